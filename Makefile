@@ -1,0 +1,71 @@
+# Everything here sets itself up in .venv: Python >= 3.11, make and git are enough. uv is used where it is installed.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+UV     := $(shell command -v uv 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help test check lint types demo bench lowest clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+test: $(VENV)/.dev  ## all tests
+	$(BIN)/python -m pytest
+
+check: lint types test  ## what CI runs: lint, format, types, tests
+
+lint: $(VENV)/.dev  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## mypy --strict
+	$(BIN)/mypy
+
+demo: $(VENV)/.run  ## a first look: what runs when
+	$(BIN)/python examples/when.py
+
+bench: $(VENV)/.bench  ## benchmarks, with the peers in the same run
+	$(BIN)/python -m bench
+
+lowest: $(VENV)/.dev  ## the tests again, on the oldest versions that pyproject.toml allows
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip -q
+	$(BIN)/python -m pip install -q 'uv>=0.9'
+	rm -rf .venv-lowest && $(BIN)/uv venv -q .venv-lowest
+	$(BIN)/uv pip install -q --python .venv-lowest/bin/python --resolution lowest-direct --group dev -e .
+	.venv-lowest/bin/python -m pytest
+
+clean:  ## remove what make made
+	rm -rf $(VENV) .venv-lowest build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Evenbeat needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+ifdef UV
+	uv venv -q --clear --python "$$(command -v $(PYTHON))" $(VENV)
+else
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) comes without venv. Debian and Ubuntu: apt install python3-venv. Or install uv." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
+endif
+	@touch $@
+
+ifdef UV
+INSTALL = uv pip install -q --python $(BIN)/python
+else
+INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check
+endif
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml
+	$(INSTALL) --group dev -e .
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.bench: $(VENV)/.dev pyproject.toml
+	$(INSTALL) --group bench -e .
+	@touch $@

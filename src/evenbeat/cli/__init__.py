@@ -1,0 +1,5 @@
+"""The ``evenbeat`` command."""
+
+
+def main() -> None:
+    """Placeholder until the command lands."""

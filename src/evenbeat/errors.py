@@ -1,0 +1,53 @@
+"""Every error Evenbeat raises on purpose: one root, and the facts as attributes."""
+
+from __future__ import annotations
+
+_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """``value`` as an error message quotes it: escaped, in double quotes if it is text, and never long."""
+    if isinstance(value, str):
+        text = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
+        # repr escapes control characters, so a hostile text cannot rewrite the reader's terminal.
+        return '"' + repr(text)[1:-1].replace('"', '\\"') + '"'
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+class EvenbeatError(Exception):
+    """The root: ``except EvenbeatError`` catches whatever Evenbeat reports."""
+
+
+class InvalidValue(EvenbeatError, ValueError):
+    """A value was refused. ``field`` names it, ``value`` is it, ``hint`` says what to do."""
+
+    def __init__(self, message: str, *, field: str, value: object, hint: str | None = None) -> None:
+        super().__init__(message if hint is None else f"{message}; {hint}")
+        self.field = field
+        self.value = value[:_SHOWN] if isinstance(value, str) else value
+        self.hint = hint
+
+
+class InvalidTrigger(InvalidValue):
+    """The text of a trigger was refused.
+
+    ``text`` is the whole expression, ``field`` the part of it (``"minute"``), ``value`` what stood
+    there, ``position`` its index in the text, ``allowed`` the range that would have been accepted.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        problem: str,
+        *,
+        field: str,
+        value: object,
+        position: int = 0,
+        allowed: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(f"{shown(text)}{problem}", field=field, value=value, hint=hint)
+        self.text = text[:_SHOWN]
+        self.position = position
+        self.allowed = allowed

@@ -1,0 +1,80 @@
+"""Instants: integer milliseconds since 1970-01-01 UTC inside, aware datetimes at the edges."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TypeAlias
+
+from evenbeat.errors import InvalidValue, shown
+
+Instant: TypeAlias = int
+"""Milliseconds since 1970-01-01T00:00:00Z."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+
+# A day inside what datetime can hold, so that no conversion to a local time overflows.
+FIRST: Instant = -62_135_510_400_000  # 0001-01-02T00:00:00Z
+LAST: Instant = 253_402_214_399_999  # 9999-12-30T23:59:59.999Z
+
+
+def to_ms(moment: datetime, field: str = "datetime") -> Instant:
+    """The instant of an aware datetime, rounded down to the millisecond. A naive one is refused."""
+    try:
+        return (moment - EPOCH) // MILLISECOND
+    except TypeError:  # the subtraction is the check: it costs nothing when all is well
+        raise InvalidValue(
+            f"{field} {moment.isoformat()} has no time zone",
+            field=field,
+            value=moment,
+            hint='say which one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))',
+        ) from None
+
+
+def from_ms(instant: Instant, tz: tzinfo = UTC) -> datetime:
+    """The aware datetime of an instant, in ``tz``."""
+    # Whole seconds only: a float of seconds is off by 30 us at the far end of the calendar.
+    moment = datetime.fromtimestamp(instant // 1000, tz)
+    ms = instant % 1000
+    return moment.replace(microsecond=ms * 1000) if ms else moment
+
+
+def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) -> Instant:
+    """An instant from an aware datetime or an ISO 8601 text with an offset.
+
+    With ``tz``, a text without an offset is a wall-clock time there: inside a gap as much later as
+    the clock jumps, in a repeated hour the first pass (what ``fold=0`` means).
+    """
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value[:64].strip())
+        except ValueError:
+            raise InvalidValue(
+                f"{field} {shown(value)} is not a date and time",
+                field=field,
+                value=value,
+                hint='write it as "2026-03-01T09:00:00Z" or "2026-03-01T09:00:00+01:00"',
+            ) from None
+        if moment.tzinfo is None and tz is not None:
+            moment = moment.replace(tzinfo=tz)
+    elif isinstance(value, datetime):
+        moment = value
+    else:
+        raise InvalidValue(
+            f"{field} {shown(value)} is neither a datetime nor a text", field=field, value=value
+        )
+    try:
+        instant = to_ms(moment, field)
+    except OverflowError:
+        instant = LAST + 1
+    if not FIRST <= instant <= LAST:
+        raise InvalidValue(
+            f"{field} {shown(str(value))} is outside the years 1 to 9999", field=field, value=value
+        )
+    return instant
+
+
+def write_instant(instant: Instant) -> str:
+    """RFC 3339 in UTC, with milliseconds only where there are some: ``2026-03-01T08:00:00Z``."""
+    moment = from_ms(instant).replace(tzinfo=None)
+    return moment.isoformat(timespec="milliseconds" if instant % 1000 else "seconds") + "Z"

@@ -1,0 +1,9 @@
+"""When: from text to instants. Pure: no clock is read here, and nothing is stored."""
+
+from evenbeat.triggers.at import At, at
+from evenbeat.triggers.base import Trigger
+from evenbeat.triggers.cron import Cron, cron
+from evenbeat.triggers.every import Every, every
+from evenbeat.triggers.text import parse_trigger
+
+__all__ = ["At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"]

@@ -1,0 +1,74 @@
+"""What every trigger answers: when next, when before, when within, and in words."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
+
+import msgspec
+
+from evenbeat.instants import Instant, from_ms, to_ms
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """The *when* of a schedule: immutable, hashable, and pure: time is always an argument.
+
+    ``…_ms`` methods count in instants (integer milliseconds UTC); their twins take and give aware
+    datetimes, in the trigger's own zone. ``str(trigger)`` is the canonical text that
+    ``parse_trigger`` reads back.
+    """
+
+    @abstractmethod
+    def next_ms(self, after: Instant) -> Instant | None:
+        """The first tick strictly after ``after``, or None if there is none."""
+
+    @abstractmethod
+    def prev_ms(self, before: Instant) -> Instant | None:
+        """The last tick strictly before ``before``, or None if there is none."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """The trigger in plain English."""
+
+    @abstractmethod
+    def bind(self, name: str, since: Instant) -> Trigger:
+        """The trigger as a schedule called ``name`` and made at ``since`` keeps it.
+
+        What floats is fixed: ``H`` becomes the value hashed from the name, an interval without a
+        start counts from ``since``. Anything else answers itself.
+        """
+
+    @property
+    def tzinfo(self) -> tzinfo:
+        """The zone in which the trigger's datetimes are given."""
+        return UTC
+
+    def between_ms(self, start: Instant, end: Instant) -> Iterator[Instant]:
+        """The ticks in [start, end), in order, computed as they are taken."""
+        tick = self.next_ms(start - 1)
+        while tick is not None and tick < end:
+            yield tick
+            tick = self.next_ms(tick)
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first tick strictly after ``after``, or None if there is none."""
+        # Rounding down to the millisecond is exact here: ticks are whole milliseconds.
+        tick = self.next_ms(to_ms(after, "after"))
+        return None if tick is None else from_ms(tick, self.tzinfo)
+
+    def prev(self, before: datetime) -> datetime | None:
+        """The last tick strictly before ``before``, or None if there is none."""
+        tick = self.prev_ms(_up(before, "before"))
+        return None if tick is None else from_ms(tick, self.tzinfo)
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """The ticks in [start, end), in order, computed as they are taken."""
+        tz = self.tzinfo
+        ticks = self.between_ms(_up(start, "start"), _up(end, "end"))
+        return (from_ms(tick, tz) for tick in ticks)
+
+
+def _up(moment: datetime, field: str) -> Instant:
+    """Rounded up: a tick at .000 lies before a moment at .0001, and after one at -.0001."""
+    return to_ms(moment, field) + (1 if moment.microsecond % 1000 else 0)

@@ -1,0 +1,107 @@
+"""Every: a fixed period of real time, in phase with its start."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from evenbeat.durations import Duration, read_duration, write_duration
+from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.instants import FIRST, LAST, Instant, read_instant, write_instant
+from evenbeat.triggers.base import Trigger
+from evenbeat.triggers.words import explain_bounds, explain_period
+
+_MACRO = "@every"
+
+
+class Every(Trigger, frozen=True, cache_hash=True):
+    """Ticks at start, start + period, start + 2 periods, …; once, at start, if the period is 0.
+
+    Without a start the ticks have no beginning, and their phase counts from 1970-01-01T00:00:00Z, so
+    that nodes which share nothing still agree on them. Made by ``every(…)``.
+    """
+
+    period: int
+    """Milliseconds."""
+    start: Instant | None = None
+    until: Instant | None = None
+
+    def next_ms(self, after: Instant) -> Instant | None:
+        first = FIRST if self.start is None else self.start
+        if after < first:
+            after = first - 1
+        anchor, period = self.start or 0, self.period
+        if period == 0:
+            return anchor if after < anchor else None
+        tick = anchor + ((after - anchor) // period + 1) * period
+        return tick if tick <= (LAST if self.until is None else self.until) else None
+
+    def prev_ms(self, before: Instant) -> Instant | None:
+        last = LAST if self.until is None else self.until
+        if before > last:
+            before = last + 1
+        anchor, period = self.start or 0, self.period
+        if period == 0:
+            return anchor if before > anchor else None
+        tick = anchor + -((anchor - before) // period + 1) * period
+        return tick if tick >= (FIRST if self.start is None else self.start) else None
+
+    def explain(self) -> str:
+        if self.period == 0:
+            assert self.start is not None
+            return f"once, at {write_instant(self.start)}"
+        words = explain_period(self.period)
+        if self.start is None:
+            return f"{words}, in phase with 1970-01-01T00:00:00Z{explain_bounds(None, self.until)}"
+        return words + explain_bounds(self.start, self.until)
+
+    def bind(self, name: str, since: Instant) -> Every:
+        # The first tick of a new schedule is one period away, not at once.
+        return self if self.start is not None else Every(self.period, since + self.period, self.until)
+
+    def __str__(self) -> str:
+        options = [
+            "" if self.start is None else f"start={write_instant(self.start)}",
+            "" if self.until is None else f"until={write_instant(self.until)}",
+        ]
+        return " ".join(["every", write_duration(self.period), *filter(None, options)])
+
+
+def every(
+    period: Duration, *, start: datetime | str | None = None, until: datetime | str | None = None
+) -> Every:
+    """Ticks at a fixed period of real time: ``every("10m")``, ``every(timedelta(hours=6))``.
+
+    A bare number is seconds. ``start`` is the first tick and fixes the phase; ``until`` is inclusive.
+    A period of 0 means once, at ``start``. Clock changes do not matter: a day is 24 hours.
+    """
+    ms = read_duration(period, "every")
+    first = None if start is None else read_instant(start, "start")
+    last = None if until is None else read_instant(until, "until")
+    if ms == 0 and first is None:
+        raise InvalidValue(
+            "every 0 runs once, but it does not say when",
+            field="start",
+            value=None,
+            hint='give start, or write at("2026-03-01T09:00:00Z")',
+        )
+    if first is not None and last is not None and last < first:
+        raise InvalidValue(
+            f"until {write_instant(last)} is before start {write_instant(first)}",
+            field="until",
+            value=until,
+            hint="the first tick would never come",
+        )
+    return Every(ms, first, last)
+
+
+def read_every_macro(text: str) -> str | None:
+    """The period of ``@every 10s``; None if the text is something else."""
+    head = text[:64].lstrip()
+    if head[: len(_MACRO)].lower() != _MACRO:
+        return None
+    period = text.strip()[len(_MACRO) :]
+    if not period[:1].isspace():
+        raise InvalidTrigger(
+            text, " is not a known macro", field="expression", value=text, hint="write @every 10s"
+        )
+    return period

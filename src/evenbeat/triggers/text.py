@@ -1,0 +1,74 @@
+"""The text form of triggers: what a person writes in one line, and what a store keeps.
+
+``0 9 * * 1-5 tz=Europe/Berlin``, ``every 10m start=2026-01-01T00:00:00Z``, ``at 2026-03-01T08:00:00Z``:
+a rule, then options as ``key=value``.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from evenbeat.errors import InvalidTrigger, shown
+from evenbeat.triggers.at import At, at
+from evenbeat.triggers.cron import Cron, cron
+from evenbeat.triggers.every import Every, every
+from evenbeat.triggers.expression import LONGEST_TEXT
+
+_CRON_OPTIONS = ("tz", "gap", "repeat", "start", "until")
+_EVERY_OPTIONS = ("start", "until")
+_AT_OPTIONS = ("tz",)
+
+
+# Rows of a store repeat the same few texts: one immutable trigger serves them all.
+@lru_cache(maxsize=4096)
+def parse_trigger(text: str) -> Cron | Every | At:
+    """The trigger that a text says. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
+    if len(text) > LONGEST_TEXT:
+        raise InvalidTrigger(
+            text,
+            f" is {len(text):,} characters long",
+            field="expression",
+            value=text,
+            allowed=f"at most {LONGEST_TEXT:,} characters",
+            hint=f"the longest allowed is {LONGEST_TEXT:,}",
+        )
+    words = text.split()
+    rule = [word for word in words if "=" not in word]
+    kind = rule[0].lower() if rule else ""
+    if kind == "at":
+        return at(" ".join(rule[1:]), **_options(text, words, _AT_OPTIONS))
+    if kind in ("every", "@every"):
+        return every(" ".join(rule[1:]), **_options(text, words, _EVERY_OPTIONS))
+    return cron(" ".join(rule), **_options(text, words, _CRON_OPTIONS))
+
+
+def _options(text: str, words: list[str], known: tuple[str, ...]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            continue
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            raise InvalidTrigger(
+                text,
+                f": option {shown(key)} is not known here",
+                field=key[:20],
+                value=value,
+                position=text.index(word),
+                allowed=", ".join(known),
+                hint=f"did you mean {near[0]}=?" if near else f"there are {', '.join(known)}",
+            )
+        if key in options:
+            raise InvalidTrigger(
+                text,
+                f" gives {key} twice",
+                field=key,
+                value=value,
+                position=text.rindex(word),
+                hint="keep one",
+            )
+        options[key] = value
+    return options

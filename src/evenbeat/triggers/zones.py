@@ -1,0 +1,172 @@
+"""Time zones as integer arithmetic: for an instant, the window of constant UTC offset around it.
+
+zoneinfo answers one datetime at a time and does not list its transitions, so each zone is probed
+once per stretch of about a year, and what was found is kept. Everything here counts in seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.instants import FIRST, LAST
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
+# posix/ and right/ are build variants of the database (right/ counts leap seconds).
+_NOT_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
+
+_EVER = 1 << 62
+_CHUNK_BITS = 25  # 2**25 s: 388 days
+# No zone changes its offset twice within a day and back (tests/unit/test_zones.py checks all of them).
+_PROBE_STEP = 86_400
+
+# No change moves the clock by more than a day. Further than this from one, it can't matter.
+CALM_MARGIN = 90_000
+
+
+class Window(NamedTuple):
+    """[lo, hi) in UTC seconds with one offset, and the offsets on either side.
+
+    Windows also end at the edges of a probed stretch; there ``before`` or ``after`` equals ``offset``.
+    """
+
+    lo: int
+    hi: int
+    offset: int
+    before: int
+    after: int
+
+
+class Zone:
+    """A time zone by its IANA key. There is one object per key: compare by identity."""
+
+    __slots__ = ("_chunks", "calm", "fixed", "info", "key")
+
+    def __init__(self, key: str, info: tzinfo, fixed: int | None) -> None:
+        self.key = key
+        self.info = info
+        self.fixed = fixed
+        """The offset in seconds if it never changes, else None."""
+        self.calm = (-_EVER, _EVER, fixed) if fixed is not None else (0, 0, 0)
+        """The stretch asked for last, as ``calm_around`` gave it; read and replaced in one piece."""
+        self._chunks: dict[int, tuple[Window, ...]] = {}
+
+    def calm_around(self, second: int) -> tuple[int, int, int]:
+        """(lo, hi, offset) of the window around ``second``, less a margin on either side.
+
+        Between lo and hi, wall clock and UTC differ by the offset and nothing else happens. The
+        margins themselves are not calm: there, lo and hi may not enclose ``second``.
+        """
+        calm = self.calm
+        if not calm[0] <= second < calm[1]:
+            window = self.window(second)
+            calm = (window.lo + CALM_MARGIN, window.hi - CALM_MARGIN, window.offset)
+            self.calm = calm
+        return calm
+
+    def window(self, second: int) -> Window:
+        """The window that contains ``second``."""
+        index = second >> _CHUNK_BITS
+        for window in self._chunks.get(index) or self._probe(index):
+            if second < window.hi:
+                return window
+        raise AssertionError(f"{second} is outside chunk {index}")
+
+    def offset(self, second: int) -> int:
+        """The UTC offset in force at ``second``."""
+        # zoneinfo has no data beyond what datetime can hold: the ends of time keep their offset.
+        second = min(max(second, FIRST // 1000), LAST // 1000)
+        delta = datetime.fromtimestamp(second, self.info).utcoffset()
+        assert delta is not None
+        return delta // timedelta(seconds=1)
+
+    def _probe(self, index: int) -> tuple[Window, ...]:
+        """Find the transitions of one chunk: about 390 probes of 0.4 us, once per zone and chunk."""
+        start, end = index << _CHUNK_BITS, (index + 1) << _CHUNK_BITS
+        edges, offsets = [start], [self.offset(start)]
+        for probe in range(start + _PROBE_STEP, end + _PROBE_STEP, _PROBE_STEP):
+            last = min(probe, end - 1)
+            if self.offset(last) != offsets[-1]:
+                edges.append(self._transition(max(edges[-1], last - _PROBE_STEP), last))
+                offsets.append(self.offset(last))
+        edges.append(end)
+        around = [offsets[0], *offsets, offsets[-1]]
+        # A transition that falls exactly on the edge of a chunk belongs to the chunk that it opens.
+        around[0] = self.offset(start - 1)
+        around[-1] = self.offset(end)
+        windows = tuple(
+            Window(edges[i], edges[i + 1], around[i + 1], around[i], around[i + 2])
+            for i in range(len(offsets))
+        )
+        self._chunks[index] = windows
+        return windows
+
+    def _transition(self, low: int, high: int) -> int:
+        """The first second in (low, high] whose offset differs from that at ``low``."""
+        old = self.offset(low)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.offset(middle) == old:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def __repr__(self) -> str:
+        return f"Zone({self.key!r})"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return zone, (self.key,)
+
+
+@lru_cache(maxsize=1024)
+def zone(key: str) -> Zone:
+    """The zone of an IANA key. An unknown one is refused, with the nearest names."""
+    if key == "UTC":
+        return Zone("UTC", UTC, 0)
+    if len(key) > 64 or not _KEY.fullmatch(key) or key.startswith(_NOT_ZONES):
+        raise _unknown(key)
+    try:
+        info = ZoneInfo(key)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise _unknown(key) from None
+    # "UTC" has many names (Etc/UTC, Zulu, …); whatever never changes takes the short path.
+    fixed = datetime.fromtimestamp(0, info).utcoffset() if _never_changes(info) else None
+    return Zone(key, info, None if fixed is None else fixed // timedelta(seconds=1))
+
+
+def read_zone(tz: str | tzinfo, field: str = "tz") -> Zone:
+    """A zone from its IANA name, a ZoneInfo or ``datetime.UTC``."""
+    if isinstance(tz, str):
+        return zone(tz)
+    if isinstance(tz, ZoneInfo) and tz.key:
+        return zone(tz.key)
+    if tz is UTC:
+        return zone("UTC")
+    raise InvalidValue(
+        f"{field} {shown(tz)} is not an IANA time zone",
+        field=field,
+        value=tz,
+        hint='give its name, such as "Europe/Berlin" or "UTC"',
+    )
+
+
+def _never_changes(info: ZoneInfo) -> bool:
+    # zoneinfo answers utcoffset(None) only for zones with a single, permanent offset.
+    return info.utcoffset(None) is not None
+
+
+def _unknown(key: str) -> InvalidValue:
+    names = available_timezones()
+    near = get_close_matches(key[:64], names, n=3, cutoff=0.6)
+    if not near:
+        city = {name.rsplit("/", 1)[-1].lower(): name for name in sorted(names)}
+        found = get_close_matches(key[:64].lower().replace(" ", "_"), city, n=1, cutoff=0.75)
+        near = [city[match] for match in found]
+    hint = f"did you mean {' or '.join(near)}?" if near else 'use an IANA name such as "Europe/Berlin"'
+    return InvalidValue(f"tz {shown(key)} is not an IANA time zone", field="tz", value=key, hint=hint)
