@@ -41,6 +41,15 @@ class Window(NamedTuple):
     before: int
     after: int
 
+    def counted(self, repeat: str) -> tuple[int, int]:
+        """The part of the window whose labels count, when of two equal ones only the first or last does."""
+        begin, end = self.lo, self.hi
+        if self.offset < self.before and repeat == "first":
+            begin += self.before - self.offset
+        if self.after < self.offset and repeat == "last":
+            end -= self.offset - self.after
+        return begin, end
+
 
 class Zone:
     """A time zone by its IANA key. There is one object per key: compare by identity."""

@@ -1,0 +1,168 @@
+"""Planning: the coming ticks of many schedules at once, by array arithmetic.
+
+Equal triggers are compiled once for all their schedules. Ticks on the minute come out of the cron
+table (crontable.py) minute by minute, in the order of the timeline, without a sort; the rest
+(seconds, intervals, single instants, the edges of clock changes) is added and sorted in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Generic, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.instants import FIRST, LAST, Instant
+from evenbeat.timeline.crontable import Bits, CronTable, Flags, Rows
+from evenbeat.timeline.intervals import Intervals
+from evenbeat.timeline.snapshot import Id, Owners, Snapshot, Times
+from evenbeat.triggers import At, Cron, Every, Trigger
+
+_MINUTE = 60_000
+
+
+class Histogram(NamedTuple):
+    """Ticks per bucket: ``counts[i]`` of them lie in [start + i * step, start + (i + 1) * step)."""
+
+    start: Instant
+    step: int
+    counts: npt.NDArray[np.int64]
+
+
+class Plan(Generic[Id]):
+    """Schedules compiled for planning. Immutable: make a new one when a schedule changes."""
+
+    def __init__(self, schedules: Iterable[tuple[Id, Trigger]]) -> None:
+        pairs = sorted(schedules, key=itemgetter(0))
+        self.ids = [schedule for schedule, _ in pairs]
+        triggers = [trigger for _, trigger in pairs]
+        rows_of: dict[Cron, int] = {}
+        intervals: list[Every | At] = []
+        rows = np.full(len(triggers), -1, np.int64)
+        for at, trigger in enumerate(triggers):
+            if isinstance(trigger, Cron):
+                rows[at] = rows_of.setdefault(trigger, len(rows_of))
+            elif isinstance(trigger, (Every, At)):
+                intervals.append(trigger)
+            else:
+                raise InvalidValue(f"{shown(trigger)} is not a trigger", field="trigger", value=trigger)
+        self._table = CronTable(list(rows_of))
+        self._intervals = Intervals(intervals, np.flatnonzero(rows < 0).astype(np.uint32))
+        cron = rows >= 0
+        has_seconds = np.zeros(len(rows), np.bool_)
+        has_seconds[cron] = self._table.has_seconds[rows[cron]]
+        self._by_minute = _Owned(rows, cron & ~has_seconds)
+        self._by_second = _Owned(rows, has_seconds)
+        self._by_row = _Owned(rows, cron).by_row()
+        self._users = np.bincount(rows[cron], minlength=len(rows_of))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def unroll(self, start: Instant, end: Instant, limit: int | None = None) -> Snapshot[Id]:
+        """The ticks in [start, end), as a snapshot.
+
+        With more than ``limit`` of them, the window is cut to the whole minutes that fit; the
+        snapshot's ``end`` says so.
+        """
+        start, end = _clamped(start, end)
+        if limit is not None and self._at_most(end - start) > limit:
+            end = self._fitting(start, end, limit)
+        stamps: list[int] = []
+        found: list[Owners] = []
+        extras = [self._intervals.between(start, end), self._irregular(start, end)]
+        for first, minutes, ticking in self._table.segments(start, end):
+            if len(self._by_second.rows):
+                extras.append(self._expand(first, ticking))
+            mine = ticking[self._by_minute.rows]
+            for minute in range(minutes if mine.any() else 0):
+                stamps.append((first + minute) * _MINUTE)
+                found.append(self._by_minute.owners[_set_at(mine, minute)])
+        times = np.repeat(np.array(stamps, np.int64), [len(owners) for owners in found])
+        owners = np.concatenate([np.empty(0, np.uint32), *found])
+        in_order = not any(len(ticks) for ticks, _ in extras)
+        if not in_order:
+            times = np.concatenate([times, *(ticks for ticks, _ in extras)])
+            owners = np.concatenate([owners, *(whose for _, whose in extras)])
+        # Segments are whole minutes: the first and the last may stick out.
+        inside = (times >= start) & (times < end)
+        if not inside.all():
+            times, owners = times[inside], owners[inside]
+        return Snapshot(times, owners, self.ids, start=start, end=end, in_order=in_order)
+
+    def histogram(self, start: Instant, end: Instant, minutes: int = 1) -> Histogram:
+        """Ticks per ``minutes`` minutes, from the minute of ``start`` to the one before ``end``.
+
+        Nothing is unrolled: a schedule that ticks every second costs no more than a daily one.
+        """
+        start, end = _clamped(start, end)
+        first = start // _MINUTE
+        last = -(-end // _MINUTE) if start < end else first
+        window = (first * _MINUTE, last * _MINUTE)
+        counts = np.zeros(-(-(last - first) // minutes) * minutes, np.int64)
+        weights = (self._users * self._table.ticks_a_minute).astype(np.float64)
+        for at, length, ticking in self._table.segments(*window):
+            # As floats the product goes to BLAS: 5 times faster than with integers, exact to 2**53.
+            sums = weights @ _unpacked(ticking).astype(np.float64)
+            counts[at - first : at - first + length] += sums[:length].astype(np.int64)
+        for tick, row in self._table.irregular(*window):
+            counts[tick // _MINUTE - first] += self._users[row]
+        counts[: last - first] += self._intervals.per_minute(first, last)
+        return Histogram(first * _MINUTE, minutes * _MINUTE, counts.reshape(-1, minutes).sum(axis=1))
+
+    def _at_most(self, length: int) -> int:
+        """No window of so many milliseconds has more ticks: cheap, and usually enough to know."""
+        hours = length // (60 * _MINUTE) + 2
+        return hours * int(self._users @ self._table.ticks_an_hour) + self._intervals.at_most(length)
+
+    def _fitting(self, start: Instant, end: Instant, limit: int) -> Instant:
+        """The latest end, in whole minutes from ``start`` on, with no more than ``limit`` ticks."""
+        first, _, counts = self.histogram(start, end)
+        fits = int(np.searchsorted(np.cumsum(counts), limit, side="right"))
+        # At least a minute: a timeline that never advances would be worse than a large one.
+        return end if fits == len(counts) else first + max(fits, 1) * _MINUTE
+
+    def _irregular(self, start: Instant, end: Instant) -> tuple[Times, Owners]:
+        ticks = list(self._table.irregular(start, end))
+        owners = [self._by_row[row] for _, row in ticks]
+        times = np.repeat(np.array([tick for tick, _ in ticks], np.int64), [len(users) for users in owners])
+        return times, np.concatenate([np.empty(0, np.uint32), *owners])
+
+    def _expand(self, first: int, ticking: Bits) -> tuple[Times, Owners]:
+        """The ticks of the schedules with seconds, in one segment."""
+        which, minute = np.nonzero(_unpacked(ticking[self._by_second.rows]))
+        seconds, counts = self._table.seconds_of(self._by_second.rows[which])
+        times = np.repeat((first + minute) * _MINUTE, counts) + seconds * 1000
+        return times, np.repeat(self._by_second.owners[which], counts)
+
+
+class _Owned:
+    """Some of the plan's schedules: where they stand in the plan, and in the cron table."""
+
+    def __init__(self, rows: Rows, chosen: Flags) -> None:
+        self.owners: Owners = np.flatnonzero(chosen).astype(np.uint32)
+        self.rows: Rows = rows[chosen]
+
+    def by_row(self) -> list[Owners]:
+        """The owners of each row of the table."""
+        order = np.argsort(self.rows, kind="stable")
+        edges = np.cumsum(np.bincount(self.rows))[:-1]
+        return np.split(self.owners[order], edges)
+
+
+def _clamped(start: Instant, end: Instant) -> tuple[Instant, Instant]:
+    begin = min(max(start, FIRST), LAST)
+    return begin, min(max(end, begin), LAST)
+
+
+def _set_at(ticking: Bits, minute: int) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(ticking & np.uint64(1 << minute))
+
+
+def _unpacked(ticking: Bits) -> npt.NDArray[np.uint8]:
+    """A row of 64 zeros and ones for each integer, lowest bit first."""
+    rows = ticking.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
+    return np.unpackbits(rows, axis=1, bitorder="little")

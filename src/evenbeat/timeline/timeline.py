@@ -1,0 +1,80 @@
+"""Keeping a timeline current: when to plan again, and how far ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic
+
+import msgspec
+
+from evenbeat.instants import Instant
+from evenbeat.timeline.plan import Plan
+from evenbeat.timeline.snapshot import Entry, Id, Snapshot
+from evenbeat.triggers import Trigger
+
+
+class RebuildPolicy(msgspec.Struct, frozen=True):
+    """A new snapshot every ``period``, reaching ``lookahead`` ms ahead, of at most ``limit`` ticks.
+
+    Should the limit cut the snapshot shorter than the period, it is renewed when it ends.
+    """
+
+    period: int = 30_000
+    lookahead: int = 3_600_000
+    limit: int = 5_000_000
+    """About 60 MB."""
+
+
+class Timeline(Generic[Id]):
+    """The current snapshot of what runs when.
+
+    Readers take no lock: reading and swapping are one attribute access, and whoever holds a snapshot
+    keeps a consistent one. One thread at a time calls ``step``.
+    """
+
+    def __init__(self, policy: RebuildPolicy | None = None) -> None:
+        self.policy = RebuildPolicy() if policy is None else policy
+        self.snapshot: Snapshot[Id] = Snapshot([], [], [])
+        """What is known now. Keep it in a variable to ask several questions of the same state."""
+        self._plan: Plan[Id] = Plan([])
+        self._built_from: Plan[Id] | None = None
+        self._built_at: Instant = 0
+
+    def schedule(self, schedules: Iterable[tuple[Id, Trigger]]) -> None:
+        """Replace what is planned, on start and whenever a schedule is added, changed or removed.
+
+        The next ``step`` builds the snapshot. Safe from any thread.
+        """
+        self._plan = Plan(schedules)
+
+    def step(self, now: Instant, since: Instant | None = None) -> bool:
+        """Build a new snapshot if it is time; answers whether it did.
+
+        ``since`` is the first instant that the reader has not dealt with yet (default: now), so that
+        no tick falls between two snapshots.
+        """
+        plan = self._plan
+        age = now - self._built_at
+        # A negative age: the clock was set back, and the snapshot may begin in the future.
+        if plan is self._built_from and 0 <= age < self.policy.period and now < self.snapshot.end:
+            return False
+        begin = now if since is None else min(since, now)
+        self.swap(plan.unroll(begin, now + self.policy.lookahead, self.policy.limit))
+        self._built_from, self._built_at = plan, now
+        return True
+
+    def swap(self, new: Snapshot[Id]) -> Snapshot[Id]:
+        """Put a new snapshot in place; answers the old one, which stays valid for who holds it."""
+        old, self.snapshot = self.snapshot, new
+        return old
+
+    def query(self, start: Instant, end: Instant) -> list[Entry[Id]]:
+        """The ticks in [start, end), in the order (time, schedule)."""
+        return self.snapshot.query(start, end)
+
+    def peek(self, since: Instant | None = None) -> Entry[Id] | None:
+        """The earliest tick, or the earliest at or after ``since``; None if there is none."""
+        return self.snapshot.peek(since)
+
+    def __len__(self) -> int:
+        return len(self.snapshot)
