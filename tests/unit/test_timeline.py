@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenbeat import InvalidValue, every
-from evenbeat.timeline import Entry, RebuildPolicy, Snapshot, Timeline
+from evenbeat.timeline import RebuildPolicy, Snapshot, Timeline
 
 T = 1_772_366_400_000  # 2026-03-01T12:00:00Z
 
@@ -52,9 +52,9 @@ def test_a_window_around_everything_gives_everything() -> None:
 
 def test_peek_gives_the_earliest_tick_or_the_earliest_since() -> None:
     index = Snapshot.of([(T + 20, "c"), (T, "a"), (T + 10, "b")])
-    assert index.peek() == Entry(T, "a")
-    assert index.peek(T) == Entry(T, "a")
-    assert index.peek(T + 1) == Entry(T + 10, "b")
+    assert index.peek() == (T, "a")
+    assert index.peek(T) == (T, "a")
+    assert index.peek(T + 1) == (T + 10, "b")
     assert index.peek(T + 21) is None
 
 
@@ -87,7 +87,7 @@ def test_many_readers_at_once_see_the_same() -> None:
     def read() -> None:
         for _ in range(200):
             assert index.query(T + 10, T + 20) == expected
-            assert index.peek() == Entry(T, "s0000")
+            assert index.peek() == (T, "s0000")
 
     run_in_threads(8, read)
 
@@ -110,7 +110,7 @@ def test_readers_during_swaps_always_see_one_whole_snapshot() -> None:
             index = timeline.snapshot
             ticks = index.query(0, 2 * T)
             assert len(ticks) == len(index)
-            assert {tick.at for tick in ticks} == {T + len(ticks) - 1}
+            assert {tick for tick, _ in ticks} == {T + len(ticks) - 1}
             assert timeline.query(0, 2 * T)
 
     writer = threading.Thread(target=write)
@@ -125,7 +125,7 @@ def test_a_swap_answers_the_old_snapshot_which_stays_valid() -> None:
     old = timeline.swap(Snapshot.of([(T + 1, "new")]))
     assert old.query(0, 2 * T) == [(T, "old")]
     assert timeline.query(0, 2 * T) == [(T + 1, "new")]
-    assert timeline.peek() == Entry(T + 1, "new")
+    assert timeline.peek() == (T + 1, "new")
     assert len(timeline) == 1
 
 
@@ -196,7 +196,7 @@ class TestRebuilding:
         timeline.step(T)
         timeline.schedule([("a", every("1m")), ("b", every("30s"))])
         assert timeline.step(T + 1)
-        assert {tick.schedule for tick in timeline.query(T, T + 60_001)} == {"a", "b"}
+        assert {schedule for _, schedule in timeline.query(T, T + 60_001)} == {"a", "b"}
         timeline.schedule([])
         assert timeline.step(T + 2)
         assert len(timeline) == 0
@@ -214,14 +214,14 @@ class TestRebuilding:
         timeline.schedule([("a", every("1m"))])
         timeline.step(T)
         assert timeline.step(T - 60_000)
-        assert timeline.peek() == Entry(T - 60_000, "a")
+        assert timeline.peek() == (T - 60_000, "a")
 
     def test_ticks_since_the_reader_looked_last_are_in_the_new_snapshot(self) -> None:
         timeline: Timeline[str] = Timeline()
         timeline.schedule([("a", every("1s"))])
         timeline.step(T)
         timeline.step(T + 31_000, since=T + 29_000)
-        assert timeline.peek() == Entry(T + 29_000, "a")
+        assert timeline.peek() == (T + 29_000, "a")
 
     def test_a_snapshot_cut_by_the_limit_is_renewed_when_it_ends(self) -> None:
         timeline: Timeline[str] = Timeline(RebuildPolicy(period=600_000, limit=120))

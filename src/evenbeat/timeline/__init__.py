@@ -4,7 +4,7 @@ Importing it imports numpy, so nothing that fires durable schedules imports it.
 """
 
 from evenbeat.timeline.plan import Histogram, Plan
-from evenbeat.timeline.snapshot import Entry, Snapshot
+from evenbeat.timeline.snapshot import Snapshot
 from evenbeat.timeline.timeline import RebuildPolicy, Timeline
 
-__all__ = ["Entry", "Histogram", "Plan", "RebuildPolicy", "Snapshot", "Timeline"]
+__all__ = ["Histogram", "Plan", "RebuildPolicy", "Snapshot", "Timeline"]

@@ -103,10 +103,11 @@ class Plan(Generic[Id]):
         last = -(-end // _MINUTE) if start < end else first
         window = (first * _MINUTE, last * _MINUTE)
         counts = np.zeros(-(-(last - first) // minutes) * minutes, np.int64)
-        weights = (self._users * self._table.ticks_a_minute).astype(np.float64)
+        weights = self._users * self._table.ticks_a_minute
+        # As floats the product goes to BLAS: 5 times faster than with integers. These are exact.
+        exact = np.float32 if weights.sum() < 1 << 24 else np.float64
         for at, length, ticking in self._table.segments(*window):
-            # As floats the product goes to BLAS: 5 times faster than with integers, exact to 2**53.
-            sums = weights @ _unpacked(ticking).astype(np.float64)
+            sums = weights.astype(exact) @ _unpacked(ticking).astype(exact)
             counts[at - first : at - first + length] += sums[:length].astype(np.int64)
         for tick, row in self._table.irregular(*window):
             counts[tick // _MINUTE - first] += self._users[row]

@@ -9,7 +9,7 @@ import msgspec
 
 from evenbeat.instants import Instant
 from evenbeat.timeline.plan import Plan
-from evenbeat.timeline.snapshot import Entry, Id, Snapshot
+from evenbeat.timeline.snapshot import Id, Snapshot
 from evenbeat.triggers import Trigger
 
 
@@ -68,11 +68,11 @@ class Timeline(Generic[Id]):
         old, self.snapshot = self.snapshot, new
         return old
 
-    def query(self, start: Instant, end: Instant) -> list[Entry[Id]]:
-        """The ticks in [start, end), in the order (time, schedule)."""
+    def query(self, start: Instant, end: Instant) -> list[tuple[Instant, Id]]:
+        """The (tick, schedule) pairs in [start, end), in that order."""
         return self.snapshot.query(start, end)
 
-    def peek(self, since: Instant | None = None) -> Entry[Id] | None:
+    def peek(self, since: Instant | None = None) -> tuple[Instant, Id] | None:
         """The earliest tick, or the earliest at or after ``since``; None if there is none."""
         return self.snapshot.peek(since)
 

@@ -1,0 +1,1 @@
+"""Benchmarks, with the peers in the same run: ``make bench``."""

@@ -1,0 +1,44 @@
+"""``python -m bench [suite …]``: measure, print, and write bench/results/ and docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from bench import cron, planning, startup, timeline
+from bench.measure import Report, machine, versions
+from bench.report import page
+
+SUITES = {"cron": cron.run, "planning": planning.run, "timeline": timeline.run, "startup": startup.run}
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("evenbeat", "numpy", "cronsim", "croniter", "apscheduler", "celery", "sortedcontainers")
+
+
+def main(chosen: list[str]) -> int:
+    unknown = [name for name in chosen if name not in SUITES]
+    if unknown:
+        print(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
+        return 2
+    rows = []
+    for name in chosen or SUITES:
+        begin = time.perf_counter()
+        print(f"{name} …", end=" ", flush=True)
+        rows += SUITES[name]()
+        print(f"{time.perf_counter() - begin:.0f} s")
+    report = Report(datetime.now(UTC).strftime("%Y-%m-%d"), machine(), versions(*PACKAGES), rows)
+    results = ROOT / "bench" / "results"
+    results.mkdir(exist_ok=True)
+    (results / "latest.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    text = page(report)
+    print(text)
+    if not chosen:
+        (ROOT / "docs" / "benchmarks.md").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
