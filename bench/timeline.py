@@ -36,9 +36,7 @@ def _builds() -> list[Row]:
     for size in SIZES:
         times = START + random.integers(0, 3_600, size) * 1000
         owners = random.permutation(size).astype(np.uint32)
-        taken = samples(
-            lambda t=times, o=owners, n=size: Snapshot(t, o, range(n)), 30 if size < 10**6 else 15
-        )
+        taken = samples(partial(Snapshot, times, owners, range(size)), 30 if size < 10**6 else 15)
         goal = BUILD_GOALS.get(size)
         rows.append(_timed(f"build from {size:,} unsorted ticks", "ms", taken, goal))
     index = _random(1_000_000)
