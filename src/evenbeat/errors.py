@@ -51,3 +51,15 @@ class InvalidTrigger(InvalidValue):
         self.text = text[:_SHOWN]
         self.position = position
         self.allowed = allowed
+
+
+class ScheduleExists(EvenbeatError):
+    """``add`` of a name that is taken."""
+
+    def __init__(self, tenant: str, name: str) -> None:
+        super().__init__(
+            f"schedule {shown(name)} of tenant {shown(tenant)} exists already; "
+            "use declare to make it so whatever is there, or update to change it"
+        )
+        self.tenant = tenant
+        self.name = name

@@ -1,0 +1,392 @@
+"""The records: schedules, runs, and what is written about them. Frozen, validated, no I/O.
+
+Instants are integer milliseconds UTC, durations integer milliseconds, payloads and results JSON text
+that a store never looks into. JSON is written and read here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.instants import FIRST, LAST, Instant
+
+FORMAT = 1
+"""The shape of the rows this version writes. Rows of a newer one are left alone."""
+
+LOW, NORMAL, HIGH = 2, 5, 8
+PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
+LONGEST_PAYLOAD = 1_000_000
+LONGEST_ERROR = 10_000
+
+ScheduleState: TypeAlias = Literal["active", "paused", "finished", "deleted"]
+RunState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+Cause: TypeAlias = Literal["tick", "trigger", "backfill", "enqueue"]
+Kind: TypeAlias = Literal["task", "flow"]
+CatchUpKind: TypeAlias = Literal["latest", "all", "skip"]
+Overlap: TypeAlias = Literal["allow", "skip", "queue", "queue_all", "cancel_running"]
+OnCrash: TypeAlias = Literal["rerun", "fail"]
+Reason: TypeAlias = Literal[
+    "coalesced", "late", "limit", "overlap", "paused", "changed", "rescheduled", "deleted"
+]
+
+ACTIVE_STATES: frozenset[RunState] = frozenset(("queued", "running"))
+FINAL_STATES: frozenset[RunState] = frozenset(("succeeded", "failed", "cancelled"))
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
+_RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
+
+
+class CatchUp(msgspec.Struct, frozen=True, cache_hash=True):
+    """What becomes of ticks that are found late (the nodes were down, the schedule was waiting).
+
+    ``latest``: one run for the latest, which says how many it stands for. ``all``: a run for each,
+    oldest first, but no more than ``limit``: older ones are recorded as skipped. ``skip``: those later
+    than ``grace`` are recorded as skipped, the others run.
+    """
+
+    kind: CatchUpKind = "latest"
+    grace: int = 60_000
+    limit: int = 100
+
+
+class Execution(msgspec.Struct, frozen=True, cache_hash=True):
+    """How a run is executed, and what follows when it fails."""
+
+    retries: int = 0
+    """How many times a failed run is tried again."""
+    backoff: int = 10_000
+    """The wait before the first retry; it doubles with each, up to ``longest_backoff``."""
+    longest_backoff: int = 3_600_000
+    timeout: int | None = None
+    """An attempt that takes longer is stopped and counts as failed."""
+    on_crash: OnCrash = "rerun"
+    """What becomes of a run whose worker died: run it again, at most ``crashes`` times, or fail."""
+    crashes: int = 3
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A durable rule: when a task runs, with what payload and policies. Identity: (tenant, name)."""
+
+    # What a user says: a change of any of it counts the revision up.
+    tenant: str = "default"
+    name: str
+    task: str
+    trigger: str
+    """The canonical text of the trigger, as it was said."""
+    kind: Kind = "task"
+    payload: str = "null"
+    queue: str = "default"
+    priority: int = NORMAL
+    description: str = ""
+    catch_up: CatchUp = CatchUp()
+    overlap: Overlap = "allow"
+    max_concurrent: int | None = None
+    """No more runs than this at once; a tick beyond waits."""
+    spread: int = 0
+    """Ticks fire up to this much later, by an amount that depends on the name alone."""
+    execution: Execution = Execution()
+    managed_by: str = "api"
+    state: ScheduleState = "active"
+    pause_note: str = ""
+    paused_until: Instant | None = None
+
+    # Where it stands: written by firing, compared by every write.
+    anchor: Instant = 0
+    """From when an interval without a start of its own counts: when the trigger was given."""
+    next_tick: Instant | None = None
+    """The coming tick, and the watermark: everything before it has been dealt with."""
+    wake_at: Instant | None = None
+    """When to look at the row next; None: not until somebody changes it."""
+    revision: int = 1
+    """Counts the changes of the definition."""
+    fire_seq: int = 0
+    """Counts the fires."""
+    generation: int = 1
+    """Grows when the name is made again or its watermark is moved back, so that tick ids stay unique."""
+    created_at: Instant = 0
+    updated_at: Instant = 0
+    format: int = FORMAT
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.tenant, self.name)
+
+    @property
+    def version(self) -> Version:
+        return Version(self.generation, self.revision, self.fire_seq)
+
+
+class Version(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """What a write to a schedule compares: nothing may have happened to the row in between."""
+
+    generation: int
+    revision: int
+    fire_seq: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution of a task; of a tick if ``schedule`` and ``tick`` are set."""
+
+    id: str
+    tenant: str = "default"
+    schedule: str | None = None
+    generation: int | None = None
+    tick: Instant | None = None
+    cause: Cause = "enqueue"
+    coalesced: int = 0
+    """How many earlier ticks this run stands for besides its own."""
+    gated: bool = False
+    """Its schedule may be waiting for it to end."""
+    task: str
+    kind: Kind = "task"
+    payload: str = "null"
+    queue: str = "default"
+    priority: int = NORMAL
+    execution: Execution = Execution()
+    state: RunState = "queued"
+    run_at: Instant = 0
+    """Not before this."""
+    attempt: int = 0
+    """The fencing token: grows with each claim."""
+    failures: int = 0
+    crashes: int = 0
+    worker: str | None = None
+    claim: str | None = None
+    """The token of the claim that holds it, chosen by the claimer."""
+    lease_until: Instant | None = None
+    cancel_requested: bool = False
+    created_at: Instant = 0
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    result: str | None = None
+    error: str | None = None
+    settled: str | None = None
+    """The token of the transition applied last, so that its repetition is recognised."""
+    format: int = FORMAT
+
+
+class Skipped(msgspec.Struct, frozen=True, kw_only=True):
+    """Ticks that did not become runs of their own, as a range: the ledger's row."""
+
+    tenant: str
+    schedule: str
+    generation: int
+    first: Instant
+    last: Instant
+    count: int
+    reason: Reason
+    recorded_at: Instant
+    run: str | None = None
+    """For coalesced ticks: the run that stands for them."""
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a schedule's runs; it outlives their history."""
+
+    tenant: str
+    schedule: str
+    run_count: int = 0
+    success_count: int = 0
+    failure_count: int = 0
+    last_run: Instant | None = None
+    last_success: Instant | None = None
+    last_failure: Instant | None = None
+    last_error: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A small piece of anything else (nodes, locks, calendars, …), changed by compare-and-set."""
+
+    kind: str
+    key: str
+    body: str
+    tenant: str = "default"
+    version: int = 1
+    expires: Instant | None = None
+
+
+class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of what a run wrote to its log. (run, attempt, seq) is its identity."""
+
+    run: str
+    attempt: int
+    seq: int
+    text: str
+    at: Instant
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of one run: applied if it still has this attempt and one of these states.
+
+    Fields that are UNSET stay as they are. ``token`` is chosen by the client before the first try: a
+    repetition of a transition that was applied is recognised by it.
+    """
+
+    run: str
+    attempt: int
+    expect: tuple[RunState, ...]
+    token: str
+    state: RunState | msgspec.UnsetType = msgspec.UNSET
+    run_at: Instant | msgspec.UnsetType = msgspec.UNSET
+    failures: int | msgspec.UnsetType = msgspec.UNSET
+    crashes: int | msgspec.UnsetType = msgspec.UNSET
+    worker: str | msgspec.UnsetType | None = msgspec.UNSET
+    lease_until: Instant | msgspec.UnsetType | None = msgspec.UNSET
+    cancel_requested: bool | msgspec.UnsetType = msgspec.UNSET
+    finished_at: Instant | msgspec.UnsetType | None = msgspec.UNSET
+    result: str | msgspec.UnsetType | None = msgspec.UNSET
+    error: str | msgspec.UnsetType | None = msgspec.UNSET
+    adds: tuple[Run, ...] = ()
+    """Runs that exist from the same moment on (the next steps of a flow)."""
+    counts: Statistics | None = None
+    """Added to the schedule's statistics."""
+    wakes: tuple[str, str] | None = None
+    """(tenant, name) of a schedule that may have been waiting for this run."""
+
+
+def check_name(value: object, field: str) -> None:
+    """Names and tenants: letters, digits, ``_`` and ``-``, 1 to 128 of them."""
+    if not (isinstance(value, str) and _NAME.fullmatch(value)):
+        raise InvalidValue(
+            f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
+        )
+
+
+def check_task(value: object) -> None:
+    if not (isinstance(value, str) and _TASK.fullmatch(value)):
+        hint = "give the name under which the task is registered"
+        raise InvalidValue(
+            f"task {shown(value)} is not 1 to 200 visible characters", field="task", value=value, hint=hint
+        )
+
+
+def read_priority(value: object) -> int:
+    """0 to 9, or low, normal, high."""
+    if isinstance(value, str) and value in PRIORITIES:
+        return PRIORITIES[value]
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 9:
+        return value
+    raise InvalidValue(
+        f"priority {shown(value)} is not one of 0-9, low, normal, high", field="priority", value=value
+    )
+
+
+def check_schedule(schedule: Schedule) -> Schedule:
+    """Refuse what no store should ever hold, naming the field and the value (R14)."""
+    check_name(schedule.tenant, "tenant")
+    check_name(schedule.name, "name")
+    check_name(schedule.queue, "queue")
+    check_task(schedule.task)
+    read_priority(schedule.priority)
+    _one_of("kind", schedule.kind, ("task", "flow"))
+    _one_of("overlap", schedule.overlap, ("allow", "skip", "queue", "queue_all", "cancel_running"))
+    _one_of("catch_up", schedule.catch_up.kind, ("latest", "all", "skip"))
+    _whole("catch_up.grace", schedule.catch_up.grace, 0)
+    _whole("catch_up.limit", schedule.catch_up.limit, 1, 10_000)
+    _whole("spread", schedule.spread, 0, 86_400_000)
+    if schedule.max_concurrent is not None:
+        _whole("max_concurrent", schedule.max_concurrent, 1, 10_000)
+    check_execution(schedule.execution)
+    check_payload(schedule.payload)
+    if len(schedule.description) > 1000:
+        raise InvalidValue(
+            f"description is {len(schedule.description):,} characters long",
+            field="description",
+            value=schedule.description,
+            hint="at most 1,000",
+        )
+    return schedule
+
+
+def check_execution(execution: Execution) -> Execution:
+    _whole("retries", execution.retries, 0, 1000)
+    _whole("backoff", execution.backoff, 0)
+    _whole("longest_backoff", execution.longest_backoff, 0)
+    if execution.timeout is not None:
+        _whole("timeout", execution.timeout, 1)
+    _one_of("on_crash", execution.on_crash, ("rerun", "fail"))
+    _whole("crashes", execution.crashes, 0, 1000)
+    return execution
+
+
+def check_run(run: Run) -> Run:
+    """Refuse a run that no store should ever hold."""
+    if not _RUN_ID.fullmatch(run.id):
+        raise InvalidValue(f"id {shown(run.id)} is not 1 to 400 visible characters", field="id", value=run.id)
+    check_name(run.tenant, "tenant")
+    check_name(run.queue, "queue")
+    check_task(run.task)
+    read_priority(run.priority)
+    check_execution(run.execution)
+    check_payload(run.payload)
+    _whole("run_at", run.run_at, FIRST, LAST)
+    return run
+
+
+def check_payload(text: str) -> str:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LONGEST_PAYLOAD:
+        raise InvalidValue(
+            f"payload is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
+            field="payload",
+            value=text,
+            hint="store the data elsewhere and pass a reference to it",
+        )
+    return text
+
+
+def to_json(value: Any, field: str = "payload") -> str:
+    """A value as JSON text. What JSON cannot say, or says differently elsewhere, is refused."""
+    try:
+        text = _encoder.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidValue(
+            f"{field} is not JSON: {reason}", field=field, value=shown(type(value).__name__)
+        ) from None
+    return check_payload(text)
+
+
+def from_json(text: str) -> Any:
+    """The value of a JSON text that ``to_json`` wrote."""
+    return msgspec.json.decode(text)
+
+
+_encoder = msgspec.json.Encoder()
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def encode(record: msgspec.Struct) -> str:
+    """A record as JSON text, for stores that keep records whole."""
+    return _encoder.encode(record).decode()
+
+
+# Policies repeat: a million rows have a handful of different ones between them.
+@lru_cache(maxsize=1024)
+def encode_policy(policy: CatchUp | Execution) -> str:
+    return _encoder.encode(policy).decode()
+
+
+@lru_cache(maxsize=1024)
+def decode_policy(text: str, kind: type[_Struct]) -> _Struct:
+    return msgspec.json.decode(text, type=kind)
+
+
+def _one_of(field: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidValue(
+            f"{field} {shown(value)} is not one of {', '.join(known)}", field=field, value=value
+        )
+
+
+def _whole(field: str, value: object, low: int, high: int = 1 << 53) -> None:
+    if not (isinstance(value, int) and not isinstance(value, bool) and low <= value <= high):
+        raise InvalidValue(
+            f"{field} {shown(value)} is not a whole number of {low} to {high}", field=field, value=value
+        )

@@ -1,0 +1,167 @@
+"""What an attempt's end becomes: done, tried again, failed. Pure: a transition for the store to apply."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from evenbeat.instants import Instant
+from evenbeat.model import FINAL_STATES, LONGEST_ERROR, Run, RunState, Statistics, Transition
+
+
+def heartbeat(run: Run, lease_until: Instant, token: str) -> Transition:
+    """The worker is alive: its lease ends later."""
+    return Transition(
+        run=run.id, attempt=run.attempt, expect=("running",), token=token, lease_until=lease_until
+    )
+
+
+def succeeded(
+    run: Run, result: str | None, now: Instant, token: str, adds: tuple[Run, ...] = ()
+) -> Transition:
+    """The attempt returned. ``adds`` are runs that follow from it."""
+    return _ended(run, "succeeded", now, token, result=result, adds=adds)
+
+
+def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
+    """The attempt raised or timed out: tried again by the retry policy, else the run has failed."""
+    failures = run.failures + 1
+    if failures > run.execution.retries:
+        return _ended(run, "failed", now, token, error=error, failures=failures)
+    return Transition(
+        run=run.id,
+        attempt=run.attempt,
+        expect=("running",),
+        token=token,
+        state="queued",
+        run_at=now + backoff(run, failures),
+        failures=failures,
+        error=error[:LONGEST_ERROR],
+        worker=None,
+        lease_until=None,
+    )
+
+
+def crashed(run: Run, now: Instant, token: str) -> Transition:
+    """The lease ended without a word: the worker is gone, or cut off. Its late result will be refused."""
+    crashes = run.crashes + 1
+    if run.cancel_requested:
+        return cancelled(run, now, token)
+    if run.execution.on_crash == "fail" or crashes > run.execution.crashes:
+        error = f"worker {run.worker} was lost during attempt {run.attempt}"
+        return _ended(run, "failed", now, token, error=error, crashes=crashes)
+    return Transition(
+        run=run.id,
+        attempt=run.attempt,
+        expect=("running",),
+        token=token,
+        state="queued",
+        run_at=now,
+        crashes=crashes,
+        worker=None,
+        lease_until=None,
+    )
+
+
+def released(run: Run, now: Instant, token: str) -> Transition:
+    """Handed back unfinished (a worker that stops): nothing is counted, another one takes it at once."""
+    return Transition(
+        run=run.id,
+        attempt=run.attempt,
+        expect=("running",),
+        token=token,
+        state="queued",
+        run_at=now,
+        worker=None,
+        lease_until=None,
+    )
+
+
+def cancel(run: Run, now: Instant, token: str) -> Transition | None:
+    """Asked to stop: a queued run is over at once, a running one is told. None if it is over already."""
+    if run.state in FINAL_STATES:
+        return None
+    if run.state == "queued":
+        return _ended(run, "cancelled", now, token, expect=("queued",))
+    return Transition(
+        run=run.id, attempt=run.attempt, expect=("running",), token=token, cancel_requested=True
+    )
+
+
+def cancelled(run: Run, now: Instant, token: str) -> Transition:
+    """The attempt ended because it was asked to."""
+    return _ended(run, "cancelled", now, token)
+
+
+def retried(run: Run, now: Instant, token: str) -> Transition | None:
+    """A run that is over and did not succeed is tried again because somebody asked. None if it can't be."""
+    if run.state not in ("failed", "cancelled"):
+        return None
+    return Transition(
+        run=run.id,
+        attempt=run.attempt,
+        expect=(run.state,),
+        token=token,
+        state="queued",
+        run_at=now,
+        failures=0,
+        crashes=0,
+        cancel_requested=False,
+        finished_at=None,
+        error=None,
+    )
+
+
+def backoff(run: Run, failures: int) -> int:
+    """The wait before retry number ``failures``: doubled each time, bounded, and spread by a tenth.
+
+    The spread depends on the run, so that what failed together does not come back together.
+    """
+    policy = run.execution
+    # The shift is bounded: 2 ** 1000 is a number that nobody wants to see computed.
+    wait = min(policy.backoff << min(failures - 1, 40), policy.longest_backoff)
+    digest = blake2b(f"{run.id}/{failures}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return wait - wait * (int.from_bytes(digest, "big") % 1000) // 10_000
+
+
+def _ended(
+    run: Run,
+    state: RunState,
+    now: Instant,
+    token: str,
+    *,
+    expect: tuple[RunState, ...] = ("running",),
+    result: str | None = None,
+    error: str | None = None,
+    failures: int | None = None,
+    crashes: int | None = None,
+    adds: tuple[Run, ...] = (),
+) -> Transition:
+    counts = None
+    if run.schedule is not None:
+        counts = Statistics(
+            tenant=run.tenant,
+            schedule=run.schedule,
+            run_count=1,
+            success_count=int(state == "succeeded"),
+            failure_count=int(state == "failed"),
+            last_run=now,
+            last_success=now if state == "succeeded" else None,
+            last_failure=now if state == "failed" else None,
+            last_error=None if error is None else error[:LONGEST_ERROR],
+        )
+    return Transition(
+        run=run.id,
+        attempt=run.attempt,
+        expect=expect,
+        token=token,
+        state=state,
+        finished_at=now,
+        lease_until=None,
+        result=result,
+        error=None if error is None else error[:LONGEST_ERROR],
+        failures=run.failures if failures is None else failures,
+        crashes=run.crashes if crashes is None else crashes,
+        adds=adds,
+        counts=counts,
+        wakes=(run.tenant, run.schedule) if run.gated and run.schedule is not None else None,
+    )

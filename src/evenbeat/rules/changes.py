@@ -1,0 +1,217 @@
+"""What a user's wish makes of a schedule: made, changed, paused, moved, triggered, deleted.
+
+Ticks that are overdue when a change arrives are dealt with in the same step, by the rules that were
+in force when they came due: no change can lose a tick, and none runs by rules that came later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from evenbeat.errors import InvalidValue, ScheduleExists
+from evenbeat.instants import Instant
+from evenbeat.model import Reason, Run, Schedule, check_schedule
+from evenbeat.rules.firing import Active, Planned, needs_active, plan, skip_until, trigger_of
+from evenbeat.triggers import At, parse_trigger
+
+# What a user says, as against where the schedule stands.
+DEFINITION = (
+    "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up", "overlap",
+    "max_concurrent", "spread", "execution", "managed_by",
+)  # fmt: skip
+
+
+def create(wanted: Schedule, now: Instant, previous: Schedule | None = None) -> Planned:
+    """A new schedule. ``previous`` is the row of that name: an error unless it was deleted.
+
+    The first tick is the next one after ``now``; a single instant in the past is due at once.
+    """
+    if previous is not None and previous.state != "deleted":
+        raise ScheduleExists(wanted.tenant, wanted.name)
+    made = replace(
+        check_schedule(wanted),
+        state="active",
+        anchor=now,
+        created_at=now,
+        updated_at=now,
+        # Numbers go on where a deleted namesake stopped: its runs keep their identities.
+        generation=1 if previous is None else previous.generation + 1,
+        revision=1 if previous is None else previous.revision + 1,
+        fire_seq=0 if previous is None else previous.fire_seq + 1,
+    )
+    return Planned(_from_now(made, now))
+
+
+def declare(
+    wanted: Schedule, now: Instant, previous: Schedule | None, active: tuple[Active, ...] = ()
+) -> Planned | None:
+    """Make it so: created, changed where it differs, None if there is nothing to do.
+
+    A trigger that means the same keeps the next tick, and a paused schedule stays paused.
+    """
+    if previous is None or previous.state == "deleted":
+        return create(wanted, now, previous)
+    return change(previous, {name: getattr(wanted, name) for name in DEFINITION}, now, active)
+
+
+def change(
+    schedule: Schedule, wishes: dict[str, Any], now: Instant, active: tuple[Active, ...] = ()
+) -> Planned | None:
+    """The schedule with other values for some of its definition; None if they are what it has."""
+    unknown = set(wishes) - set(DEFINITION)
+    if unknown:
+        raise InvalidValue(
+            f"{min(unknown)} can't be changed", field=min(unknown), value=wishes[min(unknown)],
+            hint=f"there are {', '.join(DEFINITION)}",
+        )  # fmt: skip
+    wanted = check_schedule(replace(schedule, **wishes))
+    same_trigger = parse_trigger(wanted.trigger) == parse_trigger(schedule.trigger)
+    if same_trigger:
+        wanted = replace(wanted, trigger=schedule.trigger)
+    if wanted == schedule:
+        return None
+    settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
+    changed = replace(settled.schedule, **{name: getattr(wanted, name) for name in DEFINITION})
+    if not same_trigger:
+        # Also a finished schedule lives again with a new trigger.
+        state = "active" if changed.state == "finished" else changed.state
+        changed = _from_now(replace(changed, anchor=now, state=state), now)
+    return settled._replace(schedule=_revised(changed, now))
+
+
+def pause(
+    schedule: Schedule,
+    now: Instant,
+    note: str = "",
+    until: Instant | None = None,
+    active: tuple[Active, ...] = (),
+) -> Planned:
+    """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is dealt with."""
+    settled = _settle_overdue(schedule, now, active, keep_waiting=False)
+    if settled.schedule.state == "finished":
+        return settled._replace(schedule=_revised(settled.schedule, now))
+    paused = replace(settled.schedule, state="paused", pause_note=note, paused_until=until, wake_at=until)
+    return settled._replace(schedule=_revised(paused, now))
+
+
+def resume(schedule: Schedule, now: Instant) -> Planned:
+    """Ticks again: the first after now. Those that fell into the pause are recorded as skipped."""
+    if schedule.state != "paused":
+        return Planned(schedule)
+    awake = replace(schedule, state="active", pause_note="", paused_until=None)
+    planned = skip_until(awake, now + 1, "paused", now)
+    return planned._replace(schedule=_revised(planned.schedule, now))
+
+
+def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+    """The next tick comes at ``tick`` instead; those after it as the trigger says.
+
+    Ticks that are passed over are recorded. Moving back makes a new generation: ticks whose runs
+    exist already can come again.
+    """
+    settled = _settle_overdue(schedule, now, active, keep_waiting=False)
+    current = settled.schedule
+    if current.next_tick is not None and tick > current.next_tick:
+        passed = skip_until(current, tick, "rescheduled", now)
+        current = passed.schedule
+        settled = settled._replace(skipped=settled.skipped + passed.skipped)
+    moved_back = schedule.next_tick is None or tick < schedule.next_tick or tick < (current.next_tick or tick)
+    state = "active" if current.state == "finished" else current.state
+    moved = replace(
+        current,
+        state=state,
+        next_tick=tick,
+        wake_at=current.paused_until if state == "paused" else tick,
+        generation=current.generation + (1 if moved_back else 0),
+        fire_seq=current.fire_seq + 1,
+    )
+    return settled._replace(schedule=_revised(moved, now))
+
+
+def delete(schedule: Schedule, now: Instant) -> Planned:
+    """A tombstone: it keeps the numbers, so that nothing of a later namesake is taken for this one's."""
+    gone = _skip_overdue(schedule, now, "deleted")
+    tombstone = replace(
+        gone.schedule,
+        state="deleted",
+        next_tick=None,
+        wake_at=None,
+        payload="null",
+        description="",
+        pause_note="",
+    )
+    return gone._replace(schedule=_revised(tombstone, now))
+
+
+def trigger_now(
+    schedule: Schedule, run_id: str, now: Instant, active: tuple[Active, ...] = (), payload: str | None = None
+) -> Planned | None:
+    """A run at once, beside the ticks; None if the overlap policy has no room for it.
+
+    It counts as a fire, so that it can't slip past a tick that is being planned.
+    """
+    busy = len(active) > 0 and schedule.overlap != "allow"
+    full = schedule.max_concurrent is not None and len(active) >= schedule.max_concurrent
+    if busy or full:
+        return None
+    run = Run(
+        id=run_id,
+        tenant=schedule.tenant,
+        schedule=schedule.name,
+        generation=schedule.generation,
+        cause="trigger",
+        gated=needs_active(schedule),
+        task=schedule.task,
+        kind=schedule.kind,
+        payload=schedule.payload if payload is None else payload,
+        queue=schedule.queue,
+        priority=schedule.priority,
+        execution=schedule.execution,
+        run_at=now,
+        created_at=now,
+    )
+    return Planned(replace(schedule, fire_seq=schedule.fire_seq + 1), (run,))
+
+
+def _settle_overdue(
+    schedule: Schedule, now: Instant, active: tuple[Active, ...], *, keep_waiting: bool
+) -> Planned:
+    """Deal with what is overdue by the old rules: fired, or, where it can't be yet, "skipped: changed"."""
+    planned = Planned(schedule)
+    while (current := planned.schedule).state == "active" and (current.next_tick or now + 1) <= now:
+        # A tick that came before the change counts, also if it was to be spread until after it.
+        step = plan(replace(current, spread=0), now, active)
+        step = step._replace(schedule=replace(step.schedule, spread=schedule.spread))
+        if step.schedule.next_tick == current.next_tick:
+            if keep_waiting:
+                return _joined(planned, step)
+            return _joined(planned, _skip_overdue(current, now, "changed"))
+        planned = _joined(planned, step)
+        active += tuple(Active(run.id, run.state) for run in step.runs)
+    return planned
+
+
+def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason) -> Planned:
+    if schedule.state not in ("active", "paused"):
+        return Planned(schedule)
+    return skip_until(schedule, now + 1, reason, now)
+
+
+def _joined(first: Planned, then: Planned) -> Planned:
+    return Planned(then.schedule, first.runs + then.runs, first.skipped + then.skipped, then.cancels)
+
+
+def _from_now(schedule: Schedule, now: Instant) -> Schedule:
+    """With the first tick after now, or finished if there is none."""
+    trigger = trigger_of(schedule)
+    tick = trigger.instant if isinstance(trigger, At) else trigger.next_ms(now)
+    if schedule.state == "paused":
+        return replace(schedule, next_tick=tick, fire_seq=schedule.fire_seq + 1)
+    state = "finished" if tick is None else "active"
+    return replace(schedule, next_tick=tick, wake_at=tick, state=state, fire_seq=schedule.fire_seq + 1)
+
+
+def _revised(schedule: Schedule, now: Instant) -> Schedule:
+    return replace(schedule, revision=schedule.revision + 1, updated_at=now)

@@ -1,0 +1,255 @@
+"""What a due schedule becomes: fires, coalesces, skips, waits, or goes back to sleep. Pure and total."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant
+from evenbeat.model import Reason, Run, RunState, Schedule, Skipped
+from evenbeat.triggers import Trigger, parse_trigger
+
+# One step fires no more ticks of one schedule than this, so that a backlog can't starve the others.
+TICKS_A_STEP = 100
+# A tick that waits for a run to end is looked at again when that run ends, and at the latest then.
+WAIT_CHECK = 30_000
+
+
+class Active(NamedTuple):
+    """A run of a schedule that is not over."""
+
+    run: str
+    state: RunState
+    cancel_requested: bool = False
+
+
+class Planned(NamedTuple):
+    """What becomes of a schedule, to be written in one step or not at all."""
+
+    schedule: Schedule
+    runs: tuple[Run, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    cancels: tuple[str, ...] = ()
+    """Active runs that are asked to stop."""
+
+
+def needs_active(schedule: Schedule) -> bool:
+    """Whether ``plan`` must be told of the schedule's active runs."""
+    return schedule.overlap != "allow" or schedule.max_concurrent is not None
+
+
+def trigger_of(schedule: Schedule) -> Trigger:
+    """The schedule's trigger with everything that floats fixed."""
+    return parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
+
+
+def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+    """What a schedule that woke up becomes: fires, coalesces, skips, waits, or goes back to sleep.
+
+    Either the next tick or the wake-up moves forward, so no row is ever looked at in a circle.
+    """
+    if schedule.state == "paused":
+        return _wake_from_pause(schedule, now)
+    if schedule.state != "active" or schedule.next_tick is None:
+        return Planned(replace(schedule, wake_at=None))
+    wake_at = schedule.next_tick + _delay(schedule)
+    if wake_at > now:
+        return Planned(replace(schedule, wake_at=wake_at))
+    if active:
+        if schedule.overlap == "skip":
+            return skip_until(schedule, now - _delay(schedule) + 1, "overlap", now)
+        if _room(schedule, active) <= 0:
+            return _wait(schedule, now, active)
+    return _fire_due(schedule, now, _room(schedule, active))
+
+
+def _fire_due(schedule: Schedule, now: Instant, room: int) -> Planned:
+    """Fire what is due, by the catch-up policy; ``room`` bounds the runs."""
+    tick = schedule.next_tick
+    assert tick is not None
+    trigger = trigger_of(schedule)
+    due_until = now - _delay(schedule)
+    following = trigger.next_ms(tick)
+    kind = schedule.catch_up.kind
+    # "queue" waits with one run, whatever catch-up says, "queue_all" with each.
+    if schedule.overlap == "queue":
+        kind = "latest"
+    elif schedule.overlap == "queue_all":
+        kind = "all"
+    if kind == "skip":
+        return _fire_on_time(schedule, now, trigger, due_until, room)
+    if following is None or following > due_until:
+        # One tick is due: all but always.
+        return _advanced(schedule, now, following, (_run(schedule, tick, now),))
+    if kind == "latest":
+        return _fire_latest(schedule, now, trigger, due_until)
+    return _fire_all(schedule, now, trigger, due_until, room)
+
+
+def _fire_latest(schedule: Schedule, now: Instant, trigger: Trigger, due_until: Instant) -> Planned:
+    first, last = _due(schedule, trigger, due_until)
+    missed = trigger.count_ms(first + 1, last) + 1
+    run = _run(schedule, last, now, coalesced=missed)
+    before = trigger.prev_ms(last)
+    skipped = _skipped(
+        schedule, first, first if before is None else max(first, before), missed, "coalesced", now
+    )
+    return _advanced(schedule, now, trigger.next_ms(last), (run,), (replace(skipped, run=run.id),))
+
+
+def _fire_all(schedule: Schedule, now: Instant, trigger: Trigger, due_until: Instant, room: int) -> Planned:
+    first, last = _due(schedule, trigger, due_until)
+    count = trigger.count_ms(first + 1, last + 1) + 1
+    limit = schedule.catch_up.limit
+    if count <= limit:
+        return _fire_each(schedule, now, trigger, first, due_until, room)
+    start = last
+    for _ in range(limit - 1):
+        earlier = trigger.prev_ms(start)
+        assert earlier is not None
+        start = earlier
+    before = trigger.prev_ms(start)
+    dropped = _skipped(
+        schedule, first, first if before is None else max(first, before), count - limit, "limit", now
+    )
+    planned = _fire_each(schedule, now, trigger, start, due_until, room)
+    return planned._replace(skipped=(dropped, *planned.skipped))
+
+
+def _fire_on_time(
+    schedule: Schedule, now: Instant, trigger: Trigger, due_until: Instant, room: int
+) -> Planned:
+    first, _ = _due(schedule, trigger, due_until)
+    earliest = due_until - schedule.catch_up.grace
+    if first >= earliest:
+        return _fire_each(schedule, now, trigger, first, due_until, room)
+    last = trigger.prev_ms(earliest)
+    last = first if last is None else max(first, last)
+    late = _skipped(schedule, first, last, trigger.count_ms(first + 1, last + 1) + 1, "late", now)
+    following = trigger.next_ms(last)
+    if following is None or following > due_until:
+        return _advanced(schedule, now, following, (), (late,))
+    planned = _fire_each(schedule, now, trigger, following, due_until, room)
+    return planned._replace(skipped=(late,))
+
+
+def _fire_each(
+    schedule: Schedule, now: Instant, trigger: Trigger, first: Instant, due_until: Instant, room: int
+) -> Planned:
+    runs = []
+    tick: Instant | None = first
+    while tick is not None and tick <= due_until and len(runs) < min(room, TICKS_A_STEP):
+        runs.append(_run(schedule, tick, now))
+        tick = trigger.next_ms(tick)
+    return _advanced(schedule, now, tick, tuple(runs))
+
+
+def _wait(schedule: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+    cancels: tuple[str, ...] = ()
+    if schedule.overlap == "cancel_running":
+        cancels = tuple(run.run for run in active if not run.cancel_requested)
+    return Planned(replace(schedule, wake_at=now + WAIT_CHECK), cancels=cancels)
+
+
+def _wake_from_pause(schedule: Schedule, now: Instant) -> Planned:
+    until = schedule.paused_until
+    if until is None or until > now:
+        return Planned(replace(schedule, wake_at=until))
+    awake = replace(schedule, state="active", paused_until=None, pause_note="")
+    return skip_until(awake, until, "paused", now)
+
+
+def skip_until(schedule: Schedule, until: Instant, reason: Reason, now: Instant) -> Planned:
+    """Record the ticks before ``until`` as skipped; the first tick from then on is the next."""
+    tick = schedule.next_tick
+    if tick is None or tick >= until:
+        return _advanced(schedule, now, tick)
+    trigger = trigger_of(schedule)
+    last = trigger.prev_ms(until)
+    last = tick if last is None else max(tick, last)
+    skipped = _skipped(schedule, tick, last, trigger.count_ms(tick + 1, last + 1) + 1, reason, now)
+    return _advanced(schedule, now, trigger.next_ms(last), (), (skipped,))
+
+
+def _due(schedule: Schedule, trigger: Trigger, due_until: Instant) -> tuple[Instant, Instant]:
+    """The first and the last tick that are due. The first may lie off the trigger's own (reschedule)."""
+    first = schedule.next_tick
+    assert first is not None
+    last = trigger.prev_ms(due_until + 1)
+    return first, first if last is None else max(first, last)
+
+
+def _advanced(
+    schedule: Schedule,
+    now: Instant,
+    tick: Instant | None,
+    runs: tuple[Run, ...] = (),
+    skipped: tuple[Skipped, ...] = (),
+) -> Planned:
+    """The schedule with ``tick`` as its next, or finished if there is none."""
+    if tick is None:
+        moved = replace(
+            schedule, next_tick=None, wake_at=None, state="finished", fire_seq=schedule.fire_seq + 1
+        )
+    else:
+        # A backlog goes on in the next step: at once.
+        wake_at = max(tick + _delay(schedule), now)
+        moved = replace(schedule, next_tick=tick, wake_at=wake_at, fire_seq=schedule.fire_seq + 1)
+    return Planned(moved, runs, skipped)
+
+
+def _room(schedule: Schedule, active: tuple[Active, ...]) -> int:
+    """How many runs may be added now."""
+    room = TICKS_A_STEP
+    if schedule.max_concurrent is not None:
+        room = min(room, schedule.max_concurrent - len(active))
+    if schedule.overlap in ("skip", "queue", "queue_all", "cancel_running"):
+        room = min(room, 1 - len(active))
+    return room
+
+
+def _delay(schedule: Schedule) -> int:
+    """By how much this schedule's ticks are spread: 0 to ``spread``, the same each time."""
+    if schedule.spread == 0:
+        return 0
+    digest = blake2b(f"{schedule.tenant}/{schedule.name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % schedule.spread
+
+
+def _run(schedule: Schedule, tick: Instant, now: Instant, coalesced: int = 0) -> Run:
+    return Run(
+        # The identity of a tick: the same whoever computes it, and never used twice.
+        id=f"{schedule.tenant}/{schedule.name}/{schedule.generation}/{tick}",
+        tenant=schedule.tenant,
+        schedule=schedule.name,
+        generation=schedule.generation,
+        tick=tick,
+        cause="tick",
+        coalesced=coalesced,
+        gated=needs_active(schedule),
+        task=schedule.task,
+        kind=schedule.kind,
+        payload=schedule.payload,
+        queue=schedule.queue,
+        priority=schedule.priority,
+        execution=schedule.execution,
+        run_at=tick,
+        created_at=now,
+    )
+
+
+def _skipped(
+    schedule: Schedule, first: Instant, last: Instant, count: int, reason: Reason, now: Instant
+) -> Skipped:
+    return Skipped(
+        tenant=schedule.tenant,
+        schedule=schedule.name,
+        generation=schedule.generation,
+        first=first,
+        last=last,
+        count=count,
+        reason=reason,
+        recorded_at=now,
+    )

@@ -1,0 +1,211 @@
+"""The store: where schedules, runs and locks live. Mechanism only: it knows no policy, emits no events.
+
+Every docstring here is a contract, and ``evenbeat.testing.StoreContract`` is its executable form. The
+promise is the same on every store.
+
+**Atomic.** Each method takes effect as a whole or not at all, also when the process dies inside it.
+
+**Repeatable.** A call may be repeated after its reply was lost: it then adds nothing and answers as it
+would have. Identities and tokens are therefore chosen by the client, before the first try.
+
+**Time.** ``now`` is an argument. A store never trusts one that is ahead of its own clock: it then uses
+its own.
+
+**Errors.** A store raises ``StoreUnavailable`` when it cannot say whether a call took effect or knows
+that it did not (connection lost, locked, disk full); nothing of the driver escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from evenbeat.instants import Instant
+from evenbeat.model import (
+    LogChunk,
+    Record,
+    Run,
+    RunState,
+    Schedule,
+    ScheduleState,
+    Skipped,
+    Statistics,
+    Transition,
+    Version,
+)
+from evenbeat.rules.firing import Active, Planned
+
+T = TypeVar("T")
+
+PlanFunction: TypeAlias = Callable[[Schedule, Instant, tuple[Active, ...]], Planned]
+
+
+class Write(NamedTuple):
+    """A change of a schedule, with the runs and ledger rows that belong to it."""
+
+    planned: Planned
+    expect: Version | None
+    """What the row must be for the write to apply; None: there must be no row of that name."""
+
+
+class Written(NamedTuple):
+    """Whether a write was applied, and the row as it is now."""
+
+    accepted: bool
+    current: Schedule | None
+
+
+class Fired(NamedTuple):
+    """What ``fire_due`` did, and when to come back."""
+
+    planned: tuple[Planned, ...]
+    next_wake: Instant | None
+    """The earliest wake-up of any schedule; in the past if more is due than the limit allowed."""
+    quarantined: tuple[tuple[str, str], ...] = ()
+    """(tenant, name) of rows that could not be understood."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's request for runs."""
+
+    worker: str
+    token: str
+    """Chosen anew for each claim; a repetition with the same token answers the same runs."""
+    limit: int
+    now: Instant
+    lease: int
+    tasks: frozenset[str] | None = None
+    """Only runs of these tasks; None: of any."""
+    queues: tuple[str, ...] = ("default",)
+
+
+class Page(NamedTuple, Generic[T]):
+    """Some of what was asked for, in order; ``cursor`` continues after it, None at the end."""
+
+    items: tuple[T, ...]
+    cursor: str | None
+
+
+class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Schedules by (tenant, name). Deleted ones only when their state is asked for."""
+
+    tenant: str | None = None
+    name: str | None = None
+    states: tuple[ScheduleState, ...] = ("active", "paused", "finished")
+    task: str | None = None
+    changed_since: Instant | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs, the newest first (created_at, then id)."""
+
+    ids: tuple[str, ...] | None = None
+    tenant: str | None = None
+    schedule: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    states: tuple[RunState, ...] | None = None
+    lease_ended_by: Instant | None = None
+    """Only running ones whose lease ended before or at this instant."""
+    limit: int = 100
+    cursor: str | None = None
+
+
+class Store(Protocol):
+    """What Evenbeat asks of a database."""
+
+    def open(self) -> None:
+        """Connect, and create or upgrade the schema. Safe from many nodes at once; safe to repeat."""
+
+    def close(self) -> None:
+        """Let go of everything. Safe to repeat."""
+
+    def now(self) -> Instant:
+        """The store's clock, which is the clock."""
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        """Write schedules by compare-and-set on their versions, each with its runs and ledger rows.
+
+        Each write stands for itself. A refused one changes nothing and answers the row as it is.
+        """
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+        """Schedules in the order (tenant, name). Rows that cannot be read are left out."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        """Turn due ticks into runs: the heart.
+
+        Takes up to ``limit`` rows with ``wake_at <= now``, earliest first, that no other node is
+        firing, calls ``plan`` with each (and with its active runs where ``needs_active`` says so),
+        and writes the schedule's new place, the runs, the ledger rows and the cancel requests in one
+        atomic step. Rows of a newer format are left alone. A row that cannot be read, or for which
+        ``plan`` raises, is quarantined alone: it sleeps, a record of kind ``quarantine`` says why,
+        and its neighbours fire.
+        """
+
+    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+        """Add runs; says of each whether it is new. One whose id exists stays as it is."""
+
+    def claim_runs(self, claim: Claim) -> list[Run]:
+        """Take due runs: by priority, then by ``run_at``, then by id.
+
+        Each gets the state running, the next attempt number, the worker and a lease of ``lease`` ms.
+        """
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        """Apply transitions; says of each whether it is accepted.
+
+        Accepted: the run has that attempt and one of the expected states, or the transition with
+        this token was the last one applied to it. Refused ones change nothing. What a transition
+        adds, counts and wakes happens in the same step, and once.
+        """
+
+    def find_runs(self, query: RunQuery) -> Page[Run]:
+        """Runs, the newest first."""
+
+    def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
+        """How many runs there are in each state."""
+
+    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        """The ledger of a schedule, the newest ticks first."""
+
+    def statistics(self, tenant: str, schedule: str) -> Statistics:
+        """The statistics of a schedule; zeros if it has none yet."""
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        """Delete up to ``limit`` runs that were over before that instant, with their logs, and ledger
+        rows recorded before it. Answers how many rows are gone; 0 means that there is no more."""
+
+    def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
+        """The record, unless it has expired."""
+
+    def put_record(self, record: Record) -> bool:
+        """Write a record if its version is one more than the present one's, or 1 if there is none.
+
+        An expired record counts as none.
+        """
+
+    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+        """The records of a kind that have not expired, in the order (tenant, key)."""
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        """Delete the record if it has that version."""
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        """Keep pieces of runs' logs; one that is there already is left as it is."""
+
+    def read_log(self, run: str) -> list[LogChunk]:
+        """The log of a run, in the order (attempt, seq)."""
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until something may have changed, at most ``timeout`` seconds. False if nothing did.
+
+        A hint: losing one costs latency, never a tick.
+        """
+
+    def hint(self) -> None:
+        """Wake up whoever waits on this store, in this process and in others."""

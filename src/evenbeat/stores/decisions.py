@@ -1,0 +1,48 @@
+"""What compare-and-set means, in one place for every store that decides in Python under a lock."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from evenbeat.model import Run, Statistics, Transition
+
+FIELDS = (
+    "state", "run_at", "failures", "crashes", "worker", "lease_until", "cancel_requested", "finished_at",
+    "result", "error",
+)  # fmt: skip
+
+
+def verdict(
+    state: str, attempt: int, settled: str | None, transition: Transition
+) -> Literal["apply", "repeat", "refuse"]:
+    """What becomes of a transition, given the run as it is."""
+    if settled == transition.token:
+        return "repeat"
+    return "apply" if attempt == transition.attempt and state in transition.expect else "refuse"
+
+
+def changes(transition: Transition) -> dict[str, object]:
+    """The fields that a transition sets."""
+    values = ((name, getattr(transition, name)) for name in FIELDS)
+    return {name: value for name, value in values if value is not msgspec.UNSET}
+
+
+def settled(run: Run, transition: Transition) -> Run:
+    return replace(run, settled=transition.token, **changes(transition))
+
+
+def added(before: Statistics, more: Statistics) -> Statistics:
+    """Statistics with one run more."""
+    return replace(
+        before,
+        run_count=before.run_count + more.run_count,
+        success_count=before.success_count + more.success_count,
+        failure_count=before.failure_count + more.failure_count,
+        last_run=more.last_run or before.last_run,
+        last_success=more.last_success or before.last_success,
+        last_failure=more.last_failure or before.last_failure,
+        last_error=more.last_error or before.last_error,
+    )

@@ -1,0 +1,404 @@
+"""The store in memory: the reference for the contract, for tests and for throw-away schedulers."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant
+from evenbeat.model import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    FORMAT,
+    LogChunk,
+    Record,
+    Run,
+    RunState,
+    Schedule,
+    Skipped,
+    Statistics,
+    Transition,
+)
+from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.stores.base import (
+    Claim,
+    Fired,
+    Page,
+    PlanFunction,
+    RunQuery,
+    ScheduleQuery,
+    Write,
+    Written,
+)
+from evenbeat.stores.decisions import added, settled, verdict
+from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
+
+_Key = tuple[str, str]
+_T = TypeVar("_T")
+
+
+def wall_clock() -> Instant:
+    return time.time_ns() // 1_000_000
+
+
+class MemoryStore:
+    """Dictionaries and a lock. Everything is gone with the process."""
+
+    def __init__(self, clock: Callable[[], Instant] = wall_clock) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._changed = threading.Condition()
+        self._changes = 0
+        self._schedules: dict[_Key, Schedule] = {}
+        # Heaps may hold entries that are out of date; they are recognised when they come up.
+        self._wakes: list[tuple[Instant, str, str]] = []
+        self._runs: dict[str, Run] = {}
+        self._ready: dict[tuple[str, int], list[tuple[Instant, str]]] = {}
+        self._active: dict[_Key, dict[str, None]] = {}
+        self._claims: dict[str, list[str]] = {}
+        self._skipped: dict[_Key, list[Skipped]] = {}
+        self._statistics: dict[_Key, Statistics] = {}
+        self._records: dict[tuple[str, str, str], Record] = {}
+        self._logs: dict[str, dict[tuple[int, int], LogChunk]] = {}
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def now(self) -> Instant:
+        return self._clock()
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        with self._lock:
+            return [self._put(write) for write in writes]
+
+    def _put(self, write: Write) -> Written:
+        wanted = write.planned.schedule
+        current = self._schedules.get(wanted.key)
+        if write.expect != (None if current is None else current.version):
+            # A repetition finds its own work.
+            return Written(current == wanted, current)
+        self._apply(write.planned)
+        return Written(True, wanted)
+
+    def _apply(self, planned: Planned) -> None:
+        schedule = planned.schedule
+        self._schedules[schedule.key] = schedule
+        if schedule.wake_at is not None:
+            heapq.heappush(self._wakes, (schedule.wake_at, *schedule.key))
+        for run in planned.runs:
+            self._add(run)
+        if planned.skipped:
+            self._skipped.setdefault(schedule.key, []).extend(planned.skipped)
+        for run_id in planned.cancels:
+            run = self._runs.get(run_id)
+            if run is not None and run.state in ACTIVE_STATES:
+                self._store(replace(run, cancel_requested=True))
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+        after = read_schedule_cursor(query.cursor)
+        with self._lock:
+            found = sorted(
+                (
+                    schedule
+                    for key, schedule in self._schedules.items()
+                    if (after is None or key > after) and _wanted(schedule, query)
+                ),
+                key=lambda schedule: schedule.key,
+            )
+        items = tuple(found[: query.limit])
+        return Page(items, schedule_cursor(items[-1]) if len(found) > query.limit else None)
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        now = min(now, self.now())
+        fired: list[Planned] = []
+        quarantined: list[_Key] = []
+        with self._lock:
+            due = list(islice(self._due(now), limit))
+            for schedule in due:
+                active = self._active_runs(schedule.key) if needs_active(schedule) else ()
+                try:
+                    planned = plan(schedule, now, active)
+                except Exception as error:
+                    quarantined.append(schedule.key)
+                    self._quarantine(schedule, error)
+                else:
+                    self._apply(planned)
+                    fired.append(planned)
+            return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
+
+    def _due(self, now: Instant) -> Iterator[Schedule]:
+        while self._wakes and self._wakes[0][0] <= now:
+            wake_at, tenant, name = heapq.heappop(self._wakes)
+            schedule = self._schedules.get((tenant, name))
+            if schedule is not None and schedule.wake_at == wake_at and schedule.format <= FORMAT:
+                yield schedule
+
+    def _next_wake(self) -> Instant | None:
+        while self._wakes:
+            wake_at, tenant, name = self._wakes[0]
+            schedule = self._schedules.get((tenant, name))
+            if schedule is not None and schedule.wake_at == wake_at and schedule.format <= FORMAT:
+                return wake_at
+            heapq.heappop(self._wakes)
+        return None
+
+    def _quarantine(self, schedule: Schedule, error: Exception) -> None:
+        self._schedules[schedule.key] = replace(schedule, wake_at=None)
+        key = ("quarantine", schedule.tenant, schedule.name)
+        present = self._records.get(key)
+        version = 1 if present is None else present.version + 1
+        self._records[key] = Record(
+            kind="quarantine", tenant=schedule.tenant, key=schedule.name, body=str(error), version=version
+        )
+
+    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+        with self._lock:
+            return [self._add(run) for run in runs]
+
+    def _add(self, run: Run) -> bool:
+        if run.id in self._runs:
+            return False
+        self._store(run)
+        return True
+
+    def _store(self, run: Run) -> None:
+        self._runs[run.id] = run
+        if run.state == "queued":
+            heap = self._ready.setdefault((run.queue, run.priority), [])
+            heapq.heappush(heap, (run.run_at, run.id))
+        if run.schedule is not None:
+            key = (run.tenant, run.schedule)
+            if run.state in ACTIVE_STATES:
+                self._active.setdefault(key, {})[run.id] = None
+            elif key in self._active:
+                self._active[key].pop(run.id, None)
+
+    def _active_runs(self, key: _Key) -> tuple[Active, ...]:
+        runs = (self._runs[run_id] for run_id in self._active.get(key, ()))
+        return tuple(Active(run.id, run.state, run.cancel_requested) for run in runs)
+
+    def claim_runs(self, claim: Claim) -> list[Run]:
+        now = min(claim.now, self.now())
+        with self._lock:
+            if claim.token in self._claims:
+                held = (self._runs[run_id] for run_id in self._claims[claim.token] if run_id in self._runs)
+                return [run for run in held if run.claim == claim.token and run.state == "running"]
+            claimed = [
+                replace(
+                    run, state="running", attempt=run.attempt + 1, worker=claim.worker, claim=claim.token,
+                    lease_until=now + claim.lease, started_at=now,
+                )
+                for run in islice(self._claimable(claim, now), claim.limit)
+            ]  # fmt: skip
+            for run in claimed:
+                self._store(run)
+            if claimed:
+                self._claims[claim.token] = [run.id for run in claimed]
+            return claimed
+
+    def _claimable(self, claim: Claim, now: Instant) -> Iterator[Run]:
+        for priority in range(9, -1, -1):
+            heaps = [heap for queue in claim.queues if (heap := self._ready.get((queue, priority)))]
+            yield from self._take(heaps, claim, now)
+
+    def _take(self, heaps: list[list[tuple[Instant, str]]], claim: Claim, now: Instant) -> Iterator[Run]:
+        """Due runs of one priority, merged over the queues; what is not taken goes back."""
+        passed: list[tuple[list[tuple[Instant, str]], tuple[Instant, str]]] = []
+        try:
+            while True:
+                heap = min((heap for heap in heaps if heap), key=lambda heap: heap[0], default=None)
+                if heap is None or heap[0][0] > now:
+                    return
+                entry = heapq.heappop(heap)
+                run = self._runs.get(entry[1])
+                if run is None or run.state != "queued" or run.run_at != entry[0] or run.format > FORMAT:
+                    continue
+                if claim.tasks is not None and run.task not in claim.tasks:
+                    passed.append((heap, entry))
+                    continue
+                yield run
+        finally:
+            for heap, entry in passed:
+                heapq.heappush(heap, entry)
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        with self._lock:
+            return [self._settle(transition) for transition in transitions]
+
+    def _settle(self, transition: Transition) -> bool:
+        run = self._runs.get(transition.run)
+        if run is None:
+            return False
+        decision = verdict(run.state, run.attempt, run.settled, transition)
+        if decision != "apply":
+            return decision == "repeat"
+        self._store(settled(run, transition))
+        for following in transition.adds:
+            self._add(following)
+        if transition.counts is not None:
+            key = (transition.counts.tenant, transition.counts.schedule)
+            before = self._statistics.get(key) or Statistics(tenant=key[0], schedule=key[1])
+            self._statistics[key] = added(before, transition.counts)
+        if transition.wakes is not None:
+            self._wake(transition.wakes)
+        return True
+
+    def _wake(self, key: _Key) -> None:
+        schedule = self._schedules.get(key)
+        now = self.now()
+        if schedule is not None and schedule.wake_at is not None and schedule.wake_at > now:
+            if schedule.next_tick is not None and schedule.next_tick <= now:
+                self._apply(Planned(replace(schedule, wake_at=now)))
+
+    def find_runs(self, query: RunQuery) -> Page[Run]:
+        after = read_run_cursor(query.cursor)
+        with self._lock:
+            candidates = self._runs.values()
+            if query.ids is not None:
+                candidates = {
+                    run_id: self._runs[run_id] for run_id in query.ids if run_id in self._runs
+                }.values()
+            found = [run for run in candidates if _matches(run, query)]
+        found.sort(key=lambda run: (-run.created_at, run.id))
+        if after is not None:
+            found = [run for run in found if (-run.created_at, run.id) > (-after[0], after[1])]
+        items = tuple(found[: query.limit])
+        return Page(items, run_cursor(items[-1]) if len(found) > query.limit else None)
+
+    def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
+        counts: dict[RunState, int] = {}
+        with self._lock:
+            for run in self._runs.values():
+                if tenant is None or run.tenant == tenant:
+                    counts[run.state] = counts.get(run.state, 0) + 1
+        return counts
+
+    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        with self._lock:
+            rows = list(self._skipped.get((tenant, schedule), ()))
+        rows.sort(key=lambda row: (row.last, row.first), reverse=True)
+        return rows[:limit]
+
+    def statistics(self, tenant: str, schedule: str) -> Statistics:
+        with self._lock:
+            found = self._statistics.get((tenant, schedule))
+        return found or Statistics(tenant=tenant, schedule=schedule)
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        with self._lock:
+            old = list(
+                islice(
+                    (
+                        run
+                        for run in self._runs.values()
+                        if run.state in FINAL_STATES and (run.finished_at or 0) < finished_before
+                    ),
+                    limit,
+                )
+            )
+            for run in old:
+                del self._runs[run.id]
+                self._logs.pop(run.id, None)
+            gone = len(old)
+            for rows in self._skipped.values():
+                keep = [row for row in rows if row.recorded_at >= finished_before][:]
+                room = limit - gone
+                dropped = min(len(rows) - len(keep), room)
+                if dropped > 0:
+                    gone += dropped
+                    kept_old = [row for row in rows if row.recorded_at < finished_before][dropped:]
+                    rows[:] = kept_old + keep
+            return gone
+
+    def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
+        with self._lock:
+            return self._live(self._records.get((kind, tenant, key)))
+
+    def _live(self, record: Record | None) -> Record | None:
+        expired = record is not None and record.expires is not None and record.expires <= self.now()
+        return None if expired else record
+
+    def put_record(self, record: Record) -> bool:
+        with self._lock:
+            key = (record.kind, record.tenant, record.key)
+            present = self._live(self._records.get(key))
+            if present == record:
+                return True
+            if record.version != (1 if present is None else present.version + 1):
+                return False
+            self._records[key] = record
+            return True
+
+    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+        with self._lock:
+            found = [
+                record
+                for (a_kind, a_tenant, _), record in self._records.items()
+                if a_kind == kind and (tenant is None or a_tenant == tenant) and self._live(record)
+            ]
+        return sorted(found, key=lambda record: (record.tenant, record.key))
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        with self._lock:
+            record = self._records.get((kind, tenant, key))
+            if record is None or record.version != version:
+                return False
+            del self._records[kind, tenant, key]
+            return True
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        with self._lock:
+            for chunk in chunks:
+                self._logs.setdefault(chunk.run, {}).setdefault((chunk.attempt, chunk.seq), chunk)
+
+    def read_log(self, run: str) -> list[LogChunk]:
+        with self._lock:
+            chunks = self._logs.get(run, {})
+            return [chunks[key] for key in sorted(chunks)]
+
+    def wait(self, timeout: float) -> bool:
+        with self._changed:
+            seen = self._changes
+            return self._changed.wait_for(lambda: self._changes != seen, timeout)
+
+    def hint(self) -> None:
+        with self._changed:
+            self._changes += 1
+            self._changed.notify_all()
+
+
+def _wanted(schedule: Schedule, query: ScheduleQuery) -> bool:
+    return (
+        (query.tenant is None or schedule.tenant == query.tenant)
+        and (query.name is None or schedule.name == query.name)
+        and (query.task is None or schedule.task == query.task)
+        and (query.changed_since is None or schedule.updated_at >= query.changed_since)
+        and schedule.state in query.states
+    )
+
+
+def _matches(run: Run, query: RunQuery) -> bool:
+    return (
+        (query.tenant is None or run.tenant == query.tenant)
+        and (query.schedule is None or run.schedule == query.schedule)
+        and (query.task is None or run.task == query.task)
+        and (query.queue is None or run.queue == query.queue)
+        and (query.states is None or run.state in query.states)
+        and (
+            query.lease_ended_by is None
+            or (
+                run.state == "running"
+                and run.lease_until is not None
+                and run.lease_until <= query.lease_ended_by
+            )
+        )
+    )
