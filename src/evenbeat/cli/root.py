@@ -6,7 +6,7 @@ import click
 
 from evenbeat import __version__
 from evenbeat.cli.failures import Reporting
-from evenbeat.cli.groups import LazyGroup
+from evenbeat.cli.groups import Lazy, LazyGroup
 
 
 class Root(Reporting, LazyGroup):
@@ -15,7 +15,12 @@ class Root(Reporting, LazyGroup):
 
 @click.group(
     cls=Root,
-    sections={},
+    sections={
+        "When it runs": {
+            "next": Lazy("evenbeat.cli.commands.next", "Show the next ticks of a trigger."),
+            "explain": Lazy("evenbeat.cli.commands.explain", "Say in words what a trigger does, and when."),
+        },
+    },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
