@@ -1,5 +1,14 @@
-"""The ``evenbeat`` command."""
+"""The ``evenbeat`` command: thin, and each part of it is loaded when it is called."""
+
+import sys
 
 
 def main() -> None:
-    """Placeholder until the command lands."""
+    """The entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or pipe that can't show a character gets "?", not a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    from evenbeat.cli.root import root
+
+    root(prog_name="evenbeat")

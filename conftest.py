@@ -1,0 +1,119 @@
+"""Documentation that runs: the examples in README.md and docs/ are tests.
+
+``python`` blocks are executed in order, one namespace per document; one that starts with ``>>>`` is a
+doctest. Each ``$ evenbeat …`` line of a ``console`` block is run, and what it prints, stdout and
+stderr together, must be what stands below it: ``...`` at the end of a line stands for the rest of the
+line, on a line of its own for any lines. ``$ echo $?`` is the exit code of the command before.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from doctest import ELLIPSIS
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+
+from evenbeat.cli.root import root
+
+ROOT = Path(__file__).parent
+ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC"}
+
+
+class Step(NamedTuple):
+    """A line of a console block and the output that is expected of it."""
+
+    command: str
+    expected: list[str]
+
+
+def run_console(example: Example) -> str | None:
+    """Run the commands of a block; the answer is what differs, or None."""
+    exit_code = 0
+    for command, expected in read_console(str(example.parsed)):
+        words = shell_words(command)
+        if words == ["echo", "$?"]:
+            printed = str(exit_code)
+        elif words[0] == "evenbeat":
+            result = CliRunner(env=ENVIRONMENT).invoke(root, words[1:], prog_name="evenbeat")
+            if result.exception is not None and not isinstance(result.exception, SystemExit):
+                raise result.exception
+            exit_code, printed = result.exit_code, result.output
+        elif expected:
+            return f"$ {command}\nis not run here, so its output can't be checked: show it in a text block"
+        else:
+            continue  # an installation, an export: shown, not run
+        if not matches(expected, printed.splitlines()):
+            shown = "\n".join(expected)
+            return f"$ {command}\nprinted\n\n{printed.rstrip()}\n\nbut the document says\n\n{shown}"
+    return None
+
+
+def read_console(source: str) -> Iterator[Step]:
+    """The steps of a block. Blank lines before the next command belong to nobody."""
+    step: Step | None = None
+    for line in source.rstrip().splitlines():
+        if line.startswith("$ "):
+            if step is not None:
+                yield trimmed(step)
+            step = Step(line[2:].strip(), [])
+        elif step is None:
+            raise ValueError(f"a console block starts with a command, not with {line!r}")
+        else:
+            step.expected.append(line.rstrip())
+    if step is None:
+        raise ValueError("a console block without a command")
+    yield trimmed(step)
+
+
+def trimmed(step: Step) -> Step:
+    return Step(step.command, "\n".join(step.expected).rstrip("\n").splitlines())
+
+
+def shell_words(command: str) -> list[str]:
+    """The words of a command line. What only a shell could run is refused, not half run."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words = list(lexer)
+    if words[0] == "evenbeat" and any(re.fullmatch(r"[|&;<>]+", word) for word in words):
+        raise ValueError(f"{command!r} needs a shell")
+    return words
+
+
+def matches(expected: list[str], printed: list[str]) -> bool:
+    """Whether all lines agree, ``...`` aside."""
+    pattern = ""
+    for line in expected:
+        if line == "...":
+            pattern += r"(?:.*\n)*"
+        elif line.endswith("..."):
+            pattern += re.escape(line.removesuffix("...")) + r".*\n"
+        else:
+            pattern += re.escape(line) + r"\n"
+    text = "".join(f"{line.rstrip()}\n" for line in printed)
+    return re.fullmatch(pattern, text.rstrip("\n") + "\n" if text.strip() else "") is not None
+
+
+collect_markdown: Callable[[Path, pytest.Collector], pytest.Collector | None] = Sybil(
+    parsers=[
+        PythonCodeBlockParser(doctest_optionflags=ELLIPSIS),
+        CodeBlockParser(language="console", evaluator=run_console),
+        SkipParser(),
+    ],
+    pattern="*.md",
+).pytest()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """README.md and whatever lies under docs/. Sybil's own patterns know no depth and no root."""
+    where = file_path.relative_to(ROOT).parts if file_path.is_relative_to(ROOT) else ()
+    if where == ("README.md",) or where[:1] == ("docs",):
+        return collect_markdown(file_path, parent)
+    return None

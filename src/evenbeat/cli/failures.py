@@ -1,0 +1,236 @@
+"""How a command fails: a clear line on stderr and an exit code. No traceback for what a user wrote."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+import click
+
+from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue, shown
+
+# What is shown of a long expression around its error.
+_WINDOW = 70
+# A full or failing disk, which print reports without the name of a file.
+_OUTPUT_LOST = (errno.ENOSPC, errno.EIO)
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILED = 1
+    """It could not be done, or it was done and the answer is bad news."""
+    REFUSED = 2
+    """The command or a value was not understood; nothing was done."""
+    INTERRUPTED = 130
+    """Ctrl-C. As shells report it: 128 + the number of the signal."""
+    PIPE_CLOSED = 141
+    """The reader of the output went away, as ``head`` does."""
+
+
+class ExpressionRefused(EvenbeatError):
+    """An expression on the command line was refused; ``problem`` says why, in the words of the library."""
+
+    def __init__(self, text: str, problem: InvalidValue, hint: str | None = None) -> None:
+        super().__init__(str(problem))
+        self.text = text
+        self.problem = problem
+        self.hint = problem.hint if hint is None else hint
+
+
+class Reporting(click.Group):
+    """A group that reports the failures of all commands below it, and exits with their codes.
+
+    A command may return an exit code; None is success.
+    """
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        # Where no shell puts file names in place of *, as on Windows, click would.
+        extra = {"windows_expand_args": False, "color": _color(), **extra}
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except (click.ClickException, EvenbeatError) as error:
+            code = report(error)
+        except click.Abort:
+            click.echo("aborted", err=True)
+            code = ExitCode.FAILED
+        sys.exit(code or ExitCode.OK)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _watched():  # --help and --version answer from here
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _watched():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """What may happen to any command at any time, as an exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(err=True)  # closes the line of the terminal's ^C
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:
+        _drop_output()
+        raise click.exceptions.Exit(ExitCode.PIPE_CLOSED) from None
+    except OSError as error:
+        if error.errno not in _OUTPUT_LOST or error.filename is not None:
+            raise
+        _drop_output()
+        raise click.ClickException(f"the output could not be written: {error.strerror}") from error
+
+
+def report(error: click.ClickException | EvenbeatError) -> int:
+    """Say on stderr what went wrong; the answer is the exit code."""
+    for line in describe(error):
+        label, colon, rest = line.partition(": ")
+        if colon and label in _LABELS:
+            line = click.style(f"{label}: ", **_LABELS[label]) + rest
+        elif line.strip(" ^") == "":
+            line = click.style(line, fg="red", bold=True)
+        click.echo(line, err=True, color=_color())
+    return error.exit_code if isinstance(error, click.ClickException) else ExitCode.REFUSED
+
+
+_LABELS: dict[str, dict[str, Any]] = {"error": {"fg": "red", "bold": True}, "hint": {"fg": "cyan"}}
+
+
+def describe(error: click.ClickException | EvenbeatError) -> list[str]:
+    """The lines that say what went wrong: one, and for an expression the place in it."""
+    if isinstance(error, ExpressionRefused):
+        return list(_describe_expression(error))
+    if isinstance(error, EvenbeatError):
+        return [f"error: {error}"]
+    message = _click_message(error)
+    if isinstance(error, click.UsageError) and error.ctx is not None and "did you mean" not in message:
+        return [f"error: {message}", f"hint: '{error.ctx.command_path} --help' shows how it is called"]
+    return [f"error: {message}"]
+
+
+def _click_message(error: click.ClickException) -> str:
+    """click's message in our form: lower case, no full stop, and the nearest name after a colon."""
+    if isinstance(error, click.NoSuchOption):
+        near = error.possibilities or []
+        return f"no such option {error.option_name!r}" + (
+            f": did you mean {' or '.join(near)}?" if near else ""
+        )
+    message = error.format_message().removesuffix(".")
+    return message[:1].lower() + message[1:]
+
+
+def _describe_expression(error: ExpressionRefused) -> Iterator[str]:
+    yield f"error: {_as_text(_problem(error.problem))}"
+    text, place = _locate(error.text, error.problem)
+    if place is not None:
+        yield from _pointed(text, *place)
+    if error.hint is not None:
+        yield f"hint: {_as_text(error.hint)}"
+
+
+def _as_text(words: str) -> str:
+    """The library advises in Python, every("10m") and gap="skip"; here one writes every 10m and gap=skip."""
+    words = re.sub(r'\b(every|at)\("([^"]*)"\)', r"\1 \2", words)
+    return re.sub(r'\b(gap|repeat)="(\w+)"', r"\1=\2", words)
+
+
+def _problem(error: InvalidValue) -> str:
+    """The message without its hint and, where the text stands below it anyway, without the text."""
+    message = str(error).removesuffix(f"; {error.hint}")
+    if not isinstance(error, InvalidTrigger):
+        return message
+    for text in (error.text, error.text + "…"):
+        problem = message.removeprefix(shown(text))
+        if problem != message:
+            return problem.removeprefix(": ") if problem.startswith(": ") else f"the expression{problem}"
+    return message
+
+
+def _locate(text: str, error: InvalidValue) -> tuple[str, tuple[int, int] | None]:
+    """The text to show, and (start, length) of what was refused in it if that can be told."""
+    value = error.value if isinstance(error.value, str) else ""
+    if isinstance(error, InvalidTrigger):
+        # The library may have seen only the rule, without the options.
+        begin = text.find(error.text)
+        if begin < 0:
+            text, begin = error.text, 0
+        start = begin + error.position
+        if value and text[start : start + len(value)].lower() == value.lower():
+            return text, (start, len(value))
+        if text.startswith(f"{error.field}=", start):
+            return text, (start, len(error.field))
+        if error.position:
+            return text, (start, 1)
+    return text, _find(text, error.field, value)
+
+
+def _find(text: str, field: str, value: str) -> tuple[int, int] | None:
+    """Where ``field=value`` or the value stands, if it stands in one place only."""
+    padded = f" {text} "
+    if not value and (option := re.search(rf"(?<= {re.escape(field)}=)\S+", padded)):
+        return option.start() - 1, len(option[0])
+    for prefix in (f" {field}=", " "):
+        wanted = f"{prefix}{value} "
+        if value and padded.count(wanted) == 1:
+            return padded.index(wanted) + len(prefix) - 1, len(value)
+    return None
+
+
+def _pointed(text: str, start: int, length: int) -> Iterator[str]:
+    """The text, cut to a window if it is long, and a line of carets under the place."""
+    cut = max(0, min(start - _WINDOW // 2, len(text) - _WINDOW))
+    end = min(start + length, cut + _WINDOW)
+    before, marked, after = (
+        _plain(part) for part in (text[cut:start], text[start:end], text[end : cut + _WINDOW])
+    )
+    before = f"…{before}" if cut else before
+    dots = "…" if cut + _WINDOW < len(text) else ""
+    yield f"    {before}{marked}{after}{dots}"
+    yield f"    {' ' * _cells(before)}{'^' * max(1, _cells(marked))}"
+
+
+def _plain(text: str) -> str:
+    """No control characters: they would move the caret, or the reader's cursor."""
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+def _cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _color() -> bool | None:
+    """False where no colour is wanted; None leaves it to whether a terminal listens."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere: the interpreter would complain about it at exit."""
+    try:
+        stdout = sys.stdout.fileno()
+    except (OSError, ValueError):  # not a real file: nothing is left to flush
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stdout)
+    os.close(nowhere)

@@ -1,0 +1,72 @@
+"""Groups of commands that are imported only when they are called.
+
+A group knows its commands from a table: the name, the section of the help, the one-line help and the
+module. So ``--help`` of twenty commands costs no more than that of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from evenbeat.cli.help import HelpContext
+
+
+class Lazy(NamedTuple):
+    """A command that is not imported yet."""
+
+    module: str
+    """Its ``command`` is the click command."""
+    help: str
+    """The first sentence of the command's own help."""
+
+
+class LazyGroup(click.Group):
+    """A group with a table of commands, in sections that the help keeps."""
+
+    context_class = HelpContext
+
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, Lazy]], **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self.sections = sections
+        self.lazy = {name: lazy for section in sections.values() for name, lazy in section.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        lazy = self.lazy.get(cmd_name)
+        if lazy is None:
+            return None
+        command = import_module(lazy.module).command
+        assert isinstance(command, click.Command)
+        command.context_class = HelpContext
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.lazy and not ctx.resilient_parsing:
+            raise click.UsageError(f"no such command {name!r}{did_you_mean(name, self.lazy)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, lazy.help) for name, lazy in commands.items()], col_spacing=3)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # Whoever asks a group for help looks for a command first.
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+
+def did_you_mean(word: str, known: Mapping[str, object]) -> str:
+    """``: did you mean next?``, or nothing if nothing is near."""
+    near = get_close_matches(word, known, n=3, cutoff=0.5)
+    return f": did you mean {' or '.join(near)}?" if near else ""

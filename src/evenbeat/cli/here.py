@@ -1,0 +1,66 @@
+"""The here and now of the person at the terminal: the only place of the CLI that reads either."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import NamedTuple
+
+from evenbeat.errors import InvalidValue
+from evenbeat.instants import Instant, from_ms
+from evenbeat.triggers.zones import Zone, read_zone
+
+
+class LocalZone(NamedTuple):
+    """The zone of this machine, by its IANA name where that can be found out."""
+
+    name: str
+    zone: Zone | None
+
+    def show(self, instant: Instant) -> datetime:
+        # astimezone(None) asks the operating system, which knows rules even where it names no zone.
+        info: tzinfo | None = None if self.zone is None else self.zone.info
+        return from_ms(instant).astimezone(info)
+
+    def differs_from(self, other: Zone) -> bool:
+        if self.zone is None:
+            return True
+        same_offset = self.zone.fixed is not None and self.zone.fixed == other.fixed
+        return self.zone is not other and not same_offset
+
+
+def now() -> Instant:
+    """The present second. Milliseconds would only make the ticks of ``every`` hard to read."""
+    return int(time.time()) * 1000
+
+
+def local_zone() -> LocalZone:
+    """The zone that TZ names, else the one that the system is set to."""
+    setting = os.environ.get("TZ")
+    names = _system_zones() if setting is None else [setting.removeprefix(":") or "UTC"]
+    for name in names:
+        try:
+            zone = read_zone(name)
+        except InvalidValue:
+            continue  # a rule such as CET-1CEST, or a path
+        # Containers are set to Etc/UTC, which everybody calls UTC.
+        return LocalZone(zone.key.removeprefix("Etc/") if zone.fixed == 0 else zone.key, zone)
+    return LocalZone("local time", None)
+
+
+def _system_zones(etc: Path = Path("/etc")) -> list[str]:
+    """Candidates, best first. None on Windows, which names its zones in its own way."""
+    names: list[str] = []
+    if os.name != "posix":
+        return names
+    link = etc / "localtime"
+    if link.is_symlink():
+        _, _, name = os.readlink(link).partition("zoneinfo/")
+        names.append(name)
+    elif not link.exists():
+        names.append("UTC")
+    if (setting := etc / "timezone").is_file():
+        names.append(setting.read_text(errors="replace").strip())
+    return names

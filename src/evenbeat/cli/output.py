@@ -1,0 +1,59 @@
+"""Where a command's answer goes: a JSON document for programs, or text for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Wide enough that nothing is ever wrapped: what reads a pipe wants whole lines.
+_UNBOUNDED = 10_000
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+
+
+def answer(
+    document: Mapping[str, Any], people: Callable[[], Iterable[RenderableType]], *, as_json: bool
+) -> None:
+    """Print the document as JSON, or what ``people`` makes of it. rich is imported only for them."""
+    text = json.dumps(document, indent=2, ensure_ascii=False) if as_json else _render(people())
+    # Colours were decided about when rendering; color=True keeps click from deciding again.
+    click.echo(text, color=True)
+
+
+def _render(parts: Iterable[RenderableType]) -> str:
+    """As wide as the terminal or COLUMNS says, unbounded in a pipe; plain where NO_COLOR is set."""
+    from rich.console import Console
+
+    page = _Page()
+    console = Console(
+        file=page,
+        width=None if page.isatty() or os.environ.get("COLUMNS") else _UNBOUNDED,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    for part in parts:
+        console.print(part)
+    # rich fills lines with spaces, which nobody wants to select, diff or document.
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+
+
+class _Page(io.StringIO):
+    """Text in memory that rich takes for stdout. Writing it is ours, and so is a pipe that breaks."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return sys.stdout.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        return sys.stdout.isatty()

@@ -1,0 +1,51 @@
+"""Dates and spans of time as people read them in a terminal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from evenbeat.instants import Instant
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+
+
+def span(ms: int) -> str:
+    """The two largest units, rounded down: ``3 h 12 min``, ``1 d``, ``250 ms``."""
+    for index, (unit, size) in enumerate(_UNITS):
+        count, rest = divmod(ms, size)
+        if count:
+            words = f"{count:,} {unit}"
+            if unit != "ms":
+                smaller, smaller_size = _UNITS[index + 1]
+                if rest >= smaller_size:
+                    words += f" {rest // smaller_size} {smaller}"
+            return words
+    return "0 s"
+
+
+def timespec(instants: list[Instant]) -> str:
+    """The coarsest precision that shows all of them in full, in the words of ``isoformat``."""
+    if any(instant % 1000 for instant in instants):
+        return "milliseconds"
+    return "seconds" if any(instant % 60_000 for instant in instants) else "minutes"
+
+
+def date_time(moment: datetime, precision: str = "minutes", *, weekday: bool = True) -> str:
+    """``Mon 2026-03-02 09:00 +01:00``."""
+    day = f"{moment:%a} " if weekday else ""
+    return f"{day}{moment.replace(tzinfo=None).isoformat(' ', precision)} {utc_offset(moment)}"
+
+
+def utc_offset(moment: datetime) -> str:
+    """``+01:00``; with seconds before zones were invented."""
+    return moment.isoformat().removeprefix(moment.replace(tzinfo=None).isoformat())
+
+
+def rfc3339(moment: datetime) -> str:
+    """With its own offset, and milliseconds only where there are some."""
+    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+
+
+def sentence(words: str) -> str:
+    """With a capital letter."""
+    return words[:1].upper() + words[1:]

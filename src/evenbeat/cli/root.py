@@ -1,0 +1,35 @@
+"""The root command: the table of all commands, and what holds for each of them."""
+
+from __future__ import annotations
+
+import click
+
+from evenbeat import __version__
+from evenbeat.cli.failures import Reporting
+from evenbeat.cli.groups import Lazy, LazyGroup
+
+
+class Root(Reporting, LazyGroup):
+    """``evenbeat`` itself."""
+
+
+@click.group(
+    cls=Root,
+    sections={
+        "When it runs": {
+            "next": Lazy("evenbeat.cli.commands.next", "Show the next ticks of a trigger."),
+            "explain": Lazy("evenbeat.cli.commands.explain", "Say in words what a trigger does, and when."),
+        },
+    },
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    options_metavar="",
+    epilog="'evenbeat COMMAND --help' tells more about a command.",
+)
+@click.version_option(__version__, message="evenbeat %(version)s")
+@click.pass_context
+def root(ctx: click.Context) -> None:
+    """Every tick, exactly once: cron, interval and one-shot jobs on the database you already have."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), color=ctx.color)

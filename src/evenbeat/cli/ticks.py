@@ -1,0 +1,153 @@
+"""The coming ticks of a trigger: found, as a document, and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evenbeat.cli.here import LocalZone
+from evenbeat.cli.phrases import date_time, rfc3339, span, timespec
+from evenbeat.cli.trigger_input import TriggerInput
+from evenbeat.instants import LAST, Instant, from_ms, write_instant
+from evenbeat.triggers import At, Cron
+from evenbeat.triggers.zones import Zone
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.table import Table
+
+_ANY_WIDTH = 10_000
+_DAY = 86_400_000
+
+
+class Tick(NamedTuple):
+    instant: Instant
+    away: int
+    """Milliseconds from the moment asked about."""
+    note: str | None
+    """What a change of the clock did to it."""
+
+
+def coming_ticks(asked: TriggerInput, count: int) -> list[Tick]:
+    """The first ticks after ``asked.since``: as many as there are, at most ``count``."""
+    trigger = asked.trigger
+    return [
+        Tick(instant, instant - asked.since, trigger.note(instant) if isinstance(trigger, Cron) else None)
+        for instant in islice(trigger.between_ms(asked.since + 1, LAST + 1), count)
+    ]
+
+
+def why_no_more(asked: TriggerInput, ticks: list[Tick]) -> str:
+    """Why a trigger has no ticks but these."""
+    trigger = asked.trigger
+    if isinstance(trigger, At) or (not isinstance(trigger, Cron) and trigger.period == 0):
+        if ticks:
+            return "no more ticks: it runs once"
+        only = trigger.prev_ms(LAST)
+        assert only is not None
+        since = date_time(from_ms(asked.since, asked.zone.info), timespec([asked.since]))
+        return (
+            f"no tick after {since}: the only one was {span(asked.since - only)} before;"
+            " a new schedule would run it at once"
+            if only < asked.since
+            else f"no tick after {since}: the only one is at that very moment"
+        )
+    if trigger.until is None:
+        return "no more ticks: the calendar ends with the year 9999"
+    until = date_time(from_ms(trigger.until, asked.zone.info), timespec([trigger.until]))
+    if ticks:
+        return f"no more ticks: it ends at {until}"
+    if trigger.until <= asked.since:
+        return f"no ticks: it ended at {until}"
+    return f"no ticks: it ends at {until}, before the first one"
+
+
+def tick_document(tick: Tick, zone: Zone, mine: LocalZone) -> dict[str, Any]:
+    """RFC 3339 throughout, so that no reader needs a calendar."""
+    whole, ms = divmod(tick.away, 1000)
+    return {
+        "at": write_instant(tick.instant),
+        "local": rfc3339(from_ms(tick.instant, zone.info)),
+        "mine": rfc3339(mine.show(tick.instant)),
+        "in_seconds": tick.away / 1000 if ms else whole,
+        "note": tick.note,
+    }
+
+
+class _Footnote(NamedTuple):
+    """A note that holds for the rows ``first`` to ``last``."""
+
+    first: int
+    last: int
+    first_time: str
+    last_time: str
+    words: str
+
+    def rows(self) -> str:
+        return f"{self.first}*" if self.first == self.last else f"{self.first}-{self.last}*"
+
+    def text(self) -> str:
+        if self.first == self.last:
+            return f"{self.first_time} {self.words}"
+        return f"{self.first_time} to {self.last_time} {self.words.replace('comes', 'come', 1)}"
+
+
+def clock_notes(ticks: list[Tick]) -> list[tuple[str, str]]:
+    """The notes as (rows, text). Ticks in a row, within a day, with the same to say share one."""
+    notes: list[_Footnote] = []
+    for number, tick in enumerate(ticks, 1):
+        if tick.note is None:
+            continue
+        time, _, words = tick.note.partition(" ")
+        note = _Footnote(number, number, time, time, words)
+        if notes and notes[-1].last == number - 1 and notes[-1].words == words:
+            if tick.instant - ticks[number - 2].instant < _DAY:
+                note = notes.pop()._replace(last=number, last_time=time)
+        notes.append(note)
+    return [(note.rows(), note.text()) for note in notes]
+
+
+class TickTable(NamedTuple):
+    """Number, date in the trigger's zone, date in mine if that differs, and how far away.
+
+    For rich. Where the line is too short, the weekdays go first, then my zone: a date is never broken.
+    """
+
+    ticks: list[Tick]
+    zone: Zone
+    mine: LocalZone
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        from rich.measure import Measurement
+
+        both = self.mine.differs_from(self.zone)
+        unbounded = options.update(width=_ANY_WIDTH)
+        for weekday, two_zones in ((True, both), (False, both), (True, False), (False, False)):
+            table = self._table(weekday=weekday, two_zones=two_zones, ascii_only=options.ascii_only)
+            if Measurement.get(console, unbounded, table).maximum <= options.max_width:
+                break
+        yield table
+
+    def _table(self, *, weekday: bool, two_zones: bool, ascii_only: bool) -> Table:
+        from rich.box import SIMPLE_HEAD, Box
+        from rich.table import Table
+
+        precision = timespec([tick.instant for tick in self.ticks])
+        noted = any(tick.note for tick in self.ticks)
+        ruled = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True) if ascii_only else SIMPLE_HEAD
+        table = Table(box=ruled, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("#", justify="right", no_wrap=True)
+        table.add_column(self.zone.key, no_wrap=True)
+        if two_zones:
+            table.add_column(self.mine.name, no_wrap=True, style="dim")
+        table.add_column("in", justify="right", no_wrap=True, style="cyan")
+        for number, tick in enumerate(self.ticks, 1):
+            mark = ("*" if tick.note else " ") if noted else ""
+            here = from_ms(tick.instant, self.zone.info)
+            cells = [f"{number}{mark}", date_time(here, precision, weekday=weekday), span(tick.away)]
+            if two_zones:
+                mine = self.mine.show(tick.instant)
+                cells.insert(2, date_time(mine, precision, weekday=weekday))
+            table.add_row(*cells, style="yellow" if tick.note else None)
+        return table
