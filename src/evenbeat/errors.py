@@ -63,3 +63,18 @@ class ScheduleExists(EvenbeatError):
         )
         self.tenant = tenant
         self.name = name
+
+
+class StoreUnavailable(EvenbeatError):
+    """The store did not answer, or could not. Whether the call took effect is not known: repeat it."""
+
+
+class SchemaTooNew(EvenbeatError):
+    """The database was upgraded by a newer version of Evenbeat, which this one can't work with."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"the database has schema {found}, this version of Evenbeat knows {known}; upgrade Evenbeat"
+        )
+        self.found = found
+        self.known = known

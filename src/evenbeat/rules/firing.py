@@ -138,7 +138,7 @@ def _fire_on_time(
 def _fire_each(
     schedule: Schedule, now: Instant, trigger: Trigger, first: Instant, due_until: Instant, room: int
 ) -> Planned:
-    runs = []
+    runs: list[Run] = []
     tick: Instant | None = first
     while tick is not None and tick <= due_until and len(runs) < min(room, TICKS_A_STEP):
         runs.append(_run(schedule, tick, now))

@@ -99,9 +99,9 @@ class MemoryStore:
         if planned.skipped:
             self._skipped.setdefault(schedule.key, []).extend(planned.skipped)
         for run_id in planned.cancels:
-            run = self._runs.get(run_id)
-            if run is not None and run.state in ACTIVE_STATES:
-                self._store(replace(run, cancel_requested=True))
+            active = self._runs.get(run_id)
+            if active is not None and active.state in ACTIVE_STATES:
+                self._store(replace(active, cancel_requested=True))
 
     def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
         after = read_schedule_cursor(query.cursor)

@@ -20,6 +20,9 @@ class At(Trigger, frozen=True, cache_hash=True):
     def prev_ms(self, before: Instant) -> Instant | None:
         return self.instant if before > self.instant else None
 
+    def count_ms(self, start: Instant, end: Instant) -> int:
+        return int(start <= self.instant < end)
+
     def explain(self) -> str:
         return f"once, at {write_instant(self.instant)}"
 

@@ -28,6 +28,10 @@ class Trigger(msgspec.Struct, frozen=True):
         """The last tick strictly before ``before``, or None if there is none."""
 
     @abstractmethod
+    def count_ms(self, start: Instant, end: Instant) -> int:
+        """How many ticks there are in [start, end). Years of seconds are counted in microseconds."""
+
+    @abstractmethod
     def explain(self) -> str:
         """The trigger in plain English."""
 

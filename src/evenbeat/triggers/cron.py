@@ -159,6 +159,24 @@ class Cron(Trigger, frozen=True, cache_hash=True):
             if second * 1000 < FIRST:
                 return None
 
+    def count_ms(self, start: Instant, end: Instant) -> int:
+        start = max(start, FIRST if self.start is None else self.start)
+        end = min(end, (LAST if self.until is None else self.until) + 1)
+        # The first and the last whole second inside.
+        second, stop = -(-start // 1000), -(-end // 1000)
+        total = 0
+        while second < stop:
+            window = self.zone.window(second)
+            lo, hi, offset, before, _ = window
+            begin, until = window.counted(self.repeat)
+            total += self.expression.count(max(begin, second) + offset, min(until, stop) + offset)
+            if second == lo and offset > before and self.gap == "shift":
+                # One tick for all the labels of the gap, unless there is one right after it anyway.
+                missing = self.expression.count(lo + before, lo + offset)
+                total += int(missing > 0 and self.expression.at_or_after(lo + offset) != lo + offset)
+            second = hi
+        return total
+
     def explain(self) -> str:
         words = explain_expression(self.expression) + explain_bounds(self.start, self.until)
         words += f" ({self.zone.key})"

@@ -141,6 +141,20 @@ class Days(msgspec.Struct, frozen=True, cache_hash=True):
             days = self._month(year, month, first)
         return first + days.bit_length() - 2
 
+    def count(self, first: int, end: int) -> int:
+        """How many days in [first, end) match. A month takes 1 us."""
+        if first >= end:
+            return 0
+        at, last = date.fromordinal(first + EPOCH_ORDINAL), date.fromordinal(end - 1 + EPOCH_ORDINAL)
+        year, month = at.year, at.month
+        begin = first - at.day + 1
+        total = -(self._month(year, month, begin) & (1 << at.day) - 1).bit_count()
+        while (year, month) < (last.year, last.month):
+            total += self._month(year, month, begin).bit_count()
+            year, month = (year, month + 1) if month < 12 else (year + 1, 1)
+            begin = date(year, month, 1).toordinal() - EPOCH_ORDINAL
+        return total + (self._month(year, month, begin) & (2 << last.day) - 1).bit_count()
+
     def _month(self, year: int, month: int, first: int) -> int:
         """The matching days of a month whose day 1 is the day ``first``."""
         if not self.months >> month & 1:

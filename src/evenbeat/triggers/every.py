@@ -45,6 +45,12 @@ class Every(Trigger, frozen=True, cache_hash=True):
         tick = anchor + -((anchor - before) // period + 1) * period
         return tick if tick >= (FIRST if self.start is None else self.start) else None
 
+    def count_ms(self, start: Instant, end: Instant) -> int:
+        first, last = self.next_ms(start - 1), self.prev_ms(end)
+        if first is None or last is None or last < first:
+            return 0
+        return 1 if self.period == 0 else (last - first) // self.period + 1
+
     def explain(self) -> str:
         if self.period == 0:
             assert self.start is not None

@@ -100,7 +100,7 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
     def at_or_before(self, label: int) -> int | None:
         """The last matching label at or before ``label``."""
         day, second = divmod(label, _DAY)
-        if self.every_day or self.days.prev(day) == day:
+        if self._on(day):
             hour, second = divmod(second, 3600)
             if self.hours >> hour & 1:
                 minute, second = divmod(second, 60)
@@ -114,6 +114,35 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
         if earlier is None:
             return None
         return earlier * _DAY + (self.hours.bit_length() - 1) * 3600 + self._last_second(self.minutes)
+
+    def count(self, first: int, end: int) -> int:
+        """How many labels in [first, end) match: by counting bits, not labels."""
+        if first >= end:
+            return 0
+        first_day, first_second = divmod(first, _DAY)
+        last_day, last_second = divmod(end - 1, _DAY)
+        days = last_day - first_day + 1 if self.every_day else self.days.count(first_day, last_day + 1)
+        total = days * self._count_from(0)
+        if self._on(first_day):
+            total -= self._count_from(0) - self._count_from(first_second)
+        if self._on(last_day):
+            total -= self._count_from(last_second + 1)
+        return total
+
+    def _on(self, day: int) -> bool:
+        return self.every_day or self.days.prev(day) == day
+
+    def _count_from(self, second: int) -> int:
+        """How many seconds of a matching day match from ``second`` on."""
+        hour, second = divmod(second, 3600)
+        minute, second = divmod(second, 60)
+        minutes, seconds = self.minutes.bit_count(), self.seconds.bit_count()
+        total = (self.hours >> hour + 1).bit_count() * minutes * seconds
+        if self.hours >> hour & 1:
+            total += (self.minutes >> minute + 1).bit_count() * seconds
+            if self.minutes >> minute & 1:
+                total += (self.seconds >> second).bit_count()
+        return total
 
     def _last_second(self, minutes: int) -> int:
         return (minutes.bit_length() - 1) * 60 + self.seconds.bit_length() - 1
