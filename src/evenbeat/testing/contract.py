@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
+from evenbeat import locks
 from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant, write_instant
 from evenbeat.model import Execution, LogChunk, Record, Run, Schedule, Skipped, Statistics
@@ -809,6 +810,39 @@ class StoreContract:
             assert store.put_record(Record(kind=kind, tenant=tenant, key="k", body=f"{kind}{tenant}"))
         assert [record.body for record in store.find_records("a")] == ["ax", "ay"]
         assert [record.body for record in store.find_records("a", "y")] == ["ay"]
+
+    def test_a_lock_is_held_by_one_token_until_it_is_released(self, store: Store) -> None:
+        assert locks.acquire(store, "migrate", "30s", "mine")
+        assert locks.acquire(store, "migrate", "30s", "mine")  # its reply was lost
+        assert not locks.acquire(store, "migrate", "30s", "theirs")
+        assert locks.acquire(store, "migrate", "30s", "theirs", tenant="acme")
+        assert not locks.release(store, "migrate", "theirs")
+        assert not locks.extend(store, "migrate", "30s", "theirs")
+        assert locks.release(store, "migrate", "mine")
+        assert not locks.release(store, "migrate", "mine")
+        assert locks.acquire(store, "migrate", "30s", "theirs")
+
+    def test_a_lock_ends_by_itself_unless_it_is_extended(self, store: Store, clock: VirtualClock) -> None:
+        assert locks.acquire(store, "migrate", "30s", "mine")
+        clock.advance("29s")
+        assert locks.extend(store, "migrate", "30s", "mine")
+        clock.advance("29s")
+        assert not locks.acquire(store, "migrate", "30s", "theirs")
+        clock.advance("1s")
+        assert locks.acquire(store, "migrate", "30s", "theirs")
+        assert not locks.extend(store, "migrate", "30s", "mine")
+        assert not locks.release(store, "migrate", "mine")
+
+    def test_of_ten_that_want_a_lock_one_gets_it(self, handles: Handles, store: Store) -> None:
+        winners: list[str] = []
+
+        def work(handle: Store) -> None:
+            token = locks.new_token()
+            if locks.acquire(handle, "migrate", "30s", token):
+                winners.append(token)
+
+        self.in_threads(handles, work)
+        assert len(winners) == 1
 
     def test_a_log_is_read_in_order_and_kept_once(self, store: Store, clock: VirtualClock) -> None:
         chunks = [

@@ -1,0 +1,55 @@
+"""The named lock over any store: held by a token for a time, extended and released by it alone.
+
+A lock that is not extended ends by itself, so a holder that died blocks nobody for long. A holder
+that lives but was frozen past its time does not know: pass the token on to what the lock guards.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.durations import Duration, read_duration
+from evenbeat.model import Record, check_name
+from evenbeat.stores.base import Store
+
+_KIND = "lock"
+
+
+def new_token() -> str:
+    """A token that nobody else has."""
+    return uuid4().hex
+
+
+def acquire(store: Store, name: str, ttl: Duration, token: str, tenant: str = "default") -> bool:
+    """Take the lock for ``ttl``; False if somebody else holds it.
+
+    Repeating it with the same token, after a lost reply, answers True and extends nothing.
+    """
+    check_name(name, "lock")
+    present = store.get_record(_KIND, tenant, name)
+    if present is not None:
+        return present.body == token
+    return store.put_record(_lock(store, name, ttl, token, tenant))
+
+
+def extend(store: Store, name: str, ttl: Duration, token: str, tenant: str = "default") -> bool:
+    """Hold the lock for ``ttl`` from now on; False if the token does not hold it (any more)."""
+    present = store.get_record(_KIND, tenant, name)
+    if present is None or present.body != token:
+        return False
+    return store.put_record(replace(_lock(store, name, ttl, token, tenant), version=present.version + 1))
+
+
+def release(store: Store, name: str, token: str, tenant: str = "default") -> bool:
+    """Let go of the lock; False, and no harm, if the token does not hold it (any more)."""
+    present = store.get_record(_KIND, tenant, name)
+    if present is None or present.body != token:
+        return False
+    return store.delete_record(_KIND, tenant, name, present.version)
+
+
+def _lock(store: Store, name: str, ttl: Duration, token: str, tenant: str) -> Record:
+    expires = store.now() + read_duration(ttl, "ttl")
+    return Record(kind=_KIND, tenant=tenant, key=name, body=token, expires=expires)
