@@ -113,11 +113,11 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
     """
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
     current = settled.schedule
+    moved_back = current.next_tick is None or tick < current.next_tick
     if current.next_tick is not None and tick > current.next_tick:
         passed = skip_until(current, tick, "rescheduled", now)
         current = passed.schedule
         settled = settled._replace(skipped=settled.skipped + passed.skipped)
-    moved_back = schedule.next_tick is None or tick < schedule.next_tick or tick < (current.next_tick or tick)
     state = "active" if current.state == "finished" else current.state
     moved = replace(
         current,

@@ -1,0 +1,119 @@
+"""What an attempt's end becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from evenbeat.model import Execution, Run
+from evenbeat.rules import attempts
+
+T = 1_772_366_400_000
+
+
+def running(**fields: Any) -> Run:
+    standard = {"id": "r", "task": "work", "state": "running", "attempt": 2, "worker": "w", "lease_until": T}
+    return Run(**{**standard, **fields})
+
+
+def test_success_ends_the_run_and_is_counted() -> None:
+    done = attempts.succeeded(running(schedule="s", tenant="acme", gated=True), "1", T, "t")
+    assert (done.state, done.result, done.finished_at, done.lease_until) == ("succeeded", "1", T, None)
+    assert (done.expect, done.attempt, done.token) == (("running",), 2, "t")
+    assert done.counts is not None
+    assert (done.counts.run_count, done.counts.success_count, done.counts.last_success) == (1, 1, T)
+    assert done.wakes == ("acme", "s")
+
+
+def test_a_run_without_a_schedule_counts_for_nobody() -> None:
+    done = attempts.succeeded(running(), None, T, "t")
+    assert (done.counts, done.wakes) == (None, None)
+
+
+def test_failures_are_tried_again_with_doubling_waits_and_then_fail() -> None:
+    policy = Execution(retries=3, backoff=1000, longest_backoff=3000)
+    waits = []
+    for failures in range(3):
+        again = attempts.failed(running(execution=policy, failures=failures), "boom", T, "t")
+        assert (again.state, again.failures, again.counts) == ("queued", failures + 1, None)
+        assert isinstance(again.run_at, int)
+        waits.append(again.run_at - T)
+    # Up to a tenth less, so that what failed together does not come back together.
+    for wait, most in zip(waits, [1000, 2000, 3000], strict=True):
+        assert most * 0.9 <= wait <= most
+    dead = attempts.failed(running(execution=policy, failures=3, schedule="s"), "boom", T, "t")
+    assert (dead.state, dead.failures, dead.error) == ("failed", 4, "boom")
+    assert dead.counts is not None
+    assert (dead.counts.failure_count, dead.counts.last_error) == (1, "boom")
+
+
+def test_the_wait_is_the_same_whoever_computes_it_and_differs_between_runs() -> None:
+    policy = Execution(retries=1, backoff=100_000)
+    waits = {attempts.backoff(running(id=f"r{at}", execution=policy), 1) for at in range(50)}
+    assert len(waits) > 25
+    assert attempts.backoff(running(execution=policy), 1) == attempts.backoff(running(execution=policy), 1)
+
+
+@pytest.mark.parametrize("failures", [1, 10, 1000, 10**6])
+def test_no_number_of_failures_makes_the_wait_absurd(failures: int) -> None:
+    policy = Execution(retries=10**6, backoff=1, longest_backoff=60_000)
+    assert attempts.backoff(running(execution=policy), failures) <= 60_000
+
+
+def test_a_long_error_is_cut() -> None:
+    dead = attempts.failed(running(), "x" * 100_000, T, "t")
+    assert isinstance(dead.error, str)
+    assert len(dead.error) == 10_000
+
+
+def test_a_crash_runs_again_without_costing_a_retry_until_its_own_cap() -> None:
+    again = attempts.crashed(running(crashes=2, failures=1), T, "t")
+    assert (again.state, again.crashes, again.run_at) == ("queued", 3, T)
+    assert again.failures is msgspec.UNSET
+    dead = attempts.crashed(running(crashes=3), T, "t")
+    assert (dead.state, dead.crashes) == ("failed", 4)
+    assert dead.error == "worker w was lost during attempt 2"
+
+
+def test_a_crash_fails_at_once_where_the_policy_says_so() -> None:
+    dead = attempts.crashed(running(execution=Execution(on_crash="fail")), T, "t")
+    assert dead.state == "failed"
+
+
+def test_a_crash_of_a_run_that_was_to_be_cancelled_cancels_it() -> None:
+    assert attempts.crashed(running(cancel_requested=True), T, "t").state == "cancelled"
+
+
+def test_a_released_run_is_as_if_it_had_not_been_claimed() -> None:
+    back = attempts.released(running(), T, "t")
+    assert (back.state, back.run_at, back.worker, back.lease_until) == ("queued", T, None, None)
+    assert back.failures is back.crashes is msgspec.UNSET
+
+
+def test_cancelling_depends_on_where_the_run_is() -> None:
+    queued = attempts.cancel(running(state="queued"), T, "t")
+    assert queued is not None
+    assert (queued.state, queued.expect) == ("cancelled", ("queued",))
+    told = attempts.cancel(running(), T, "t")
+    assert told is not None
+    assert (told.state, told.cancel_requested) == (msgspec.UNSET, True)
+    for state in ("succeeded", "failed", "cancelled"):
+        assert attempts.cancel(running(state=state), T, "t") is None
+
+
+def test_only_what_failed_or_was_cancelled_is_tried_again_by_hand() -> None:
+    for state in ("failed", "cancelled"):
+        again = attempts.retried(running(state=state, failures=4, crashes=2), T, "t")
+        assert again is not None
+        assert (again.state, again.failures, again.crashes, again.expect) == ("queued", 0, 0, (state,))
+    for state in ("queued", "running", "succeeded"):
+        assert attempts.retried(running(state=state), T, "t") is None
+
+
+def test_a_heartbeat_touches_the_lease_alone() -> None:
+    beat = attempts.heartbeat(running(), T + 5, "t")
+    assert beat.lease_until == T + 5
+    assert beat.state is msgspec.UNSET
+    assert beat.expect == ("running",)

@@ -1,0 +1,86 @@
+"""Records: JSON in one place, and bad input that ends in a clear error (cases 33 to 36)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenbeat.errors import InvalidValue
+from evenbeat.model import Execution, Run, check_execution, check_run, from_json, read_priority, to_json
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        0,
+        2**63 - 1,
+        -(2**63),
+        1.5,
+        "",
+        "\0",
+        "‮ right to left",
+        "😀",
+        {"a": [1, {"b": None}]},
+        nested(100),
+    ],
+)
+def test_what_json_can_say_comes_back(value: Any) -> None:
+    assert from_json(to_json(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("\ud800", "payload is not JSON"),
+        (nested(10_000), "nested too deeply"),
+        (object(), "payload is not JSON"),
+        ({1, 2}.__iter__(), "payload is not JSON"),
+        (
+            "x" * 1_000_000,
+            "payload is 1,000,002 bytes of JSON, the limit is 1,000,000; store the data elsewhere",
+        ),
+        ("x" * 10_000_000, "the limit is 1,000,000"),
+    ],
+)
+def test_what_json_can_not_say_is_refused(value: Any, says: str) -> None:
+    with pytest.raises(InvalidValue, match=says):
+        to_json(value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"id": ""}, 'id "" is not 1 to 400 visible characters'),
+        ({"id": "a b"}, 'id "a b" is not'),
+        ({"id": "x" * 401}, "is not 1 to 400"),
+        ({"tenant": "a/b"}, 'tenant "a/b" is not'),
+        ({"queue": ""}, 'queue "" is not'),
+        ({"priority": 2**63}, "priority 9223372036854775808 is not"),
+        ({"run_at": 2**63}, "run_at 9223372036854775808 is not a whole number"),
+        ({"task": "\n"}, "task"),
+    ],
+)
+def test_a_run_that_no_store_should_hold_is_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidValue, match=says):
+        check_run(Run(**{"id": "r", "task": "work", **fields}))
+
+
+@pytest.mark.parametrize("retries", [-1, 2**63, 1001, 1.5, True])
+def test_retries_out_of_range_are_refused(retries: Any) -> None:
+    with pytest.raises(InvalidValue, match="retries"):
+        check_execution(Execution(retries=retries))
+
+
+def test_priorities_have_names() -> None:
+    assert [read_priority(name) for name in ("low", "normal", "high", 0, 9)] == [2, 5, 8, 0, 9]
+    with pytest.raises(InvalidValue, match='priority "urgent" is not one of 0-9, low, normal, high'):
+        read_priority("urgent")
