@@ -192,15 +192,15 @@ class MemoryStore:
             if claim.token in self._claims:
                 held = (self._runs[run_id] for run_id in self._claims[claim.token] if run_id in self._runs)
                 return [run for run in held if run.claim == claim.token and run.state == "running"]
-            claimed = [
-                replace(
+            claimed: list[Run] = []
+            for run in islice(self._claimable(claim, now), claim.limit):
+                taken = replace(
                     run, state="running", attempt=run.attempt + 1, worker=claim.worker, claim=claim.token,
                     lease_until=now + claim.lease, started_at=now,
-                )
-                for run in islice(self._claimable(claim, now), claim.limit)
-            ]  # fmt: skip
-            for run in claimed:
-                self._store(run)
+                )  # fmt: skip
+                # At once: a run that was written twice while it waited has two entries in its heap.
+                self._store(taken)
+                claimed.append(taken)
             if claimed:
                 self._claims[claim.token] = [run.id for run in claimed]
             return claimed
