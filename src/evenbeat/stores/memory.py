@@ -136,10 +136,15 @@ class MemoryStore:
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
 
     def _due(self, now: Instant) -> Iterator[Schedule]:
+        # A row that was written twice with the same wake-up has two entries: it is due once.
+        taken: set[_Key] = set()
         while self._wakes and self._wakes[0][0] <= now:
             wake_at, tenant, name = heapq.heappop(self._wakes)
             schedule = self._schedules.get((tenant, name))
+            if (tenant, name) in taken:
+                continue
             if schedule is not None and schedule.wake_at == wake_at and schedule.format <= FORMAT:
+                taken.add(schedule.key)
                 yield schedule
 
     def _next_wake(self) -> Instant | None:
