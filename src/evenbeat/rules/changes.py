@@ -77,7 +77,11 @@ def change(
     if not same_trigger:
         # Also a finished schedule lives again with a new trigger.
         state = "active" if changed.state == "finished" else changed.state
+        watermark = changed.next_tick
         changed = _from_now(replace(changed, anchor=now, state=state), now)
+        if watermark is None or (changed.next_tick or watermark) < watermark:
+            # Back behind what was passed over or has run: the new trigger may name those ticks again.
+            changed = replace(changed, generation=changed.generation + 1)
     return settled._replace(schedule=_revised(changed, now))
 
 
