@@ -81,7 +81,7 @@ class History:
         last = self.segments[-1]
         if after.generation == last.generation:
             # Moved forward: everything up to there is accounted for.
-            self._close(max(tick, _dealt_with(before, intent.now)))
+            self._close(tick)
         elif before.state == "paused":
             # The new generation starts at or before the watermark: the pause's ticks come with it.
             self._close(intent.now + 1 if before.next_tick is None else before.next_tick)

@@ -283,19 +283,19 @@ class Oracle:
     def unfinished(self, now: Instant) -> str | None:
         """What is still due at this moment; None if nothing is."""
         for schedule in self._schedules.values():
-            if schedule.state == "active" and (schedule.next_tick is None or schedule.next_tick <= now):
+            if schedule.state == "active" and (schedule.next_tick or 0) + schedule.spread <= now:
                 return f"{schedule.name} has not dealt with its tick {schedule.next_tick}"
         return next((f"run {run.id} is {run.state}" for run in self._runs.values() if _due(run)), None)
 
     def next_change(self, now: Instant) -> Instant | None:
-        """When something that is unfinished goes on by itself."""
+        """When all that is unfinished has gone on by itself."""
         moments = [run.lease_until or run.run_at for run in self._runs.values() if _due(run)]
         moments += [
             row.wake_at
             for row in self._schedules.values()
             if row.wake_at is not None and row.next_tick is not None and row.next_tick <= now
         ]
-        return min((moment for moment in moments if moment > now), default=None)
+        return max((moment for moment in moments if moment > now), default=None)
 
     def check_all(self, now: Instant) -> None:
         """The end: every tick accounted for, every run ended and counted."""
