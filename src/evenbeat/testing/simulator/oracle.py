@@ -40,6 +40,8 @@ class Oracle:
         """The tokens of all transitions that were applied."""
         self.executed: dict[tuple[str, int], str] = {}
         """(run, attempt) to the node that executed it."""
+        self.changes = 0
+        """How many schedules and runs were seen to change."""
 
     def history(self, key: Key) -> History:
         if key not in self.histories:
@@ -61,6 +63,7 @@ class Oracle:
         for key, row in view.schedules.items():
             before = seen.get(key)
             if row is not before and row != before:
+                self.changes += 1
                 self._schedule_changed(key, before, row, call)
                 seen[key] = row
         if len(view.schedules) != len(seen):
@@ -105,6 +108,7 @@ class Oracle:
             before = seen.get(run_id)
             if run is before or run == before:
                 continue
+            self.changes += 1
             if before is None:
                 added.append(run)
             else:

@@ -18,6 +18,7 @@ from evenbeat.testing.simulator.users import User
 from evenbeat.testing.simulator.violation import SimulationFailed, Violation
 
 SHOWN_LINES = 30
+STILL = 40
 
 
 class Options(NamedTuple):
@@ -107,15 +108,22 @@ class Simulation(Watcher):
         while (due := self.oracle.unfinished(self.clock())) is not None:
             if self.loom.steps > deadline:
                 raise Violation(f"left alone, the nodes do not come to an end: {due}")
-            before = self.loom.steps
-            self.loom.run(lambda: self._idle_or(before + 50))
-            if self.oracle.unfinished(self.clock()) is not None and (
-                moment := self.oracle.next_change(self.clock())
-            ):
-                self.clock.now = moment
+            self._run_until_still()
+            if self.oracle.unfinished(self.clock()) is not None:
+                moment = self.oracle.next_change(self.clock())
+                self.clock.now = self.clock.now if moment is None else moment
 
-    def _idle_or(self, steps: int) -> bool:
-        return self.loom.steps >= steps or self.oracle.unfinished(self.clock()) is None
+    def _run_until_still(self) -> None:
+        """At one instant, until nothing changes any more: each node has had several turns by then."""
+        seen, since = -1, 0
+
+        def still() -> bool:
+            nonlocal seen, since
+            if self.oracle.changes != seen:
+                seen, since = self.oracle.changes, self.loom.steps
+            return self.loom.steps - since > STILL or self.oracle.unfinished(self.clock()) is None
+
+        self.loom.run(still)
 
     # Processes.
 
