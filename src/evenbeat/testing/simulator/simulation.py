@@ -25,9 +25,9 @@ class Options(NamedTuple):
     """How long and how wide a simulation is."""
 
     machines: int = 3
-    users: int = 1
+    users: int = 2
     schedules: int = 5
-    steps: int = 350
+    steps: int = 400
     """Hand-overs before the faults stop."""
     patience: int = 4_000
     """Hand-overs after which a store that is left alone must have dealt with everything."""
@@ -60,6 +60,8 @@ class Simulation(Watcher):
         self.quiet = False
         self.idle = self.random.choice((300, 1_500, 4_000))
         """Up to how long a node does nothing between two steps."""
+        self.leisure = self.random.choice((1_000, 6_000))
+        """Up to how long a user does nothing between two wishes."""
         self.loom.pace = self.random.choice((50, 300, 900))
         self.faults = draw_faults(self.random)
         self.fault_count = 0
@@ -73,7 +75,7 @@ class Simulation(Watcher):
 
     def run(self) -> Report:
         try:
-            for number in range(self.options.users):
+            for number in range(self.random.randint(1, self.options.users)):
                 self._start(f"user{number}", 1)
             for number in range(self.options.machines):
                 self._start(f"node{number}", 1)

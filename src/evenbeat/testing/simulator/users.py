@@ -49,7 +49,7 @@ class User:
                 self._do(self._create, name)
             while not node.simulation.quiet:
                 self._do(self._anything, self.random.choice(self.names))
-                node.simulation.loom.sleep(int(self.random.random() * 6_000))
+                node.simulation.loom.sleep(int(self.random.random() * self.node.simulation.leisure))
             node.simulation.loom.sleep(1 << 50)
         finally:
             self.store.close()
