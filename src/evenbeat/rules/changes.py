@@ -75,6 +75,11 @@ def change(
     settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
     changed = replace(settled.schedule, **{name: getattr(wanted, name) for name in DEFINITION})
     if not same_trigger:
+        if changed.state == "paused":
+            # The old trigger's ticks of the pause so far: nobody could record them later.
+            passed = skip_until(settled.schedule, now + 1, "paused", now)
+            settled = settled._replace(skipped=settled.skipped + passed.skipped)
+            changed = replace(changed, next_tick=passed.schedule.next_tick)
         # Also a finished schedule lives again with a new trigger.
         state = "active" if changed.state == "finished" else changed.state
         watermark = changed.next_tick
