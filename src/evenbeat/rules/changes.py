@@ -123,11 +123,12 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
     current = settled.schedule
     moved_back = current.next_tick is None or tick < current.next_tick
+    # Passing over the last tick does not end a pause.
+    state = "active" if current.state == "finished" else current.state
     if current.next_tick is not None and tick > current.next_tick:
         passed = skip_until(current, tick, "rescheduled", now)
         current = passed.schedule
         settled = settled._replace(skipped=settled.skipped + passed.skipped)
-    state = "active" if current.state == "finished" else current.state
     moved = replace(
         current,
         state=state,
