@@ -53,24 +53,26 @@ class Oracle:
     def observe(self, view: View, call: Call, now: Instant) -> None:
         """Something may have been committed by this call."""
         # Schedules first: a run is judged by the schedule it was written with.
-        self._observe_schedules(view, call)
+        self._observe_schedules(view, call, now)
         self._observe_runs(view, call, now)
         self._observe_skipped(view, call)
         self._observe_statistics(view, call)
 
-    def _observe_schedules(self, view: View, call: Call) -> None:
+    def _observe_schedules(self, view: View, call: Call, now: Instant) -> None:
         seen = self._schedules
         for key, row in view.schedules.items():
             before = seen.get(key)
             if row is not before and row != before:
                 self.changes += 1
-                self._schedule_changed(key, before, row, call)
+                self._schedule_changed(key, before, row, call, now)
                 seen[key] = row
         if len(view.schedules) != len(seen):
             key = min(seen.keys() - view.schedules.keys())
             raise Violation(f"{call.name} removed the row of schedule {key[1]}", key[1])
 
-    def _schedule_changed(self, key: Key, before: Schedule | None, row: Schedule, call: Call) -> None:
+    def _schedule_changed(
+        self, key: Key, before: Schedule | None, row: Schedule, call: Call, now: Instant
+    ) -> None:
         if call.name == "put_schedules":
             self._schedule_written(key, before, row, call)
             return
@@ -84,6 +86,8 @@ class Oracle:
         )  # fmt: skip
         if call.name != "fire_due" or fired != row:
             raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])
+        if before.state == "paused" and (before.paused_until or now + 1) > now:
+            raise Violation(f"{key[1]} fired while it was paused", key[1])
         if row.fire_seq <= before.fire_seq:
             raise Violation(f"{key[1]} fired, but its version {row.version} did not grow", key[1])
 
@@ -99,6 +103,9 @@ class Oracle:
             moved = replace(before, wake_at=row.wake_at) != row
             if moved and (row.version <= before.version or row.generation < before.generation):
                 raise Violation(f"{key[1]} went from {before.version} to {row.version}", key[1])
+            wanted = call.intent is None or call.intent.kind in ("resume", "delete")
+            if before.state == "paused" and row.state != "paused" and not wanted:
+                raise Violation(f"{key[1]} was paused and is {row.state}: nobody resumed it", key[1])
         call.written.add(key)
         if call.intent is not None:
             self.history(key).apply(call.intent, before, row)

@@ -166,9 +166,9 @@ class Simulation(Watcher):
             self.hook(call.name)
 
     def answered(self, call: Call, answer: object) -> None:
+        self.trace.add(self.clock(), call.node, call.name, call.argument, "->", answer)
         if not self._backend.yields and call.name not in READS:
             self._observe(call)
-        self.trace.add(self.clock(), call.node, call.name, call.argument, "->", answer)
         self.oracle.answered(call, answer)
         if not self._backend.yields and call.name not in READS:
             self._yield(f"{call.name} reply")
