@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 from evenbeat.instants import Instant
-from evenbeat.model import Run, Schedule, Skipped, Statistics
+from evenbeat.model import Run, Schedule, ScheduleState, Skipped, Statistics
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing.clock import VirtualClock
@@ -16,6 +16,7 @@ Hook: TypeAlias = Callable[[str], None]
 Key: TypeAlias = tuple[str, str]
 
 _EVERYTHING = 1_000_000
+ALL_STATES: tuple[ScheduleState, ...] = ("active", "paused", "finished", "deleted")
 
 
 class View(NamedTuple):
@@ -51,7 +52,7 @@ class WatchedMemory(MemoryStore):
 
     def __init__(self, clock: Callable[[], Instant]) -> None:
         super().__init__(clock)
-        self.step: Hook = lambda command: None
+        self.step: Hook = lambda _: None
 
     def look(self) -> View:
         return View(self._schedules, self._runs, self._skipped, self._statistics)
@@ -92,8 +93,7 @@ class DatabaseBackend:
 
     def look(self) -> View:
         store = self._window
-        states = ("active", "paused", "finished", "deleted")
-        rows = store.find_schedules(ScheduleQuery(states=states, limit=_EVERYTHING)).items
+        rows = store.find_schedules(ScheduleQuery(states=ALL_STATES, limit=_EVERYTHING)).items
         schedules = {row.key: row for row in rows}
         runs = {run.id: run for run in store.find_runs(RunQuery(limit=_EVERYTHING)).items}
         return View(
@@ -112,8 +112,6 @@ def sqlite_backend(path: Path) -> MakeBackend:
     from evenbeat.stores.sqlite import SqliteStore
 
     def make(clock: VirtualClock) -> Backend:
-        return DatabaseBackend(
-            lambda hook: SqliteStore(path, clock=clock, busy_timeout=0, on_command=hook)
-        )
+        return DatabaseBackend(lambda hook: SqliteStore(path, clock=clock, busy_timeout=0, on_command=hook))
 
     return make

@@ -50,7 +50,7 @@ class Loom:
         self.steps = 0
         self.pace = 200
         """Each hand-over takes up to this much virtual time, in ms."""
-        self.on_crash: Callable[[Strand], None] = lambda strand: None
+        self.on_crash: Callable[[Strand], None] = lambda _: None
         self._main = threading.Lock()
         self._main.acquire()
         self._stopping = False

@@ -91,9 +91,7 @@ class Worker(Role):
             if len(self.jobs) >= 4:
                 return
             limit = 10 if quiet else self.random.choice((1, 2, 4))
-            self.claim = Claim(
-                worker=node.name, token=node.token(), limit=limit, now=node.now(), lease=LEASE
-            )
+            self.claim = Claim(worker=node.name, token=node.token(), limit=limit, now=node.now(), lease=LEASE)
         runs = self.store.claim_runs(self.claim)
         self.claim = None
         now = node.simulation.clock()
@@ -173,7 +171,17 @@ class Machine:
     def __init__(self, node: Node) -> None:
         self.node = node
         ticker, worker, reaper, purger = Ticker(node), Worker(node), Reaper(node), Purger(node)
-        self.roles: tuple[Role, ...] = (ticker, ticker, ticker, worker, worker, worker, worker, reaper, purger)
+        self.roles: tuple[Role, ...] = (
+            ticker,
+            ticker,
+            ticker,
+            worker,
+            worker,
+            worker,
+            worker,
+            reaper,
+            purger,
+        )
         self.quiet_roles: tuple[Role, ...] = (ticker, worker, reaper)
 
     def program(self) -> None:

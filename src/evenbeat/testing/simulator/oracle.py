@@ -40,6 +40,8 @@ class Oracle:
         """The tokens of all transitions that were applied."""
         self.executed: dict[tuple[str, int], str] = {}
         """(run, attempt) to the node that executed it."""
+        self.claims: dict[str, Call] = {}
+        """The token of each claim that took runs, and the call in which it did."""
         self.changes = 0
         """How many schedules and runs were seen to change."""
 
@@ -184,12 +186,16 @@ class Oracle:
             claim: Claim = call.argument
             if step != ("queued", "running") or run.claim != claim.token or run.worker != claim.worker:
                 raise Violation(f"a claim changed run {run.id} from {before.state} to {run.state}", run.id)
+            if self.claims.setdefault(claim.token, call) is not call:
+                raise Violation(f"a repeated claim took run {run.id} besides what it had", run.id)
         elif replace(before, cancel_requested=True) != run or before.state in FINAL_STATES:
             raise Violation(f"{call.name} changed run {run.id}", run.id)
 
     def _run_settled(self, before: Run, run: Run, call: Call) -> None:
         transitions: list[Transition] = call.argument
-        applied = next((item for item in transitions if item.run == run.id and item.token == run.settled), None)
+        applied = next(
+            (item for item in transitions if item.run == run.id and item.token == run.settled), None
+        )
         if applied is None:
             raise Violation(f"settle_runs changed run {run.id} without a transition for it", run.id)
         if applied.attempt != before.attempt or before.state not in applied.expect:
@@ -281,6 +287,11 @@ class Oracle:
         ids = [run.id for run in answer]
         if len(set(ids)) != len(ids):
             raise Violation(f"a claim answered a run twice: {', '.join(ids)}", max(ids, key=ids.count))
+        held = {run.id for run in self._runs.values() if run.claim == claim.token and run.state == "running"}
+        if held != set(ids):
+            raise Violation(
+                f"a claim holds {sorted(held)}, but was answered {sorted(ids)}", max(held, default=None)
+            )
         for run in answer:
             if run != self._runs.get(run.id) or run.state != "running" or run.claim != claim.token:
                 raise Violation(f"a claim answered run {run.id}, which it does not hold", run.id)

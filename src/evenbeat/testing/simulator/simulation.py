@@ -33,6 +33,9 @@ class Options(NamedTuple):
     """Hand-overs after which a store that is left alone must have dealt with everything."""
 
 
+DEFAULT = Options()
+
+
 class Report(NamedTuple):
     """What a simulation saw; only one in which nothing was violated has one."""
 
@@ -131,7 +134,9 @@ class Simulation(Watcher):
 
     def _start(self, name: str, incarnation: int, delay: int = 0) -> None:
         label = f"{name}.{incarnation}"
-        node = Node(self, label, Tap(self._backend.connect(self.hook), label, self), self.faults.offset(self.random))
+        node = Node(
+            self, label, Tap(self._backend.connect(self.hook), label, self), self.faults.offset(self.random)
+        )
         self._programs[label] = (name, incarnation)
         self._nodes[label] = node
         program = User(node, self.names).program if name.startswith("user") else Machine(node).program
@@ -229,7 +234,7 @@ class Simulation(Watcher):
 def simulate(
     seed: int,
     backend: MakeBackend = MemoryBackend,
-    options: Options = Options(),
+    options: Options = DEFAULT,
     *,
     trace: Trace | None = None,
     store: str = "memory",

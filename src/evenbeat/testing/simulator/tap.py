@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from evenbeat.instants import Instant
-from evenbeat.model import Run, Transition
+from evenbeat.model import Run, Schedule, Transition
 from evenbeat.stores.base import (
     Claim,
     Fired,
@@ -18,7 +18,6 @@ from evenbeat.stores.base import (
     Write,
     Written,
 )
-from evenbeat.model import Schedule
 
 T = TypeVar("T")
 
@@ -96,9 +95,7 @@ class Tap:
     def purge(self, finished_before: Instant, limit: int) -> int:
         return self._call("purge", finished_before, lambda _: self._store.purge(finished_before, limit))
 
-    def _call(
-        self, name: str, argument: Any, method: Callable[[Any], T], intent: Intent | None = None
-    ) -> T:
+    def _call(self, name: str, argument: Any, method: Callable[[Any], T], intent: Intent | None = None) -> T:
         call = Call(self._node, name, argument, intent)
         self._watcher.begin(call)
         try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from evenbeat.instants import Instant, write_instant
-from evenbeat.model import Run, Schedule, Transition
+from evenbeat.model import Run, Schedule, Transition, Version
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Claim, Fired, Page, RunQuery, ScheduleQuery, Write, Written
 
@@ -79,9 +79,9 @@ def describe(value: object) -> str:
         case ScheduleQuery():
             return value.name or "all"
         case RunQuery():
-            chosen = value.ids or (value.schedule, *(value.states or ()))
+            chosen = value.ids or (value.schedule or "", *(value.states or ()))
             ended = "" if value.lease_ended_by is None else f"lease ended by {_time(value.lease_ended_by)}"
-            return " ".join([*(str(word) for word in chosen if word), ended])
+            return " ".join(word for word in (*chosen, ended) if word)
         case int() if value > 1 << 32:
             return _time(value)
         case Page():
@@ -100,8 +100,8 @@ def _schedule(schedule: Schedule) -> str:
     return f"{schedule.name} v{_version(schedule.version)} {schedule.state} next {tick} wake {wake}"
 
 
-def _version(version: Iterable[int] | object) -> str:
-    return "{0.generation}.{0.revision}.{0.fire_seq}".format(version)
+def _version(version: Version) -> str:
+    return f"{version.generation}.{version.revision}.{version.fire_seq}"
 
 
 def _time(instant: Instant) -> str:

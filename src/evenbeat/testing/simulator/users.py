@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import TypeVar
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant, write_instant
-from evenbeat.model import CatchUp, Execution, Run, Schedule
+from evenbeat.model import CatchUp, Execution, Run, RunState, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.testing.simulator.backends import ALL_STATES
 from evenbeat.testing.simulator.nodes import Node
 from evenbeat.testing.simulator.tap import Intent
 
 T = TypeVar("T")
 
-_ALL = ("active", "paused", "finished", "deleted")
-_ACTIVE = ("queued", "running")
+_ACTIVE: tuple[RunState, ...] = ("queued", "running")
 _PATIENCE = 4
 """How often a user repeats a call that was not answered, and reads again after a refusal."""
 
@@ -26,7 +27,9 @@ _PATIENCE = 4
 class Wish:
     """A change that a user wants, whatever the row looks like by then."""
 
-    def __init__(self, kind: str, plan: Callable[[Schedule, Instant, tuple[Active, ...]], Planned | None]) -> None:
+    def __init__(
+        self, kind: str, plan: Callable[[Schedule, Instant, tuple[Active, ...]], Planned | None]
+    ) -> None:
         self.kind = kind
         self.plan = plan
         self.trigger: str | None = None
@@ -55,10 +58,9 @@ class User:
             self.store.close()
 
     def _do(self, what: Callable[[str], None], name: str) -> None:
-        try:
+        # Giving up: whether it happened is for others to see.
+        with suppress(StoreUnavailable):
             what(name)
-        except StoreUnavailable:
-            pass  # gave up: whether it happened is for others to see
 
     def _anything(self, name: str) -> None:
         chance = self.random.random()
@@ -100,7 +102,7 @@ class User:
         return self._repeat(lambda: self.store.put(write, intent).accepted)
 
     def _read(self, name: str) -> Schedule | None:
-        query = ScheduleQuery(tenant="default", name=name, states=_ALL)
+        query = ScheduleQuery(tenant="default", name=name, states=ALL_STATES)
         return next(iter(self._repeat(lambda: self.store.find_schedules(query)).items), None)
 
     def _active(self, name: str) -> tuple[Active, ...]:
@@ -112,7 +114,7 @@ class User:
         random, token = self.random, self.node.token()
         chance = random.random()
         if row.state == "paused" and chance < 0.5:
-            return Wish("resume", lambda row, now, active: changes.resume(row, now))
+            return Wish("resume", lambda row, now, _: changes.resume(row, now))
         if chance < 0.15:
             trigger = random_trigger(random, now)
             wish = Wish("retrigger", lambda row, now, active: retriggered(row, trigger, now, active))
@@ -132,7 +134,7 @@ class User:
             wish.tick = tick
             return wish
         if chance < 0.78:
-            return Wish("delete", lambda row, now, active: changes.delete(row, now))
+            return Wish("delete", lambda row, now, _: changes.delete(row, now))
         run_id = f"trigger-{token}"
         return Wish("trigger", lambda row, now, active: changes.trigger_now(row, run_id, now, active))
 
@@ -182,14 +184,14 @@ def random_schedule(random: Random, name: str, now: Instant) -> Schedule:
         trigger=random_trigger(random, now),
         priority=random.choice((2, 5, 8)),
         catch_up=CatchUp(kind, grace=random.choice((0, 1_000, 10_000)), limit=random.choice((1, 3, 10))),  # type: ignore[arg-type]
-        overlap=random.choice(("allow", "allow", "skip", "queue", "queue_all", "cancel_running")),  # type: ignore[arg-type]
+        overlap=random.choice(("allow", "allow", "skip", "queue", "queue_all", "cancel_running")),
         max_concurrent=random.choice((None, None, None, 1, 2)),
         spread=random.choice((0, 0, 0, 3_000)),
         execution=Execution(
             retries=random.choice((0, 1, 2)),
             backoff=random.choice((0, 1_000)),
             longest_backoff=4_000,
-            on_crash=random.choice(("rerun", "rerun", "fail")),  # type: ignore[arg-type]
+            on_crash=random.choice(("rerun", "rerun", "fail")),
             crashes=random.choice((0, 1, 3)),
         ),
     )
