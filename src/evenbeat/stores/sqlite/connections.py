@@ -24,6 +24,9 @@ OnCommand: TypeAlias = Callable[[str], None]
 Row: TypeAlias = tuple[Any, ...]
 
 IDLE_READERS = 4
+# Pages of WAL after which it is moved into the file. At SQLite's 1,000 a batch of 2,000 ticks pays for
+# that each time, and a commit costs half as much again.
+CHECKPOINT = 4000
 # A WAL that grew in a burst is cut back to this after its next checkpoint.
 WAL_SIZE = 64 << 20
 # Errors after which the connection is as good as before; after any other one it is replaced.
@@ -282,6 +285,7 @@ class Connections:
         try:
             held.run("set up", "PRAGMA synchronous = FULL")
             held.run("set up", "PRAGMA trusted_schema = OFF")
+            held.run("set up", f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
             held.run("set up", f"PRAGMA journal_size_limit = {WAL_SIZE}")
         except BaseException:
             connection.close()

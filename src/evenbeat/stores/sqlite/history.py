@@ -69,9 +69,7 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
 
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
-    if tenant is None:
-        return dict(commands.rows("count runs", sql.COUNT_RUNS))
-    return dict(commands.rows("count runs", sql.COUNT_RUNS_OF_TENANT, (tenant,)))
+    return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,)))
 
 
 def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:

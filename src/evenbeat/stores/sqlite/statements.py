@@ -22,6 +22,7 @@ NEXT_WAKE = """
 SELECT wake_at FROM evenbeat_schedules WHERE wake_at IS NOT NULL AND format <= ? ORDER BY wake_at LIMIT 1
 """
 
+# 3 us a row.
 SELECT_DUE = f"""
 SELECT {SCHEDULE_COLUMNS}, rowid
 FROM evenbeat_schedules WHERE wake_at <= ? AND format <= ? ORDER BY wake_at LIMIT ?
@@ -36,7 +37,8 @@ WHERE run.tenant = wanted.value ->> 0 AND run.schedule = wanted.value ->> 1
 ORDER BY run.rowid
 """
 
-# Its own fields and no others: where the schedule stands, never what a user said.
+# Its own fields and no others: where the schedule stands, never what a user said. 6 us, most of it the
+# move in the index.
 ADVANCE_SCHEDULE = """
 UPDATE evenbeat_schedules
 SET next_tick = ?, wake_at = ?, fire_seq = ?, state = ?, pause_note = ?, paused_until = ?
@@ -45,6 +47,7 @@ WHERE rowid = ?
 
 PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
 
+# 13 us, of which each further index would be 3: a third of what firing a tick costs (34 us, all told).
 INSERT_RUN = f"{_insert('evenbeat_runs', RUN)} ON CONFLICT (id) DO NOTHING"
 
 INSERT_SKIPPED = _insert("evenbeat_skipped", SKIPPED)
@@ -80,7 +83,7 @@ SELECT run.id FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE 
 """
 
 # One range of the index per queue and priority: it ends at "now", so that runs of the future are never
-# read, and it covers the query, so that neither are runs of tasks that this node doesn't have.
+# read; runs of tasks that this node doesn't have are passed over inside the index.
 SELECT_CLAIMABLE = """
 SELECT run_at, id, rowid FROM evenbeat_runs
 WHERE state = 'queued' AND queue = ? AND priority = ? AND run_at <= ? AND format <= ?
@@ -140,8 +143,17 @@ WHERE tenant = ?2 AND name = ?3 AND wake_at > ?1 AND next_tick <= ?1
 
 # -- History -----------------------------------------------------------------------------------------------
 
-COUNT_RUNS = "SELECT state, count(*) FROM evenbeat_runs GROUP BY state"
-COUNT_RUNS_OF_TENANT = "SELECT state, count(*) FROM evenbeat_runs WHERE tenant = ? GROUP BY state"
+# Each part from the index that holds it: 1,000,000 finished runs take 0.25 s, however large they are.
+COUNT_RUNS = """
+SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_claimable
+WHERE state = 'queued' AND coalesce(tenant = ?1, TRUE) GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
+WHERE state = 'running' AND coalesce(tenant = ?1, TRUE) GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
+WHERE state IN ('succeeded', 'failed', 'cancelled') AND coalesce(tenant = ?1, TRUE) GROUP BY state
+"""
 
 SELECT_SKIPPED = f"""
 SELECT {", ".join(SKIPPED)} FROM evenbeat_skipped WHERE tenant = ? AND schedule = ?
