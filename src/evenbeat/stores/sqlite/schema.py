@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS evenbeat_meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID
-"""
+""".strip()
 
 _SCHEDULES = """
 CREATE TABLE evenbeat_schedules (
@@ -198,7 +198,11 @@ SET_VERSION = "INSERT OR REPLACE INTO evenbeat_meta (key, value) VALUES ('schema
 
 def migrations_from(version: int) -> list[tuple[int, tuple[str, ...]]]:
     """What is still to be applied, in order."""
-    return [(number, MIGRATIONS[number]) for number in sorted(MIGRATIONS) if number > version]
+    return [
+        (number, tuple(statement.strip() for statement in MIGRATIONS[number]))
+        for number in sorted(MIGRATIONS)
+        if number > version
+    ]
 
 
 def schema_sql(since: int = 0) -> str:
@@ -206,5 +210,5 @@ def schema_sql(since: int = 0) -> str:
     statements = [META]
     for number, migration in migrations_from(since):
         statements += [*migration, SET_VERSION.replace("?", f"'{number}'")]
-    body = "".join(f"{statement.strip()};\n\n" for statement in statements)
+    body = "".join(f"{statement};\n\n" for statement in statements)
     return f"PRAGMA journal_mode = WAL;\n\nBEGIN IMMEDIATE;\n\n{body}COMMIT;\n"

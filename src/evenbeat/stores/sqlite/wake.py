@@ -28,7 +28,7 @@ class Waker:
     """What ``wait`` and ``hint`` do, for one store."""
 
     def __init__(self, path: str) -> None:
-        self._folder = _folder(path)
+        self._folder, self._private = _folder(path)
         self._opened = False
         self._reset()
         _all.add(self)
@@ -113,7 +113,7 @@ class Waker:
         for _ in range(2):
             ours = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                _make(self._folder)
+                _make(self._folder, self._private)
                 ours.bind(address)
             except OSError:
                 ours.close()
@@ -129,14 +129,14 @@ class Waker:
             self._socket, self._address, self._opened = None, "", False
             self._changes += 1
             self._changed.notify_all()
-        if ours is None:
-            return
-        if listening:
-            with contextlib.suppress(OSError), _sender() as sender:
-                _send(sender, _SELF, address)
-        ours.close()
-        with contextlib.suppress(OSError):
-            os.unlink(address)
+        if ours is not None:
+            if listening:
+                with contextlib.suppress(OSError), _sender() as sender:
+                    _send(sender, _SELF, address)
+            ours.close()
+            with contextlib.suppress(OSError):
+                os.unlink(address)
+        # Also where a process that was killed has left it.
         with contextlib.suppress(OSError):
             os.rmdir(self._folder)
 
@@ -149,23 +149,25 @@ class Waker:
                 inherited.close()
 
 
-def _folder(path: str) -> str:
-    """Beside the database, where all its users find it; a long path has its sockets in a short one."""
+def _folder(path: str) -> tuple[str, bool]:
+    """Where the sockets are, and whether that must be a folder of ours alone.
+
+    Beside the database, where all its users find it; those of a long path are in the temporary folder.
+    """
     beside = f"{path}.wake"
     if len(os.fsencode(beside)) + len("/1234567890-12345678.sock") <= _LONGEST:
-        return beside
+        return beside, False
     digest = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest()
     user = os.getuid() if hasattr(os, "getuid") else 0
-    return os.path.join(tempfile.gettempdir(), f"evenbeat-{user}-{digest}.wake")
+    return os.path.join(tempfile.gettempdir(), f"evenbeat-{user}-{digest}.wake"), True
 
 
-def _make(folder: str) -> None:
-    """The folder, ours alone where others may write beside it."""
-    shared = folder.startswith(tempfile.gettempdir() + os.sep)
+def _make(folder: str, private: bool) -> None:
     with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700 if shared else 0o777)
+        os.mkdir(folder, 0o700 if private else 0o777)
     found = os.lstat(folder)
-    if shared and (not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077):
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    if private and not ours:
         raise PermissionError(f"{folder} is not a folder of ours alone")
 
 
