@@ -9,11 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from bench import cron, planning, startup, timeline
+from bench import cron, planning, sqlite, startup, timeline
 from bench.measure import Report, machine, versions
 from bench.report import page
 
-SUITES = {"cron": cron.run, "planning": planning.run, "timeline": timeline.run, "startup": startup.run}
+SUITES = {
+    "cron": cron.run,
+    "planning": planning.run,
+    "timeline": timeline.run,
+    "sqlite": sqlite.run,
+    "startup": startup.run,
+}
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("evenbeat", "numpy", "cronsim", "croniter", "apscheduler", "celery", "sortedcontainers")
 

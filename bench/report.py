@@ -8,6 +8,7 @@ TITLES = {
     "cron": "Cron",
     "planning": "Planning many schedules",
     "timeline": "Timeline",
+    "sqlite": "SQLite",
     "startup": "Start-up",
 }
 INTRODUCTION = (
@@ -20,6 +21,7 @@ NOTES = {
     "planning": "“Planned in order” is what a running timeline does every 30 s; triggers are compiled when "
     "a schedule changes. cronsim is timed on 200 schedules and scaled.",
     "timeline": "Arrays in; ticks are whole seconds, each with a schedule of its own.",
+    "sqlite": "A file in the default temporary folder, synchronous=FULL, one process; a batch is a commit.",
     "startup": "Median of 11 new processes.",
 }
 

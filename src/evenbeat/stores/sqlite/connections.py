@@ -1,0 +1,404 @@
+"""Connections to the file: who may use which when, what a transaction is, what errors become.
+
+One connection writes, guarded by a lock: SQLite has one writer at a time anyway, and threads that queue
+for a lock wake up at once, where connections that meet SQLITE_BUSY sleep and try again. Readers have
+connections of their own from a small pool: under WAL they see the last commit and wait for nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.stores.sqlite import schema
+
+OnCommand: TypeAlias = Callable[[str], None]
+Row: TypeAlias = tuple[Any, ...]
+
+IDLE_READERS = 4
+# Pages of WAL after which it is moved into the file. At SQLite's 1,000 a batch of 2,000 ticks pays for
+# that each time, and a commit costs half as much again.
+CHECKPOINT = 4000
+# A WAL that grew in a burst is cut back to this after its next checkpoint.
+WAL_SIZE = 64 << 20
+# Errors after which the connection is as good as before; after any other one it is replaced.
+_HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
+
+
+class Garbled(tuple[Any, ...]):
+    """A row with text that is not UTF-8. SQLite keeps such bytes, if somebody writes them."""
+
+
+class Commands:
+    """A connection on which every command is announced and every error of the driver translated."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str, on_command: OnCommand | None) -> None:
+        self.connection = connection
+        self.broken = False
+        self._path = path
+        self._on_command = on_command
+
+    def announce(self, name: str) -> None:
+        if self._on_command is not None:
+            self._on_command(name)
+
+    def run(self, name: str, sql: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement; the answer is how many rows it changed."""
+        self.announce(name)
+        with self._translated():
+            return self.connection.execute(sql, values).rowcount
+
+    def many(self, name: str, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement once per row; nothing at all if there are none."""
+        rows = rows if isinstance(rows, list) else list(rows)
+        if rows:
+            self.announce(name)
+            with self._translated():
+                self.connection.executemany(sql, rows)
+
+    def rows(self, name: str, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """All rows of a query, at once: an open cursor would hold its snapshot, and the WAL with it."""
+        self.announce(name)
+        with self._translated():
+            try:
+                return self.connection.execute(sql, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if "decode to UTF-8" not in str(error):
+                    raise
+            return self._garbled_rows(sql, values)
+
+    def _garbled_rows(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        # One text that is not UTF-8 fails a whole fetch; a factory that bears it costs 2 us a row.
+        self.connection.text_factory = bytes
+        try:
+            return [_decoded(row) for row in self.connection.execute(sql, values)]
+        finally:
+            self.connection.text_factory = str
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise InvalidValue(f"the database refused a row: {error}", field="row", value=None) from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
+        except sqlite3.Error as error:
+            self.broken = self.broken or (error_code(error) & 0xFF) not in _HARMLESS
+            raise unavailable(self._path, error) from error
+
+    def roll_back(self) -> None:
+        """Undo what is open. A connection that can't even do that is not used again."""
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.broken = True
+
+
+def _decoded(row: Row) -> Row:
+    try:
+        return tuple(value.decode() if isinstance(value, bytes) else value for value in row)
+    except UnicodeDecodeError:
+        return Garbled(value.decode(errors="replace") if isinstance(value, bytes) else value for value in row)
+
+
+def error_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", None) or 0
+
+
+def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:
+    """What went wrong, and what to do, in the words of a user."""
+    advice = {
+        sqlite3.SQLITE_BUSY: "another process holds the write lock; try again",
+        sqlite3.SQLITE_LOCKED: "another connection holds the write lock; try again",
+        sqlite3.SQLITE_FULL: "the disk is full; make room and try again",
+        sqlite3.SQLITE_READONLY: "the file, or its folder, is read-only; WAL needs to write beside the file",
+        sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
+        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; name another one",
+        sqlite3.SQLITE_CANTOPEN: "the file can't be opened; is it there, with the right permissions?",
+    }.get(error_code(error) & 0xFF)
+    return StoreUnavailable(f"{path}: {error}" + (f" ({advice})" if advice else ""))
+
+
+class Connections:
+    """The writer and the readers of one file in one process. Survives forks; see ``prepare_fork``."""
+
+    def __init__(self, path: str, busy_timeout: float, on_command: OnCommand | None) -> None:
+        self.path = path
+        self._busy_timeout = busy_timeout
+        self._on_command = on_command
+        self._opened = False
+        self._stranded = False
+        self._reset()
+        _all.add(self)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._writing = threading.Lock()
+        self._state = threading.Condition()
+        self._forking = False
+        self._users: list[int] = []
+        self._writer: Commands | None = None
+        self._in_use: list[Commands] = []
+        self._readers: list[Commands] = []
+
+    def open(self) -> None:
+        """Create the file and its tables, or bring them up to date."""
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise StoreUnavailable(f"{self.path}: the folder {folder} does not exist; make it first")
+        if self._stranded:
+            raise StoreUnavailable(
+                f"{self.path}: this process was forked in the middle of a transaction on this file, and "
+                "SQLite's locks can't be trusted here; fork between two calls, or start a new process"
+            )
+        was_open, self._opened = self._opened, True
+        try:
+            # Through the writer's lock: threads that open together, or write already, take turns.
+            with self._writing_turn(), self._lent(self._take_writer, self._keep_writer, create=True) as held:
+                self._use_wal(held)
+                self._upgrade(held)
+        except BaseException:
+            if not was_open:
+                self.close()
+            raise
+
+    def close(self) -> None:
+        """Close every connection; those in use are closed when they are given back."""
+        with self._state:
+            self._opened = False
+            idle = [*self._readers, *([self._writer] if self._writer else [])]
+            self._readers, self._writer = [], None
+        for held in idle:
+            held.connection.close()
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Commands]:
+        """A transaction that holds the write lock: committed at the end, rolled back on any error.
+
+        BEGIN IMMEDIATE takes the lock before the first read. A deferred transaction takes it at the
+        first write, and fails there, at once, if anybody wrote since its first read.
+        """
+        with self._writing_turn():
+            with self._lent(self._take_writer, self._keep_writer) as held:
+                try:
+                    held.run("begin", "BEGIN IMMEDIATE")
+                    yield held
+                    held.run("commit", "COMMIT")
+                except BaseException:
+                    held.roll_back()
+                    raise
+            # The connection is back: whatever this raises finds the store committed and usable.
+            held.announce("committed")
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Commands]:
+        """A connection for queries that stand for themselves."""
+        with self._lent(self._take_reader, self._keep_reader) as held:
+            yield held
+
+    @contextlib.contextmanager
+    def _writing_turn(self) -> Iterator[None]:
+        self._check_process()
+        turn = self._writing
+        if not turn.acquire(timeout=self._busy_timeout):
+            raise StoreUnavailable(f"{self.path}: another thread is writing; try again")
+        try:
+            yield
+        finally:
+            turn.release()
+
+    @contextlib.contextmanager
+    def _lent(
+        self, take: Callable[[], Commands | None], keep: Callable[[Commands], bool], create: bool = False
+    ) -> Iterator[Commands]:
+        self._check_process()
+        me = threading.get_ident()
+        with self._state:
+            self._state.wait_for(lambda: not self._forking)
+            self._users.append(me)
+        held: Commands | None = None
+        pid = self._pid
+        try:
+            with self._state:
+                held = take()
+            if held is None:
+                held = self._connect(create)
+            with self._state:
+                self._in_use.append(held)
+            yield held
+        finally:
+            # In the child of a fork made from inside, everything here belongs to the parent.
+            if pid == os.getpid():
+                with self._state:
+                    self._users.remove(me)
+                    if held is not None and held in self._in_use:
+                        self._in_use.remove(held)
+                    kept = held is not None and not held.broken and self._opened and keep(held)
+                    self._state.notify_all()
+                if held is not None and not kept:
+                    held.connection.close()
+
+    def _take_writer(self) -> Commands | None:
+        held, self._writer = self._writer, None
+        return held
+
+    def _keep_writer(self, held: Commands) -> bool:
+        self._writer = held
+        return True
+
+    def _take_reader(self) -> Commands | None:
+        return self._readers.pop() if self._readers else None
+
+    def _keep_reader(self, held: Commands) -> bool:
+        if len(self._readers) >= IDLE_READERS:
+            return False
+        self._readers.append(held)
+        return True
+
+    def _connect(self, create: bool) -> Commands:
+        if not self._opened:
+            raise StoreUnavailable(f"{self.path}: the store is not open; call open() first")
+        # Only open() makes a file: one that was moved away must not come back empty.
+        uri = f"{Path(self.path).as_uri()}?mode={'rwc' if create else 'rw'}"
+        try:
+            connection = sqlite3.connect(
+                uri,
+                uri=True,
+                timeout=self._busy_timeout,
+                isolation_level=None,  # transactions begin where this module says so
+                check_same_thread=False,  # the lock and the pool see to it
+                cached_statements=256,
+            )
+        except sqlite3.Error as error:
+            raise unavailable(self.path, error) from error
+        held = Commands(connection, self.path, self._on_command)
+        try:
+            held.run("set up", "PRAGMA synchronous = FULL")
+            held.run("set up", "PRAGMA trusted_schema = OFF")
+            held.run("set up", f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
+            held.run("set up", f"PRAGMA journal_size_limit = {WAL_SIZE}")
+        except BaseException:
+            connection.close()
+            raise
+        return held
+
+    def _use_wal(self, held: Commands) -> None:
+        """Switch the file to WAL, for good. SQLite doesn't wait for the lock this needs, so this does."""
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                ((mode,),) = held.rows("set up", "PRAGMA journal_mode = WAL")
+                break
+            except StoreUnavailable as error:
+                cause = error.__cause__
+                busy = isinstance(cause, sqlite3.Error) and error_code(cause) & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() >= deadline:
+                    raise
+            time.sleep(0.01)
+        if mode != "wal":
+            raise StoreUnavailable(
+                f"{self.path}: no write-ahead log here, the journal is {mode}; use a local file system"
+            )
+
+    def _upgrade(self, held: Commands) -> None:
+        if self._version(held) == schema.KNOWN:
+            return
+        try:
+            held.run("begin", "BEGIN IMMEDIATE")
+            # Another process may have been faster.
+            version = self._version(held)
+            if version < schema.KNOWN:
+                held.run("create meta", schema.META)
+            for number, statements in schema.migrations_from(version):
+                for statement in statements:
+                    held.run("upgrade schema", statement)
+                held.run("set schema version", schema.SET_VERSION, (str(number),))
+            held.run("commit", "COMMIT")
+        except BaseException:
+            held.roll_back()
+            raise
+        held.announce("committed")
+
+    def _version(self, held: Commands) -> int:
+        if not held.rows("select schema version", schema.FIND_META):
+            return 0
+        found = held.rows("select schema version", schema.GET_VERSION)
+        try:
+            version = int(found[0][0]) if found else 0
+        except ValueError:
+            raise StoreUnavailable(f"{self.path}: schema version {found[0][0]!r} is not a number") from None
+        if version > schema.KNOWN:
+            raise SchemaTooNew(version, schema.KNOWN)
+        return version
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            self.after_fork_in_child()
+
+    def prepare_fork(self) -> None:
+        """Close everything before a fork; parent and child connect again when they need to.
+
+        SQLite keeps its locks per file and process, in memory that a child inherits: a connection
+        that the child opens beside an inherited one takes the locks for held and asks nobody. When
+        the parent then closes, it is the last one for all it can see and deletes the WAL that the
+        child writes to: commits were lost so, with the inherited handle merely forgotten.
+        """
+        with self._state:
+            if threading.get_ident() in self._users:
+                return  # a fork from inside a transaction: the child will be told
+            self._state.wait_for(lambda: not self._users, timeout=self._busy_timeout + 1)
+            self._forking = True
+            idle = [*self._readers, *([self._writer] if self._writer else [])]
+            self._readers, self._writer = [], None
+            for held in idle:
+                held.connection.close()
+
+    def after_fork_in_parent(self) -> None:
+        with self._state:
+            self._forking = False
+            self._state.notify_all()
+
+    def after_fork_in_child(self) -> None:
+        """Start afresh: locks may have been held by threads that are not here."""
+        if self._pid == os.getpid():
+            return
+        in_use, idle = self._in_use, [*self._readers, *([self._writer] if self._writer else [])]
+        self._reset()
+        # Forks that Python doesn't see (in C) leave idle connections. Closing them lets go of the
+        # memory described above; the parent's locks are the parent's, and stay.
+        for held in idle:
+            held.connection.close()
+        if in_use:
+            _abandoned.extend(in_use)
+            self._opened, self._stranded = False, True
+
+
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+# Connections that a fork caught in use: never closed here, since closing would roll back in the file.
+_abandoned: list[Commands] = []
+
+
+def _each(call: Callable[[Connections], None]) -> Callable[[], None]:
+    def hook() -> None:
+        for connections in list(_all):
+            call(connections)
+
+    return hook
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_each(Connections.prepare_fork),
+        after_in_parent=_each(Connections.after_fork_in_parent),
+        after_in_child=_each(Connections.after_fork_in_child),
+    )

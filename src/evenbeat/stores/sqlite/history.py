@@ -1,0 +1,96 @@
+"""What is kept about the past: runs found and counted, the ledger, statistics, logs, and their end."""
+
+from __future__ import annotations
+
+from evenbeat.instants import Instant
+from evenbeat.model import LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.stores.base import Page, RunQuery
+from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.connections import Commands
+from evenbeat.stores.sqlite.rows import (
+    RUN,
+    json_list,
+    read_log,
+    read_skipped,
+    read_statistics,
+    readable_runs,
+)
+
+_ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
+_COLUMNS = ", ".join(f"run.{name}" for name in RUN)
+
+
+def find(commands: Commands, query: RunQuery) -> Page[Run]:
+    after = read_run_cursor(query.cursor)
+    found: list[Run] = []
+    while True:
+        # One more than asked for says whether there is more.
+        missing = query.limit + 1 - len(found)
+        text, values = question(query, after)
+        rows = commands.rows("select runs", f"{text} LIMIT ?", (*values, missing))
+        found += readable_runs(rows)
+        if len(found) > query.limit or len(rows) < missing:
+            break
+        # Rows that can't be read were left out: others may stand behind them.
+        after = (rows[-1][_CREATED_AT], rows[-1][_ID])
+    items = tuple(found[: query.limit])
+    return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+
+def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[str, list[object]]:
+    """The text and the values of a search. Its source is chosen here: the planner, which knows nothing
+    of how many leases have ended, would walk through all of history for them."""
+    source = "evenbeat_runs AS run"
+    where: list[str] = []
+    values: list[object] = []
+    if query.ids is not None:
+        source = f"json_each(?) AS wanted CROSS JOIN {source}"
+        where.append("run.id = wanted.value")
+        values.append(json_list(dict.fromkeys(query.ids)))
+    elif query.lease_ended_by is not None:
+        source += " INDEXED BY evenbeat_runs_leased"
+    if query.lease_ended_by is not None:
+        where.append("run.state = 'running' AND run.lease_until <= ?")
+        values.append(query.lease_ended_by)
+    equal = {"tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue}
+    for name, value in equal.items():
+        if value is not None:
+            where.append(f"run.{name} = ?")
+            values.append(value)
+    if query.states is not None:
+        where.append("run.state IN (SELECT value FROM json_each(?))")
+        values.append(json_list(query.states))
+    if after is not None:
+        where.append("run.created_at <= ? AND (run.created_at < ? OR run.id > ?)")
+        values += [after[0], after[0], after[1]]
+    condition = f"WHERE {' AND '.join(where)} " if where else ""
+    return f"SELECT {_COLUMNS} FROM {source} {condition}ORDER BY run.created_at DESC, run.id", values  # noqa: S608
+
+
+def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
+    return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,)))
+
+
+def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+    rows = commands.rows("select skipped", sql.SELECT_SKIPPED, (tenant, schedule, limit))
+    return [read_skipped(row) for row in rows]
+
+
+def statistics(commands: Commands, tenant: str, schedule: str) -> Statistics:
+    rows = commands.rows("select statistics", sql.SELECT_STATISTICS, (tenant, schedule))
+    return read_statistics(rows[0]) if rows else Statistics(tenant=tenant, schedule=schedule)
+
+
+def log(commands: Commands, run: str) -> list[LogChunk]:
+    return [read_log(row) for row in commands.rows("select log", sql.SELECT_LOG, (run,))]
+
+
+def purge(commands: Commands, finished_before: Instant, limit: int) -> int:
+    over = commands.rows("select over", sql.SELECT_OVER, (finished_before, limit))
+    commands.many("delete logs", sql.DELETE_LOGS, [(row[1],) for row in over])
+    commands.many("delete runs", sql.DELETE_RUN, [(row[0],) for row in over])
+    room = limit - len(over)
+    if room <= 0:
+        return len(over)
+    return len(over) + commands.run("delete skipped", sql.DELETE_SKIPPED, (finished_before, room))

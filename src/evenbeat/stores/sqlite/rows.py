@@ -1,0 +1,187 @@
+"""Rows as records and back. Reading checks what the columns' types can't say; a row that fails is
+unreadable, and the caller decides what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, get_args
+
+import msgspec
+
+from evenbeat.errors import EvenbeatError, InvalidValue
+from evenbeat.model import (
+    CatchUp,
+    Cause,
+    Execution,
+    Kind,
+    LogChunk,
+    Overlap,
+    Record,
+    Run,
+    RunState,
+    Schedule,
+    ScheduleState,
+    Skipped,
+    Statistics,
+    decode_policy,
+    encode_policy,
+)
+from evenbeat.stores.sqlite.connections import Garbled, Row
+
+SCHEDULE = (
+    "tenant", "name", "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up",
+    "overlap", "max_concurrent", "spread", "execution", "managed_by", "state", "pause_note", "paused_until",
+    "anchor", "next_tick", "wake_at", "revision", "fire_seq", "generation", "created_at", "updated_at",
+    "format",
+)  # fmt: skip
+RUN = (
+    "id", "tenant", "schedule", "generation", "tick", "cause", "coalesced", "gated", "task", "kind",
+    "payload", "queue", "priority", "execution", "state", "run_at", "attempt", "failures", "crashes",
+    "worker", "claim", "lease_until", "cancel_requested", "created_at", "started_at", "finished_at",
+    "result", "error", "settled", "format",
+)  # fmt: skip
+SKIPPED = Skipped.__struct_fields__
+STATISTICS = Statistics.__struct_fields__
+RECORD = ("kind", "tenant", "key", "version", "body", "expires")
+LOG = LogChunk.__struct_fields__
+
+_KINDS = frozenset(get_args(Kind))
+_OVERLAPS = frozenset(get_args(Overlap))
+_SCHEDULE_STATES = frozenset(get_args(ScheduleState))
+_RUN_STATES = frozenset(get_args(RunState))
+_CAUSES = frozenset(get_args(Cause))
+
+
+class Unreadable(EvenbeatError):
+    """A row that this version should understand and can't. Stays inside the store."""
+
+
+def read_schedule(row: Row) -> Schedule:
+    """A schedule from a row that begins with the columns of SCHEDULE."""
+    (
+        tenant, name, task, trigger, kind, payload, queue, priority, description, catch_up,
+        overlap, max_concurrent, spread, execution, managed_by, state, pause_note, paused_until,
+        anchor, next_tick, wake_at, revision, fire_seq, generation, created_at, updated_at, format_, *_,
+    ) = row  # fmt: skip
+    if type(row) is Garbled:
+        raise Unreadable("the row holds text that is not UTF-8")
+    if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS or kind not in _KINDS:
+        raise Unreadable(f"unknown state {state!r}, overlap {overlap!r} or kind {kind!r}")
+    return Schedule(
+        tenant=tenant, name=name, task=task, trigger=trigger, kind=kind, payload=payload, queue=queue,
+        priority=priority, description=description, catch_up=_policy("catch_up", catch_up, CatchUp),
+        overlap=overlap, max_concurrent=max_concurrent, spread=spread,
+        execution=_policy("execution", execution, Execution), managed_by=managed_by, state=state,
+        pause_note=pause_note, paused_until=paused_until, anchor=anchor, next_tick=next_tick,
+        wake_at=wake_at, revision=revision, fire_seq=fire_seq, generation=generation,
+        created_at=created_at, updated_at=updated_at, format=format_,
+    )  # fmt: skip
+
+
+def schedule_row(schedule: Schedule) -> Row:
+    s = schedule
+    return (
+        s.tenant, s.name, s.task, s.trigger, s.kind, s.payload, s.queue, s.priority, s.description,
+        encode_policy(s.catch_up), s.overlap, s.max_concurrent, s.spread, encode_policy(s.execution),
+        s.managed_by, s.state, s.pause_note, s.paused_until, s.anchor, s.next_tick, s.wake_at, s.revision,
+        s.fire_seq, s.generation, s.created_at, s.updated_at, s.format,
+    )  # fmt: skip
+
+
+def read_run(row: Row) -> Run:
+    """A run from a row that begins with the columns of RUN."""
+    (
+        id_, tenant, schedule, generation, tick, cause, coalesced, gated, task, kind, payload, queue,
+        priority, execution, state, run_at, attempt, failures, crashes, worker, claim, lease_until,
+        cancel_requested, created_at, started_at, finished_at, result, error, settled, format_, *_,
+    ) = row  # fmt: skip
+    if type(row) is Garbled:
+        raise Unreadable("the row holds text that is not UTF-8")
+    if state not in _RUN_STATES or cause not in _CAUSES or kind not in _KINDS:
+        raise Unreadable(f"unknown state {state!r}, cause {cause!r} or kind {kind!r}")
+    return Run(
+        id=id_, tenant=tenant, schedule=schedule, generation=generation, tick=tick, cause=cause,
+        coalesced=coalesced, gated=gated == 1, task=task, kind=kind, payload=payload, queue=queue,
+        priority=priority, execution=_policy("execution", execution, Execution), state=state,
+        run_at=run_at, attempt=attempt, failures=failures, crashes=crashes, worker=worker, claim=claim,
+        lease_until=lease_until, cancel_requested=cancel_requested == 1, created_at=created_at,
+        started_at=started_at, finished_at=finished_at, result=result, error=error, settled=settled,
+        format=format_,
+    )  # fmt: skip
+
+
+def run_row(run: Run) -> Row:
+    r = run
+    return (
+        r.id, r.tenant, r.schedule, r.generation, r.tick, r.cause, r.coalesced, r.gated, r.task, r.kind,
+        r.payload, r.queue, r.priority, encode_policy(r.execution), r.state, r.run_at, r.attempt,
+        r.failures, r.crashes, r.worker, r.claim, r.lease_until, r.cancel_requested, r.created_at,
+        r.started_at, r.finished_at, r.result, r.error, r.settled, r.format,
+    )  # fmt: skip
+
+
+def readable_schedules(rows: list[Row]) -> list[Schedule]:
+    found = []
+    for row in rows:
+        try:
+            found.append(read_schedule(row))
+        except Unreadable:
+            continue
+    return found
+
+
+def readable_runs(rows: list[Row]) -> list[Run]:
+    found = []
+    for row in rows:
+        try:
+            found.append(read_run(row))
+        except Unreadable:
+            continue
+    return found
+
+
+def read_skipped(row: Row) -> Skipped:
+    return Skipped(**dict(zip(SKIPPED, row, strict=True)))
+
+
+def skipped_row(skipped: Skipped) -> Row:
+    return msgspec.structs.astuple(skipped)
+
+
+def read_statistics(row: Row) -> Statistics:
+    return Statistics(**dict(zip(STATISTICS, row, strict=True)))
+
+
+def statistics_row(statistics: Statistics) -> Row:
+    return msgspec.structs.astuple(statistics)
+
+
+def read_record(row: Row) -> Record:
+    return Record(**dict(zip(RECORD, row, strict=True)))
+
+
+def record_row(record: Record) -> Row:
+    return (record.kind, record.tenant, record.key, record.version, record.body, record.expires)
+
+
+def read_log(row: Row) -> LogChunk:
+    return LogChunk(**dict(zip(LOG, row, strict=True)))
+
+
+def log_row(chunk: LogChunk) -> Row:
+    return msgspec.structs.astuple(chunk)
+
+
+def json_list(values: Collection[object]) -> str:
+    """Values for ``json_each``."""
+    try:
+        return msgspec.json.encode(list(values)).decode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
+
+
+def _policy(field: str, text: str, kind: Any) -> Any:
+    try:
+        return decode_policy(text, kind)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise Unreadable(f"{field}: {error}") from error

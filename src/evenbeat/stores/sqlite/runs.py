@@ -1,0 +1,143 @@
+"""Runs: added, claimed, settled. Functions of an open transaction, which holds the write lock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from evenbeat.instants import Instant
+from evenbeat.model import FORMAT, Run, Statistics, Transition
+from evenbeat.stores.base import Claim
+from evenbeat.stores.decisions import added, changes, verdict
+from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.connections import Commands, Row
+from evenbeat.stores.sqlite.rows import (
+    Unreadable,
+    json_list,
+    read_run,
+    readable_runs,
+    run_row,
+    statistics_row,
+)
+from evenbeat.stores.sqlite.schedules import Key, quarantine_note
+
+
+def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
+    """A bulk insert says how many rows are new but not which, so what is there is asked for first."""
+    ids = json_list([run.id for run in runs])
+    present = {row[0] for row in commands.rows("select present", sql.SELECT_PRESENT, (ids,))}
+    answers: list[bool] = []
+    rows: list[Row] = []
+    for run in runs:
+        new = run.id not in present
+        if new:
+            present.add(run.id)
+            rows.append(run_row(run))
+        answers.append(new)
+    commands.many("insert runs", sql.INSERT_RUN, rows)
+    return answers
+
+
+def claim(commands: Commands, wanted: Claim, now: Instant) -> list[Run]:
+    held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.token,))
+    if held:
+        # The reply was lost. What was settled or taken over since is not held any more.
+        return _in_order([run for run in readable_runs(held) if run.state == "running"])
+    chosen = _choose(commands, wanted, now)
+    if not chosen:
+        return []
+    rows = commands.rows(
+        "claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, json_list(chosen))
+    )
+    claimed: list[Run] = []
+    troubled: list[tuple[Row, Unreadable]] = []
+    for row in rows:
+        try:
+            claimed.append(read_run(row))
+        except Unreadable as error:
+            troubled.append((row, error))
+    if troubled:
+        _quarantine(commands, troubled, now)
+    return _in_order(claimed)
+
+
+def _choose(commands: Commands, wanted: Claim, now: Instant) -> list[int]:
+    """The rowids of the runs to take: range by range, the highest priority first."""
+    statement, tasks = sql.SELECT_CLAIMABLE, []
+    if wanted.tasks is not None:
+        statement, tasks = sql.SELECT_CLAIMABLE_OF_TASKS, [json_list(sorted(wanted.tasks))]
+    chosen: list[int] = []
+    for priority in range(9, -1, -1):
+        room = wanted.limit - len(chosen)
+        if room <= 0:
+            break
+        found: list[Row] = []
+        for queue in dict.fromkeys(wanted.queues):
+            found += commands.rows(
+                "select claimable", statement, (queue, priority, now, FORMAT, *tasks, room)
+            )
+        if len(wanted.queues) > 1:
+            found.sort(key=lambda row: row[:2])
+        chosen += [row[2] for row in found[:room]]
+    return chosen
+
+
+def _in_order(runs: list[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: (-run.priority, run.run_at, run.id))
+
+
+def _quarantine(commands: Commands, troubled: list[tuple[Row, Unreadable]], now: Instant) -> None:
+    """Over and done with: waiting at the head of its queue, such a run would starve the others."""
+    notes = [(row, quarantine_note(error)) for row, error in troubled]
+    commands.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
+    commands.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
+
+
+def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:
+    """Each transition in turn, seen by the next; then one statement per set of fields."""
+    targets = {transition.run for transition in transitions}
+    standing = {
+        row[0]: row[1:] for row in commands.rows("select runs", sql.SELECT_STANDING, (json_list(targets),))
+    }
+    updates: dict[str, dict[str, object]] = {}
+    adds: list[Run] = []
+    counts: dict[Key, Statistics] = {}
+    wakes: dict[Key, None] = {}
+    answers: list[bool] = []
+    for transition in transitions:
+        if transition.run not in standing:
+            answers.append(False)
+            continue
+        state, attempt, token = standing[transition.run]
+        decision = verdict(state, attempt, token, transition)
+        answers.append(decision != "refuse")
+        if decision != "apply":
+            continue
+        # Two transitions of one run become one update, in which the later one has the last word.
+        fields = updates.setdefault(transition.run, {})
+        fields.update(changes(transition), settled=transition.token)
+        standing[transition.run] = (fields.get("state", state), attempt, transition.token)
+        for run in transition.adds:
+            adds.append(run)
+            if run.id in targets:
+                standing.setdefault(run.id, (run.state, run.attempt, run.settled))
+        if (more := transition.counts) is not None:
+            key = (more.tenant, more.schedule)
+            before = counts.get(key)
+            counts[key] = more if before is None else added(before, more)
+        if transition.wakes is not None:
+            wakes[transition.wakes] = None
+    commands.many("insert runs", sql.INSERT_RUN, [run_row(run) for run in adds])
+    _update(commands, updates)
+    commands.many("count", sql.COUNT, [statistics_row(more) for more in counts.values()])
+    commands.many("wake schedules", sql.WAKE, [(now, *key) for key in wakes])
+    return answers
+
+
+def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:
+    """Runs whose transitions set the same fields share a statement: all but always that is one."""
+    groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for run_id, fields in updates.items():
+        groups[tuple(fields)].append((*fields.values(), run_id))
+    for names, rows in groups.items():
+        commands.many("update runs", sql.update_run(names), rows)

@@ -1,0 +1,163 @@
+"""Schedules: written by compare-and-set, found, and fired. Functions of an open transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from evenbeat.errors import EvenbeatError
+from evenbeat.instants import Instant
+from evenbeat.model import FORMAT, Schedule, Version
+from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
+from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.connections import Commands, Row
+from evenbeat.stores.sqlite.rows import (
+    SCHEDULE,
+    Unreadable,
+    json_list,
+    read_schedule,
+    readable_schedules,
+    run_row,
+    schedule_row,
+    skipped_row,
+)
+
+Key = tuple[str, str]
+
+_GENERATION, _REVISION, _FIRE_SEQ = (SCHEDULE.index(name) for name in ("generation", "revision", "fire_seq"))
+# Bodies of records are read by people: an error that quotes a megabyte of payload helps nobody.
+_LONGEST_NOTE = 2000
+
+
+def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
+    """Each write in turn, seen by the next; then all rows at once."""
+    found = commands.rows(
+        "select schedules",
+        sql.SELECT_SCHEDULES,
+        (json_list({write.planned.schedule.key for write in writes}),),
+    )
+    # The version counts also where the rest of a row can't be read: so it can be written anew.
+    versions: dict[Key, Version] = {row[:2]: _version(row) for row in found}
+    present = {schedule.key: schedule for schedule in readable_schedules(found)}
+    accepted: list[Planned] = []
+    answers: list[Written] = []
+    for write in writes:
+        wanted = write.planned.schedule
+        current = present.get(wanted.key)
+        if write.expect != versions.get(wanted.key):
+            # A repetition finds its own work.
+            answers.append(Written(current == wanted, current))
+            continue
+        versions[wanted.key], present[wanted.key] = wanted.version, wanted
+        accepted.append(write.planned)
+        answers.append(Written(True, wanted))
+    commands.many("put schedules", sql.PUT_SCHEDULE, [schedule_row(planned.schedule) for planned in accepted])
+    _add_what_follows(commands, accepted)
+    return answers
+
+
+def _version(row: Row) -> Version:
+    return Version(row[_GENERATION], row[_REVISION], row[_FIRE_SEQ])
+
+
+def _add_what_follows(commands: Commands, accepted: Iterable[Planned]) -> None:
+    """The runs, ledger rows and cancel requests that belong to written schedules."""
+    runs, skipped, cancels = [], [], []
+    for planned in accepted:
+        runs += [run_row(run) for run in planned.runs]
+        skipped += [skipped_row(row) for row in planned.skipped]
+        cancels += [(run_id,) for run_id in planned.cancels]
+    commands.many("insert runs", sql.INSERT_RUN, runs)
+    commands.many("insert skipped", sql.INSERT_SKIPPED, skipped)
+    commands.many("request cancels", sql.REQUEST_CANCEL, cancels)
+
+
+def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+    after = read_schedule_cursor(query.cursor)
+    found: list[Schedule] = []
+    while True:
+        # One more than asked for says whether there is more.
+        missing = query.limit + 1 - len(found)
+        text, values = _question(query, after)
+        rows = commands.rows("select schedules", f"{text} LIMIT ?", (*values, missing))
+        found += readable_schedules(rows)
+        if len(found) > query.limit or len(rows) < missing:
+            break
+        # Rows that can't be read were left out: others may stand behind them.
+        after = rows[-1][:2]
+    items = tuple(found[: query.limit])
+    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+
+def _question(query: ScheduleQuery, after: Key | None) -> tuple[str, list[object]]:
+    conditions = {
+        "tenant = ?": query.tenant,
+        "name = ?": query.name,
+        "task = ?": query.task,
+        "updated_at >= ?": query.changed_since,
+    }
+    asked = {text: value for text, value in conditions.items() if value is not None}
+    where = ["state IN (SELECT value FROM json_each(?))", *asked]
+    values: list[object] = [json_list(query.states), *asked.values()]
+    if after is not None:
+        where.append("(tenant, name) > (?, ?)")
+        values += after
+    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat_schedules"  # noqa: S608
+    return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
+
+
+def next_wake(commands: Commands) -> Instant | None:
+    rows = commands.rows("select next wake", sql.NEXT_WAKE, (FORMAT,))
+    return rows[0][0] if rows else None
+
+
+def fire(commands: Commands, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+    """Due rows, planned and written. The write lock is held: nobody else sees them meanwhile."""
+    due: list[tuple[int, Schedule]] = []
+    troubled: list[tuple[int, Key, Exception]] = []
+    for row in commands.rows("select due", sql.SELECT_DUE, (now, FORMAT, limit)):
+        try:
+            due.append((row[-1], read_schedule(row)))
+        except Unreadable as error:
+            troubled.append((row[-1], row[:2], error))
+    active = _active(commands, [schedule.key for _, schedule in due if needs_active(schedule)])
+    planned: list[Planned] = []
+    moves: list[Row] = []
+    for rowid, schedule in due:
+        try:
+            outcome = plan(schedule, now, active.get(schedule.key, ()))
+        except Exception as error:
+            troubled.append((rowid, schedule.key, error))
+            continue
+        planned.append(outcome)
+        s = outcome.schedule
+        moves.append((s.next_tick, s.wake_at, s.fire_seq, s.state, s.pause_note, s.paused_until, rowid))
+    commands.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
+    _add_what_follows(commands, planned)
+    _quarantine(commands, troubled)
+    return Fired(tuple(planned), next_wake(commands), tuple(key for _, key, _ in troubled))
+
+
+def _active(commands: Commands, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
+    found: dict[Key, tuple[Active, ...]] = {}
+    if keys:
+        for tenant, name, run_id, state, asked in commands.rows(
+            "select active", sql.SELECT_ACTIVE, (json_list(keys),)
+        ):
+            key = (tenant, name)
+            found[key] = (*found.get(key, ()), Active(run_id, state, asked == 1))
+    return found
+
+
+def _quarantine(commands: Commands, troubled: list[tuple[int, Key, Exception]]) -> None:
+    commands.many("quarantine", sql.PUT_TO_SLEEP, [(rowid,) for rowid, _, _ in troubled])
+    commands.many(
+        "quarantine", sql.QUARANTINE, [(*key, quarantine_note(error)) for _, key, error in troubled]
+    )
+
+
+def quarantine_note(error: Exception) -> str:
+    """What a record of kind ``quarantine`` says; an error may quote what the row holds."""
+    text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
+    return text[:_LONGEST_NOTE].encode(errors="replace").decode()

@@ -1,0 +1,214 @@
+"""The tables, as numbered migrations. Plain SQL reads them: instants are milliseconds UTC, so
+``datetime(next_tick / 1000, 'unixepoch')`` is a time for people.
+
+STRICT, so that a column holds what it says. What firing and claiming ask for stands in partial indexes,
+which hold the rows that are asked for and no others: history makes them neither larger nor slower.
+"""
+
+from __future__ import annotations
+
+KNOWN = 1
+"""The schema that this version works with."""
+
+META = """
+CREATE TABLE IF NOT EXISTS evenbeat_meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID
+""".strip()
+
+_SCHEDULES = """
+CREATE TABLE evenbeat_schedules (
+    tenant         TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    task           TEXT    NOT NULL,
+    trigger        TEXT    NOT NULL,
+    kind           TEXT    NOT NULL CHECK (kind IN ('task', 'flow')),
+    payload        TEXT    NOT NULL,
+    queue          TEXT    NOT NULL,
+    priority       INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
+    description    TEXT    NOT NULL,
+    catch_up       TEXT    NOT NULL,  -- JSON
+    overlap        TEXT    NOT NULL
+                   CHECK (overlap IN ('allow', 'skip', 'queue', 'queue_all', 'cancel_running')),
+    max_concurrent INTEGER CHECK (max_concurrent > 0),
+    spread         INTEGER NOT NULL CHECK (spread >= 0),
+    execution      TEXT    NOT NULL,  -- JSON
+    managed_by     TEXT    NOT NULL,
+    state          TEXT    NOT NULL CHECK (state IN ('active', 'paused', 'finished', 'deleted')),
+    pause_note     TEXT    NOT NULL,
+    paused_until   INTEGER,
+    anchor         INTEGER NOT NULL,
+    next_tick      INTEGER,           -- the coming tick: everything before it has been dealt with
+    wake_at        INTEGER,           -- when to look at the row next; NULL: not until it is changed
+    revision       INTEGER NOT NULL,
+    fire_seq       INTEGER NOT NULL,
+    generation     INTEGER NOT NULL,
+    created_at     INTEGER NOT NULL,
+    updated_at     INTEGER NOT NULL,
+    format         INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name)
+) STRICT
+"""
+
+# "format" stands in the index so that rows of a newer one are passed over without reading them.
+_SCHEDULES_DUE = """
+CREATE INDEX evenbeat_schedules_due ON evenbeat_schedules (wake_at, format) WHERE wake_at IS NOT NULL
+"""
+
+_RUNS = """
+CREATE TABLE evenbeat_runs (
+    id               TEXT    NOT NULL PRIMARY KEY,
+    tenant           TEXT    NOT NULL,
+    schedule         TEXT,
+    generation       INTEGER,
+    tick             INTEGER,
+    cause            TEXT    NOT NULL CHECK (cause IN ('tick', 'trigger', 'backfill', 'enqueue')),
+    coalesced        INTEGER NOT NULL,
+    gated            INTEGER NOT NULL CHECK (gated IN (0, 1)),
+    task             TEXT    NOT NULL,
+    kind             TEXT    NOT NULL CHECK (kind IN ('task', 'flow')),
+    payload          TEXT    NOT NULL,
+    queue            TEXT    NOT NULL,
+    priority         INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
+    execution        TEXT    NOT NULL,  -- JSON
+    state            TEXT    NOT NULL
+                     CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+    run_at           INTEGER NOT NULL,
+    attempt          INTEGER NOT NULL CHECK (attempt >= 0),
+    failures         INTEGER NOT NULL,
+    crashes          INTEGER NOT NULL,
+    worker           TEXT,
+    claim            TEXT,
+    lease_until      INTEGER,
+    cancel_requested INTEGER NOT NULL CHECK (cancel_requested IN (0, 1)),
+    created_at       INTEGER NOT NULL,
+    started_at       INTEGER,
+    finished_at      INTEGER,
+    result           TEXT,
+    error            TEXT,
+    settled          TEXT,
+    format           INTEGER NOT NULL
+) STRICT
+"""
+
+# The order of claiming. Task and format stand at the end so that runs which this node can't take
+# are passed over inside the index.
+_RUNS_CLAIMABLE = """
+CREATE INDEX evenbeat_runs_claimable
+    ON evenbeat_runs (queue, priority DESC, run_at, id, task, format) WHERE state = 'queued'
+"""
+
+_RUNS_LEASED = """
+CREATE INDEX evenbeat_runs_leased ON evenbeat_runs (lease_until) WHERE state = 'running'
+"""
+
+_RUNS_ACTIVE = """
+CREATE INDEX evenbeat_runs_active ON evenbeat_runs (tenant, schedule)
+    WHERE schedule IS NOT NULL AND state IN ('queued', 'running')
+"""
+
+_RUNS_NEWEST = """
+CREATE INDEX evenbeat_runs_newest ON evenbeat_runs (created_at DESC, id)
+"""
+
+_RUNS_CLAIMED = """
+CREATE INDEX evenbeat_runs_claimed ON evenbeat_runs (claim) WHERE claim IS NOT NULL
+"""
+
+# State and tenant stand in the index so that history is counted without reading it.
+_RUNS_OVER = """
+CREATE INDEX evenbeat_runs_over ON evenbeat_runs (coalesce(finished_at, 0), state, tenant)
+    WHERE state IN ('succeeded', 'failed', 'cancelled')
+"""
+
+_SKIPPED = """
+CREATE TABLE evenbeat_skipped (
+    tenant      TEXT    NOT NULL,
+    schedule    TEXT    NOT NULL,
+    generation  INTEGER NOT NULL,
+    first       INTEGER NOT NULL,
+    last        INTEGER NOT NULL,
+    count       INTEGER NOT NULL,
+    reason      TEXT    NOT NULL,
+    recorded_at INTEGER NOT NULL,
+    run         TEXT
+) STRICT
+"""
+
+_SKIPPED_NEWEST = """
+CREATE INDEX evenbeat_skipped_newest ON evenbeat_skipped (tenant, schedule, last DESC, first DESC)
+"""
+
+_SKIPPED_RECORDED = """
+CREATE INDEX evenbeat_skipped_recorded ON evenbeat_skipped (recorded_at)
+"""
+
+_STATISTICS = """
+CREATE TABLE evenbeat_statistics (
+    tenant        TEXT    NOT NULL,
+    schedule      TEXT    NOT NULL,
+    run_count     INTEGER NOT NULL,
+    success_count INTEGER NOT NULL,
+    failure_count INTEGER NOT NULL,
+    last_run      INTEGER,
+    last_success  INTEGER,
+    last_failure  INTEGER,
+    last_error    TEXT,
+    PRIMARY KEY (tenant, schedule)
+) STRICT, WITHOUT ROWID
+"""
+
+_RECORDS = """
+CREATE TABLE evenbeat_records (
+    kind    TEXT    NOT NULL,
+    tenant  TEXT    NOT NULL,
+    key     TEXT    NOT NULL,
+    version INTEGER NOT NULL,
+    body    TEXT    NOT NULL,
+    expires INTEGER,
+    PRIMARY KEY (kind, tenant, key)
+) STRICT, WITHOUT ROWID
+"""
+
+_LOGS = """
+CREATE TABLE evenbeat_logs (
+    run     TEXT    NOT NULL,
+    attempt INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    text    TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (run, attempt, seq)
+) STRICT, WITHOUT ROWID
+"""
+
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        _SCHEDULES, _SCHEDULES_DUE,
+        _RUNS, _RUNS_CLAIMABLE, _RUNS_LEASED, _RUNS_ACTIVE, _RUNS_NEWEST, _RUNS_CLAIMED, _RUNS_OVER,
+        _SKIPPED, _SKIPPED_NEWEST, _SKIPPED_RECORDED, _STATISTICS, _RECORDS, _LOGS,
+    ),
+}  # fmt: skip
+"""What leads to each version from the one before. One that was released never changes again."""
+
+FIND_META = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'evenbeat_meta'"
+GET_VERSION = "SELECT value FROM evenbeat_meta WHERE key = 'schema'"
+SET_VERSION = "INSERT OR REPLACE INTO evenbeat_meta (key, value) VALUES ('schema', ?)"
+
+
+def migrations_from(version: int) -> list[tuple[int, tuple[str, ...]]]:
+    """What is still to be applied, in order."""
+    return [
+        (number, tuple(statement.strip() for statement in MIGRATIONS[number]))
+        for number in sorted(MIGRATIONS)
+        if number > version
+    ]
+
+
+def schema_sql(since: int = 0) -> str:
+    """The SQL that ``open`` would run on a database of schema ``since``, for those who run it themselves."""
+    statements = [META]
+    for number, migration in migrations_from(since):
+        statements += [*migration, SET_VERSION.replace("?", f"'{number}'")]
+    body = "".join(f"{statement};\n\n" for statement in statements)
+    return f"PRAGMA journal_mode = WAL;\n\nBEGIN IMMEDIATE;\n\n{body}COMMIT;\n"

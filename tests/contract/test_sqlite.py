@@ -1,0 +1,34 @@
+"""The store on SQLite keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evenbeat.stores.sqlite import SqliteStore
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract import Handles, StoreContract
+
+
+class TestSqlite(StoreContract):
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        stores: list[SqliteStore] = []
+
+        def handle() -> SqliteStore:
+            # More patience than by default: ten threads of a loaded machine take turns.
+            stores.append(SqliteStore(tmp_path / "evenbeat.db", clock, busy_timeout=60))
+            return stores[-1]
+
+        yield handle
+        for store in stores:
+            store.close()
+
+
+class TestSqliteSharedByThreads(StoreContract):
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        store = SqliteStore(tmp_path / "evenbeat.db", clock, busy_timeout=60)
+        yield lambda: store
+        store.close()
