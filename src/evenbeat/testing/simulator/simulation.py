@@ -18,7 +18,8 @@ from evenbeat.testing.simulator.users import User
 from evenbeat.testing.simulator.violation import SimulationFailed, Violation
 
 SHOWN_LINES = 30
-STILL = 40
+STILL = 30
+"""After so many calls that changed nothing, all nodes have had their turns."""
 
 
 class Options(NamedTuple):
@@ -29,8 +30,8 @@ class Options(NamedTuple):
     schedules: int = 5
     steps: int = 400
     """Hand-overs before the faults stop."""
-    patience: int = 4_000
-    """Hand-overs after which a store that is left alone must have dealt with everything."""
+    patience: int = 2_000
+    """Calls after which a store that is left alone must have dealt with everything."""
 
 
 DEFAULT = Options()
@@ -68,6 +69,7 @@ class Simulation(Watcher):
         self.loom.pace = self.random.choice((50, 300, 900))
         self.faults = draw_faults(self.random)
         self.fault_count = 0
+        self.calls = 0
         self.names = tuple(f"job-{number}" for number in range(self.random.randint(1, options.schedules)))
         self._backend: Backend = backend(self.clock)
         self._programs: dict[str, tuple[str, int]] = {}
@@ -109,9 +111,9 @@ class Simulation(Watcher):
         for strand in self.loom.strands:
             strand.asleep_until = min(strand.asleep_until, self.clock())
         self._note("quiet")
-        deadline = self.loom.steps + self.options.patience
+        deadline = self.calls + self.options.patience
         while (due := self.oracle.unfinished(self.clock())) is not None:
-            if self.loom.steps > deadline:
+            if self.calls > deadline:
                 raise Violation(f"left alone, the nodes do not come to an end: {due}")
             self._run_until_still()
             if self.oracle.unfinished(self.clock()) is not None:
@@ -125,8 +127,8 @@ class Simulation(Watcher):
         def still() -> bool:
             nonlocal seen, since
             if self.oracle.changes != seen:
-                seen, since = self.oracle.changes, self.loom.steps
-            return self.loom.steps - since > STILL or self.oracle.unfinished(self.clock()) is None
+                seen, since = self.oracle.changes, self.calls
+            return self.calls - since > STILL or self.oracle.unfinished(self.clock()) is None
 
         self.loom.run(still)
 
@@ -179,6 +181,7 @@ class Simulation(Watcher):
             self._yield(f"{call.name} reply")
 
     def end(self, call: Call) -> None:
+        self.calls += 1
         self._calls.pop(call.node, None)
 
     def hook(self, command: str) -> None:
