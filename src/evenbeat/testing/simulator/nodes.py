@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -189,14 +190,10 @@ class Machine:
         loom = node.simulation.loom
         try:
             while True:
-                try:
-                    if node.simulation.quiet:
-                        for role in self.quiet_roles:
-                            role.step()
-                    else:
-                        node.random.choice(self.roles).step()
-                except StoreUnavailable:
-                    pass
+                quiet = node.simulation.quiet
+                for role in self.quiet_roles if quiet else (node.random.choice(self.roles),):
+                    with suppress(StoreUnavailable):
+                        role.step()
                 loom.sleep(int(node.random.random() * node.simulation.idle))
         finally:
             node.store.close()

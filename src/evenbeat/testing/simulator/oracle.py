@@ -59,6 +59,14 @@ class Oracle:
         self._observe_runs(view, call, now)
         self._observe_skipped(view, call)
         self._observe_statistics(view, call)
+        if call.name == "put_schedules":
+            keys = [write.planned.schedule.key for write in call.argument]
+            call.rows = {key: view.schedules.get(key) for key in keys}
+        elif call.name == "claim_runs":
+            token = call.argument.token
+            call.held = {
+                run.id: run for run in view.runs.values() if run.claim == token and run.state == "running"
+            }
 
     def _observe_schedules(self, view: View, call: Call, now: Instant) -> None:
         seen = self._schedules
@@ -265,7 +273,7 @@ class Oracle:
                 if is_new != (run.id in call.added):
                     raise Violation(f"run {run.id} was answered as new={is_new}", run.id)
         elif call.name == "claim_runs":
-            self._check_claimed(call.argument, answer)
+            self._check_claimed(call, answer)
 
     def _check_settled(self, transition: Transition, accepted: bool, call: Call) -> None:
         if accepted and transition.token not in self.tokens:
@@ -275,26 +283,21 @@ class Oracle:
 
     def _check_written(self, write: Write, written: Written, call: Call) -> None:
         key = write.planned.schedule.key
-        if written.current != self._schedules.get(key):
+        if written.current != call.rows[key]:
             raise Violation(f"a write was answered with another row than {key[1]}'s", key[1])
         if not written.accepted and key in call.written:
             raise Violation(f"a refused write changed {key[1]}", key[1])
         if written.accepted and written.current != write.planned.schedule:
             raise Violation(f"a write of {key[1]} was answered, but not applied", key[1])
 
-    def _check_claimed(self, claim: Claim, answer: object) -> None:
+    def _check_claimed(self, call: Call, answer: object) -> None:
         assert isinstance(answer, list)
         ids = [run.id for run in answer]
         if len(set(ids)) != len(ids):
             raise Violation(f"a claim answered a run twice: {', '.join(ids)}", max(ids, key=ids.count))
-        held = {run.id for run in self._runs.values() if run.claim == claim.token and run.state == "running"}
-        if held != set(ids):
-            raise Violation(
-                f"a claim holds {sorted(held)}, but was answered {sorted(ids)}", max(held, default=None)
-            )
-        for run in answer:
-            if run != self._runs.get(run.id) or run.state != "running" or run.claim != claim.token:
-                raise Violation(f"a claim answered run {run.id}, which it does not hold", run.id)
+        if {run.id: run for run in answer} != call.held:
+            held = ", ".join(sorted(call.held)) or "nothing"
+            raise Violation(f"a claim holds {held}, but was answered {', '.join(ids) or 'nothing'}")
 
     def execute(self, run: Run, node: str) -> None:
         """A worker starts to execute an attempt."""

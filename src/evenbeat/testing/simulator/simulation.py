@@ -208,9 +208,10 @@ class Simulation(Watcher):
         assert strand is not None
         if strand.ending:
             return
-        faults = self.faults
-        if faults is not CALM:
+        if self.faults is not CALM:
             self._maybe_break(strand, command)
+        elif self._backend.yields:
+            return  # who is left alone finishes a transaction: nobody else meets its lock
         self.loom.switch()
 
     def _maybe_break(self, strand: Strand, command: str) -> None:
