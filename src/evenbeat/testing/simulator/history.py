@@ -18,6 +18,7 @@ from evenbeat.testing.simulator.violation import Violation
 from evenbeat.triggers import At, Trigger, parse_trigger
 
 _MOST_TICKS = 100_000
+_LATER = 86_400_000
 
 
 class Segment:
@@ -84,7 +85,7 @@ class History:
             self._close(tick)
         elif before.state == "paused":
             # The new generation starts at or before the watermark: the pause's ticks come with it.
-            self._close(intent.now + 1 if before.next_tick is None else before.next_tick)
+            self._close(_dealt_with(before, intent.now) if before.next_tick is None else before.next_tick)
         else:
             self._close(_dealt_with(before, intent.now))
         self.segments.append(Segment(after.generation, last.trigger, tick + 1, tick))
@@ -95,7 +96,7 @@ class History:
             if self.segments:
                 raise Violation(f"the row of {self.key[1]} is gone", self.key[1])
             return
-        end = now + 86_400_000 if row.next_tick is None else row.next_tick
+        end = now + _LATER if row.next_tick is None else row.next_tick
         for generation in {segment.generation for segment in self.segments}:
             expected: list[Instant] = []
             for segment in self.segments:
@@ -134,5 +135,7 @@ class History:
 
 def _dealt_with(before: Schedule | None, now: Instant) -> Instant:
     """Until when a change at ``now`` must have accounted for the ticks of the row before it."""
-    watermark = None if before is None else before.next_tick
-    return now + 1 if watermark is None else max(now + 1, watermark)
+    if before is None or before.next_tick is None:
+        # Finished: all there were. What "now" says does not matter, it may be behind.
+        return now + _LATER
+    return max(now + 1, before.next_tick)

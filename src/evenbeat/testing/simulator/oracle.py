@@ -148,6 +148,9 @@ class Oracle:
             if run.tick is not None and run.cause == "tick":
                 self._tick_fired(self.history(key), run, now)
             self._check_overlap(view, key, run)
+        if run.id in self.ever:
+            # Asked for again after it was purged: a run that only shares its name with the first.
+            self.executed = {key: node for key, node in self.executed.items() if key[0] != run.id}
         self.ever.add(run.id)
 
     def _tick_fired(self, history: History, run: Run, now: Instant) -> None:

@@ -79,7 +79,8 @@ class User:
         wish: Wish | None = None
         for _ in range(_PATIENCE):
             row = self._read(name)
-            now = self.store.now()
+            # put_schedules can't look at it: whoever plans a change must not be ahead of the store.
+            now = min(self.node.now(), self.store.now())
             if row is None or row.state == "deleted":
                 self._make(name, row, now)
                 return
