@@ -16,8 +16,8 @@ from evenbeat.stores.base import Claim, Fired, PlanFunction, Write, Written
 from evenbeat.stores.decisions import added, settled, verdict
 from evenbeat.testing.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 
-# Each is caught much earlier (see ``python -m tests.unit.test_simulator_mutants``); this is the bound.
-MOST_SEEDS = 300
+# Each is caught within 15 seeds, most by the first; this leaves room for changes of the simulator.
+MOST_SEEDS = 100
 
 
 class InSteps(WatchedMemory):

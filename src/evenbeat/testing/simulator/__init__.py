@@ -8,10 +8,11 @@ from evenbeat.testing.simulator.backends import (
     WatchedMemory,
     sqlite_backend,
 )
-from evenbeat.testing.simulator.simulation import Options, Report, simulate
+from evenbeat.testing.simulator.simulation import WITH_DRIVER, Options, Report, simulate
 from evenbeat.testing.simulator.violation import SimulationFailed, Violation
 
 __all__ = [
+    "WITH_DRIVER",
     "Backend",
     "DatabaseBackend",
     "MakeBackend",

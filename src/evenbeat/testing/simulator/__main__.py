@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from evenbeat.testing.simulator.backends import MemoryBackend, sqlite_backend
-from evenbeat.testing.simulator.simulation import Report, simulate
+from evenbeat.testing.simulator.simulation import WITH_DRIVER, Report, simulate
 from evenbeat.testing.simulator.trace import Trace
 from evenbeat.testing.simulator.violation import SimulationFailed
 
@@ -42,7 +42,8 @@ def run_seed(seed: int, store: str, trace: Trace) -> Report:
         return simulate(seed, MemoryBackend, trace=trace, store=store)
     shared_memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
     with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
-        return simulate(seed, sqlite_backend(Path(folder) / "evenbeat.db"), trace=trace, store=store)
+        backend = sqlite_backend(Path(folder) / "evenbeat.db")
+        return simulate(seed, backend, WITH_DRIVER, trace=trace, store=store)
 
 
 def _say(text: str) -> None:

@@ -35,6 +35,8 @@ class Options(NamedTuple):
 
 
 DEFAULT = Options()
+# A call takes several commands there, and each is a step.
+WITH_DRIVER = Options(steps=1_000)
 
 
 class Report(NamedTuple):
