@@ -16,7 +16,9 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.model import Run, Transition
@@ -24,6 +26,8 @@ from evenbeat.rules import attempts
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery
 from evenbeat.stores.sqlite import SqliteStore
+
+T = TypeVar("T")
 
 LEASE = 1000
 POLL = 0.01
@@ -65,7 +69,7 @@ class Node:
         for transition, was in zip(transitions, accepted, strict=True):
             report(f"{what} {'accepted' if was else 'refused'}", transition)
 
-    def repeated(self, call):  # type: ignore[no-untyped-def]  # a lambda of any answer
+    def repeated(self, call: Callable[[], T]) -> T:
         """Repeat a call whose outcome is not known, with the same identities."""
         while True:
             try:
