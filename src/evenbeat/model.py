@@ -237,11 +237,17 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: int | msgspec.UnsetType = msgspec.UNSET
     crashes: int | msgspec.UnsetType = msgspec.UNSET
     worker: str | msgspec.UnsetType | None = msgspec.UNSET
-    lease_until: Instant | msgspec.UnsetType | None = msgspec.UNSET
+    lease: int | msgspec.UnsetType | None = msgspec.UNSET
+    """The lease ends so much later than the store's now; None: there is none any more.
+
+    A duration, so that no node's clock can shorten or stretch it.
+    """
     cancel_requested: bool | msgspec.UnsetType = msgspec.UNSET
     finished_at: Instant | msgspec.UnsetType | None = msgspec.UNSET
     result: str | msgspec.UnsetType | None = msgspec.UNSET
     error: str | msgspec.UnsetType | None = msgspec.UNSET
+    renews: bool = False
+    """Counts the attempt up: whatever was said of the run before is stale from now on."""
     adds: tuple[Run, ...] = ()
     """Runs that exist from the same moment on (the next steps of a flow)."""
     counts: Statistics | None = None

@@ -20,7 +20,7 @@ def running(**fields: Any) -> Run:
 
 def test_success_ends_the_run_and_is_counted() -> None:
     done = attempts.succeeded(running(schedule="s", tenant="acme", gated=True), "1", T, "t")
-    assert (done.state, done.result, done.finished_at, done.lease_until) == ("succeeded", "1", T, None)
+    assert (done.state, done.result, done.finished_at, done.lease) == ("succeeded", "1", T, None)
     assert (done.expect, done.attempt, done.token) == (("running",), 2, "t")
     assert done.counts is not None
     assert (done.counts.run_count, done.counts.success_count, done.counts.last_success) == (1, 1, T)
@@ -88,7 +88,7 @@ def test_a_crash_of_a_run_that_was_to_be_cancelled_cancels_it() -> None:
 
 def test_a_released_run_is_as_if_it_had_not_been_claimed() -> None:
     back = attempts.released(running(), T, "t")
-    assert (back.state, back.run_at, back.worker, back.lease_until) == ("queued", T, None, None)
+    assert (back.state, back.run_at, back.worker, back.lease) == ("queued", T, None, None)
     assert back.failures is back.crashes is msgspec.UNSET
 
 
@@ -108,12 +108,14 @@ def test_only_what_failed_or_was_cancelled_is_tried_again_by_hand() -> None:
         again = attempts.retried(running(state=state, failures=4, crashes=2), T, "t")
         assert again is not None
         assert (again.state, again.failures, again.crashes, again.expect) == ("queued", 0, 0, (state,))
+        assert again.renews
+        assert attempts.retried(running(state=state, gated=True), T, "t") is None
     for state in ("queued", "running", "succeeded"):
         assert attempts.retried(running(state=state), T, "t") is None
 
 
 def test_a_heartbeat_touches_the_lease_alone() -> None:
-    beat = attempts.heartbeat(running(), T + 5, "t")
-    assert beat.lease_until == T + 5
+    beat = attempts.heartbeat(running(), 5000, "t")
+    assert beat.lease == 5000
     assert beat.state is msgspec.UNSET
     assert beat.expect == ("running",)

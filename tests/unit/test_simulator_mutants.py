@@ -142,7 +142,7 @@ class WholeRecords(WatchedMemory):
         if decision != "apply":
             return decision == "repeat"
         self.step("  settle_runs/decided")
-        self._store(settled(run, transition))
+        self._store(settled(run, transition, self.now()))
         if transition.counts is not None:
             key = (transition.counts.tenant, transition.counts.schedule)
             self._statistics[key] = added(self.statistics(*key), transition.counts)

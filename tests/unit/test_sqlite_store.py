@@ -720,9 +720,9 @@ def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
     following = Run(id="b", task="work", state="running", attempt=1)
     answers = store.settle_runs(
         [
-            attempts.heartbeat(held, clock.now + MINUTE, "beat"),
+            attempts.heartbeat(held, MINUTE, "beat"),
             attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
-            attempts.heartbeat(held, clock.now + 2 * MINUTE, "late"),
+            attempts.heartbeat(held, 2 * MINUTE, "late"),
             attempts.succeeded(following, "1", clock.now, "end-b"),
         ]
     )

@@ -8,11 +8,9 @@ from evenbeat.instants import Instant
 from evenbeat.model import FINAL_STATES, LONGEST_ERROR, Run, RunState, Statistics, Transition
 
 
-def heartbeat(run: Run, lease_until: Instant, token: str) -> Transition:
-    """The worker is alive: its lease ends later."""
-    return Transition(
-        run=run.id, attempt=run.attempt, expect=("running",), token=token, lease_until=lease_until
-    )
+def heartbeat(run: Run, lease: int, token: str) -> Transition:
+    """The worker is alive: its lease ends ``lease`` ms from now."""
+    return Transition(run=run.id, attempt=run.attempt, expect=("running",), token=token, lease=lease)
 
 
 def succeeded(
@@ -37,7 +35,7 @@ def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
         failures=failures,
         error=error[:LONGEST_ERROR],
         worker=None,
-        lease_until=None,
+        lease=None,
     )
 
 
@@ -58,7 +56,7 @@ def crashed(run: Run, now: Instant, token: str) -> Transition:
         run_at=now,
         crashes=crashes,
         worker=None,
-        lease_until=None,
+        lease=None,
     )
 
 
@@ -72,7 +70,7 @@ def released(run: Run, now: Instant, token: str) -> Transition:
         state="queued",
         run_at=now,
         worker=None,
-        lease_until=None,
+        lease=None,
     )
 
 
@@ -93,8 +91,12 @@ def cancelled(run: Run, now: Instant, token: str) -> Transition:
 
 
 def retried(run: Run, now: Instant, token: str) -> Transition | None:
-    """A run that is over and did not succeed is tried again because somebody asked. None if it can't be."""
-    if run.state not in ("failed", "cancelled"):
+    """A run that is over and did not succeed is tried again because somebody asked. None if it can't be.
+
+    A run whose schedule bounds its active runs is not made active behind the schedule's back: for
+    those, ``changes.trigger_now`` with the run's payload asks the schedule for a new run.
+    """
+    if run.state not in ("failed", "cancelled") or run.gated:
         return None
     return Transition(
         run=run.id,
@@ -108,6 +110,8 @@ def retried(run: Run, now: Instant, token: str) -> Transition | None:
         cancel_requested=False,
         finished_at=None,
         error=None,
+        # A cancel that follows must not be undone by a late repetition of this.
+        renews=True,
     )
 
 
@@ -156,7 +160,7 @@ def _ended(
         token=token,
         state=state,
         finished_at=now,
-        lease_until=None,
+        lease=None,
         result=result,
         error=None if error is None else error[:LONGEST_ERROR],
         failures=run.failures if failures is None else failures,

@@ -2,6 +2,8 @@
 
 Ticks that are overdue when a change arrives are dealt with in the same step, by the rules that were
 in force when they came due: no change can lose a tick, and none runs by rules that came later.
+
+``now`` is the store's own time (``store.now()``), or one that is behind it, never ahead.
 """
 
 from __future__ import annotations
@@ -105,10 +107,13 @@ def pause(
     return settled._replace(schedule=_revised(paused, now))
 
 
-def resume(schedule: Schedule, now: Instant) -> Planned:
-    """Ticks again: the first after now. Those that fell into the pause are recorded as skipped."""
+def resume(schedule: Schedule, now: Instant) -> Planned | None:
+    """Ticks again: the first after now. Those that fell into the pause are recorded as skipped.
+
+    None if it is not paused: there is nothing to write.
+    """
     if schedule.state != "paused":
-        return Planned(schedule)
+        return None
     awake = replace(schedule, state="active", pause_note="", paused_until=None)
     planned = skip_until(awake, now + 1, "paused", now)
     return planned._replace(schedule=_revised(planned.schedule, now))

@@ -110,7 +110,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     states: tuple[RunState, ...] | None = None
     lease_ended_by: Instant | None = None
-    """Only running ones whose lease ended before or at this instant."""
+    """Only running ones whose lease ended by then, and by the store's own clock."""
     limit: int = 100
     cursor: str | None = None
 

@@ -7,10 +7,11 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from evenbeat.instants import Instant
 from evenbeat.model import Run, Statistics, Transition
 
 FIELDS = (
-    "state", "run_at", "failures", "crashes", "worker", "lease_until", "cancel_requested", "finished_at",
+    "state", "run_at", "failures", "crashes", "worker", "cancel_requested", "finished_at",
     "result", "error",
 )  # fmt: skip
 
@@ -24,14 +25,20 @@ def verdict(
     return "apply" if attempt == transition.attempt and state in transition.expect else "refuse"
 
 
-def changes(transition: Transition) -> dict[str, object]:
-    """The fields that a transition sets."""
+def changes(transition: Transition, now: Instant) -> dict[str, object]:
+    """The fields of a run that a transition sets; ``now`` is the store's own."""
     values = ((name, getattr(transition, name)) for name in FIELDS)
-    return {name: value for name, value in values if value is not msgspec.UNSET}
+    fields = {name: value for name, value in values if value is not msgspec.UNSET}
+    if transition.lease is not msgspec.UNSET:
+        fields["lease_until"] = None if transition.lease is None else now + transition.lease
+    if transition.renews:
+        fields["attempt"] = transition.attempt + 1
+    fields["settled"] = transition.token
+    return fields
 
 
-def settled(run: Run, transition: Transition) -> Run:
-    return replace(run, settled=transition.token, **changes(transition))
+def settled(run: Run, transition: Transition, now: Instant) -> Run:
+    return replace(run, **changes(transition, now))
 
 
 def added(before: Statistics, more: Statistics) -> Statistics:

@@ -40,6 +40,8 @@ from evenbeat.stores.decisions import added, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
 
 _Key = tuple[str, str]
+# Claims that can still be repeated: far more than workers have under way.
+_CLAIMS_KEPT = 10_000
 _T = TypeVar("_T")
 
 
@@ -208,6 +210,8 @@ class MemoryStore:
                 claimed.append(taken)
             if claimed:
                 self._claims[claim.token] = [run.id for run in claimed]
+                if len(self._claims) > _CLAIMS_KEPT:
+                    del self._claims[next(iter(self._claims))]
             return claimed
 
     def _claimable(self, claim: Claim, now: Instant) -> Iterator[Run]:
@@ -246,7 +250,7 @@ class MemoryStore:
         decision = verdict(run.state, run.attempt, run.settled, transition)
         if decision != "apply":
             return decision == "repeat"
-        self._store(settled(run, transition))
+        self._store(settled(run, transition, self.now()))
         for following in transition.adds:
             self._add(following)
         if transition.counts is not None:
@@ -266,6 +270,8 @@ class MemoryStore:
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         after = read_run_cursor(query.cursor)
+        if query.lease_ended_by is not None:
+            query = replace(query, lease_ended_by=min(query.lease_ended_by, self.now()))
         with self._lock:
             candidates = self._runs.values()
             if query.ids is not None:

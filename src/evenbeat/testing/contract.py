@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from evenbeat import locks
 from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant, write_instant
-from evenbeat.model import Execution, LogChunk, Record, Run, Schedule, Skipped, Statistics
+from evenbeat.model import Execution, LogChunk, Record, Run, Schedule, Skipped, Statistics, Transition
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Store, Write, Written
@@ -614,7 +614,7 @@ class StoreContract:
         refused = [
             attempts.succeeded(stale, "1", clock.now, "late-1"),
             attempts.failed(stale, "late", clock.now, "late-2"),
-            attempts.heartbeat(stale, clock.now + 1, "late-3"),
+            attempts.heartbeat(stale, 1000, "late-3"),
             attempts.released(stale, clock.now, "late-4"),
         ]
         assert store.settle_runs(refused) == [False] * 4
@@ -623,7 +623,7 @@ class StoreContract:
     def test_a_heartbeat_moves_the_lease_and_nothing_else(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=store.now())])
         (held,) = self.claim(store)
-        assert store.settle_runs([attempts.heartbeat(held, clock.now + 99_000, "beat")]) == [True]
+        assert store.settle_runs([attempts.heartbeat(held, 99_000, "beat")]) == [True]
         (alive,) = self.runs(store)
         assert alive == replace(held, lease_until=clock.now + 99_000, settled="beat")
 
@@ -637,7 +637,7 @@ class StoreContract:
         }
         assert store.settle_runs([ends[end]]) == [True]
         (over,) = self.runs(store)
-        assert store.settle_runs([attempts.heartbeat(held, clock.now + 1, "beat")]) == [False]
+        assert store.settle_runs([attempts.heartbeat(held, 1000, "beat")]) == [False]
         assert self.runs(store) == [over]
 
     def test_a_released_run_is_taken_by_the_next_worker(self, store: Store, clock: VirtualClock) -> None:
@@ -672,6 +672,30 @@ class StoreContract:
         assert states == {"waiting": ("cancelled", False), "busy": ("running", True)}
         clock.advance("1h")
         assert self.claim(store, "claim-2", now=clock.now) == []
+
+    def test_a_late_repetition_of_a_retry_does_not_undo_a_cancel(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now, state="cancelled")])
+
+        def ask(what: Callable[[Run, Instant, str], Transition | None], token: str) -> Transition:
+            (found,) = self.runs(store)
+            wish = what(found, clock.now, token)
+            assert wish is not None
+            assert store.settle_runs([wish]) == [True]
+            return wish
+
+        retry = ask(attempts.retried, "retry")
+        ask(attempts.cancel, "cancel")
+        assert store.settle_runs([retry]) == [False]
+        assert [found.state for found in self.runs(store)] == ["cancelled"]
+
+    def test_a_reaper_whose_clock_is_ahead_takes_no_live_lease(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        self.claim(store)
+        assert self.runs(store, lease_ended_by=clock.now + 10 * MINUTE) == []
 
     def test_a_transition_of_an_unknown_run_is_refused(self, store: Store) -> None:
         ghost = run("ghost", attempt=1)

@@ -115,8 +115,12 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
             continue
         # Two transitions of one run become one update, in which the later one has the last word.
         fields = updates.setdefault(transition.run, {})
-        fields.update(changes(transition), settled=transition.token)
-        standing[transition.run] = (fields.get("state", state), attempt, transition.token)
+        fields.update(changes(transition, now))
+        standing[transition.run] = (
+            fields.get("state", state),
+            fields.get("attempt", attempt),
+            transition.token,
+        )
         for run in transition.adds:
             adds.append(run)
             if run.id in targets:

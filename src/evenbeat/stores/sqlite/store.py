@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant
 from evenbeat.model import (
@@ -105,6 +107,8 @@ class SqliteStore:
             return runs.settle(commands, transitions, self.now())
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
+        if query.lease_ended_by is not None:
+            query = replace(query, lease_ended_by=min(query.lease_ended_by, self.now()))
         with self._connections.read() as commands:
             return history.find(commands, query)
 

@@ -132,7 +132,7 @@ class Worker(Role):
         if found and found[0].cancel_requested and found[0].attempt == job.run.attempt:
             job.ending = attempts.cancelled(job.run, node.now(), node.token())
             return
-        beat = attempts.heartbeat(job.run, node.now() + LEASE, node.token())
+        beat = attempts.heartbeat(job.run, LEASE, node.token())
         held = self.store.settle_runs([beat])[0]
         job.beat_at = now + LEASE // 3
         # Some jobs do not look whether their lease is lost: their late results must be refused.

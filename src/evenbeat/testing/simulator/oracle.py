@@ -186,7 +186,8 @@ class Oracle:
             if getattr(before, name) != getattr(run, name):
                 raise Violation(f"{call.name} changed {name} of run {run.id}", run.id)
         step = (before.state, run.state)
-        if run.attempt != before.attempt + (step == ("queued", "running")):
+        renewed = before.state in FINAL_STATES and run.state == "queued"
+        if run.attempt != before.attempt + (renewed or step == ("queued", "running")):
             raise Violation(
                 f"{run.id} went from attempt {before.attempt} {before.state} to {run.attempt} {run.state}",
                 run.id,
@@ -217,8 +218,7 @@ class Oracle:
             )
         if before.state in FINAL_STATES and run.state in FINAL_STATES:
             raise Violation(f"{run.id} was {before.state} and became {run.state}", run.id)
-        expected = dict.fromkeys(("failures", "crashes", "cancel_requested", "lease_until", "run_at"))
-        for name in expected:
+        for name in ("failures", "crashes", "cancel_requested", "run_at"):
             wanted = getattr(applied, name)
             value = getattr(run, name)
             if value != wanted and value != getattr(before, name):

@@ -156,7 +156,7 @@ class User:
             return
         run, now, token = self.random.choice(found), self.store.now(), self.node.token()
         transition = attempts.cancel(run, now, token)
-        if transition is None and not run.gated:
+        if transition is None:
             transition = attempts.retried(run, now, token)
         if transition is not None:
             wanted = transition
