@@ -69,7 +69,7 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
 
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
-    return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,)))
+    return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,) * 3))
 
 
 def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:

@@ -130,7 +130,7 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     commands.many("insert runs", sql.INSERT_RUN, [run_row(run) for run in adds])
     _update(commands, updates)
     commands.many("count", sql.COUNT, [statistics_row(more) for more in counts.values()])
-    commands.many("wake schedules", sql.WAKE, [(now, *key) for key in wakes])
+    commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in wakes])
     return answers
 
 
