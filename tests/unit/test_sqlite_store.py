@@ -23,7 +23,7 @@ from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
-from evenbeat.stores.sqlite.connections import Commands
+from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.testing import VirtualClock
 
 MINUTE = 60_000
@@ -532,6 +532,13 @@ def test_a_run_that_can_not_be_read_does_not_block_its_queue(
     assert note.key == "a"
     assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
     assert store.count_runs() == {"running": 1, "failed": 1}
+
+
+def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: SqliteStore, path: Path) -> None:
+    store.add_runs([Run(id=name, task="work") for name in "abc"])
+    spoil(path, "UPDATE evenbeat_runs SET payload = CAST(X'ff' AS TEXT) WHERE id = 'b'")
+    held = claim(store)
+    assert [(run.id, run.attempt) for run in held] == [("a", 1), ("c", 1)]
 
 
 # Waking up.

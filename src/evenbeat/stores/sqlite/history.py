@@ -7,7 +7,7 @@ from evenbeat.model import LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.connections import Commands
+from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.stores.sqlite.rows import (
     RUN,
     json_list,

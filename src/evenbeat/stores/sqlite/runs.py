@@ -10,7 +10,7 @@ from evenbeat.model import FORMAT, Run, Statistics, Transition
 from evenbeat.stores.base import Claim
 from evenbeat.stores.decisions import added, changes, verdict
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.connections import Commands, Row
+from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
     Unreadable,
     json_list,
@@ -46,9 +46,9 @@ def claim(commands: Commands, wanted: Claim, now: Instant) -> list[Run]:
     chosen = _choose(commands, wanted, now)
     if not chosen:
         return []
-    rows = commands.rows(
-        "claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, json_list(chosen))
-    )
+    rowids = json_list(chosen)
+    commands.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
+    rows = commands.rows("select taken", sql.SELECT_TAKEN, (rowids,))
     claimed: list[Run] = []
     troubled: list[tuple[Row, Unreadable]] = []
     for row in rows:

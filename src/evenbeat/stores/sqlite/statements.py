@@ -97,11 +97,14 @@ WHERE state = 'queued' AND queue = ? AND priority = ? AND run_at <= ? AND format
 ORDER BY run_at, id LIMIT ?
 """
 
-CLAIM = f"""
+# Not RETURNING: a text that is not UTF-8 fails the fetch, and what is fetched again must not change twice.
+CLAIM = """
 UPDATE evenbeat_runs
 SET state = 'running', attempt = attempt + 1, worker = ?, claim = ?, lease_until = ?, started_at = ?
 WHERE rowid IN (SELECT value FROM json_each(?))
-RETURNING {RUN_COLUMNS}, rowid
+"""
+SELECT_TAKEN = f"""
+SELECT {RUN_COLUMNS}, rowid FROM evenbeat_runs WHERE rowid IN (SELECT value FROM json_each(?))
 """  # noqa: S608
 
 SELECT_CLAIMED = f"SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE claim = ? AND claim IS NOT NULL"  # noqa: S608
