@@ -349,6 +349,35 @@ def test_a_childs_commits_outlive_the_parents_closing(store: SqliteStore, path: 
     assert names(store) == ["before", "child-1", "child-2", "parent"]
 
 
+# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_while_other_threads_write_neither_waits_for_ever_nor_catches_them(
+    store: SqliteStore,
+) -> None:
+    started, stop = threading.Event(), threading.Event()
+    written: list[bool] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            written.extend(store.add_runs([Run(id=f"parent-{len(written)}", task="work")]))
+            started.set()
+
+    def work() -> None:
+        assert store.add_runs([Run(id=f"child-{os.getpid()}", task="work")]) == [True]
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    started.wait(60)
+    try:
+        for _ in range(5):
+            assert in_child(work) == 0
+    finally:
+        stop.set()
+        thread.join()
+    assert all(written)
+    assert store.count_runs() == {"queued": len(written) + 5}
+
+
 def test_a_fork_inside_a_transaction_leaves_the_child_without_the_store(store: SqliteStore) -> None:
     def write() -> None:
         calls: list[Callable[[], None]] = [lambda: add_schedules(store, "child"), store.open]

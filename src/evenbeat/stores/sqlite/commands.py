@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -14,6 +15,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 # Errors after which the connection is as good as before; after any other one it is replaced.
 _HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
+
+_BETWEEN_TRIES = 0.002
 
 
 class Garbled(tuple[Any, ...]):
@@ -32,6 +35,31 @@ class Commands:
     def announce(self, name: str) -> None:
         if self._on_command is not None:
             self._on_command(name)
+
+    def begin(self, patience: float) -> None:
+        """Begin a transaction that holds the write lock; wait for it for ``patience`` seconds.
+
+        SQLite's own waiting grows to 100 ms between two tries: next to a process that writes without
+        a pause, others went without the lock for 5 s. Tries 2 ms apart get their turn.
+        """
+        self.announce("begin")
+        with self._translated():
+            deadline = time.monotonic() + patience
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                while not self._begun(last_try=time.monotonic() >= deadline):
+                    time.sleep(_BETWEEN_TRIES)
+            finally:
+                self.connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+
+    def _begun(self, last_try: bool) -> bool:
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if last_try or not is_busy(error):
+                raise
+            return False
+        return True
 
     def run(self, name: str, sql: str, values: Sequence[Any] = ()) -> int:
         """Execute a statement; the answer is how many rows it changed."""
@@ -99,6 +127,10 @@ def _decoded(row: Row) -> Row:
 
 def error_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", None) or 0
+
+
+def is_busy(error: BaseException | None) -> bool:
+    return isinstance(error, sqlite3.Error) and error_code(error) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.stores.sqlite import schema
-from evenbeat.stores.sqlite.commands import Commands, OnCommand, error_code, unavailable
+from evenbeat.stores.sqlite.commands import Commands, OnCommand, is_busy, unavailable
 
 IDLE_READERS = 4
 # Pages of WAL after which it is moved into the file. At SQLite's 1,000 a batch of 2,000 ticks pays for
@@ -55,11 +55,7 @@ class Connections:
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise StoreUnavailable(f"{self.path}: the folder {folder} does not exist; make it first")
-        if self._stranded:
-            raise StoreUnavailable(
-                f"{self.path}: this process was forked in the middle of a transaction on this file, and "
-                "SQLite's locks can't be trusted here; fork between two calls, or start a new process"
-            )
+        self._check_stranded()
         was_open, self._opened = self._opened, True
         try:
             # Through the writer's lock: threads that open together, or write already, take turns.
@@ -90,7 +86,7 @@ class Connections:
         with self._writing_turn():
             with self._lent(self._take_writer, self._keep_writer) as held:
                 try:
-                    held.run("begin", "BEGIN IMMEDIATE")
+                    held.begin(self._busy_timeout)
                     yield held
                     held.run("commit", "COMMIT")
                 except BaseException:
@@ -123,7 +119,8 @@ class Connections:
         self._check_process()
         me = threading.get_ident()
         with self._state:
-            self._state.wait_for(lambda: not self._forking)
+            # Who is inside already may go on: the fork waits for them to come out.
+            self._state.wait_for(lambda: not self._forking or me in self._users)
             self._users.append(me)
         held: Commands | None = None
         pid = self._pid
@@ -164,7 +161,15 @@ class Connections:
         self._readers.append(held)
         return True
 
+    def _check_stranded(self) -> None:
+        if self._stranded:
+            raise StoreUnavailable(
+                f"{self.path}: this process was forked in the middle of a transaction on this file, and "
+                "SQLite's locks can't be trusted here; fork between two calls, or start a new process"
+            )
+
     def _connect(self, create: bool) -> Commands:
+        self._check_stranded()
         if not self._opened:
             raise StoreUnavailable(f"{self.path}: the store is not open; call open() first")
         # Only open() makes a file: one that was moved away must not come back empty.
@@ -199,9 +204,7 @@ class Connections:
                 ((mode,),) = held.rows("set up", "PRAGMA journal_mode = WAL")
                 break
             except StoreUnavailable as error:
-                cause = error.__cause__
-                busy = isinstance(cause, sqlite3.Error) and error_code(cause) & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() >= deadline:
+                if not is_busy(error.__cause__) or time.monotonic() >= deadline:
                     raise
             time.sleep(0.01)
         if mode != "wal":
@@ -213,7 +216,7 @@ class Connections:
         if self._version(held) == schema.KNOWN:
             return
         try:
-            held.run("begin", "BEGIN IMMEDIATE")
+            held.begin(self._busy_timeout)
             # Another process may have been faster.
             version = self._version(held)
             if version < schema.KNOWN:
@@ -255,8 +258,9 @@ class Connections:
         with self._state:
             if threading.get_ident() in self._users:
                 return  # a fork from inside a transaction: the child will be told
-            self._state.wait_for(lambda: not self._users, timeout=self._busy_timeout + 1)
+            # From here on nobody new is let in: busy threads would keep the fork waiting for ever.
             self._forking = True
+            self._state.wait_for(lambda: not self._users, timeout=self._busy_timeout + 1)
             idle = [*self._readers, *([self._writer] if self._writer else [])]
             self._readers, self._writer = [], None
             for held in idle:
