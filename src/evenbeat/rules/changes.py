@@ -75,9 +75,18 @@ def change(
     settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
     changed = replace(settled.schedule, **{name: getattr(wanted, name) for name in DEFINITION})
     if not same_trigger:
+        if changed.state == "paused":
+            # The old trigger's ticks of the pause so far: nobody could record them later.
+            passed = skip_until(settled.schedule, now + 1, "paused", now)
+            settled = settled._replace(skipped=settled.skipped + passed.skipped)
+            changed = replace(changed, next_tick=passed.schedule.next_tick)
         # Also a finished schedule lives again with a new trigger.
         state = "active" if changed.state == "finished" else changed.state
+        watermark = changed.next_tick
         changed = _from_now(replace(changed, anchor=now, state=state), now)
+        if watermark is None or (changed.next_tick or watermark) < watermark:
+            # Back behind what was passed over or has run: the new trigger may name those ticks again.
+            changed = replace(changed, generation=changed.generation + 1)
     return settled._replace(schedule=_revised(changed, now))
 
 
@@ -114,11 +123,12 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
     current = settled.schedule
     moved_back = current.next_tick is None or tick < current.next_tick
+    # Passing over the last tick does not end a pause.
+    state = "active" if current.state == "finished" else current.state
     if current.next_tick is not None and tick > current.next_tick:
         passed = skip_until(current, tick, "rescheduled", now)
         current = passed.schedule
         settled = settled._replace(skipped=settled.skipped + passed.skipped)
-    state = "active" if current.state == "finished" else current.state
     moved = replace(
         current,
         state=state,

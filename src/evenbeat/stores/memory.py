@@ -136,10 +136,15 @@ class MemoryStore:
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
 
     def _due(self, now: Instant) -> Iterator[Schedule]:
+        # A row that was written twice with the same wake-up has two entries: it is due once.
+        taken: set[_Key] = set()
         while self._wakes and self._wakes[0][0] <= now:
             wake_at, tenant, name = heapq.heappop(self._wakes)
             schedule = self._schedules.get((tenant, name))
+            if (tenant, name) in taken:
+                continue
             if schedule is not None and schedule.wake_at == wake_at and schedule.format <= FORMAT:
+                taken.add(schedule.key)
                 yield schedule
 
     def _next_wake(self) -> Instant | None:
@@ -192,15 +197,15 @@ class MemoryStore:
             if claim.token in self._claims:
                 held = (self._runs[run_id] for run_id in self._claims[claim.token] if run_id in self._runs)
                 return [run for run in held if run.claim == claim.token and run.state == "running"]
-            claimed = [
-                replace(
+            claimed: list[Run] = []
+            for run in islice(self._claimable(claim, now), claim.limit):
+                taken = replace(
                     run, state="running", attempt=run.attempt + 1, worker=claim.worker, claim=claim.token,
                     lease_until=now + claim.lease, started_at=now,
-                )
-                for run in islice(self._claimable(claim, now), claim.limit)
-            ]  # fmt: skip
-            for run in claimed:
-                self._store(run)
+                )  # fmt: skip
+                # At once: a run that was written twice while it waited has two entries in its heap.
+                self._store(taken)
+                claimed.append(taken)
             if claimed:
                 self._claims[claim.token] = [run.id for run in claimed]
             return claimed

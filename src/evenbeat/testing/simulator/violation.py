@@ -1,0 +1,23 @@
+"""What the simulator found."""
+
+from __future__ import annotations
+
+
+class Violation(AssertionError):
+    """The promise was broken. ``about`` is the schedule or run that it happened to, if it is one."""
+
+    def __init__(self, what: str, about: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.about = about
+
+
+class SimulationFailed(AssertionError):
+    """A seed broke the promise; the message says how to replay it."""
+
+    def __init__(self, seed: int, what: str, lines: list[str], replay: str) -> None:
+        shown = "\n".join(f"    {line}" for line in lines)
+        super().__init__(f"seed {seed}: {what}\n\n{shown}\n\nreplay: {replay}")
+        self.seed = seed
+        self.what = what
+        self.replay = replay
