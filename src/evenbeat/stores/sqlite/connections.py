@@ -1,4 +1,4 @@
-"""Connections to the file: who may use which when, what a transaction is, what errors become.
+"""Connections to the file: who may use which when, what a transaction is, what a fork does.
 
 One connection writes, guarded by a lock: SQLite has one writer at a time anyway, and threads that queue
 for a lock wake up at once, where connections that meet SQLITE_BUSY sleep and try again. Readers have
@@ -13,15 +13,12 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
 
-from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.stores.sqlite import schema
-
-OnCommand: TypeAlias = Callable[[str], None]
-Row: TypeAlias = tuple[Any, ...]
+from evenbeat.stores.sqlite.commands import Commands, OnCommand, is_busy, unavailable
 
 IDLE_READERS = 4
 # Pages of WAL after which it is moved into the file. At SQLite's 1,000 a batch of 2,000 ticks pays for
@@ -29,104 +26,6 @@ IDLE_READERS = 4
 CHECKPOINT = 4000
 # A WAL that grew in a burst is cut back to this after its next checkpoint.
 WAL_SIZE = 64 << 20
-# Errors after which the connection is as good as before; after any other one it is replaced.
-_HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
-
-
-class Garbled(tuple[Any, ...]):
-    """A row with text that is not UTF-8. SQLite keeps such bytes, if somebody writes them."""
-
-
-class Commands:
-    """A connection on which every command is announced and every error of the driver translated."""
-
-    def __init__(self, connection: sqlite3.Connection, path: str, on_command: OnCommand | None) -> None:
-        self.connection = connection
-        self.broken = False
-        self._path = path
-        self._on_command = on_command
-
-    def announce(self, name: str) -> None:
-        if self._on_command is not None:
-            self._on_command(name)
-
-    def run(self, name: str, sql: str, values: Sequence[Any] = ()) -> int:
-        """Execute a statement; the answer is how many rows it changed."""
-        self.announce(name)
-        with self._translated():
-            return self.connection.execute(sql, values).rowcount
-
-    def many(self, name: str, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Execute a statement once per row; nothing at all if there are none."""
-        rows = rows if isinstance(rows, list) else list(rows)
-        if rows:
-            self.announce(name)
-            with self._translated():
-                self.connection.executemany(sql, rows)
-
-    def rows(self, name: str, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """All rows of a query, at once: an open cursor would hold its snapshot, and the WAL with it."""
-        self.announce(name)
-        with self._translated():
-            try:
-                return self.connection.execute(sql, values).fetchall()
-            except sqlite3.OperationalError as error:
-                if "decode to UTF-8" not in str(error):
-                    raise
-            return self._garbled_rows(sql, values)
-
-    def _garbled_rows(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        # One text that is not UTF-8 fails a whole fetch; a factory that bears it costs 2 us a row.
-        self.connection.text_factory = bytes
-        try:
-            return [_decoded(row) for row in self.connection.execute(sql, values)]
-        finally:
-            self.connection.text_factory = str
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise InvalidValue(f"the database refused a row: {error}", field="row", value=None) from error
-        except (OverflowError, UnicodeEncodeError) as error:
-            raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
-        except sqlite3.Error as error:
-            self.broken = self.broken or (error_code(error) & 0xFF) not in _HARMLESS
-            raise unavailable(self._path, error) from error
-
-    def roll_back(self) -> None:
-        """Undo what is open. A connection that can't even do that is not used again."""
-        try:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self.broken = True
-
-
-def _decoded(row: Row) -> Row:
-    try:
-        return tuple(value.decode() if isinstance(value, bytes) else value for value in row)
-    except UnicodeDecodeError:
-        return Garbled(value.decode(errors="replace") if isinstance(value, bytes) else value for value in row)
-
-
-def error_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", None) or 0
-
-
-def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:
-    """What went wrong, and what to do, in the words of a user."""
-    advice = {
-        sqlite3.SQLITE_BUSY: "another process holds the write lock; try again",
-        sqlite3.SQLITE_LOCKED: "another connection holds the write lock; try again",
-        sqlite3.SQLITE_FULL: "the disk is full; make room and try again",
-        sqlite3.SQLITE_READONLY: "the file, or its folder, is read-only; WAL needs to write beside the file",
-        sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
-        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; name another one",
-        sqlite3.SQLITE_CANTOPEN: "the file can't be opened; is it there, with the right permissions?",
-    }.get(error_code(error) & 0xFF)
-    return StoreUnavailable(f"{path}: {error}" + (f" ({advice})" if advice else ""))
 
 
 class Connections:
@@ -156,11 +55,7 @@ class Connections:
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise StoreUnavailable(f"{self.path}: the folder {folder} does not exist; make it first")
-        if self._stranded:
-            raise StoreUnavailable(
-                f"{self.path}: this process was forked in the middle of a transaction on this file, and "
-                "SQLite's locks can't be trusted here; fork between two calls, or start a new process"
-            )
+        self._check_stranded()
         was_open, self._opened = self._opened, True
         try:
             # Through the writer's lock: threads that open together, or write already, take turns.
@@ -191,7 +86,7 @@ class Connections:
         with self._writing_turn():
             with self._lent(self._take_writer, self._keep_writer) as held:
                 try:
-                    held.run("begin", "BEGIN IMMEDIATE")
+                    held.begin(self._busy_timeout)
                     yield held
                     held.run("commit", "COMMIT")
                 except BaseException:
@@ -224,7 +119,8 @@ class Connections:
         self._check_process()
         me = threading.get_ident()
         with self._state:
-            self._state.wait_for(lambda: not self._forking)
+            # Who is inside already may go on: the fork waits for them to come out.
+            self._state.wait_for(lambda: not self._forking or me in self._users)
             self._users.append(me)
         held: Commands | None = None
         pid = self._pid
@@ -265,7 +161,15 @@ class Connections:
         self._readers.append(held)
         return True
 
+    def _check_stranded(self) -> None:
+        if self._stranded:
+            raise StoreUnavailable(
+                f"{self.path}: this process was forked in the middle of a transaction on this file, and "
+                "SQLite's locks can't be trusted here; fork between two calls, or start a new process"
+            )
+
     def _connect(self, create: bool) -> Commands:
+        self._check_stranded()
         if not self._opened:
             raise StoreUnavailable(f"{self.path}: the store is not open; call open() first")
         # Only open() makes a file: one that was moved away must not come back empty.
@@ -300,9 +204,7 @@ class Connections:
                 ((mode,),) = held.rows("set up", "PRAGMA journal_mode = WAL")
                 break
             except StoreUnavailable as error:
-                cause = error.__cause__
-                busy = isinstance(cause, sqlite3.Error) and error_code(cause) & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() >= deadline:
+                if not is_busy(error.__cause__) or time.monotonic() >= deadline:
                     raise
             time.sleep(0.01)
         if mode != "wal":
@@ -314,7 +216,7 @@ class Connections:
         if self._version(held) == schema.KNOWN:
             return
         try:
-            held.run("begin", "BEGIN IMMEDIATE")
+            held.begin(self._busy_timeout)
             # Another process may have been faster.
             version = self._version(held)
             if version < schema.KNOWN:
@@ -356,8 +258,9 @@ class Connections:
         with self._state:
             if threading.get_ident() in self._users:
                 return  # a fork from inside a transaction: the child will be told
-            self._state.wait_for(lambda: not self._users, timeout=self._busy_timeout + 1)
+            # From here on nobody new is let in: busy threads would keep the fork waiting for ever.
             self._forking = True
+            self._state.wait_for(lambda: not self._users, timeout=self._busy_timeout + 1)
             idle = [*self._readers, *([self._writer] if self._writer else [])]
             self._readers, self._writer = [], None
             for held in idle:

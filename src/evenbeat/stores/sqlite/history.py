@@ -7,7 +7,7 @@ from evenbeat.model import LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.connections import Commands
+from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.stores.sqlite.rows import (
     RUN,
     json_list,
@@ -69,7 +69,7 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
 
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
-    return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,)))
+    return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,) * 3))
 
 
 def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:

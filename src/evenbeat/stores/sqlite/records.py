@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenbeat.instants import Instant
 from evenbeat.model import Record
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.connections import Commands
+from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.stores.sqlite.rows import read_record, record_row
 
 

@@ -26,7 +26,7 @@ from evenbeat.model import (
     decode_policy,
     encode_policy,
 )
-from evenbeat.stores.sqlite.connections import Garbled, Row
+from evenbeat.stores.sqlite.commands import Garbled, Row
 
 SCHEDULE = (
     "tenant", "name", "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up",

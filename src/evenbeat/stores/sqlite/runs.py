@@ -10,7 +10,7 @@ from evenbeat.model import FORMAT, Run, Statistics, Transition
 from evenbeat.stores.base import Claim
 from evenbeat.stores.decisions import added, changes, verdict
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.connections import Commands, Row
+from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
     Unreadable,
     json_list,
@@ -46,9 +46,9 @@ def claim(commands: Commands, wanted: Claim, now: Instant) -> list[Run]:
     chosen = _choose(commands, wanted, now)
     if not chosen:
         return []
-    rows = commands.rows(
-        "claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, json_list(chosen))
-    )
+    rowids = json_list(chosen)
+    commands.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
+    rows = commands.rows("select taken", sql.SELECT_TAKEN, (rowids,))
     claimed: list[Run] = []
     troubled: list[tuple[Row, Unreadable]] = []
     for row in rows:
@@ -134,7 +134,7 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     commands.many("insert runs", sql.INSERT_RUN, [run_row(run) for run in adds])
     _update(commands, updates)
     commands.many("count", sql.COUNT, [statistics_row(more) for more in counts.values()])
-    commands.many("wake schedules", sql.WAKE, [(now, *key) for key in wakes])
+    commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in wakes])
     return answers
 
 

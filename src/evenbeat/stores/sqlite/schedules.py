@@ -11,7 +11,7 @@ from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.connections import Commands, Row
+from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
     SCHEDULE,
     Unreadable,

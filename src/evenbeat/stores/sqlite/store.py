@@ -32,7 +32,8 @@ from evenbeat.stores.base import (
 from evenbeat.stores.memory import wall_clock
 from evenbeat.stores.sqlite import history, records, runs, schedules
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.connections import Connections, OnCommand
+from evenbeat.stores.sqlite.commands import OnCommand
+from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.rows import log_row
 from evenbeat.stores.sqlite.wake import Waker
 
