@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _SHOWN = 80
+# What an error keeps of a refused text: all of any that could have been accepted.
+_KEPT = 1000
 
 
 def shown(value: object) -> str:
@@ -20,10 +22,14 @@ class EvenbeatError(Exception):
 
 
 class InvalidValue(EvenbeatError, ValueError):
-    """A value was refused. ``field`` names it, ``value`` is it, ``hint`` says what to do."""
+    """A value was refused.
 
-    def __init__(self, message: str, *, field: str, value: object, hint: str | None = None) -> None:
-        super().__init__(message if hint is None else f"{message}; {hint}")
+    ``field`` names it, ``value`` is it, ``problem`` says what is wrong and ``hint`` what to do.
+    """
+
+    def __init__(self, problem: str, *, field: str, value: object, hint: str | None = None) -> None:
+        super().__init__(problem if hint is None else f"{problem}; {hint}")
+        self.problem = problem
         self.field = field
         self.value = value[:_SHOWN] if isinstance(value, str) else value
         self.hint = hint
@@ -48,6 +54,8 @@ class InvalidTrigger(InvalidValue):
         hint: str | None = None,
     ) -> None:
         super().__init__(f"{shown(text)}{problem}", field=field, value=value, hint=hint)
-        self.text = text[:_SHOWN]
+        # For who shows the text beside it.
+        self.problem = problem[2:] if problem.startswith(": ") else f"the expression{problem}"
+        self.text = text[:_KEPT]
         self.position = position
         self.allowed = allowed

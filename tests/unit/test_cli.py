@@ -67,7 +67,7 @@ def instants(*args: str) -> list[str]:
 
 
 def process(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "evenbeat.cli", *args]
+    command = [sys.executable, "-m", "evenbeat", *args]
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, **options)
 
 
@@ -846,7 +846,7 @@ def test_a_pipe_gets_whole_lines_without_colours() -> None:
 def on_a_terminal(*args: str, **environment: str) -> str:
     """What a command writes to a terminal."""
     main, other = pty.openpty()
-    command = [sys.executable, "-m", "evenbeat.cli", *args]
+    command = [sys.executable, "-m", "evenbeat", *args]
     variables = {**os.environ, "TERM": "xterm-256color", **environment}
     with subprocess.Popen(command, stdout=other, stderr=other, env=variables) as child:
         os.close(other)
@@ -870,7 +870,7 @@ def test_a_terminal_gets_colours_unless_they_are_not_wanted(args: tuple[str, ...
 def writing_to(output: int, *args: str) -> tuple[int, str]:
     """The exit code and stderr of a command with this stdout, buffered as it is for users."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-m", "evenbeat.cli", *args]
+    command = [sys.executable, "-m", "evenbeat", *args]
     done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, env=variables, check=False)
     return done.returncode, done.stderr.decode()
 
