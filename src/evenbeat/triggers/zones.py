@@ -32,7 +32,8 @@ CALM_MARGIN = 90_000
 class Window(NamedTuple):
     """[lo, hi) in UTC seconds with one offset, and the offsets on either side.
 
-    Windows also end at the edges of a probed stretch; there ``before`` or ``after`` equals ``offset``.
+    Windows also end at the edges of a probed chunk, unless a transition is near: there ``before`` or
+    ``after`` equals ``offset``, and no transition follows within ``CALM_MARGIN``.
     """
 
     lo: int
@@ -57,16 +58,17 @@ class Zone:
         self._chunks: dict[int, tuple[Window, ...]] = {}
 
     def calm_around(self, second: int) -> tuple[int, int, int]:
-        """(lo, hi, offset) of the window around ``second``, less a margin on either side.
+        """(lo, hi, offset) of the window around ``second``, less a margin beside each transition.
 
         Between lo and hi, wall clock and UTC differ by the offset and nothing else happens. The
         margins themselves are not calm: there, lo and hi may not enclose ``second``.
         """
         calm = self.calm
         if not calm[0] <= second < calm[1]:
-            window = self.window(second)
-            calm = (window.lo + CALM_MARGIN, window.hi - CALM_MARGIN, window.offset)
-            self.calm = calm
+            lo, hi, offset, before, after = self.window(second)
+            lo += 0 if before == offset else CALM_MARGIN
+            hi -= 0 if after == offset else CALM_MARGIN
+            self.calm = calm = (lo, hi, offset)
         return calm
 
     def window(self, second: int) -> Window:
@@ -86,22 +88,25 @@ class Zone:
         return delta // timedelta(seconds=1)
 
     def _probe(self, index: int) -> tuple[Window, ...]:
-        """Find the transitions of one chunk: about 390 probes of 0.4 us, once per zone and chunk."""
+        """Find the transitions of one chunk: about 390 probes of 0.4 us, once per zone and chunk.
+
+        Those within a margin on either side count too: what a clock repeats just inside the chunk may
+        have begun outside. Beyond, a window ends with the chunk.
+        """
         start, end = index << _CHUNK_BITS, (index + 1) << _CHUNK_BITS
-        edges, offsets = [start], [self.offset(start)]
-        for probe in range(start + _PROBE_STEP, end + _PROBE_STEP, _PROBE_STEP):
-            last = min(probe, end - 1)
-            if self.offset(last) != offsets[-1]:
-                edges.append(self._transition(max(edges[-1], last - _PROBE_STEP), last))
-                offsets.append(self.offset(last))
+        begin, finish = start - CALM_MARGIN, end + CALM_MARGIN
+        edges, offsets = [start], [self.offset(begin)]
+        for probe in range(begin + _PROBE_STEP, finish + _PROBE_STEP, _PROBE_STEP):
+            offset = self.offset(probe)
+            if offset != offsets[-1]:
+                edges.append(self._transition(probe - _PROBE_STEP, probe))
+                offsets.append(offset)
         edges.append(end)
         around = [offsets[0], *offsets, offsets[-1]]
-        # A transition that falls exactly on the edge of a chunk belongs to the chunk that it opens.
-        around[0] = self.offset(start - 1)
-        around[-1] = self.offset(end)
         windows = tuple(
             Window(edges[i], edges[i + 1], around[i + 1], around[i], around[i + 2])
             for i in range(len(offsets))
+            if edges[i] < end and edges[i + 1] > start
         )
         self._chunks[index] = windows
         return windows
