@@ -204,7 +204,7 @@ def ticks(
 
 
 def _ticks_of_minute(rule: Rule, wanted: set[date], minute: Minute, gap: str, repeat: str) -> list[int]:
-    found = set()
+    found: set[int] = set()
     if minute.minute in rule.minutes and minute.hour in rule.hours and minute.date in wanted:
         if minute.passes in _COUNTED[repeat]:
             found.update(minute.utc + second for second in rule.seconds)
