@@ -129,9 +129,17 @@ class Zone:
         return zone, (self.key,)
 
 
+_ZONES: dict[str, Zone] = {}
+
+
 @lru_cache(maxsize=1024)
 def zone(key: str) -> Zone:
     """The zone of an IANA key. An unknown one is refused, with the nearest names."""
+    # lru_cache lets two threads make the same zone at once; only one of the two may get around.
+    return _ZONES.setdefault(key, _find(key))
+
+
+def _find(key: str) -> Zone:
     if key == "UTC":
         return Zone("UTC", UTC, 0)
     if len(key) > 64 or not _KEY.fullmatch(key) or key.startswith(_NOT_ZONES):
@@ -166,11 +174,17 @@ def _never_changes(info: ZoneInfo) -> bool:
     return info.utcoffset(None) is not None
 
 
+@lru_cache(maxsize=1)
+def _names() -> tuple[str, ...]:
+    # available_timezones reads the header of every file: 10 ms.
+    return tuple(sorted(name for name in available_timezones() if not name.startswith(_NOT_ZONES)))
+
+
 def _unknown(key: str) -> InvalidValue:
-    names = available_timezones()
+    names = _names()
     near = get_close_matches(key[:64], names, n=3, cutoff=0.6)
     if not near:
-        city = {name.rsplit("/", 1)[-1].lower(): name for name in sorted(names)}
+        city = {name.rsplit("/", 1)[-1].lower(): name for name in names}
         found = get_close_matches(key[:64].lower().replace(" ", "_"), city, n=1, cutoff=0.75)
         near = [city[match] for match in found]
     hint = f"did you mean {' or '.join(near)}?" if near else 'use an IANA name such as "Europe/Berlin"'
