@@ -20,7 +20,7 @@ from cronsim import CronSim, CronSimError
 
 from evenbeat import Cron, InvalidTrigger, cron
 from tests.unit import reference
-from tests.unit.cron_texts import ZONES
+from tests.unit.strategies import ZONES
 
 _COMMON = """
 * * * * * | */2 * * * * | */5 * * * * | */7 * * * * | */10 * * * * | */15 * * * * | */30 * * * *

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenbeat import Cron, InvalidTrigger, cron
-from tests.unit import cron_texts, reference
-from tests.unit.cron_texts import GAPS, REPEATS, ZONES
+from tests.unit import reference, strategies
+from tests.unit.strategies import GAPS, REPEATS, ZONES
 
 DAY = 86_400
 YEARS = (2011, 2012, 2018, 2019, 2025, 2026, 2073)
@@ -49,7 +49,7 @@ MOMENTS = [(key, moment) for key in ZONES for moment in moments(key)]
 
 
 @given(
-    text=st.one_of(cron_texts.night_texts, cron_texts.night_texts, cron_texts.texts),
+    text=st.one_of(strategies.night_texts, strategies.night_texts, strategies.texts),
     moment=st.sampled_from(MOMENTS),
     hours=st.one_of(st.integers(-30, 30), st.integers(-3, 3)),
     seconds=st.one_of(st.sampled_from([0, 1, -1, 1800]), st.integers(0, 3599)),
@@ -93,14 +93,14 @@ def check_next_and_prev(trigger: Cron, expected: list[int], start: int, begin: i
         assert preceding is None or preceding < begin
 
 
-@given(text=cron_texts.texts)
+@given(text=strategies.texts)
 @settings(max_examples=200)
 def test_without_a_choice_wildcards_follow_real_time_and_fixed_times_run_once(text: str) -> None:
     gap, repeat = ("skip", "both") if reference.read(text).real_time else ("shift", "first")
     assert read(text, tz="Europe/Riga") == read(text, tz="Europe/Riga", gap=gap, repeat=repeat)
 
 
-@given(dates=cron_texts.dates, months=cron_texts.months, weekdays=cron_texts.weekdays)
+@given(dates=strategies.dates, months=strategies.months, weekdays=strategies.weekdays)
 @settings(max_examples=400)
 def test_the_day_fields_match_the_days_of_the_reference(dates: str, months: str, weekdays: str) -> None:
     text = f"0 0 {dates} {months} {weekdays}"
@@ -122,7 +122,7 @@ def test_the_day_fields_match_the_days_of_the_reference(dates: str, months: str,
     assert backwards[::-1] == days
 
 
-@given(dates=cron_texts.dates, months=cron_texts.months, weekdays=cron_texts.weekdays)
+@given(dates=strategies.dates, months=strategies.months, weekdays=strategies.weekdays)
 @settings(max_examples=60)
 def test_a_text_is_refused_as_never_matching_only_if_no_day_of_400_years_matches(
     dates: str, months: str, weekdays: str
