@@ -13,7 +13,10 @@ def shown(value: object) -> str:
         text = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
         # repr escapes control characters, so a hostile text cannot rewrite the reader's terminal.
         return '"' + repr(text)[1:-1].replace('"', '\\"') + '"'
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more than 4300 digits refuses to be written
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
