@@ -59,6 +59,19 @@ class InvalidTrigger(InvalidValue):
         super().__init__(f"{shown(text)}{problem}", field=field, value=value, hint=hint)
         # For who shows the text beside it.
         self.problem = problem[2:] if problem.startswith(": ") else f"the expression{problem}"
+        self._predicate = problem
         self.text = text[:_KEPT]
         self.position = position
         self.allowed = allowed
+
+    def within(self, text: str) -> InvalidTrigger:
+        """The same of a longer text, in which what was refused stands at the same position."""
+        return InvalidTrigger(
+            text,
+            self._predicate,
+            field=self.field,
+            value=self.value,
+            position=self.position,
+            allowed=self.allowed,
+            hint=self.hint,
+        )

@@ -403,11 +403,8 @@ def explained(text: str, *args: str) -> list[str]:
 
 def test_explain_says_what_where_when_and_what_the_clock_will_do() -> None:
     assert explained("30 2 * * *", "--tz", "Europe/Berlin") == [
-        "At 02:30 (Europe/Berlin)",
-        (
-            "When the clock changes, a skipped time runs right after the gap"
-            " and a repeated time runs the first time only"
-        ),
+        "At 02:30 every day (Europe/Berlin)",
+        "A time that the clock skips or repeats runs once",
         "",
         "trigger  30 2 * * * tz=Europe/Berlin",
         "zone     Europe/Berlin (+01:00 on 2026-01-01)",
@@ -836,10 +833,12 @@ def test_both_zones_with_weekdays_and_seconds_fit_eighty_columns(monkeypatch: py
 
 
 def test_a_pipe_gets_whole_lines_without_colours() -> None:
-    text = printed("explain", f"30 2 * * * {BERLIN}", "--from", "2026-01-01")
+    minutes = ",".join(str(minute) for minute in range(0, 60, 7))
+    text = printed("explain", f"{minutes} 2,5,9,14,20 1,5,9,13,18,27 * * {BERLIN}", "--from", "2026-01-01")
 
     assert ESCAPE not in text
-    assert text.splitlines()[1].endswith("and a repeated time runs the first time only")
+    assert text.splitlines()[0].endswith("(Europe/Berlin)")
+    assert len(text.splitlines()[0]) > 120
     assert not any(line.endswith(" ") for line in text.splitlines())
 
 

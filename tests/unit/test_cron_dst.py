@@ -233,7 +233,7 @@ def test_a_time_that_the_clock_always_skips_is_refused_with_gap_skip() -> None:
     with pytest.raises(InvalidTrigger) as refused:
         parse_trigger("30 2 * 3 sun#2 tz=America/New_York gap=skip")
     assert str(refused.value) == (
-        '"30 2 * 3 sun#2" never matches in America/New_York with gap="skip": the clock always skips '
+        '"30 2 * 3 sun#2 tz=America/New_York gap=skip" never matches in America/New_York with gap="skip": the clock always skips '
         'that time; use gap="shift" to run right after the gap'
     )
     assert refused.value.field == "gap"

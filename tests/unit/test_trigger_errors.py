@@ -103,7 +103,8 @@ BAD_CRON: list[tuple[str, str, str, str, int, str | None, str | None]] = [
     ("0 0 * * 5#6", ': day of week "5#6" asks for occurrence "6" of 1-5', "day of week", "5#6", 8, "0-7",
      "fri#2 is the second Friday"),
     ("0 0 * * 8#1", ": day of week 8 is out of 0-7", "day of week", "8#1", 8, "0-7", None),
-    ("H-5 * * * *", ': minute "H" is not a number of 0-59', "minute", "H-5", 0, "0-59", None),
+    ("H-5 * * * *", ': minute "H-5" is not H or H/15', "minute", "H-5", 0, "0-59", "H takes no range"),
+    ("0 H(2-5) * * *", ': hour "H(2-5)" is not H or H/15', "hour", "H(2-5)", 2, "0-23", "H takes no range"),
     # The number of fields.
     ("", " has no fields, cron has 5 or 6", "expression", "", 0, "5 or 6 fields", FIELDS),
     ("* * * *", " has 4 fields, cron has 5 or 6", "expression", "* * * *", 0, "5 or 6 fields", FIELDS),
@@ -116,6 +117,8 @@ BAD_CRON: list[tuple[str, str, str, str, int, str | None, str | None]] = [
     ("@reboot", " is not a known macro", "expression", "@reboot", 0, None,
      "a schedule outlives its process, so there is no boot to run at: use at(…), or run_now"),
     ("@dayly", " is not a known macro", "expression", "@dayly", 0, None,
+     "did you mean @daily?"),
+    ("@xyz", " is not a known macro", "expression", "@xyz", 0, None,
      "there are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly and @every 10s"),
     ("@everyday", " is not a known macro", "expression", "@everyday", 0, None, "write @every 10s"),
 ]  # fmt: skip
@@ -212,7 +215,7 @@ LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
         (lambda: parse_trigger("at noon"), f'at "noon" is not a date and time; {DATE}', "at"),
         (lambda: parse_trigger("at"), f'at "" is not a date and time; {DATE}', "at"),
         (lambda: parse_trigger("every day"), f'every "day" is not a duration; {LENGTH}', "every"),
-        (lambda: parse_trigger("@every"), f'every "" is not a duration; {LENGTH}', "every"),
+        (lambda: parse_trigger("@every"), '"@every" has no period; write @every 10m', "every"),
         (lambda: cron("@every 10s", gap="skip"),
          '"@every 10s" is a period: gap and repeat do not apply; leave them out', "gap"),
         (lambda: cron("0 9 * * *", start="2026-01-02T00:00Z", until="2026-01-02T08:59Z"),

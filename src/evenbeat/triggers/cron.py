@@ -19,14 +19,13 @@ from evenbeat.triggers.base import Trigger
 from evenbeat.triggers.every import Every, every, read_every_macro
 from evenbeat.triggers.expression import Expression, parse_expression
 from evenbeat.triggers.words import clock, explain_bounds, explain_expression
-from evenbeat.triggers.zones import CALM_MARGIN, Zone, read_zone
+from evenbeat.triggers.zones import CALM_MARGIN, SETTLED, Zone, read_zone
 
 Gap = Literal["shift", "skip"]
 Repeat = Literal["first", "last", "both"]
 
-# Well past the last change of rules that any zone has announced (Morocco's, to 2087). From then on
-# a year's clock changes follow from its calendar, and 40 years have all fourteen of those.
-_SETTLED: Instant = 4_102_444_800_000  # 2100-01-01T00:00:00Z
+# Once rules are settled, a year's clock changes follow from its calendar, and 40 years have all
+# fourteen of those.
 _ALL_CALENDARS: Instant = 5_364_662_400_000  # 2140-01-01T00:00:00Z
 
 _GAP_WORDS = {"shift": "runs right after", "skip": "does not run"}
@@ -168,7 +167,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         words += explain_bounds(self.start, self.until, self.zone.info)
         if self.expression.hashed:
             words += "; H is chosen by the schedule's name"
-        if self.zone.fixed is not None:
+        if not self.zone.keeps_changing:
             return words
         if (self.gap, self.repeat) == ("skip", "both") and self.expression.follows_real_time:
             return f"{words}; follows real time when the clock changes"
@@ -285,7 +284,7 @@ def _check_ticks(trigger: Cron, text: str) -> None:
             )
     elif trigger.gap == "skip" and trigger.zone.fixed is None and trigger.until is None:
         expression, zone, gap, repeat = trigger.expression, trigger.zone, trigger.gap, trigger.repeat
-        if Cron(expression, zone, gap, repeat, None, _ALL_CALENDARS).next_ms(_SETTLED) is None:
+        if Cron(expression, zone, gap, repeat, None, _ALL_CALENDARS).next_ms(SETTLED * 1000) is None:
             raise InvalidTrigger(
                 text,
                 f' never matches in {trigger.zone.key} with gap="skip": the clock always skips that time',

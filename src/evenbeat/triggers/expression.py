@@ -7,6 +7,7 @@ arithmetic needs no zone.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 import msgspec
 
@@ -220,7 +221,8 @@ def _read(text: str, index: int, part: str, name: str | None) -> int:
 def _expand(text: str, macro: str) -> str:
     if expanded := MACROS.get(macro.lower()):
         return expanded
-    hint = f"there are {', '.join(MACROS)} and @every 10s"
+    near = get_close_matches(macro.lower()[:20], MACROS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(MACROS)} and @every 10s"
     if macro.lower() == "@reboot":
         hint = "a schedule outlives its process, so there is no boot to run at: use at(…), or run_now"
     raise InvalidTrigger(text, " is not a known macro", field="expression", value=macro, hint=hint)

@@ -218,6 +218,10 @@ def _not_a_value(field: Field, item: str, text: str) -> FieldProblem:
         return FieldProblem(
             field, item, f"{shown(item)} has a part missing", f"write values of {field.allowed}"
         )
+    if text[0] in "hH" and field is not MONTH:
+        return FieldProblem(
+            field, item, f"{shown(item)} is not H or H/{min(field.size, 15)}", "H takes no range"
+        )
     if "?" in text and field not in (DOM, DOW):
         return FieldProblem(field, item, "? stands only in the day fields", "write * here")
     if field.names:

@@ -36,8 +36,13 @@ def parse_trigger(text: str) -> Cron | Every | At:
     if kind == "at":
         return at(" ".join(words[1:]), **_options(text, _AT_OPTIONS))
     if kind in ("every", "@every"):
+        if len(words) == 1:
+            raise InvalidTrigger(text, " has no period", field="every", value=kind, hint=f"write {kind} 10m")
         return every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
-    return cron(rule, **_options(text, _CRON_OPTIONS))
+    try:
+        return cron(rule, **_options(text, _CRON_OPTIONS))
+    except InvalidTrigger as error:
+        raise error.within(text) from None
 
 
 def _options(text: str, known: tuple[str, ...]) -> dict[str, Any]:

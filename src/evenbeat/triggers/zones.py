@@ -23,6 +23,8 @@ _NOT_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 _SECOND = timedelta(seconds=1)
 _FIRST, _LAST = FIRST // 1000, LAST // 1000
 _EVER = 1 << 62
+# Well past the last change of rules that any zone has announced (Morocco's, to 2087).
+SETTLED = 4_102_444_800  # 2100-01-01T00:00:00Z
 _CHUNK_BITS = 25  # 2**25 s: 388 days
 # No zone changes its offset twice within a day and back (tests/unit/test_zones.py checks all of them).
 _PROBE_STEP = 86_400
@@ -89,6 +91,14 @@ class Zone:
             if second < window.hi:
                 return window
         raise AssertionError(f"{second} is outside chunk {index}")
+
+    @property
+    def keeps_changing(self) -> bool:
+        """Whether the clock is still changed once a rule is settled, in 2100, for all that is known today."""
+        if self.fixed is not None:
+            return False
+        window = self.window(SETTLED)
+        return window.hi - window.lo < 1 << _CHUNK_BITS or not window.before == window.offset == window.after
 
     def offset(self, second: int) -> int:
         """The UTC offset in force at ``second``."""
