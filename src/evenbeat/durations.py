@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from decimal import Decimal
+from fractions import Fraction
 from typing import TypeAlias
 
 from evenbeat.errors import InvalidValue, shown
@@ -28,13 +28,13 @@ def read_duration(value: Duration, field: str) -> int:
     if isinstance(value, str):
         ms = _parse(value, field)
     elif isinstance(value, timedelta):
-        ms = _whole(Decimal(value // timedelta(microseconds=1)) / 1000, value, field)
+        ms = _whole(Fraction(value // timedelta(microseconds=1), 1000), value, field)
     elif isinstance(value, int) and not isinstance(value, bool):
         ms = value * 1000
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise _refused(value, field, "is not a finite number")
-        ms = _whole(Decimal(str(value)) * 1000, value, field)
+        ms = _whole(Fraction(str(value)) * 1000, value, field)
     else:
         raise _refused(value, field, "is not a duration")
     if ms < 0:
@@ -42,6 +42,14 @@ def read_duration(value: Duration, field: str) -> int:
     if ms > LONGEST:
         raise _refused(value, field, "is longer than 100 years")
     return ms
+
+
+def is_duration(text: str) -> bool:
+    try:
+        read_duration(text, "duration")
+    except InvalidValue:
+        return False
+    return True
 
 
 def write_duration(ms: int) -> str:
@@ -60,19 +68,20 @@ def _parse(text: str, field: str) -> int:
     stripped = text.strip()
     if len(stripped) > 100 or not stripped:
         raise _refused(text, field, "is not a duration")
-    total, position = Decimal(0), 0
+    # Fractions are exact, and unlike decimals do not depend on a context that the user may have set.
+    total, position = Fraction(0), 0
     while position < len(stripped):
         part = _PART.match(stripped, position)
         # "5 minutes" must not be read as 5m followed by "inutes".
         if part is None or stripped[part.end(2) : part.end(2) + 1].isalpha():
             raise _refused(text, field, "is not a duration", _suggestion(stripped[position:]))
-        total += Decimal(part[1]) * UNITS[part[2]]
+        total += Fraction(part[1]) * UNITS[part[2]]
         position = part.end()
     return _whole(total, text, field)
 
 
 def _suggestion(rest: str) -> str | None:
-    word = re.match(r"(-?\d+(?:\.\d+)?)?\s*([A-Za-z]*)", rest)
+    word = re.match(r"(-?\d+(?:\.\d+)?)?\s*([A-Za-z]*)", rest, re.ASCII)
     assert word is not None
     number, unit = word[1], word[2]
     if number and number.startswith("-"):
@@ -81,15 +90,15 @@ def _suggestion(rest: str) -> str | None:
         return f'write "{number}{short}"'
     if unit.lower() in {"month", "months", "mo", "y", "year", "years"}:
         return "months and years vary in length: use cron for those"
-    if number and not unit:
+    if number and not unit and word.end() == len(rest):
         return f'give it a unit: "{number}s" or "{number}m"'
     return None
 
 
-def _whole(ms: Decimal, value: object, field: str) -> int:
-    if ms != ms.to_integral_value():
+def _whole(ms: Fraction, value: object, field: str) -> int:
+    if ms.denominator != 1:
         raise _refused(value, field, "is finer than a millisecond")
-    return int(ms)
+    return ms.numerator
 
 
 def _refused(value: object, field: str, problem: str, hint: str | None = None) -> InvalidValue:

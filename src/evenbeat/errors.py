@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _SHOWN = 80
+# What an error keeps of a refused text: all of any that could have been accepted.
+_KEPT = 1000
 
 
 def shown(value: object) -> str:
@@ -11,7 +13,10 @@ def shown(value: object) -> str:
         text = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
         # repr escapes control characters, so a hostile text cannot rewrite the reader's terminal.
         return '"' + repr(text)[1:-1].replace('"', '\\"') + '"'
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more than 4300 digits refuses to be written
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
@@ -20,10 +25,14 @@ class EvenbeatError(Exception):
 
 
 class InvalidValue(EvenbeatError, ValueError):
-    """A value was refused. ``field`` names it, ``value`` is it, ``hint`` says what to do."""
+    """A value was refused.
 
-    def __init__(self, message: str, *, field: str, value: object, hint: str | None = None) -> None:
-        super().__init__(message if hint is None else f"{message}; {hint}")
+    ``field`` names it, ``value`` is it, ``problem`` says what is wrong and ``hint`` what to do.
+    """
+
+    def __init__(self, problem: str, *, field: str, value: object, hint: str | None = None) -> None:
+        super().__init__(problem if hint is None else f"{problem}; {hint}")
+        self.problem = problem
         self.field = field
         self.value = value[:_SHOWN] if isinstance(value, str) else value
         self.hint = hint
@@ -48,9 +57,24 @@ class InvalidTrigger(InvalidValue):
         hint: str | None = None,
     ) -> None:
         super().__init__(f"{shown(text)}{problem}", field=field, value=value, hint=hint)
-        self.text = text[:_SHOWN]
+        # For who shows the text beside it.
+        self.problem = problem[2:] if problem.startswith(": ") else f"the expression{problem}"
+        self._predicate = problem
+        self.text = text[:_KEPT]
         self.position = position
         self.allowed = allowed
+
+    def within(self, text: str) -> InvalidTrigger:
+        """The same of a longer text, in which what was refused stands at the same position."""
+        return InvalidTrigger(
+            text,
+            self._predicate,
+            field=self.field,
+            value=self.value,
+            position=self.position,
+            allowed=self.allowed,
+            hint=self.hint,
+        )
 
 
 class ScheduleExists(EvenbeatError):

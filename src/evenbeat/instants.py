@@ -17,18 +17,30 @@ MILLISECOND = timedelta(milliseconds=1)
 FIRST: Instant = -62_135_510_400_000  # 0001-01-02T00:00:00Z
 LAST: Instant = 253_402_214_399_999  # 9999-12-30T23:59:59.999Z
 
+_LONGEST_TEXT = 100
+
 
 def to_ms(moment: datetime, field: str = "datetime") -> Instant:
     """The instant of an aware datetime, rounded down to the millisecond. A naive one is refused."""
     try:
         return (moment - EPOCH) // MILLISECOND
     except TypeError:  # the subtraction is the check: it costs nothing when all is well
+        if not isinstance(moment, datetime):
+            raise InvalidValue(
+                f"{field} {shown(moment)} is not a datetime", field=field, value=moment
+            ) from None
         raise InvalidValue(
             f"{field} {moment.isoformat()} has no time zone",
             field=field,
             value=moment,
             hint='say which one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))',
         ) from None
+
+
+def to_ms_up(moment: datetime, field: str = "datetime") -> Instant:
+    """The instant of an aware datetime, rounded up to the millisecond."""
+    # Not by moment.microsecond: an offset may have microseconds, too.
+    return to_ms(moment, field) + (1 if (moment - EPOCH) % MILLISECOND else 0)
 
 
 def from_ms(instant: Instant, tz: tzinfo = UTC) -> datetime:
@@ -47,7 +59,8 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
     """
     if isinstance(value, str):
         try:
-            moment = datetime.fromisoformat(value[:64].strip())
+            # No date is that long, and a slice would hide what stands behind it.
+            moment = datetime.fromisoformat(value.strip() if len(value) <= _LONGEST_TEXT else "")
         except ValueError:
             raise InvalidValue(
                 f"{field} {shown(value)} is not a date and time",

@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -136,6 +136,11 @@ def check(database: Path, reports: list[dict[str, object]]) -> int:
     """The promise, from what is stored and what the nodes say they did; answers the number of ticks."""
     store = SqliteStore(database)
     store.open()
+    with closing(store):
+        return _checked(store, reports)
+
+
+def _checked(store: SqliteStore, reports: list[dict[str, object]]) -> int:
     runs: list[Run] = []
     cursor = None
     while True:
@@ -169,7 +174,6 @@ def check(database: Path, reports: list[dict[str, object]]) -> int:
     assert set(done) <= {run.id for run in runs}
     attempts = Counter((report["run"], report["attempt"]) for report in reports if report["what"] == "ran")
     assert set(attempts.values()) <= {1}, "two workers had the same attempt"
-    store.close()
     return total
 
 

@@ -68,6 +68,13 @@ def test_a_long_error_is_cut() -> None:
     assert len(dead.error) == 10_000
 
 
+def test_an_error_with_a_lone_surrogate_can_be_stored() -> None:
+    dead = attempts.failed(running(schedule="s"), "bad \ud800 text", T, "t")
+    assert dead.error == "bad ? text"
+    assert dead.counts is not None
+    assert dead.counts.last_error == "bad ? text"
+
+
 def test_a_crash_runs_again_without_costing_a_retry_until_its_own_cap() -> None:
     again = attempts.crashed(running(crashes=2, failures=1), T, "t")
     assert (again.state, again.crashes, again.run_at) == ("queued", 3, T)

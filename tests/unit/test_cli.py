@@ -67,7 +67,7 @@ def instants(*args: str) -> list[str]:
 
 
 def process(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "evenbeat.cli", *args]
+    command = [sys.executable, "-m", "evenbeat", *args]
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, **options)
 
 
@@ -403,11 +403,8 @@ def explained(text: str, *args: str) -> list[str]:
 
 def test_explain_says_what_where_when_and_what_the_clock_will_do() -> None:
     assert explained("30 2 * * *", "--tz", "Europe/Berlin") == [
-        "At 02:30 (Europe/Berlin)",
-        (
-            "When the clock changes, a skipped time runs right after the gap"
-            " and a repeated time runs the first time only"
-        ),
+        "At 02:30 every day (Europe/Berlin)",
+        "A time that the clock skips or repeats runs once",
         "",
         "trigger  30 2 * * * tz=Europe/Berlin",
         "zone     Europe/Berlin (+01:00 on 2026-01-01)",
@@ -836,17 +833,19 @@ def test_both_zones_with_weekdays_and_seconds_fit_eighty_columns(monkeypatch: py
 
 
 def test_a_pipe_gets_whole_lines_without_colours() -> None:
-    text = printed("explain", f"30 2 * * * {BERLIN}", "--from", "2026-01-01")
+    minutes = ",".join(str(minute) for minute in range(0, 60, 7))
+    text = printed("explain", f"{minutes} 2,5,9,14,20 1,5,9,13,18,27 * * {BERLIN}", "--from", "2026-01-01")
 
     assert ESCAPE not in text
-    assert text.splitlines()[1].endswith("and a repeated time runs the first time only")
+    assert text.splitlines()[0].endswith("(Europe/Berlin)")
+    assert len(text.splitlines()[0]) > 120
     assert not any(line.endswith(" ") for line in text.splitlines())
 
 
 def on_a_terminal(*args: str, **environment: str) -> str:
     """What a command writes to a terminal."""
     main, other = pty.openpty()
-    command = [sys.executable, "-m", "evenbeat.cli", *args]
+    command = [sys.executable, "-m", "evenbeat", *args]
     variables = {**os.environ, "TERM": "xterm-256color", **environment}
     with subprocess.Popen(command, stdout=other, stderr=other, env=variables) as child:
         os.close(other)
@@ -870,7 +869,7 @@ def test_a_terminal_gets_colours_unless_they_are_not_wanted(args: tuple[str, ...
 def writing_to(output: int, *args: str) -> tuple[int, str]:
     """The exit code and stderr of a command with this stdout, buffered as it is for users."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-m", "evenbeat.cli", *args]
+    command = [sys.executable, "-m", "evenbeat", *args]
     done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, env=variables, check=False)
     return done.returncode, done.stderr.decode()
 

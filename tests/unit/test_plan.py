@@ -69,11 +69,11 @@ def crons(draw: st.DrawFn) -> Trigger:
 def intervals(draw: st.DrawFn) -> Trigger:
     start = draw(st.one_of(st.none(), st.sampled_from(WINDOWS).flatmap(around)))
     until = draw(st.one_of(st.none(), st.sampled_from(WINDOWS).flatmap(around)))
-    if until is not None and start is not None and until < start:
-        until = None
     period = draw(st.sampled_from([1000, 7000, 59_999, 60_000, 90_000, 3_600_000, 86_400_000, 0]))
     if period == 0 and start is None:
         start = WINDOWS[0]
+    if until is not None and start is not None and until < start:
+        until = None
     return Every(period, start, until)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue, shown
+from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue
 
 # What is shown of a long expression around its error.
 _WINDOW = 70
@@ -34,13 +34,13 @@ class ExitCode(IntEnum):
 
 
 class ExpressionRefused(EvenbeatError):
-    """An expression on the command line was refused; ``problem`` says why, in the words of the library."""
+    """An expression on the command line was refused; ``refusal`` says why, in the words of the library."""
 
-    def __init__(self, text: str, problem: InvalidValue, hint: str | None = None) -> None:
-        super().__init__(str(problem))
+    def __init__(self, text: str, refusal: InvalidValue, hint: str | None = None) -> None:
+        super().__init__(str(refusal))
         self.text = text
-        self.problem = problem
-        self.hint = problem.hint if hint is None else hint
+        self.refusal = refusal
+        self.hint = refusal.hint if hint is None else hint
 
 
 class Reporting(click.Group):
@@ -138,8 +138,8 @@ def _click_message(error: click.ClickException) -> str:
 
 
 def _describe_expression(error: ExpressionRefused) -> Iterator[str]:
-    yield f"error: {_as_text(_problem(error.problem))}"
-    text, place = _locate(error.text, error.problem)
+    yield f"error: {_as_text(error.refusal.problem)}"
+    text, place = _locate(error.text, error.refusal)
     if place is not None:
         yield from _pointed(text, *place)
     if error.hint is not None:
@@ -150,18 +150,6 @@ def _as_text(words: str) -> str:
     """The library advises in Python, every("10m") and gap="skip"; here one writes every 10m and gap=skip."""
     words = re.sub(r'\b(every|at)\("([^"]*)"\)', r"\1 \2", words)
     return re.sub(r'\b(gap|repeat)="(\w+)"', r"\1=\2", words)
-
-
-def _problem(error: InvalidValue) -> str:
-    """The message without its hint and, where the text stands below it anyway, without the text."""
-    message = str(error).removesuffix(f"; {error.hint}")
-    if not isinstance(error, InvalidTrigger):
-        return message
-    for text in (error.text, error.text + "…"):
-        problem = message.removeprefix(shown(text))
-        if problem != message:
-            return problem.removeprefix(": ") if problem.startswith(": ") else f"the expression{problem}"
-    return message
 
 
 def _locate(text: str, error: InvalidValue) -> tuple[str, tuple[int, int] | None]:

@@ -33,7 +33,7 @@ def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
         state="queued",
         run_at=now + backoff(run, failures),
         failures=failures,
-        error=error[:LONGEST_ERROR],
+        error=_kept(error),
         worker=None,
         lease=None,
     )
@@ -151,7 +151,7 @@ def _ended(
             last_run=now,
             last_success=now if state == "succeeded" else None,
             last_failure=now if state == "failed" else None,
-            last_error=None if error is None else error[:LONGEST_ERROR],
+            last_error=_kept(error),
         )
     return Transition(
         run=run.id,
@@ -162,10 +162,15 @@ def _ended(
         finished_at=now,
         lease=None,
         result=result,
-        error=None if error is None else error[:LONGEST_ERROR],
+        error=_kept(error),
         failures=run.failures if failures is None else failures,
         crashes=run.crashes if crashes is None else crashes,
         adds=adds,
         counts=counts,
         wakes=(run.tenant, run.schedule) if run.gated and run.schedule is not None else None,
     )
+
+
+def _kept(error: str | None) -> str | None:
+    """What is stored of an error: not all of a long one, and no lone surrogates, which no database takes."""
+    return None if error is None else error[:LONGEST_ERROR].encode(errors="replace").decode()

@@ -177,8 +177,11 @@ class Store(Protocol):
         """The statistics of a schedule; zeros if it has none yet."""
 
     def purge(self, finished_before: Instant, limit: int) -> int:
-        """Delete up to ``limit`` runs that were over before that instant, with their logs, and ledger
-        rows recorded before it. Answers how many rows are gone; 0 means that there is no more."""
+        """Delete up to ``limit`` rows that belong to the past: runs that were over before that instant,
+        with their logs, ledger rows recorded and records expired before it.
+
+        Answers how many are gone; 0 means that there is no more.
+        """
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         """The record, unless it has expired."""

@@ -117,7 +117,7 @@ class MemoryStore:
                 key=lambda schedule: schedule.key,
             )
         items = tuple(found[: query.limit])
-        return Page(items, schedule_cursor(items[-1]) if len(found) > query.limit else None)
+        return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         now = min(now, self.now())
@@ -283,7 +283,7 @@ class MemoryStore:
         if after is not None:
             found = [run for run in found if (-run.created_at, run.id) > (-after[0], after[1])]
         items = tuple(found[: query.limit])
-        return Page(items, run_cursor(items[-1]) if len(found) > query.limit else None)
+        return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         counts: dict[RunState, int] = {}
@@ -321,14 +321,18 @@ class MemoryStore:
                 self._logs.pop(run.id, None)
             gone = len(old)
             for rows in self._skipped.values():
-                keep = [row for row in rows if row.recorded_at >= finished_before][:]
-                room = limit - gone
-                dropped = min(len(rows) - len(keep), room)
-                if dropped > 0:
-                    gone += dropped
-                    kept_old = [row for row in rows if row.recorded_at < finished_before][dropped:]
-                    rows[:] = kept_old + keep
-            return gone
+                over = [row for row in rows if row.recorded_at < finished_before][: limit - gone]
+                for row in over:
+                    rows.remove(row)
+                gone += len(over)
+            expired = [
+                key
+                for key, record in self._records.items()
+                if record.expires is not None and record.expires < finished_before
+            ][: limit - gone]
+            for key in expired:
+                del self._records[key]
+            return gone + len(expired)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         with self._lock:

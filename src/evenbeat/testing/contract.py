@@ -778,9 +778,11 @@ class StoreContract:
         (old,) = self.claim(store)
         store.settle_runs([attempts.succeeded(old, None, clock.now, "t")])
         store.append_log([LogChunk(run=old.id, attempt=1, seq=0, text="hello", at=clock.now)])
+        assert store.put_record(Record(kind="node", key="n1", body="{}", expires=clock.now + 500))
         edge = clock.advance("1s")
         store.add_runs([run("active", run_at=0, created_at=0)])
         assert store.purge(edge - 1001, 100) == 0
+        assert store.purge(edge, 1) == 1
         assert store.purge(edge, 1) == 1
         assert store.purge(edge, 100) == 1
         assert store.purge(edge, 100) == 0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, tzinfo
 
 import msgspec
 
-from evenbeat.instants import Instant, from_ms, to_ms
+from evenbeat.instants import Instant, from_ms, to_ms, to_ms_up
 
 
 class Trigger(msgspec.Struct, frozen=True):
@@ -63,16 +63,12 @@ class Trigger(msgspec.Struct, frozen=True):
 
     def prev(self, before: datetime) -> datetime | None:
         """The last tick strictly before ``before``, or None if there is none."""
-        tick = self.prev_ms(_up(before, "before"))
+        # Rounded up: a tick at .000 lies before a moment at .0001.
+        tick = self.prev_ms(to_ms_up(before, "before"))
         return None if tick is None else from_ms(tick, self.tzinfo)
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """The ticks in [start, end), in order, computed as they are taken."""
         tz = self.tzinfo
-        ticks = self.between_ms(_up(start, "start"), _up(end, "end"))
+        ticks = self.between_ms(to_ms_up(start, "start"), to_ms_up(end, "end"))
         return (from_ms(tick, tz) for tick in ticks)
-
-
-def _up(moment: datetime, field: str) -> Instant:
-    """Rounded up: a tick at .000 lies before a moment at .0001, and after one at -.0001."""
-    return to_ms(moment, field) + (1 if moment.microsecond % 1000 else 0)

@@ -14,24 +14,25 @@ from datetime import datetime, tzinfo
 from typing import Any, Literal
 
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
-from evenbeat.instants import FIRST, LAST, Instant, read_instant, to_ms, write_instant
+from evenbeat.instants import FIRST, LAST, Instant, from_ms, read_instant, to_ms, write_instant
 from evenbeat.triggers.base import Trigger
 from evenbeat.triggers.every import Every, every, read_every_macro
 from evenbeat.triggers.expression import Expression, parse_expression
 from evenbeat.triggers.words import clock, explain_bounds, explain_expression
-from evenbeat.triggers.zones import CALM_MARGIN, Zone, read_zone
+from evenbeat.triggers.zones import CALM_MARGIN, SETTLED, Zone, read_zone
 
 Gap = Literal["shift", "skip"]
 Repeat = Literal["first", "last", "both"]
 
-# Well past the last change of rules that any zone has announced (Morocco's, to 2087).
-_SETTLED: Instant = 4_102_444_800_000  # 2100-01-01T00:00:00Z
+# Once rules are settled, a year's clock changes follow from its calendar, and 40 years have all
+# fourteen of those.
+_ALL_CALENDARS: Instant = 5_364_662_400_000  # 2140-01-01T00:00:00Z
 
-_GAP_WORDS = {"shift": "a skipped time runs right after the gap", "skip": "a skipped time does not run"}
+_GAP_WORDS = {"shift": "runs right after", "skip": "does not run"}
 _REPEAT_WORDS = {
-    "first": "a repeated time runs the first time only",
-    "last": "a repeated time runs the second time only",
-    "both": "a repeated time runs twice",
+    "first": "one that it repeats runs the first time",
+    "last": "one that it repeats runs the second time",
+    "both": "one that it repeats runs twice",
 }
 
 
@@ -60,7 +61,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         if after >= LAST:
             return None
         if after < FIRST:
-            after = FIRST
+            after = FIRST - 1
         second = after // 1000 + 1
         expression = self.expression
         lo, hi, offset = self.zone.calm
@@ -99,7 +100,8 @@ class Cron(Trigger, frozen=True, cache_hash=True):
     def _next_by_window(self, second: int) -> int | None:
         """The first tick at or after ``second``, in seconds."""
         expression = self.expression
-        while True:
+        last = (LAST if self.until is None else self.until) // 1000
+        while second <= last:
             lo, hi, offset, before, after = self.zone.window(second)
             begin = second
             if offset > before:
@@ -122,6 +124,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
                 return None
             else:
                 second = max(hi, label - CALM_MARGIN)
+        return None
 
     def prev_ms(self, before: Instant) -> Instant | None:
         if self.until is not None and before > self.until:
@@ -137,7 +140,8 @@ class Cron(Trigger, frozen=True, cache_hash=True):
     def _prev_by_window(self, second: int) -> int | None:
         """The last tick at or before ``second``, in seconds."""
         expression = self.expression
-        while True:
+        first = (FIRST if self.start is None else self.start) // 1000
+        while second >= first:
             lo, hi, offset, before, after = self.zone.window(second)
             begin, end = lo, second
             if offset < before and self.repeat == "first":
@@ -156,8 +160,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
                 return None
             else:
                 second = min(lo - 1, label + CALM_MARGIN)
-            if second * 1000 < FIRST:
-                return None
+        return None
 
     def count_ms(self, start: Instant, end: Instant) -> int:
         start = max(start, FIRST if self.start is None else self.start)
@@ -178,14 +181,17 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         return total
 
     def explain(self) -> str:
-        words = explain_expression(self.expression) + explain_bounds(self.start, self.until)
-        words += f" ({self.zone.key})"
-        if self.zone.fixed is not None:
+        words = f"{explain_expression(self.expression)} ({self.zone.key})"
+        words += explain_bounds(self.start, self.until, self.zone.info)
+        if self.expression.hashed:
+            words += "; H is chosen by the schedule's name"
+        if not self.zone.keeps_changing:
             return words
-        gap, repeat = _default_rule(self.expression)
-        if (self.gap, self.repeat) == (gap, repeat) and self.expression.follows_real_time:
-            return words + "; follows real time when the clock changes"
-        return f"{words}; when the clock changes, {_GAP_WORDS[self.gap]} and {_REPEAT_WORDS[self.repeat]}"
+        if (self.gap, self.repeat) == ("skip", "both") and self.expression.follows_real_time:
+            return f"{words}; follows real time when the clock changes"
+        if (self.gap, self.repeat) == ("shift", "first"):
+            return f"{words}; a time that the clock skips or repeats runs once"
+        return f"{words}; a time that the clock skips {_GAP_WORDS[self.gap]}, {_REPEAT_WORDS[self.repeat]}"
 
     def note(self, tick: Instant) -> str | None:
         """What a change of the clock did to this tick, for people; None if nothing."""
@@ -193,7 +199,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
             return None
         second = tick // 1000
         lo, hi, offset, before, after = self.zone.window(second)
-        if second == lo and offset > before:
+        if second == lo and offset > before and self.gap == "shift":
             label = self.expression.at_or_after(lo + before)
             if label is not None and label < lo + offset:
                 jump = f"the clock goes from {clock(lo + before)} to {clock(lo + offset)}"
@@ -244,6 +250,9 @@ def cron(
     does; by default fixed times are shifted and run once, wildcards follow real time. ``start`` and
     ``until`` are inclusive. ``@every 10s`` gives an ``Every``.
     """
+    zone = read_zone(tz)
+    first = None if start is None else read_instant(start, "start", zone.info)
+    last = None if until is None else read_instant(until, "until", zone.info)
     every_macro = read_every_macro(expression)
     if every_macro is not None:
         if gap is not None or repeat is not None:
@@ -254,17 +263,20 @@ def cron(
                 value=gap or repeat,
                 hint="leave them out",
             )
-        return every(every_macro, start=start, until=until)
+        return every(
+            every_macro,
+            start=None if first is None else from_ms(first),
+            until=None if last is None else from_ms(last),
+        )
     compiled = parse_expression(expression)
-    zone = read_zone(tz)
     default_gap, default_repeat = _default_rule(compiled)
     trigger = Cron(
         compiled,
         zone,
         default_gap if gap is None else _one_of("gap", gap, _GAP_WORDS),
         default_repeat if repeat is None else _one_of("repeat", repeat, _REPEAT_WORDS),
-        None if start is None else read_instant(start, "start", zone.info),
-        None if until is None else read_instant(until, "until", zone.info),
+        first,
+        last,
     )
     _check_ticks(trigger, expression)
     return trigger
@@ -277,6 +289,8 @@ def _default_rule(expression: Expression) -> tuple[Gap, Repeat]:
 
 def _check_ticks(trigger: Cron, text: str) -> None:
     """Refuse a trigger that will never tick for another reason than its day fields."""
+    if trigger.expression.hashed:
+        return  # it is not known yet when it ticks
     if trigger.start is not None and trigger.until is not None:
         if trigger.next_ms(trigger.start - 1) is None:
             raise InvalidTrigger(
@@ -287,7 +301,8 @@ def _check_ticks(trigger: Cron, text: str) -> None:
                 hint="both ends count",
             )
     elif trigger.gap == "skip" and trigger.zone.fixed is None and trigger.until is None:
-        if trigger.next_ms(_SETTLED) is None:
+        expression, zone, gap, repeat = trigger.expression, trigger.zone, trigger.gap, trigger.repeat
+        if Cron(expression, zone, gap, repeat, None, _ALL_CALENDARS).next_ms(SETTLED * 1000) is None:
             raise InvalidTrigger(
                 text,
                 f' never matches in {trigger.zone.key} with gap="skip": the clock always skips that time',

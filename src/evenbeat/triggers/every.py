@@ -57,12 +57,17 @@ class Every(Trigger, frozen=True, cache_hash=True):
             return f"once, at {write_instant(self.start)}"
         words = explain_period(self.period)
         if self.start is None:
-            return f"{words}, in phase with 1970-01-01T00:00:00Z{explain_bounds(None, self.until)}"
+            return f"{words}, counted from 1970-01-01T00:00:00Z{explain_bounds(None, self.until)}"
         return words + explain_bounds(self.start, self.until)
 
     def bind(self, name: str, since: Instant) -> Every:
-        # The first tick of a new schedule is one period away, not at once.
-        return self if self.start is not None else Every(self.period, since + self.period, self.until)
+        if self.start is not None:
+            return self
+        last = LAST if self.until is None else self.until
+        # The first tick of a new schedule is one period away, not at once. If the end comes before,
+        # no tick is left; a start that is past by then says so in a text that can be read back.
+        first = since + self.period
+        return Every(self.period, first if first <= last else min(since, last), self.until)
 
     def __str__(self) -> str:
         options = [

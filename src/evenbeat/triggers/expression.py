@@ -7,12 +7,13 @@ arithmetic needs no zone.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 import msgspec
 
-from evenbeat.durations import UNITS
-from evenbeat.errors import InvalidTrigger
-from evenbeat.triggers.days import ALL_DAYS, ALL_WEEKDAYS, Days, bits, lowest
+from evenbeat.durations import is_duration
+from evenbeat.errors import InvalidTrigger, shown
+from evenbeat.triggers.days import ALL_DAYS, ALL_WEEKDAYS, LAST, NEAR, Days, bits, lowest
 from evenbeat.triggers.fields import (
     DOM,
     DOW,
@@ -26,10 +27,12 @@ from evenbeat.triggers.fields import (
     is_stepped,
     read_field,
     write_field,
+    write_hashed,
 )
 
 # All sixty values of two fields, every hour, day, month and weekday, spelled out, take 530.
 LONGEST_TEXT = 1000
+_OPTIONS_TEXT = 200
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -168,14 +171,7 @@ def parse_expression(text: str, name: str | None = None) -> Expression:
     ``name`` resolves ``H``. Without it, H stays visible in the text and is hashed from no name.
     """
     if len(text) > LONGEST_TEXT:
-        raise InvalidTrigger(
-            text,
-            f" is {len(text):,} characters long",
-            field="expression",
-            value=text,
-            allowed=f"at most {LONGEST_TEXT:,} characters",
-            hint=f"the longest allowed is {LONGEST_TEXT:,}",
-        )
+        raise too_long(text)
     parts = text.split()
     if len(parts) == 1 and parts[0].startswith("@"):
         parts = _expand(text, parts[0]).split()
@@ -193,8 +189,23 @@ def parse_expression(text: str, name: str | None = None) -> Expression:
         masks.append(mask)
     hashed: tuple[tuple[int, str], ...] = ()
     if name is None and ("h" in text or "H" in text):
-        hashed = tuple((i, part.upper()) for i, part in enumerate(parts) if is_hashed(part))
-    return _compile(text, parts, masks, hashed)
+        hashed = tuple((i, write_hashed(FIELDS[i], part)) for i, part in enumerate(parts) if is_hashed(part))
+    expression = _compile(text, parts, masks, hashed)
+    # With H in long lists the canonical text may outgrow what was written, and must still be read.
+    if hashed and len(text) > _OPTIONS_TEXT and len(str(expression)) > LONGEST_TEXT - _OPTIONS_TEXT:
+        raise too_long(text)
+    return expression
+
+
+def too_long(text: str) -> InvalidTrigger:
+    return InvalidTrigger(
+        text,
+        f" is {len(text):,} characters long",
+        field="expression",
+        value=text,
+        allowed=f"at most {LONGEST_TEXT:,} characters",
+        hint=f"the longest allowed is {LONGEST_TEXT:,}",
+    )
 
 
 def _compile(
@@ -225,14 +236,12 @@ def _read(text: str, index: int, part: str, name: str | None) -> int:
     try:
         return read_field(FIELDS[index], part, name or "")
     except FieldProblem as problem:
-        found = [match.start() for match in re.finditer(r"\S+", text)]
-        position = found[index - (6 - len(found))] + problem.offset if len(found) >= 5 else 0
         raise InvalidTrigger(
             text,
             f": {problem.field.name} {problem}",
             field=problem.field.name,
             value=problem.item,
-            position=position,
+            position=_position(text, index) + problem.offset,
             allowed=problem.field.allowed,
             hint=problem.hint,
         ) from None
@@ -241,7 +250,8 @@ def _read(text: str, index: int, part: str, name: str | None) -> int:
 def _expand(text: str, macro: str) -> str:
     if expanded := MACROS.get(macro.lower()):
         return expanded
-    hint = f"there are {', '.join(MACROS)} and @every 10s"
+    near = get_close_matches(macro.lower()[:20], MACROS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(MACROS)} and @every 10s"
     if macro.lower() == "@reboot":
         hint = "a schedule outlives its process, so there is no boot to run at: use at(…), or run_now"
     raise InvalidTrigger(text, " is not a known macro", field="expression", value=macro, hint=hint)
@@ -251,25 +261,36 @@ def _wrong_count(text: str, parts: list[str]) -> InvalidTrigger:
     hint = 'minute hour day-of-month month day-of-week, e.g. "0 9 * * mon-fri"; seconds may come first'
     if len(parts) == 7:
         hint = "there is no year field: bound the schedule with start and until"
-    elif len(parts) == 1 and parts[0][0].isdigit() and parts[0].rstrip("".join(UNITS)) != parts[0]:
+    elif len(parts) == 1 and is_duration(parts[0]):
         hint = f'for a period write every("{parts[0]}")'
-    count = "is empty" if not parts else f"has {len(parts)} field{'s' if len(parts) > 1 else ''}"
+    count = f"has {len(parts) or 'no'} field{'' if len(parts) == 1 else 's'}"
     return InvalidTrigger(
         text, f" {count}, cron has 5 or 6", field="expression", value=text, allowed="5 or 6 fields", hint=hint
     )
 
 
 def _never(text: str, parts: list[str], days: Days) -> InvalidTrigger:
-    reason = "no month has such a day"
-    plain = bits(days.dom & ALL_DAYS)
-    months = bits(days.months)
-    if days.both and plain and plain[0] > 28 and days.dom <= ALL_DAYS:
-        names = " and ".join(MONTH_NAMES[month] for month in months)
-        reason = f"{names} {'has' if len(months) == 1 else 'have'} no day {plain[0]}"
+    reason = f"day of month {shown(parts[3])} and day of week {shown(parts[5])} never fall together"
+    hint = "both must match, as one of them starts with *"
+    if not Days(days.dom, days.months, ALL_WEEKDAYS, True, True).possible():
+        names = [MONTH_NAMES[month] for month in bits(days.months)]
+        *most, final = names
+        those = f"{', '.join(most)} and {final} have" if most else f"{final} has"
+        numbers = bits(days.dom & ALL_DAYS | days.dom >> NEAR)
+        longest = 1 + lowest(days.dom >> LAST) if not numbers else 0
+        reason = f"{those} no day {numbers[0]}" if numbers else f"{those} fewer than {longest} days"
+        hint = "for the last day of a month write L"
     return InvalidTrigger(
         text,
         f" never matches: {reason}",
         field="day of month",
         value=parts[3],
-        hint="for the last day of a month write L",
+        position=_position(text, 3),
+        hint=hint,
     )
+
+
+def _position(text: str, index: int) -> int:
+    """Where a field stands in the text; 0 if a macro stands for all of them."""
+    found = [match.start() for match in re.finditer(r"\S+", text)]
+    return found[index - 6] if len(found) >= 5 else 0

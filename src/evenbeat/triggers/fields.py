@@ -49,6 +49,8 @@ MONTH = Field("month", 1, 12, ALL_MONTHS, {name: i for i, name in enumerate(MONT
 DOW = Field("day of week", 0, 7, ALL_WEEKDAYS, {name: i for i, name in enumerate(WEEKDAYS)}, "")
 FIELDS = (SECOND, MINUTE, HOUR, DOM, MONTH, DOW)
 
+# A 7-bit week times this is that week as each occurrence in a month, and as the last one.
+_EVERY_WEEK = sum(1 << 7 * nth for nth in range(1, 7))
 _NUMBER = re.compile(r"[0-9]+")
 _NAMES_HASH = re.compile(r"(?:^|,)h(?:$|[,/])", re.IGNORECASE)
 
@@ -71,12 +73,20 @@ def read_field(field: Field, text: str, name: str = "") -> int:
     mask = offset = 0
     for item in text.split(","):
         try:
-            mask |= _read_item(field, item.lower(), name)
+            mask |= _read_item(field, item, name)
         except FieldProblem as problem:
             problem.offset = offset
             raise
         offset += len(item) + 1
-    return mask
+    return mask if mask <= field.full else _without_repetition(field, mask)
+
+
+def _without_repetition(field: Field, mask: int) -> int:
+    """Drop the special tokens that plain values say already: ``*,L`` is ``*``, ``5,5#3`` is ``5``."""
+    plain = mask & field.full
+    if field is DOM:
+        return plain if plain == ALL_DAYS else mask
+    return mask & ~(plain * _EVERY_WEEK)
 
 
 def is_hashed(text: str) -> bool:
@@ -89,7 +99,7 @@ def _read_item(field: Field, item: str, name: str) -> int:
     step = _read_step(field, item, step_text) if slash else 1
     if span == "*" or (item == "?" and field in (DOM, DOW)):
         return _stepped(field, field.low, _last_value(field), step)
-    if span == "h":
+    if span in ("H", "h"):
         return _hashed(field, step if slash else None, name)
     special = _read_special(field, item) if field in (DOM, DOW) else None
     if special is not None:
@@ -102,14 +112,15 @@ def _read_item(field: Field, item: str, name: str) -> int:
 
 
 def _read_value(field: Field, item: str, text: str) -> int:
-    if text in field.names:
-        return field.names[text]
     if not _NUMBER.fullmatch(text):
-        raise _not_a_value(field, item, text)
+        named = field.names.get(text.lower())
+        if named is None:
+            raise _not_a_value(field, item, text)
+        return named
     value = int(text) if len(text) < 10 else 10**9
     if not field.low <= value <= field.high:
         hint = "midnight is hour 0" if field is HOUR and value == 24 else None
-        raise FieldProblem(field, item, f"{text[:12]} is out of {field.allowed}", hint)
+        raise FieldProblem(field, item, f"{_short(text)} is out of {field.allowed}", hint)
     return value
 
 
@@ -124,20 +135,25 @@ def _read_step(field: Field, item: str, text: str) -> int:
         raise FieldProblem(
             field,
             item,
-            f"step {text[:12]} in {shown(item)} is longer than the {field.size} values there are",
+            f"step {_short(text)} in {shown(item)} is longer than the {field.size} values there are",
             hint,
         )
     return step
 
 
+def _short(number: str) -> str:
+    return number if len(number) <= 12 else number[:12] + "…"
+
+
 def _read_special(field: Field, item: str) -> int | None:
     """``L``, ``L-3``, ``LW``, ``15W`` of a day of month, ``5#3``, ``5L`` of a day of week, else None."""
+    lowered = item.lower()
     if field is DOM:
-        if item == "l":
+        if lowered == "l":
             return 1 << LAST
-        if item == "lw":
+        if lowered == "lw":
             return 1 << NEAR
-        if item.startswith("l-"):
+        if lowered.startswith("l-"):
             if not _NUMBER.fullmatch(item[2:]) or len(item) > 4 or int(item[2:]) > 30:
                 raise FieldProblem(
                     field,
@@ -146,7 +162,7 @@ def _read_special(field: Field, item: str) -> int | None:
                     'write L-3 for "three days before the last day"',
                 )
             return 1 << LAST + int(item[2:])
-        if item.endswith("w"):
+        if lowered.endswith("w"):
             return 1 << NEAR + _read_value(field, item, item[:-1])
         return None
     if "#" in item:
@@ -159,11 +175,11 @@ def _read_special(field: Field, item: str) -> int | None:
                 "fri#2 is the second Friday",
             )
         return 1 << 7 * int(nth) + _read_value(field, item, weekday) % 7
-    if item == "l":
+    if lowered == "l":
         raise FieldProblem(
             field, item, "L needs a weekday here", "friL is the last Friday of the month, sat plain Saturday"
         )
-    if item.endswith("l"):
+    if lowered.endswith("l"):
         return 1 << FINAL + _read_value(field, item, item[:-1]) % 7
     return None
 
@@ -192,20 +208,24 @@ def _hashed(field: Field, step: int | None, name: str) -> int:
     last = 28 if field is DOM else _last_value(field)
     if step is None:
         return 1 << field.low + number % (last - field.low + 1)
-    return _stepped(field, field.low + number % step, last, step)
+    return _stepped(field, field.low + number % min(step, last - field.low + 1), last, step)
 
 
 def _not_a_value(field: Field, item: str, text: str) -> FieldProblem:
+    if item == "":
+        return FieldProblem(field, item, "has an empty item", "there is a comma too many")
     if text == "":
         return FieldProblem(
             field, item, f"{shown(item)} has a part missing", f"write values of {field.allowed}"
         )
+    if text[0] in "hH" and field is not MONTH:
+        return FieldProblem(
+            field, item, f"{shown(item)} is not H or H/{min(field.size, 15)}", "H takes no range"
+        )
     if "?" in text and field not in (DOM, DOW):
         return FieldProblem(field, item, "? stands only in the day fields", "write * here")
     if field.names:
-        near = get_close_matches(text[:20], field.names, n=1, cutoff=0.4) or [
-            name for name in field.names if text.startswith(name)
-        ]
+        near = get_close_matches(text[:20].lower(), field.names, n=1, cutoff=0.5) if len(text) > 1 else []
         hint = f"did you mean {near[0]}?" if near else f"names are {', '.join(field.names)}"
         return FieldProblem(field, item, f"{shown(text)} is neither {field.allowed} nor a name", hint)
     return FieldProblem(field, item, f"{shown(text)} is not a number of {field.allowed}")
@@ -230,6 +250,17 @@ def write_field(field: Field, mask: int, *, star: bool) -> str:
     items += _write_values(bits(plain))
     items += _write_specials(field, mask)
     return ",".join(items)
+
+
+def write_hashed(field: Field, text: str) -> str:
+    """The canonical text of a field with an ``H``: the plain part, then what is hashed."""
+    items = text.lower().split(",")
+    steps = {int(item[2:] or 0) for item in items if is_hashed(item)}
+    written = [f"H/{step}" if step else "H" for step in sorted(steps)]
+    if plain := [item for item in items if not is_hashed(item)]:
+        mask = read_field(field, ",".join(plain))
+        written.insert(0, write_field(field, mask, star=text[0] in "*?"))
+    return ",".join(written)
 
 
 def is_stepped(field: Field, mask: int) -> bool:

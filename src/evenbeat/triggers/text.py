@@ -6,6 +6,7 @@ a rule, then options as ``key=value``.
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -14,8 +15,9 @@ from evenbeat.errors import InvalidTrigger, shown
 from evenbeat.triggers.at import At, at
 from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
-from evenbeat.triggers.expression import LONGEST_TEXT
+from evenbeat.triggers.expression import LONGEST_TEXT, too_long
 
+_OPTION = re.compile(r"[^\s=]*=\S*")
 _CRON_OPTIONS = ("tz", "gap", "repeat", "start", "until")
 _EVERY_OPTIONS = ("start", "until")
 _AT_OPTIONS = ("tz",)
@@ -26,38 +28,35 @@ _AT_OPTIONS = ("tz",)
 def parse_trigger(text: str) -> Cron | Every | At:
     """The trigger that a text says. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
     if len(text) > LONGEST_TEXT:
-        raise InvalidTrigger(
-            text,
-            f" is {len(text):,} characters long",
-            field="expression",
-            value=text,
-            allowed=f"at most {LONGEST_TEXT:,} characters",
-            hint=f"the longest allowed is {LONGEST_TEXT:,}",
-        )
-    words = text.split()
-    rule = [word for word in words if "=" not in word]
-    kind = rule[0].lower() if rule else ""
+        raise too_long(text)
+    # Options give way to blanks, so that a position in the rule is one in the text.
+    rule = _OPTION.sub(lambda option: " " * len(option[0]), text).rstrip() if "=" in text else text
+    words = rule.split()
+    kind = words[0].lower() if words else ""
     if kind == "at":
-        return at(" ".join(rule[1:]), **_options(text, words, _AT_OPTIONS))
+        return at(" ".join(words[1:]), **_options(text, _AT_OPTIONS))
     if kind in ("every", "@every"):
-        return every(" ".join(rule[1:]), **_options(text, words, _EVERY_OPTIONS))
-    return cron(" ".join(rule), **_options(text, words, _CRON_OPTIONS))
+        if len(words) == 1:
+            raise InvalidTrigger(text, " has no period", field="every", value=kind, hint=f"write {kind} 10m")
+        return every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
+    try:
+        return cron(rule, **_options(text, _CRON_OPTIONS))
+    except InvalidTrigger as error:
+        raise error.within(text) from None
 
 
-def _options(text: str, words: list[str], known: tuple[str, ...]) -> dict[str, Any]:
+def _options(text: str, known: tuple[str, ...]) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals:
-            continue
+    for word in _OPTION.finditer(text) if "=" in text else ():
+        key, _, value = word[0].partition("=")
         if key not in known:
-            near = get_close_matches(key, known, n=1)
+            near = get_close_matches(key.lower()[:20], known, n=1)
             raise InvalidTrigger(
                 text,
                 f": option {shown(key)} is not known here",
-                field=key[:20],
+                field=key[:20] or "option",
                 value=value,
-                position=text.index(word),
+                position=word.start(),
                 allowed=", ".join(known),
                 hint=f"did you mean {near[0]}=?" if near else f"there are {', '.join(known)}",
             )
@@ -67,7 +66,7 @@ def _options(text: str, words: list[str], known: tuple[str, ...]) -> dict[str, A
                 f" gives {key} twice",
                 field=key,
                 value=value,
-                position=text.rindex(word),
+                position=word.start(),
                 hint="keep one",
             )
         options[key] = value

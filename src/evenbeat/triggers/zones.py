@@ -20,7 +20,11 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 # posix/ and right/ are build variants of the database (right/ counts leap seconds).
 _NOT_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 
+_SECOND = timedelta(seconds=1)
+_FIRST, _LAST = FIRST // 1000, LAST // 1000
 _EVER = 1 << 62
+# Well past the last change of rules that any zone has announced (Morocco's, to 2087).
+SETTLED = 4_102_444_800  # 2100-01-01T00:00:00Z
 _CHUNK_BITS = 25  # 2**25 s: 388 days
 # No zone changes its offset twice within a day and back (tests/unit/test_zones.py checks all of them).
 _PROBE_STEP = 86_400
@@ -32,7 +36,8 @@ CALM_MARGIN = 90_000
 class Window(NamedTuple):
     """[lo, hi) in UTC seconds with one offset, and the offsets on either side.
 
-    Windows also end at the edges of a probed stretch; there ``before`` or ``after`` equals ``offset``.
+    Windows also end at the edges of a probed chunk, unless a transition is near: there ``before`` or
+    ``after`` equals ``offset``, and no transition follows within ``CALM_MARGIN``.
     """
 
     lo: int
@@ -66,16 +71,17 @@ class Zone:
         self._chunks: dict[int, tuple[Window, ...]] = {}
 
     def calm_around(self, second: int) -> tuple[int, int, int]:
-        """(lo, hi, offset) of the window around ``second``, less a margin on either side.
+        """(lo, hi, offset) of the window around ``second``, less a margin beside each transition.
 
         Between lo and hi, wall clock and UTC differ by the offset and nothing else happens. The
         margins themselves are not calm: there, lo and hi may not enclose ``second``.
         """
         calm = self.calm
         if not calm[0] <= second < calm[1]:
-            window = self.window(second)
-            calm = (window.lo + CALM_MARGIN, window.hi - CALM_MARGIN, window.offset)
-            self.calm = calm
+            lo, hi, offset, before, after = self.window(second)
+            lo += 0 if before == offset else CALM_MARGIN
+            hi -= 0 if after == offset else CALM_MARGIN
+            self.calm = calm = (lo, hi, offset)
         return calm
 
     def window(self, second: int) -> Window:
@@ -86,31 +92,48 @@ class Zone:
                 return window
         raise AssertionError(f"{second} is outside chunk {index}")
 
+    @property
+    def keeps_changing(self) -> bool:
+        """Whether the clock is still changed once a rule is settled, in 2100, for all that is known today."""
+        if self.fixed is not None:
+            return False
+        window = self.window(SETTLED)
+        return window.hi - window.lo < 1 << _CHUNK_BITS or not window.before == window.offset == window.after
+
     def offset(self, second: int) -> int:
         """The UTC offset in force at ``second``."""
-        # zoneinfo has no data beyond what datetime can hold: the ends of time keep their offset.
-        second = min(max(second, FIRST // 1000), LAST // 1000)
+        return self._delta(second) // _SECOND
+
+    def _delta(self, second: int) -> timedelta:
+        if not _FIRST <= second <= _LAST:
+            # zoneinfo has no data beyond what datetime can hold: the ends of time keep their offset.
+            second = min(max(second, _FIRST), _LAST)
         delta = datetime.fromtimestamp(second, self.info).utcoffset()
         assert delta is not None
-        return delta // timedelta(seconds=1)
+        return delta
 
     def _probe(self, index: int) -> tuple[Window, ...]:
-        """Find the transitions of one chunk: about 390 probes of 0.4 us, once per zone and chunk."""
+        """Find the transitions of one chunk: about 390 probes of 0.6 us, once per zone and chunk.
+
+        Those within a margin on either side count too: what a clock repeats just inside the chunk may
+        have begun outside. Beyond, a window ends with the chunk.
+        """
         start, end = index << _CHUNK_BITS, (index + 1) << _CHUNK_BITS
-        edges, offsets = [start], [self.offset(start)]
-        for probe in range(start + _PROBE_STEP, end + _PROBE_STEP, _PROBE_STEP):
-            last = min(probe, end - 1)
-            if self.offset(last) != offsets[-1]:
-                edges.append(self._transition(max(edges[-1], last - _PROBE_STEP), last))
-                offsets.append(self.offset(last))
+        begin, finish = start - CALM_MARGIN, end + CALM_MARGIN
+        edges, offsets = [start], [self.offset(begin)]
+        old = self._delta(begin)
+        for probe in range(begin + _PROBE_STEP, finish + _PROBE_STEP, _PROBE_STEP):
+            new = self._delta(probe)
+            if new != old:
+                edges.append(self._transition(probe - _PROBE_STEP, probe))
+                offsets.append(new // _SECOND)
+                old = new
         edges.append(end)
         around = [offsets[0], *offsets, offsets[-1]]
-        # A transition that falls exactly on the edge of a chunk belongs to the chunk that it opens.
-        around[0] = self.offset(start - 1)
-        around[-1] = self.offset(end)
         windows = tuple(
             Window(edges[i], edges[i + 1], around[i + 1], around[i], around[i + 2])
             for i in range(len(offsets))
+            if edges[i] < end and edges[i + 1] > start
         )
         self._chunks[index] = windows
         return windows
@@ -133,9 +156,17 @@ class Zone:
         return zone, (self.key,)
 
 
+_ZONES: dict[str, Zone] = {}
+
+
 @lru_cache(maxsize=1024)
 def zone(key: str) -> Zone:
     """The zone of an IANA key. An unknown one is refused, with the nearest names."""
+    # lru_cache lets two threads make the same zone at once; only one of the two may get around.
+    return _ZONES.setdefault(key, _find(key))
+
+
+def _find(key: str) -> Zone:
     if key == "UTC":
         return Zone("UTC", UTC, 0)
     if len(key) > 64 or not _KEY.fullmatch(key) or key.startswith(_NOT_ZONES):
@@ -146,7 +177,7 @@ def zone(key: str) -> Zone:
         raise _unknown(key) from None
     # "UTC" has many names (Etc/UTC, Zulu, …); whatever never changes takes the short path.
     fixed = datetime.fromtimestamp(0, info).utcoffset() if _never_changes(info) else None
-    return Zone(key, info, None if fixed is None else fixed // timedelta(seconds=1))
+    return Zone(key, info, None if fixed is None else fixed // _SECOND)
 
 
 def read_zone(tz: str | tzinfo, field: str = "tz") -> Zone:
@@ -170,11 +201,17 @@ def _never_changes(info: ZoneInfo) -> bool:
     return info.utcoffset(None) is not None
 
 
+@lru_cache(maxsize=1)
+def _names() -> tuple[str, ...]:
+    # available_timezones reads the header of every file: 10 ms.
+    return tuple(sorted(name for name in available_timezones() if not name.startswith(_NOT_ZONES)))
+
+
 def _unknown(key: str) -> InvalidValue:
-    names = available_timezones()
+    names = _names()
     near = get_close_matches(key[:64], names, n=3, cutoff=0.6)
     if not near:
-        city = {name.rsplit("/", 1)[-1].lower(): name for name in sorted(names)}
+        city = {name.rsplit("/", 1)[-1].lower(): name for name in names}
         found = get_close_matches(key[:64].lower().replace(" ", "_"), city, n=1, cutoff=0.75)
         near = [city[match] for match in found]
     hint = f"did you mean {' or '.join(near)}?" if near else 'use an IANA name such as "Europe/Berlin"'

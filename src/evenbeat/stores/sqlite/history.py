@@ -90,7 +90,8 @@ def purge(commands: Commands, finished_before: Instant, limit: int) -> int:
     over = commands.rows("select over", sql.SELECT_OVER, (finished_before, limit))
     commands.many("delete logs", sql.DELETE_LOGS, [(row[1],) for row in over])
     commands.many("delete runs", sql.DELETE_RUN, [(row[0],) for row in over])
-    room = limit - len(over)
-    if room <= 0:
-        return len(over)
-    return len(over) + commands.run("delete skipped", sql.DELETE_SKIPPED, (finished_before, room))
+    gone = len(over)
+    for name, statement in (("delete skipped", sql.DELETE_SKIPPED), ("delete records", sql.DELETE_EXPIRED)):
+        if gone < limit:
+            gone += commands.run(name, statement, (finished_before, limit - gone))
+    return gone

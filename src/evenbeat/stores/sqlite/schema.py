@@ -171,6 +171,10 @@ CREATE TABLE evenbeat_records (
 ) STRICT, WITHOUT ROWID
 """
 
+_RECORDS_EXPIRING = """
+CREATE INDEX evenbeat_records_expiring ON evenbeat_records (expires) WHERE expires IS NOT NULL
+"""
+
 _LOGS = """
 CREATE TABLE evenbeat_logs (
     run     TEXT    NOT NULL,
@@ -186,7 +190,8 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES, _SCHEDULES_DUE,
         _RUNS, _RUNS_CLAIMABLE, _RUNS_LEASED, _RUNS_ACTIVE, _RUNS_NEWEST, _RUNS_CLAIMED, _RUNS_OVER,
-        _SKIPPED, _SKIPPED_NEWEST, _SKIPPED_RECORDED, _STATISTICS, _RECORDS, _LOGS,
+        _SKIPPED, _SKIPPED_NEWEST, _SKIPPED_RECORDED, _STATISTICS, _RECORDS,
+        _RECORDS_EXPIRING, _LOGS,
     ),
 }  # fmt: skip
 """What leads to each version from the one before. One that was released never changes again."""

@@ -197,6 +197,12 @@ PUT_RECORD = f"""
 ON CONFLICT (kind, tenant, key)
 DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
 """
+DELETE_EXPIRED = """
+DELETE FROM evenbeat_records
+WHERE (kind, tenant, key) IN (
+    SELECT kind, tenant, key FROM evenbeat_records WHERE expires IS NOT NULL AND expires < ? LIMIT ?
+)
+"""
 DELETE_RECORD = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ? AND version = ?"
 
 INSERT_LOG = f"{_insert('evenbeat_logs', LOG)} ON CONFLICT (run, attempt, seq) DO NOTHING"

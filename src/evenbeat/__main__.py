@@ -1,0 +1,5 @@
+"""``python -m evenbeat``: the command without its script."""
+
+from evenbeat.cli import main
+
+main()
