@@ -28,6 +28,10 @@ Repeat = Literal["first", "last", "both"]
 # fourteen of those.
 _ALL_CALENDARS: Instant = 5_364_662_400_000  # 2140-01-01T00:00:00Z
 
+_TWO_DAYS = 172_800
+# No zone that keeps changing its clock skips more than two hours (Antarctica/Troll does).
+_MOST_HOURS_SKIPPED = 3
+
 _GAP_WORDS = {"shift": "runs right after", "skip": "does not run"}
 _REPEAT_WORDS = {
     "first": "one that it repeats runs the first time",
@@ -65,15 +69,15 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         second = after // 1000 + 1
         expression = self.expression
         lo, hi, offset = self.zone.calm
-        if expression.any_day_on_the_minute and lo <= second < hi - 3600:
-            # Most schedules: 0.5 us here, 0.9 us by the general way.
+        if expression.any_day_on_the_minute and lo <= second < hi - _TWO_DAYS:
+            # Most schedules: 0.5 to 0.7 us here, 0.9 us by the general way.
             minute = (second + offset + 59) // 60
             minutes = expression.minutes >> minute % 60
             if minutes and expression.hours >> minute // 60 % 24 & 1:
                 minute += (minutes & -minutes).bit_length() - 1
-                tick: int | None = minute * 60 - offset
             else:
-                tick = self._next(second)
+                minute = _in_a_later_hour(expression, minute)
+            tick: int | None = minute * 60 - offset
         else:
             tick = self._next(second)
         if tick is None or tick * 1000 > (LAST if self.until is None else self.until):
@@ -282,6 +286,16 @@ def cron(
     return trigger
 
 
+def _in_a_later_hour(expression: Expression, minute: int) -> int:
+    """The first matching minute after the hour of ``minute``, of an expression that says nothing of days."""
+    hour = minute // 60 + 1
+    hours = expression.hours >> hour % 24
+    if not hours:
+        hours = expression.hours
+        hour += 24 - hour % 24
+    return (hour + (hours & -hours).bit_length() - 1) * 60 + expression.first % 3600 // 60
+
+
 def _default_rule(expression: Expression) -> tuple[Gap, Repeat]:
     """Debian's cron: wildcards follow real time; a fixed time runs once, late rather than never."""
     return ("skip", "both") if expression.follows_real_time else ("shift", "first")
@@ -301,6 +315,8 @@ def _check_ticks(trigger: Cron, text: str) -> None:
                 hint="both ends count",
             )
     elif trigger.gap == "skip" and trigger.zone.fixed is None and trigger.until is None:
+        if trigger.expression.hours.bit_count() > _MOST_HOURS_SKIPPED:
+            return  # one of them is always there; and this is what most wildcards say
         expression, zone, gap, repeat = trigger.expression, trigger.zone, trigger.gap, trigger.repeat
         if Cron(expression, zone, gap, repeat, None, _ALL_CALENDARS).next_ms(SETTLED * 1000) is None:
             raise InvalidTrigger(

