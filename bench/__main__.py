@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import cron, planning, sqlite, startup, timeline
+from bench import cron, planning, sqlite, startup, stores, timeline
 from bench.measure import Report, machine, versions
 from bench.report import page
 
@@ -17,11 +17,21 @@ SUITES = {
     "cron": cron.run,
     "planning": planning.run,
     "timeline": timeline.run,
+    "stores": stores.run,
     "sqlite": sqlite.run,
     "startup": startup.run,
 }
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("evenbeat", "numpy", "cronsim", "croniter", "apscheduler", "celery", "sortedcontainers")
+PACKAGES = (
+    "evenbeat",
+    "numpy",
+    "cronsim",
+    "croniter",
+    "apscheduler",
+    "celery",
+    "sortedcontainers",
+    "sqlalchemy",
+)
 
 
 def main(chosen: list[str]) -> int:

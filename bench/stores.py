@@ -1,0 +1,149 @@
+"""Firing against APScheduler 3, memory and SQLite, and the memory that many schedules take.
+
+APScheduler is given its best case: an executor that only counts, so that what is measured is turning
+due schedules into jobs. Its SQLite store commits each job by itself, ours a batch of ticks.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.measure import Row, median
+from evenbeat.model import Schedule
+from evenbeat.rules import changes
+from evenbeat.rules.firing import plan
+from evenbeat.stores.base import Store, Write
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.stores.sqlite import SqliteStore
+from evenbeat.testing import VirtualClock
+
+ROUNDS = 3
+BATCH = 2_000
+MANY = 100_000
+
+
+def run() -> list[Row]:
+    return [*_memory(), *_firing()]
+
+
+def _firing() -> list[Row]:
+    rows = []
+    for name, count, peer_count, goal in (("memory", 50_000, 10_000, 50_000), ("SQLite", 10_000, 500, None)):
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            ours.append(_ours(name, count))
+            theirs.append(_apscheduler(name, peer_count))
+        rate, peers = median(ours), {"APScheduler 3": median(theirs)}
+        title = f"{name}: ticks fired, all due at once"
+        if goal is None:
+            rows.append(Row("stores", title, "ticks/s", rate, peers))
+        else:
+            rows.append(Row("stores", title, "ticks/s", rate, peers, f"≥ {goal:,}", rate >= goal))
+    return rows
+
+
+def _ours(name: str, count: int) -> float:
+    clock = VirtualClock()
+    with TemporaryDirectory(prefix="evenbeat-bench-") as folder:
+        store: Store = (
+            MemoryStore(clock) if name == "memory" else SqliteStore(Path(folder) / "bench.db", clock)
+        )
+        store.open()
+        for start in range(0, count, BATCH):
+            wanted = [
+                changes.create(Schedule(name=f"s{at}", task="work", trigger="0 * * * *"), clock.now)
+                for at in range(start, start + BATCH)
+            ]
+            store.put_schedules([Write(planned, None) for planned in wanted])
+        clock.advance("1h")
+        begin = time.perf_counter()
+        while store.fire_due(clock.now, BATCH, plan).planned:
+            pass
+        taken = time.perf_counter() - begin
+        store.close()
+    return count / taken
+
+
+def _apscheduler(name: str, count: int) -> float:
+    from apscheduler.executors.base import BaseExecutor
+    from apscheduler.jobstores.memory import MemoryJobStore
+    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+    from apscheduler.schedulers.background import BackgroundScheduler
+    from apscheduler.triggers.cron import CronTrigger
+
+    class Counting(BaseExecutor):  # type: ignore[misc]  # the peer comes without types
+        def _do_submit_job(self, job: Any, run_times: Any) -> None:
+            self._run_job_success(job.id, [])
+
+    with TemporaryDirectory(prefix="evenbeat-bench-") as folder:
+        url = f"sqlite:///{folder}/peer.db"
+        store = MemoryJobStore() if name == "memory" else SQLAlchemyJobStore(url)
+        scheduler = BackgroundScheduler(
+            jobstores={"default": store}, executors={"default": Counting()}, timezone=UTC,
+            job_defaults={"misfire_grace_time": None, "coalesce": True},
+        )  # fmt: skip
+        scheduler.start(paused=True)
+        trigger = CronTrigger.from_crontab("0 * * * *", timezone=UTC)
+        for at in range(count):
+            scheduler.add_job("time:time", trigger, id=str(at), next_run_time=datetime.now(UTC))
+        scheduler.state = 1  # running, without waking its thread: the pass below is the only one
+        begin = time.perf_counter()
+        scheduler._process_jobs()
+        taken = time.perf_counter() - begin
+        scheduler.shutdown(wait=False)
+        if name != "memory":
+            store.engine.dispose()
+    return count / taken
+
+
+def _memory() -> list[Row]:
+    figures = {who: median([_resident(who) for _ in range(ROUNDS)]) for who in ("evenbeat", "APScheduler 3")}
+    ours = figures.pop("evenbeat")
+    name = f"resident memory of a process with {MANY:,} cron schedules"
+    return [Row("stores", name, "MB", ours, figures, "< 150 MB", ours < 150)]
+
+
+def _resident(who: str) -> float:
+    command = [sys.executable, "-m", "bench.stores", who]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(json.loads(done.stdout))
+
+
+def _hold(who: str) -> object:
+    """Make the schedules, as a process of its own, and keep them."""
+    if who == "evenbeat":
+        clock = VirtualClock()
+        store = MemoryStore(clock)
+        for at in range(MANY):
+            trigger = f"{at % 60} {at // 60 % 24} * * *"
+            wanted = changes.create(Schedule(name=f"job-{at}", task="work", trigger=trigger), clock.now)
+            store.put_schedules([Write(wanted, None)])
+        return store
+    from apscheduler.schedulers.background import BackgroundScheduler
+    from apscheduler.triggers.cron import CronTrigger
+
+    scheduler = BackgroundScheduler(timezone=UTC)
+    scheduler.start(paused=True)
+    for at in range(MANY):
+        trigger = CronTrigger.from_crontab(f"{at % 60} {at // 60 % 24} * * *", timezone=UTC)
+        scheduler.add_job("time:time", trigger, id=f"job-{at}")
+    return scheduler
+
+
+if __name__ == "__main__":
+    import resource
+
+    held = _hold(sys.argv[1])
+    print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000))
+    sys.stdout.flush()
+    # The peer's threads have nothing to say at exit.
+    import os
+
+    os._exit(0)
