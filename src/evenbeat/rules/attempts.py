@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from evenbeat.instants import Instant
 from evenbeat.model import FINAL_STATES, LONGEST_ERROR, Run, RunState, Statistics, Transition
 
@@ -25,18 +27,8 @@ def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
     failures = run.failures + 1
     if failures > run.execution.retries:
         return _ended(run, "failed", now, token, error=error, failures=failures)
-    return Transition(
-        run=run.id,
-        attempt=run.attempt,
-        expect=("running",),
-        token=token,
-        state="queued",
-        run_at=now + backoff(run, failures),
-        failures=failures,
-        error=_kept(error),
-        worker=None,
-        lease=None,
-    )
+    again = _queued(run, now + backoff(run, failures), token)
+    return replace(again, failures=failures, error=_kept(error))
 
 
 def crashed(run: Run, now: Instant, token: str) -> Transition:
@@ -47,31 +39,12 @@ def crashed(run: Run, now: Instant, token: str) -> Transition:
     if run.execution.on_crash == "fail" or crashes > run.execution.crashes:
         error = f"worker {run.worker} was lost during attempt {run.attempt}"
         return _ended(run, "failed", now, token, error=error, crashes=crashes)
-    return Transition(
-        run=run.id,
-        attempt=run.attempt,
-        expect=("running",),
-        token=token,
-        state="queued",
-        run_at=now,
-        crashes=crashes,
-        worker=None,
-        lease=None,
-    )
+    return replace(_queued(run, now, token), crashes=crashes)
 
 
 def released(run: Run, now: Instant, token: str) -> Transition:
     """Handed back unfinished (a worker that stops): nothing is counted, another one takes it at once."""
-    return Transition(
-        run=run.id,
-        attempt=run.attempt,
-        expect=("running",),
-        token=token,
-        state="queued",
-        run_at=now,
-        worker=None,
-        lease=None,
-    )
+    return _queued(run, now, token)
 
 
 def cancel(run: Run, now: Instant, token: str) -> Transition | None:
@@ -125,6 +98,20 @@ def backoff(run: Run, failures: int) -> int:
     wait = min(policy.backoff << min(failures - 1, 40), policy.longest_backoff)
     digest = blake2b(f"{run.id}/{failures}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return wait - wait * (int.from_bytes(digest, "big") % 1000) // 10_000
+
+
+def _queued(run: Run, run_at: Instant, token: str) -> Transition:
+    """The attempt is over, the run is not: another worker may take it from ``run_at`` on."""
+    return Transition(
+        run=run.id,
+        attempt=run.attempt,
+        expect=("running",),
+        token=token,
+        state="queued",
+        run_at=run_at,
+        worker=None,
+        lease=None,
+    )
 
 
 def _ended(

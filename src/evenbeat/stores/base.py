@@ -17,6 +17,7 @@ that it did not (connection lost, locked, disk full); nothing of the driver esca
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -40,6 +41,11 @@ from evenbeat.rules.firing import Active, Planned
 T = TypeVar("T")
 
 PlanFunction: TypeAlias = Callable[[Schedule, Instant, tuple[Active, ...]], Planned]
+
+
+def wall_clock() -> Instant:
+    """The clock of this machine: what a store goes by that has no clock of its own."""
+    return time.time_ns() // 1_000_000
 
 
 class Write(NamedTuple):

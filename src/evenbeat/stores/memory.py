@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -35,6 +34,7 @@ from evenbeat.stores.base import (
     ScheduleQuery,
     Write,
     Written,
+    wall_clock,
 )
 from evenbeat.stores.decisions import added, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
@@ -43,10 +43,6 @@ _Key = tuple[str, str]
 # Claims that can still be repeated: far more than workers have under way.
 _CLAIMS_KEPT = 10_000
 _T = TypeVar("_T")
-
-
-def wall_clock() -> Instant:
-    return time.time_ns() // 1_000_000
 
 
 class MemoryStore:

@@ -28,8 +28,8 @@ from evenbeat.stores.base import (
     ScheduleQuery,
     Write,
     Written,
+    wall_clock,
 )
-from evenbeat.stores.memory import wall_clock
 from evenbeat.stores.sqlite import history, records, runs, schedules
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import OnCommand
