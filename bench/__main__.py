@@ -53,6 +53,7 @@ def main(chosen: list[str]) -> int:
     print(text)
     if not chosen:
         (ROOT / "docs" / "benchmarks.md").write_text(text)
+        print("written to docs/benchmarks.md and bench/results/latest.json")
     return 0
 
 

@@ -83,7 +83,7 @@ class ScheduleExists(EvenbeatError):
     def __init__(self, tenant: str, name: str) -> None:
         super().__init__(
             f"schedule {shown(name)} of tenant {shown(tenant)} exists already; "
-            "use declare to make it so whatever is there, or update to change it"
+            "declare it to have it so whatever is there, or change it"
         )
         self.tenant = tenant
         self.name = name

@@ -54,8 +54,8 @@ def from_ms(instant: Instant, tz: tzinfo = UTC) -> datetime:
 def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) -> Instant:
     """An instant from an aware datetime or an ISO 8601 text with an offset.
 
-    With ``tz``, a text without an offset is a wall-clock time there: inside a gap as much later as
-    the clock jumps, in a repeated hour the first pass (what ``fold=0`` means).
+    With ``tz``, a text without an offset is a wall-clock time there: one that the clock skips is the
+    instant right after the gap, one that it repeats is the first of the two.
     """
     if isinstance(value, str):
         try:
@@ -68,8 +68,15 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
                 value=value,
                 hint='write it as "2026-03-01T09:00:00Z" or "2026-03-01T09:00:00+01:00"',
             ) from None
-        if moment.tzinfo is None and tz is not None:
-            moment = moment.replace(tzinfo=tz)
+        if moment.tzinfo is None:
+            if tz is None:
+                raise InvalidValue(
+                    f"{field} {shown(value)} has no offset and no time zone",
+                    field=field,
+                    value=value,
+                    hint=f'write "{value.strip()}Z" if UTC is meant, or an offset such as +01:00',
+                )
+            moment = _on_the_wall(moment, tz)
     elif isinstance(value, datetime):
         moment = value
     else:
@@ -85,6 +92,23 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
             f"{field} {shown(str(value))} is outside the years 1 to 9999", field=field, value=value
         )
     return instant
+
+
+def _on_the_wall(moment: datetime, tz: tzinfo) -> datetime:
+    """A naive moment on the clock of ``tz``: the first such instant, or the end of the gap it lies in."""
+    first, second = moment.replace(tzinfo=tz), moment.replace(tzinfo=tz, fold=1)
+    before, after = first.utcoffset(), second.utcoffset()
+    if before is None or after is None or before >= after:
+        return first
+    # The clock jumps between these two: find the second at which it does.
+    low, high = (moment - after).replace(tzinfo=UTC), (moment - before).replace(tzinfo=UTC)
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) // 2
+        if middle.astimezone(tz).utcoffset() == after:
+            high = middle
+        else:
+            low = middle
+    return high.replace(microsecond=0)
 
 
 def write_instant(instant: Instant) -> str:

@@ -336,6 +336,14 @@ def check_run(run: Run) -> Run:
 
 
 def check_payload(text: str) -> str:
+    """JSON text, and not too much of it."""
+    if not isinstance(text, str):
+        raise InvalidValue(
+            f"payload {shown(text)} is not JSON text",
+            field="payload",
+            value=text,
+            hint="write it with to_json",
+        )
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LONGEST_PAYLOAD:
         raise InvalidValue(
@@ -344,6 +352,12 @@ def check_payload(text: str) -> str:
             value=text,
             hint="store the data elsewhere and pass a reference to it",
         )
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidValue(
+            f"payload {shown(text)} is not JSON text: {error}", field="payload", value=text
+        ) from None
     return text
 
 

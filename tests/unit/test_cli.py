@@ -539,7 +539,7 @@ def test_explain_shows_what_a_schedule_would_keep() -> None:
     lines = explained("H H * * *", "--name", "nightly")
 
     assert "trigger  H H * * *" in lines
-    assert f"kept as  {parse_trigger('H H * * *').bind('nightly', 0)}" in lines
+    assert f"becomes  {parse_trigger('H H * * *').bind('nightly', 0)}" in lines
 
 
 def test_explain_says_why_there_are_fewer_ticks() -> None:
@@ -618,20 +618,19 @@ def test_explain_as_json_is_like_next_with_the_changes() -> None:
         (
             "every 10m start=2026-01-01T09:00",
             [
-                "error: start 2026-01-01T09:00:00 has no time zone",
+                'error: start "2026-01-01T09:00" has no offset and no time zone',
                 "    every 10m start=2026-01-01T09:00",
                 "                    ^^^^^^^^^^^^^^^^",
-                "hint: give it an offset, as in 2026-03-01T09:00Z and 2026-03-01T09:00+01:00",
+                'hint: write "2026-01-01T09:00Z" if UTC is meant, or an offset such as +01:00',
             ],
         ),
         (
             "at 2026-01-01T09:00",
             [
-                "error: at 2026-01-01T09:00:00 has no time zone",
-                (
-                    "hint: give it an offset, as in 2026-03-01T09:00Z and 2026-03-01T09:00+01:00"
-                    " or --tz Europe/Berlin"
-                ),
+                'error: at "2026-01-01T09:00" has no offset and no time zone',
+                "    at 2026-01-01T09:00",
+                "       ^^^^^^^^^^^^^^^^",
+                'hint: write "2026-01-01T09:00Z" if UTC is meant, or an offset such as +01:00',
             ],
         ),
     ],

@@ -220,7 +220,7 @@ def test_periods_finer_than_a_second_keep_their_milliseconds() -> None:
         ("2026-03-01 09:00", "Europe/Berlin", "2026-03-01T08:00:00Z"),
         ("2026-03-01", "Europe/Berlin", "2026-02-28T23:00:00Z"),
         ("2026-03-01T09:00:00Z", "Europe/Berlin", "2026-03-01T09:00:00Z"),  # an offset decides
-        ("2026-03-08 02:30", "America/New_York", "2026-03-08T07:30:00Z"),  # skipped: an hour later, 03:30
+        ("2026-03-08 02:30", "America/New_York", "2026-03-08T07:00:00Z"),  # skipped: right after the gap
         ("2026-11-01 01:30", "America/New_York", "2026-11-01T05:30:00Z"),  # twice: the first pass
         ("2026-03-01T09:00:00.123456Z", None, "2026-03-01T09:00:00.123Z"),
         ("1969-07-20T20:17:40Z", None, "1969-07-20T20:17:40Z"),

@@ -115,7 +115,7 @@ BAD_CRON: list[tuple[str, str, str, str, int, str | None, str | None]] = [
      "there is no year field: bound the schedule with start and until"),
     # Macros.
     ("@reboot", " is not a known macro", "expression", "@reboot", 0, None,
-     "a schedule outlives its process, so there is no boot to run at: use at(…), or run_now"),
+     "a schedule outlives its process, so there is no boot to run at: use at(…)"),
     ("@dayly", " is not a known macro", "expression", "@dayly", 0, None,
      "did you mean @daily?"),
     ("@xyz", " is not a known macro", "expression", "@xyz", 0, None,
@@ -192,6 +192,7 @@ def test_a_bad_option_is_refused_with_its_place(text: str, problem: str, field: 
 
 
 DATE = 'write it as "2026-03-01T09:00:00Z" or "2026-03-01T09:00:00+01:00"'
+OFFSET = 'write "2026-03-01T09:00Z" if UTC is meant, or an offset such as +01:00'
 ZONE = 'say which one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))'
 MARS = 'tz "Mars" is not an IANA time zone; use an IANA name such as "Europe/Berlin"'
 BERLIN = "did you mean Europe/Berlin or Europe/Belfast or Europe/Helsinki?"
@@ -201,20 +202,23 @@ LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
 @pytest.mark.parametrize(
     ("call", "message", "field"),
     [
-        (lambda: parse_trigger("0 9 * * * tz=Mars"), MARS, "tz"),
+        (lambda: parse_trigger("0 9 * * * tz=Mars"), f'"0 9 * * * tz=Mars": {MARS}', "tz"),
         (lambda: at("2026-01-01", tz="Mars"), MARS, "tz"),
         (lambda: cron("@every 10s", tz="Mars"), MARS, "tz"),
         (lambda: cron("0 9 * * *", tz="Europe/Berln"),
          f'tz "Europe/Berln" is not an IANA time zone; {BERLIN}', "tz"),
-        (lambda: parse_trigger("0 9 * * * gap=jump"), 'gap "jump" is not one of shift, skip', "gap"),
+        (lambda: parse_trigger("0 9 * * * gap=jump"),
+         '"0 9 * * * gap=jump": gap "jump" is not one of shift, skip', "gap"),
         (lambda: parse_trigger("0 9 * * * repeat=none"),
-         'repeat "none" is not one of first, last, both', "repeat"),
+         '"0 9 * * * repeat=none": repeat "none" is not one of first, last, both', "repeat"),
         (lambda: parse_trigger("0 9 * * * start=soon"),
-         f'start "soon" is not a date and time; {DATE}', "start"),
-        (lambda: parse_trigger("0 9 * * * until="), f'until "" is not a date and time; {DATE}', "until"),
-        (lambda: parse_trigger("at noon"), f'at "noon" is not a date and time; {DATE}', "at"),
-        (lambda: parse_trigger("at"), f'at "" is not a date and time; {DATE}', "at"),
-        (lambda: parse_trigger("every day"), f'every "day" is not a duration; {LENGTH}', "every"),
+         f'"0 9 * * * start=soon": start "soon" is not a date and time; {DATE}', "start"),
+        (lambda: parse_trigger("0 9 * * * until="),
+         f'"0 9 * * * until=": until "" is not a date and time; {DATE}', "until"),
+        (lambda: parse_trigger("at noon"), f'"at noon": at "noon" is not a date and time; {DATE}', "at"),
+        (lambda: parse_trigger("at"), f'"at": at "" is not a date and time; {DATE}', "at"),
+        (lambda: parse_trigger("every day"),
+         f'"every day": every "day" is not a duration; {LENGTH}', "every"),
         (lambda: parse_trigger("@every"), '"@every" has no period; write @every 10m', "every"),
         (lambda: cron("@every 10s", gap="skip"),
          '"@every 10s" is a period: gap and repeat do not apply; leave them out', "gap"),
@@ -230,7 +234,8 @@ LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
          "until 2026-01-01T00:00:00Z is before start 2026-02-01T00:00:00Z; the first tick would never come",
          "until"),
         (lambda: at(datetime(2026, 3, 1, 9)), f"at 2026-03-01T09:00:00 has no time zone; {ZONE}", "at"),
-        (lambda: at("2026-03-01T09:00"), f"at 2026-03-01T09:00:00 has no time zone; {ZONE}", "at"),
+        (lambda: at("2026-03-01T09:00"),
+         f'at "2026-03-01T09:00" has no offset and no time zone; {OFFSET}', "at"),
         (lambda: cron("0 9 * * *", start=datetime(2026, 3, 1)),
          f"start 2026-03-01T00:00:00 has no time zone; {ZONE}", "start"),
         (lambda: cron("0 9 * * *").next(datetime(2026, 3, 1)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, TypeVar
 
 import click
@@ -105,14 +104,11 @@ def _parse(text: str, expr: tuple[str, ...], zone: Zone | None) -> Cron | Every 
     try:
         return parse_trigger(complete)
     except InvalidValue as problem:
-        raise ExpressionRefused(text, problem, _hint(expr, problem)) from problem
+        raise ExpressionRefused(text, problem, _hint(expr)) from problem
 
 
-def _hint(expr: tuple[str, ...], problem: InvalidValue) -> str | None:
+def _hint(expr: tuple[str, ...]) -> str | None:
     """What to do, where the library can't know it; None leaves it the word."""
-    if isinstance(problem.value, datetime):  # a date without an offset; the library's hint is about objects
-        zone = " or --tz Europe/Berlin" if problem.field == "at" else ""
-        return f"give it an offset, as in 2026-03-01T09:00Z and 2026-03-01T09:00+01:00{zone}"
     if len(expr) > 1 and any(not word.isdigit() and os.path.exists(word) for word in expr):
         return "the shell put file names in place of *: quote the expression, '0 9 * * *'"
     return None

@@ -33,7 +33,7 @@ def create(wanted: Schedule, now: Instant, previous: Schedule | None = None) -> 
     if previous is not None and previous.state != "deleted":
         raise ScheduleExists(wanted.tenant, wanted.name)
     made = replace(
-        check_schedule(wanted),
+        _checked(wanted),
         state="active",
         anchor=now,
         created_at=now,
@@ -68,7 +68,7 @@ def change(
             f"{min(unknown)} can't be changed", field=min(unknown), value=wishes[min(unknown)],
             hint=f"there are {', '.join(DEFINITION)}",
         )  # fmt: skip
-    wanted = check_schedule(replace(schedule, **wishes))
+    wanted = _checked(replace(schedule, **wishes))
     same_trigger = parse_trigger(wanted.trigger) == parse_trigger(schedule.trigger)
     if same_trigger:
         wanted = replace(wanted, trigger=schedule.trigger)
@@ -216,6 +216,11 @@ def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason) -> Planned:
 
 def _joined(first: Planned, then: Planned) -> Planned:
     return Planned(then.schedule, first.runs + then.runs, first.skipped + then.skipped, then.cancels)
+
+
+def _checked(wanted: Schedule) -> Schedule:
+    """Nothing that no store should hold, and the trigger in its canonical words."""
+    return replace(check_schedule(wanted), trigger=str(parse_trigger(wanted.trigger)))
 
 
 def _from_now(schedule: Schedule, now: Instant) -> Schedule:

@@ -1,6 +1,7 @@
 """The store: where schedules, runs and locks live. Mechanism only: it knows no policy, emits no events.
 
-Every docstring here is a contract, and ``evenbeat.testing.StoreContract`` is its executable form. The
+Every docstring here is a contract, and ``evenbeat.testing.contract.StoreContract`` is its executable
+form. The
 promise is the same on every store.
 
 **Atomic.** Each method takes effect as a whole or not at all, also when the process dies inside it.
@@ -82,6 +83,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     now: Instant
     lease: int
+    """Milliseconds, by the store's clock. Renew it with heartbeats, well before it ends."""
     tasks: frozenset[str] | None = None
     """Only runs of these tasks; None: of any."""
     queues: tuple[str, ...] = ("default",)

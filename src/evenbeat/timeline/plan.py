@@ -98,6 +98,8 @@ class Plan(Generic[Id]):
 
         Nothing is unrolled: a schedule that ticks every second costs no more than a daily one.
         """
+        if minutes < 1:
+            raise InvalidValue(f"minutes {minutes} is not 1 or more", field="minutes", value=minutes)
         start, end = _clamped(start, end)
         first = start // _MINUTE
         last = -(-end // _MINUTE) if start < end else first

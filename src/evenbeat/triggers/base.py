@@ -8,6 +8,7 @@ from datetime import UTC, datetime, tzinfo
 
 import msgspec
 
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.instants import Instant, from_ms, to_ms, to_ms_up
 
 
@@ -48,6 +49,9 @@ class Trigger(msgspec.Struct, frozen=True):
         """The zone in which the trigger's datetimes are given."""
         return UTC
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     def between_ms(self, start: Instant, end: Instant) -> Iterator[Instant]:
         """The ticks in [start, end), in order, computed as they are taken."""
         tick = self.next_ms(start - 1)
@@ -72,3 +76,14 @@ class Trigger(msgspec.Struct, frozen=True):
         tz = self.tzinfo
         ticks = self.between_ms(to_ms_up(start, "start"), to_ms_up(end, "end"))
         return (from_ms(tick, tz) for tick in ticks)
+
+
+def check_text(text: object) -> None:
+    """Refuse what is not a text before anything is done with it."""
+    if not isinstance(text, str):
+        raise InvalidValue(
+            f"trigger {shown(text)} is not a text",
+            field="trigger",
+            value=text,
+            hint='write it like "0 9 * * mon-fri" or "every 10m"; str(trigger) is the text of a trigger',
+        )

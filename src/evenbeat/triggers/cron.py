@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.instants import FIRST, LAST, Instant, from_ms, read_instant, to_ms, write_instant
-from evenbeat.triggers.base import Trigger
+from evenbeat.triggers.base import Trigger, check_text
 from evenbeat.triggers.every import Every, every, read_every_macro
 from evenbeat.triggers.expression import Expression, parse_expression
+from evenbeat.triggers.fields import HOUR
 from evenbeat.triggers.words import clock, explain_bounds, explain_expression
 from evenbeat.triggers.zones import CALM_MARGIN, SETTLED, Zone, read_zone
 
@@ -191,7 +192,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
             words += "; H is chosen by the schedule's name"
         if not self.zone.keeps_changing:
             return words
-        if (self.gap, self.repeat) == ("skip", "both") and self.expression.follows_real_time:
+        if (self.gap, self.repeat) == ("skip", "both") and self.expression.hours == HOUR.full:
             return f"{words}; follows real time when the clock changes"
         if (self.gap, self.repeat) == ("shift", "first"):
             return f"{words}; a time that the clock skips or repeats runs once"
@@ -254,6 +255,16 @@ def cron(
     does; by default fixed times are shifted and run once, wildcards follow real time. ``start`` and
     ``until`` are inclusive. ``@every 10s`` gives an ``Every``.
     """
+    check_text(expression)
+    if "=" in expression:
+        raise InvalidTrigger(
+            expression[:200],
+            " has options in it",
+            field="expression",
+            value=expression,
+            position=expression.index("="),
+            hint='give them apart, cron("0 9 * * *", tz="Europe/Berlin"), or use parse_trigger',
+        )
     zone = read_zone(tz)
     first = None if start is None else read_instant(start, "start", zone.info)
     last = None if until is None else read_instant(until, "until", zone.info)

@@ -216,6 +216,11 @@ def _compile(
     # Days 1 to 28 are in every month, and any weekday is: only the rest needs a closer look.
     if not ((dom & _TO_28 and dow == ALL_WEEKDAYS) or dom == ALL_DAYS) and not days.possible():
         raise _never(text, parts, days)
+    stars = (parts[1][0] == "*", parts[2][0] == "*")
+    if any(stars) and not hashed:
+        # One star is enough to follow real time: where the other stands is a matter of spelling.
+        spelled = (is_stepped(MINUTE, minutes), is_stepped(HOUR, hours))
+        stars = spelled if any(spelled) else stars
     any_day = days.every_day
     first = lowest(hours) * 3600 + lowest(minutes) * 60 + lowest(seconds)
     return Expression(
@@ -223,8 +228,7 @@ def _compile(
         minutes,
         hours,
         days,
-        parts[1][0] == "*",
-        parts[2][0] == "*",
+        *stars,
         hashed,
         any_day,
         any_day and seconds == 1,
@@ -253,7 +257,7 @@ def _expand(text: str, macro: str) -> str:
     near = get_close_matches(macro.lower()[:20], MACROS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(MACROS)} and @every 10s"
     if macro.lower() == "@reboot":
-        hint = "a schedule outlives its process, so there is no boot to run at: use at(…), or run_now"
+        hint = "a schedule outlives its process, so there is no boot to run at: use at(…)"
     raise InvalidTrigger(text, " is not a known macro", field="expression", value=macro, hint=hint)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -265,8 +266,13 @@ def write_hashed(field: Field, text: str) -> str:
 
 def is_stepped(field: Field, mask: int) -> bool:
     """Whether ``*/n``, of at least two values, says the same as the mask."""
-    last = _last_value(field)
-    return any(_stepped(field, field.low, last, n) == mask for n in range(1, field.size // 2 + 1))
+    return mask in _all_stepped(field.low, field.high)
+
+
+@lru_cache(maxsize=len(FIELDS))
+def _all_stepped(low: int, high: int) -> frozenset[int]:
+    field = next(field for field in FIELDS if (field.low, field.high) == (low, high))
+    return frozenset(_stepped(field, low, _last_value(field), n) for n in range(1, field.size // 2 + 1))
 
 
 def _write_values(values: list[int]) -> list[str]:

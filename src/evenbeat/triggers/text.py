@@ -11,8 +11,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from evenbeat.errors import InvalidTrigger, shown
+from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.triggers.at import At, at
+from evenbeat.triggers.base import check_text
 from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
@@ -27,8 +28,25 @@ _AT_OPTIONS = ("tz",)
 @lru_cache(maxsize=4096)
 def parse_trigger(text: str) -> Cron | Every | At:
     """The trigger that a text says. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
+    check_text(text)
     if len(text) > LONGEST_TEXT:
         raise too_long(text)
+    try:
+        return _parse(text)
+    except InvalidTrigger as error:
+        raise error.within(text) from None
+    except InvalidValue as error:
+        raise InvalidTrigger(
+            text,
+            f": {error.problem}",
+            field=error.field,
+            value=error.value,
+            position=_place(text, error),
+            hint=error.hint,
+        ) from None
+
+
+def _parse(text: str) -> Cron | Every | At:
     # Options give way to blanks, so that a position in the rule is one in the text.
     rule = _OPTION.sub(lambda option: " " * len(option[0]), text).rstrip() if "=" in text else text
     words = rule.split()
@@ -39,10 +57,16 @@ def parse_trigger(text: str) -> Cron | Every | At:
         if len(words) == 1:
             raise InvalidTrigger(text, " has no period", field="every", value=kind, hint=f"write {kind} 10m")
         return every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
-    try:
-        return cron(rule, **_options(text, _CRON_OPTIONS))
-    except InvalidTrigger as error:
-        raise error.within(text) from None
+    return cron(rule, **_options(text, _CRON_OPTIONS))
+
+
+def _place(text: str, error: InvalidValue) -> int:
+    """Where the refused value stands: behind ``field=``, or behind the first word of the rule."""
+    for option in _OPTION.finditer(text):
+        if option[0].startswith(f"{error.field}="):
+            return option.start() + len(error.field) + 1
+    behind = re.match(r"\s*\S+\s+", text)
+    return behind.end() if behind else 0
 
 
 def _options(text: str, known: tuple[str, ...]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _FIRST, _LAST = FIRST // 1000, LAST // 1000
 _EVER = 1 << 62
 # Well past the last change of rules that any zone has announced (Morocco's, to 2087).
 SETTLED = 4_102_444_800  # 2100-01-01T00:00:00Z
+_SOON = 2_051_222_400  # 2035-01-01T00:00:00Z
 _CHUNK_BITS = 25  # 2**25 s: 388 days
 # No zone changes its offset twice within a day and back (tests/unit/test_zones.py checks all of them).
 _PROBE_STEP = 86_400
@@ -94,11 +95,11 @@ class Zone:
 
     @property
     def keeps_changing(self) -> bool:
-        """Whether the clock is still changed once a rule is settled, in 2100, for all that is known today."""
-        if self.fixed is not None:
-            return False
-        window = self.window(SETTLED)
-        return window.hi - window.lo < 1 << _CHUNK_BITS or not window.before == window.offset == window.after
+        """Whether the clock is still changed in years to come, for all that is known today."""
+        return self.fixed is None and any(
+            window.hi - window.lo < 1 << _CHUNK_BITS or not window.before == window.offset == window.after
+            for window in (self.window(_SOON), self.window(SETTLED))
+        )
 
     def offset(self, second: int) -> int:
         """The UTC offset in force at ``second``."""
@@ -209,7 +210,8 @@ def _names() -> tuple[str, ...]:
 
 def _unknown(key: str) -> InvalidValue:
     names = _names()
-    near = get_close_matches(key[:64], names, n=3, cutoff=0.6)
+    near = [name for name in names if name.lower() == key.lower()]
+    near = near or get_close_matches(key[:64], names, n=3, cutoff=0.6)
     if not near:
         city = {name.rsplit("/", 1)[-1].lower(): name for name in names}
         found = get_close_matches(key[:64].lower().replace(" ", "_"), city, n=1, cutoff=0.75)

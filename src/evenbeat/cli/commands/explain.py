@@ -48,7 +48,7 @@ def command(
         yield listed(
             [
                 ("trigger", str(asked.written)),
-                *([("kept as", str(asked.trigger))] if asked.trigger != asked.written else []),
+                *([("becomes", str(asked.trigger))] if asked.trigger != asked.written else []),
                 ("zone", _zone_words(asked)),
                 *_labelled("clock", _change_words(asked, changes)),
                 *_labelled("next", _tick_words(asked, ticks)),
