@@ -21,8 +21,8 @@ NOTES = {
     "“Parse” is the whole of `cron(text, tz=…)` with nothing cached.",
     "planning": "“Planned in order” is what a running timeline does every 30 s; triggers are compiled when "
     "a schedule changes. cronsim is timed on 200 schedules and scaled.",
-    "timeline": "Arrays in; ticks are whole seconds, each with a schedule of its own. A query makes the pairs that it "
-    "answers; a list of tuples has them already, in ten times the memory.",
+    "timeline": "Arrays in; ticks are whole seconds, each with a schedule of its own. A query makes "
+    "the pairs that it answers; a list of tuples has them already, in ten times the memory.",
     "sqlite": "A file in the default temporary folder, synchronous=FULL, one process; a batch is a commit.",
     "stores": "APScheduler has an executor that only counts; its SQLite store commits each job by itself.",
     "startup": "Median of 11 new processes.",

@@ -20,6 +20,7 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 # posix/ and right/ are build variants of the database (right/ counts leap seconds).
 _NOT_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 
+_LONGEST_KEY = 64
 _SECOND = timedelta(seconds=1)
 _FIRST, _LAST = FIRST // 1000, LAST // 1000
 _EVER = 1 << 62
@@ -170,7 +171,7 @@ def zone(key: str) -> Zone:
 def _find(key: str) -> Zone:
     if key == "UTC":
         return Zone("UTC", UTC, 0)
-    if len(key) > 64 or not _KEY.fullmatch(key) or key.startswith(_NOT_ZONES):
+    if len(key) > _LONGEST_KEY or not _KEY.fullmatch(key) or key.startswith(_NOT_ZONES):
         raise _unknown(key)
     try:
         info = ZoneInfo(key)
@@ -210,11 +211,13 @@ def _names() -> tuple[str, ...]:
 
 def _unknown(key: str) -> InvalidValue:
     names = _names()
-    near = [name for name in names if name.lower() == key.lower()]
-    near = near or get_close_matches(key[:64], names, n=3, cutoff=0.6)
+    key = key[:_LONGEST_KEY]
+    lowered = key.lower()
+    near = [name for name in names if name.lower() == lowered]
+    near = near or get_close_matches(key, names, n=3, cutoff=0.6)
     if not near:
         city = {name.rsplit("/", 1)[-1].lower(): name for name in names}
-        found = get_close_matches(key[:64].lower().replace(" ", "_"), city, n=1, cutoff=0.75)
+        found = get_close_matches(lowered.replace(" ", "_"), city, n=1, cutoff=0.75)
         near = [city[match] for match in found]
     hint = f"did you mean {' or '.join(near)}?" if near else 'use an IANA name such as "Europe/Berlin"'
     return InvalidValue(f"tz {shown(key)} is not an IANA time zone", field="tz", value=key, hint=hint)
