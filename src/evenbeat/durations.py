@@ -90,7 +90,7 @@ def _suggestion(rest: str) -> str | None:
         return f'write "{number}{short}"'
     if unit.lower() in {"month", "months", "mo", "y", "year", "years"}:
         return "months and years vary in length: use cron for those"
-    if number and not unit:
+    if number and not unit and word.end() == len(rest):
         return f'give it a unit: "{number}s" or "{number}m"'
     return None
 
