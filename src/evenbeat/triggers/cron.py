@@ -29,11 +29,11 @@ Repeat = Literal["first", "last", "both"]
 _SETTLED: Instant = 4_102_444_800_000  # 2100-01-01T00:00:00Z
 _ALL_CALENDARS: Instant = 5_364_662_400_000  # 2140-01-01T00:00:00Z
 
-_GAP_WORDS = {"shift": "a skipped time runs right after the gap", "skip": "a skipped time does not run"}
+_GAP_WORDS = {"shift": "runs right after", "skip": "does not run"}
 _REPEAT_WORDS = {
-    "first": "a repeated time runs the first time only",
-    "last": "a repeated time runs the second time only",
-    "both": "a repeated time runs twice",
+    "first": "one that it repeats runs the first time",
+    "last": "one that it repeats runs the second time",
+    "both": "one that it repeats runs twice",
 }
 
 
@@ -164,14 +164,17 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         return None
 
     def explain(self) -> str:
-        words = explain_expression(self.expression) + explain_bounds(self.start, self.until)
-        words += f" ({self.zone.key})"
+        words = f"{explain_expression(self.expression)} ({self.zone.key})"
+        words += explain_bounds(self.start, self.until, self.zone.info)
+        if self.expression.hashed:
+            words += "; H is chosen by the schedule's name"
         if self.zone.fixed is not None:
             return words
-        gap, repeat = _default_rule(self.expression)
-        if (self.gap, self.repeat) == (gap, repeat) and self.expression.follows_real_time:
-            return words + "; follows real time when the clock changes"
-        return f"{words}; when the clock changes, {_GAP_WORDS[self.gap]} and {_REPEAT_WORDS[self.repeat]}"
+        if (self.gap, self.repeat) == ("skip", "both") and self.expression.follows_real_time:
+            return f"{words}; follows real time when the clock changes"
+        if (self.gap, self.repeat) == ("shift", "first"):
+            return f"{words}; a time that the clock skips or repeats runs once"
+        return f"{words}; a time that the clock skips {_GAP_WORDS[self.gap]}, {_REPEAT_WORDS[self.repeat]}"
 
     def note(self, tick: Instant) -> str | None:
         """What a change of the clock did to this tick, for people; None if nothing."""

@@ -51,7 +51,7 @@ class Every(Trigger, frozen=True, cache_hash=True):
             return f"once, at {write_instant(self.start)}"
         words = explain_period(self.period)
         if self.start is None:
-            return f"{words}, in phase with 1970-01-01T00:00:00Z{explain_bounds(None, self.until)}"
+            return f"{words}, counted from 1970-01-01T00:00:00Z{explain_bounds(None, self.until)}"
         return words + explain_bounds(self.start, self.until)
 
     def bind(self, name: str, since: Instant) -> Every:

@@ -2,176 +2,256 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
+from itertools import pairwise, product
 
 from evenbeat.durations import UNITS, write_duration
-from evenbeat.instants import Instant, write_instant
+from evenbeat.instants import Instant, from_ms, write_instant
 from evenbeat.triggers.days import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, FINAL, LAST, NEAR, Days, bits
 from evenbeat.triggers.expression import MONTH_NAMES, Expression
-from evenbeat.triggers.fields import HOUR, MINUTE, SECOND, Field
 
 _WEEKDAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth")
 _UNIT_WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisecond"}
-# More clock times than this are said as "minutes … of hours …".
-_LISTED_TIMES = 6
+_DAY = 86_400
+# Clock times are listed up to here, and up to the second number where they follow no pattern.
+_FEW, _SOME = 4, 6
 
 
 def explain_expression(expression: Expression) -> str:
-    """The whole expression: times, days, months."""
-    words = _times(expression) + _days(expression.days)
-    if expression.hashed:
-        words += ", where H is chosen by the schedule's name"
-    return words
+    """The whole expression: times, days, months. An ``H`` is replaced by an example."""
+    times, part_of_the_day = _times(expression)
+    days = _days(expression.days)
+    if days is None:
+        days = (" every day" if part_of_the_day else "") + _in_months(expression.days.months)
+    return ("for example " if expression.hashed else "") + times + days
 
 
 def explain_period(ms: int) -> str:
-    """``every 10 minutes``; ``every hour``; ``every 1h30m`` where no single unit will do."""
+    """``every 10 minutes``; ``every hour``; ``every 1h1m1s`` where no single unit will do."""
     for unit, size in UNITS.items():
         if ms % size == 0:
             count = ms // size
-            word = _UNIT_WORDS[unit]
-            return f"every {word}" if count == 1 else f"every {count:,} {word}s"
+            if count == 1:
+                return f"every {_UNIT_WORDS[unit]}"
+            if count < 120 or unit in "wd":
+                return f"every {count:,} {_UNIT_WORDS[unit]}s"
     return f"every {write_duration(ms)}"
 
 
-def explain_bounds(start: Instant | None, until: Instant | None) -> str:
-    words = "" if start is None else f", from {write_instant(start)}"
-    return words if until is None else f"{words}, until {write_instant(until)}"
+def explain_bounds(start: Instant | None, until: Instant | None, tz: tzinfo = UTC) -> str:
+    """From when to when, on the clock of ``tz``."""
+    write: Callable[[Instant], str] = (
+        write_instant if tz is UTC else lambda instant: from_ms(instant, tz).isoformat()
+    )
+    words = "" if start is None else f", from {write(start)}"
+    return words if until is None else f"{words}, until {write(until)}"
 
 
 def clock(second: int) -> str:
     """A wall-clock time of day: ``02:30``, with seconds only where there are some."""
-    minutes, seconds = divmod(second % 86_400, 60)
+    minutes, seconds = divmod(second % _DAY, 60)
     text = f"{minutes // 60:02}:{minutes % 60:02}"
     return f"{text}:{seconds:02}" if seconds else text
 
 
-def _times(expression: Expression) -> str:
+# -- times of day ---------------------------------------------------------------------------------
+
+
+def _times(expression: Expression) -> tuple[str, bool]:
+    """The times, and whether they are but a part of the day."""
     hours, minutes, seconds = (
         bits(expression.hours),
         bits(expression.minutes),
         bits(expression.seconds),
     )
-    if len(hours) * len(minutes) * len(seconds) <= _LISTED_TIMES:
-        times = [clock(h * 3600 + m * 60 + s) for h in hours for m in minutes for s in seconds]
-        return "at " + _listed(times)
-    if seconds == [0]:
-        return _minutes(minutes, hours)
-    if len(seconds) == 60 and len(minutes) == 60:
-        return "every second" + _of_hours(hours)
-    second = _unit(SECOND, seconds)
-    if len(minutes) == 60 and (len(seconds) > 1 or len(hours) == 24):
-        return (second if len(seconds) > 1 else f"{second} of every minute") + _of_hours(hours)
-    return f"{second}, {_minutes(minutes, hours)}"
+    count = len(hours) * len(minutes) * len(seconds)
+    listed = f"at {_listed(_clock_times(hours, minutes, seconds))}" if count <= _SOME else ""
+    if count <= _FEW:
+        return listed, True
+    if (beat := _beat(hours, minutes, seconds, through_midnight=expression.days.every_day)) is not None:
+        return beat
+    if listed:
+        return listed, True
+    if seconds != [0]:
+        of_hours = "" if len(minutes) == 60 and len(hours) == 24 else _in_hours(hours)
+        return _seconds(seconds) + _in_minutes(minutes) + of_hours, len(hours) < 24
+    if len(hours) == 1:
+        return "at " + _spans(minutes, [clock(hours[0] * 3600 + m * 60) for m in range(60)]), True
+    words = _minutes(minutes)
+    if len(hours) == 24:
+        return (f"every hour {words}" if words.startswith("at") else f"{words} of every hour"), False
+    return words + _in_hours(hours), True
 
 
-def _minutes(minutes: list[int], hours: list[int]) -> str:
+def _clock_times(hours: list[int], minutes: list[int], seconds: list[int]) -> list[str]:
+    return [clock(h * 3600 + m * 60 + s) for h, m, s in product(hours, minutes, seconds)]
+
+
+def _beat(
+    hours: list[int], minutes: list[int], seconds: list[int], *, through_midnight: bool
+) -> tuple[str, bool] | None:
+    """Times of one distance: ``every 5 minutes``, ``every hour from 09:00 to 17:00``; None for others."""
+    times = [h * 3600 + m * 60 + seconds[0] for h, m in product(hours, minutes)]
+    extra = 0
+    if len(seconds) > 1 and len(times) == 1:
+        times = [times[0] - seconds[0] + second for second in seconds]
+    elif len(seconds) > 1:
+        # Seconds go on evenly only from one minute to the next.
+        extra = seconds[-1] - seconds[0]
+        if _step([*seconds, seconds[0] + 60]) is None:
+            return None
+    step = times[1] - times[0]
+    breaks = [i for i, (a, b) in enumerate(pairwise(times), 1) if b - a != step]
+    round_the_clock = times[0] + _DAY - times[-1] == step
+    if extra:
+        if step != 60:
+            return None
+        step = seconds[1] - seconds[0]
+    if round_the_clock and not breaks:
+        return _round_the_clock(step, times[0])
+    if round_the_clock and len(breaks) == 1 and through_midnight:
+        times = times[breaks[0] :] + times[: breaks[0]]
+    elif breaks:
+        return None
+    return f"{_every(step)} from {clock(times[0])} to {clock(times[-1] + extra)}", True
+
+
+def _round_the_clock(step: int, first: int) -> tuple[str, bool] | None:
+    words = _every(step)
+    if first == 0:
+        return (f"{words}, on the hour" if step % 3600 == 0 else words), False
+    if step % 60 == 0 and first < 60:
+        return f"{words} at second {first}", False
+    if step == 3600:
+        return f"{words} at {clock(first)[2:]}", False
+    # 5,20,35,50 is better listed, as :05, :20, :35 and :50.
+    return None if step < 3600 and 3600 // step <= _SOME else (f"{words}, starting at {clock(first)}", False)
+
+
+def _minutes(minutes: list[int]) -> str:
+    """The minutes of an hour: ``at :05 and :35``, ``every 10 minutes``, ``every minute from :00 to :10``."""
+    names = [f":{minute:02}" for minute in range(60)]
+    step = _step(minutes)
+    if step is not None and minutes[0] == 0 and minutes[-1] + step == 60:
+        return _every(step * 60)
+    if step is not None and len(minutes) > _FEW:
+        return f"{_every(step * 60)} from {names[minutes[0]]} to {names[minutes[-1]]}"
+    return "at " + _spans(minutes, names)
+
+
+def _seconds(seconds: list[int]) -> str:
+    step = _step(seconds)
+    if step is not None and seconds[0] == 0 and seconds[-1] + step == 60:
+        return _every(step)
+    if step is not None and len(seconds) > _FEW:
+        return f"{_every(step)} from second {seconds[0]} to {seconds[-1]}"
+    return f"at second{'s' if len(seconds) > 1 else ''} {_spans(seconds, [str(s) for s in range(60)])}"
+
+
+def _in_minutes(minutes: list[int]) -> str:
+    step = _step(minutes)
     if len(minutes) == 60:
-        return "every minute" + _of_hours(hours)
-    words = _unit(MINUTE, minutes)
-    if words.startswith("every"):
-        return words + _of_hours(hours)
-    if len(hours) == 24:
-        return "every hour, on the hour" if minutes == [0] else f"{words} of every hour"
-    if minutes == [0]:
-        return _unit(HOUR, hours) + ", on the hour"
-    return words + _of_hours(hours)
+        return " of every minute"
+    if step is not None and step > 1 and len(minutes) > _FEW:
+        return f" of every {_nth(step)} minute from :{minutes[0]:02} to :{minutes[-1]:02}"
+    names = _spans(minutes, [f":{minute:02}" for minute in range(60)])
+    return f" of minute {names}" if len(minutes) == 1 else f" of the minutes {names}"
 
 
-def _of_hours(hours: list[int]) -> str:
-    """The hours during which something repeats, as a clause."""
+def _in_hours(hours: list[int]) -> str:
+    step = _step(hours)
     if len(hours) == 24:
-        return ""
+        return " of every hour"
     if len(hours) == 1:
         return f" from {hours[0]:02}:00 to {hours[0]:02}:59"
-    if _is_run(hours):
-        return f" from {hours[0]:02}:00 to {hours[-1]:02}:59"
-    if (step := _step(HOUR, hours)) is not None:
-        return f" of {_every(step, 'hour')}"
-    return f" of hours {_listed([str(hour) for hour in hours])}"
+    if step == 1:
+        return f" of every hour from {hours[0]:02}:00 to {hours[-1]:02}:59"
+    if step is not None and len(hours) > _FEW:
+        return f" in every {_nth(step)} hour from {hours[0]:02} to {hours[-1]:02}"
+    return f" in the hours {_spans(hours, [f'{hour:02}' for hour in range(24)])}"
 
 
-def _unit(field: Field, values: list[int]) -> str:
-    """``every 5 minutes``, ``at minutes 0 to 10``, ``at minute 7``."""
-    if (step := _step(field, values)) is not None:
-        return _every(step, field.name)
-    if len(values) == 1:
-        return f"at {field.name} {values[0]}"
-    if _is_run(values):
-        return f"at {field.name}s {values[0]} to {values[-1]}"
-    return f"at {field.name}s {_listed([str(value) for value in values])}"
+def _every(seconds: int) -> str:
+    return explain_period(seconds * 1000)
 
 
-def _every(step: int, word: str) -> str:
-    return f"every {word}" if step == 1 else f"every {step} {word}s"
+def _step(values: list[int]) -> int | None:
+    """The distance between any two neighbours, if it is always the same."""
+    steps = {b - a for a, b in pairwise(values)}
+    return steps.pop() if len(steps) == 1 else None
 
 
-def _step(field: Field, values: list[int]) -> int | None:
-    """The step if the values are evenly spread over the whole field, from its first value on."""
-    if len(values) < 2 or values[0] != field.low:
+# -- days -----------------------------------------------------------------------------------------
+
+
+def _days(days: Days) -> str | None:
+    """The days as a clause with a space or comma in front; None if all days of its months will do."""
+    all_dates, all_weekdays = days.dom & ALL_DAYS == ALL_DAYS, days.dow & ALL_WEEKDAYS == ALL_WEEKDAYS
+    if (all_dates and all_weekdays) or (not days.both and (all_dates or all_weekdays)):
         return None
-    step = values[1] - values[0]
-    whole = values == list(range(field.low, field.high + 1, step))
-    # 0,7,…,56 of 60 is not "every 7 minutes": the last gap is shorter.
-    return step if whole and field.size % step == 0 else None
-
-
-def _days(days: Days) -> str:
-    dates, weekdays = _dates(days.dom), _weekdays(days.dow)
-    words = ""
+    within = _in_months(days.months)
+    of_month = f" of the month{within}"
+    if len(months := bits(days.months)) <= _FEW:
+        of_month = f" of {_listed([MONTH_NAMES[month] for month in months])}"
+    dates = _dates(days.dom) + of_month
+    if all_weekdays:
+        return f" {dates}"
+    weekdays = _weekdays(days.dow, of_month, within)
+    if all_dates:
+        return weekdays
     if days.both:
-        if dates and weekdays:
-            words = f", {dates} if that is {weekdays.removeprefix('on ')}"
-        elif dates or weekdays:
-            words = f", {dates or weekdays}"
-    elif days.dom & ALL_DAYS != ALL_DAYS and days.dow & ALL_WEEKDAYS != ALL_WEEKDAYS:
-        words = f", {dates} or {weekdays}"
-    if days.months != ALL_MONTHS:
-        words += f", in {_spans(bits(days.months), MONTH_NAMES)}"
-    return words
+        # Both must match.
+        return f"{_weekdays(days.dow, ' of the month', '')}, but only {dates}"
+    return f" {dates} and also{weekdays.removeprefix(',')}"
+
+
+def _in_months(mask: int) -> str:
+    if mask == ALL_MONTHS:
+        return ""
+    months = bits(mask)
+    names = [MONTH_NAMES[month] for month in months]
+    if len(months) > 2 and (run := _run([month - 1 for month in months], 12)) is not None:
+        return f" from {MONTH_NAMES[run[0] + 1]} to {MONTH_NAMES[run[1] + 1]}"
+    return " in " + (_listed(names) if len(months) <= _SOME else _spans(months, MONTH_NAMES))
 
 
 def _dates(dom: int) -> str:
+    """``on the 1st and the last day``, ready for "of the month"."""
     plain = bits(dom & ALL_DAYS)
-    if len(plain) == 31:
-        return ""
-    said = []
-    if len(plain) == 1:
-        said.append(f"on day {plain[0]} of the month")
-    elif plain and plain[0] == 1 and plain == list(range(1, 32, plain[1] - 1)):
-        said.append(f"on every {_nth(plain[1] - 1)} day of the month from the 1st on")
+    names = [_nth(day) for day in range(32)]
+    items = []
+    step = _step(plain)
+    if step is not None and step > 1 and len(plain) > _FEW:
+        items.append(f"every {_nth(step)} day from the {names[plain[0]]} to the {names[plain[-1]]}")
     elif plain:
-        said.append(f"on days {_spans(plain, [str(d) for d in range(32)])} of the month")
+        items.append(f"the {_spans(plain, names)}")
     for back in bits(dom >> LAST & (1 << 31) - 1):
-        before = {0: "on", 1: "on the day before"}.get(back, f"{back} days before")
-        said.append(f"{before} the last day of the month")
+        before = {0: "", 1: "day before the "}.get(back, f"{_nth(back)} day before the ")
+        items.append(f"the {before}last day")
     for day in bits(dom >> NEAR):
-        which = f"weekday (Mon-Fri) nearest to day {day}" if day else "last weekday (Mon-Fri) of the month"
-        said.append(f"on the {which}")
-    return " or ".join(said)
+        which = f"weekday (Mon-Fri) nearest to the {names[day]}" if day else "last weekday (Mon-Fri)"
+        items.append(f"the {which}")
+    return "on " + _listed(items)
 
 
-def _weekdays(dow: int) -> str:
+def _weekdays(dow: int, of_month: str, within: str) -> str:
     plain = bits(dow & ALL_WEEKDAYS)
-    if len(plain) == 7:
-        return ""
-    said = []
-    if plain:
-        # A week is read from Monday on.
-        ordered = [d for d in (*range(1, 7), 0) if d in plain]
-        if plain == [0, 6]:
-            said.append("on Saturday and Sunday")
-        elif len(ordered) > 2 and all((b - a) % 7 == 1 for a, b in pairwise(ordered)):
-            said.append(f"{_WEEKDAY_NAMES[ordered[0]]} to {_WEEKDAY_NAMES[ordered[-1]]}")
-        else:
-            said.append("on " + _listed([_WEEKDAY_NAMES[d] for d in ordered]))
-    for bit in bits(dow >> 7 & (1 << 35) - 1):
-        said.append(f"on the {_ORDINALS[bit // 7 + 1]} {_WEEKDAY_NAMES[bit % 7]} of the month")
-    for day in bits(dow >> FINAL):
-        said.append(f"on the last {_WEEKDAY_NAMES[day]} of the month")
-    return " or ".join(said)
+    special = [
+        f"the {_ORDINALS[bit // 7 + 1]} {_WEEKDAY_NAMES[bit % 7]}" for bit in bits(dow >> 7 & (1 << 35) - 1)
+    ]
+    special += [f"the last {_WEEKDAY_NAMES[day]}" for day in bits(dow >> FINAL)]
+    # A week is read from Monday on; a stretch is read from its own start.
+    ordered = [day for day in (*range(1, 7), 0) if day in plain]
+    run = _run(plain, 7)
+    if len(plain) > 2 and run is not None and not special:
+        return f", {_WEEKDAY_NAMES[run[0]]} to {_WEEKDAY_NAMES[run[1]]}{within}"
+    names = [f"{_WEEKDAY_NAMES[day]}s" for day in ordered]
+    return f" on {_listed(names + special)}{of_month if special else within}"
+
+
+# -- lists ----------------------------------------------------------------------------------------
 
 
 def _spans(values: list[int], names: Sequence[str]) -> str:
@@ -189,8 +269,13 @@ def _spans(values: list[int], names: Sequence[str]) -> str:
     return _listed(items)
 
 
-def _is_run(values: list[int]) -> bool:
-    return len(values) > 1 and values[-1] - values[0] == len(values) - 1
+def _run(values: list[int], size: int) -> tuple[int, int] | None:
+    """The ends, if the values follow each other, perhaps through the end of a range of ``size``."""
+    wanted, count = set(values), len(values)
+    for first in values:
+        if {(first + n) % size for n in range(count)} == wanted:
+            return first, (first + count - 1) % size
+    return None
 
 
 def _nth(number: int) -> str:
