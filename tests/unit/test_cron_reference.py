@@ -54,7 +54,7 @@ MOMENTS = [(key, moment) for key in ZONES for moment in moments(key)]
     hours=st.one_of(st.integers(-30, 30), st.integers(-3, 3)),
     seconds=st.one_of(st.sampled_from([0, 1, -1, 1800]), st.integers(0, 3599)),
 )
-@settings(max_examples=1000)
+@settings(max_examples=800)
 def test_around_a_change_of_the_clock_every_rule_gives_the_ticks_of_the_reference(
     text: str, moment: tuple[str, int], hours: int, seconds: int
 ) -> None:
@@ -101,7 +101,7 @@ def test_without_a_choice_wildcards_follow_real_time_and_fixed_times_run_once(te
 
 
 @given(dates=strategies.dates, months=strategies.months, weekdays=strategies.weekdays)
-@settings(max_examples=400)
+@settings(max_examples=250)
 def test_the_day_fields_match_the_days_of_the_reference(dates: str, months: str, weekdays: str) -> None:
     text = f"0 0 {dates} {months} {weekdays}"
     rule = reference.read(text)

@@ -386,7 +386,7 @@ def check_error(error: EvenbeatError, text: str) -> None:
 
 
 @given(text=near_texts)
-@settings(max_examples=600)
+@settings(max_examples=350)
 def test_any_text_anywhere_is_a_value_or_an_evenbeat_error(text: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: cron(text),
