@@ -100,17 +100,22 @@ def day_matches(rule: Rule, day: date) -> bool:
 
 def _date_matches(item: str, day: date) -> bool:
     length = calendar.monthrange(day.year, day.month)[1]
-    working_days = [d for d in range(1, length + 1) if date(day.year, day.month, d).weekday() < 5]
     if item == "l":
         return day.day == length
     if item == "lw":
-        return day.day == working_days[-1]
+        return day.day == _working_days(day)[-1]
     if item.startswith("l-"):
         return day.day == length - int(item[2:])
     if item.endswith("w"):
         wanted = int(item[:-1])
-        return wanted <= length and day.day == min(working_days, key=lambda d: abs(d - wanted))
+        return wanted <= length and day.day == min(_working_days(day), key=lambda d: abs(d - wanted))
     return day.day in _item_numbers(item, 1, 31)
+
+
+def _working_days(day: date) -> list[int]:
+    """The days of the month, Monday to Friday."""
+    length = calendar.monthrange(day.year, day.month)[1]
+    return [number for number in range(1, length + 1) if day.replace(day=number).weekday() < 5]
 
 
 def _weekday_matches(item: str, day: date) -> bool:

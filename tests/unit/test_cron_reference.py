@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from datetime import UTC, date, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -122,22 +123,32 @@ def test_the_day_fields_match_the_days_of_the_reference(dates: str, months: str,
     assert backwards[::-1] == days
 
 
-@given(dates=strategies.dates, months=strategies.months, weekdays=strategies.weekdays)
-@settings(max_examples=60)
-def test_a_text_is_refused_as_never_matching_only_if_no_day_of_400_years_matches(
-    dates: str, months: str, weekdays: str
-) -> None:
-    text = f"0 0 {dates} {months} {weekdays}"
-    rule = reference.read(text)
-    if read(text) is None:
-        first = date(2000, 1, 1)
-        assert not any(reference.day_matches(rule, first + timedelta(n)) for n in range(146_097))
+def every_kind_of_month() -> list[date]:
+    """The days of each month on each weekday that it can begin with, of February also with 29 days."""
+    kinds = {}
+    for year, month in product(range(2000, 2040), range(1, 13)):
+        kinds[month, calendar.monthrange(year, month)] = (year, month)
+    return [
+        date(*kind, day) for kind in kinds.values() for day in range(1, calendar.monthrange(*kind)[1] + 1)
+    ]
+
+
+DAYS = every_kind_of_month()
+
+
+@pytest.mark.parametrize(
+    "dates", ["*", "29", "30", "31", "30,31", "30W", "31W", "L", "L-29", "L-30", "LW", "*/31"]
+)
+@pytest.mark.parametrize("months", ["*", "2", "4", "2,4,6,9,11", "1"])
+def test_a_text_is_refused_as_never_matching_exactly_if_no_day_matches(dates: str, months: str) -> None:
+    for weekdays in ("*", "1", "*/6", "*/7", "6#5", "1#1", "*/6,3#2", "0L"):
+        text = f"0 0 {dates} {months} {weekdays}"
+        rule = reference.read(text)
+        assert (read(text) is not None) == any(reference.day_matches(rule, day) for day in DAYS), text
 
 
 @pytest.mark.parametrize("key", ZONES)
-@pytest.mark.parametrize(
-    "text", ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"]
-)
+@pytest.mark.parametrize("text", reference.MACROS)
 def test_macros_tick_as_in_the_reference(text: str, key: str) -> None:
     change = moments(key)[0]
     trigger = read(text, tz=key)
