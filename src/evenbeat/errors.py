@@ -23,6 +23,17 @@ def shown(value: object) -> str:
 class EvenbeatError(Exception):
     """The root: ``except EvenbeatError`` catches whatever Evenbeat reports."""
 
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        # Arguments of errors are facts, not messages; a copy, or a pool of processes, needs both.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[EvenbeatError], args: tuple[object, ...], facts: dict[str, object]) -> EvenbeatError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
 
 class InvalidValue(EvenbeatError, ValueError):
     """A value was refused.
@@ -85,6 +96,15 @@ class ScheduleExists(EvenbeatError):
             f"schedule {shown(name)} of tenant {shown(tenant)} exists already; "
             "declare it to have it so whatever is there, or change it"
         )
+        self.tenant = tenant
+        self.name = name
+
+
+class ScheduleNotFound(EvenbeatError):
+    """There is no schedule of that name, or not any more."""
+
+    def __init__(self, tenant: str, name: str) -> None:
+        super().__init__(f"there is no schedule {shown(name)} of tenant {shown(tenant)}")
         self.tenant = tenant
         self.name = name
 

@@ -6,9 +6,8 @@ that lives but was frozen past its time does not know: pass the token on to what
 
 from __future__ import annotations
 
+import secrets
 from uuid import uuid4
-
-from msgspec.structs import replace
 
 from evenbeat.durations import Duration, read_duration
 from evenbeat.model import Record, check_name
@@ -39,7 +38,7 @@ def extend(store: Store, name: str, ttl: Duration, token: str, tenant: str = "de
     present = store.get_record(_KIND, tenant, name)
     if present is None or present.body != token:
         return False
-    return store.put_record(replace(_lock(store, name, ttl, token, tenant), version=present.version + 1))
+    return store.put_record(_lock(store, name, ttl, token, tenant), expect=present.version)
 
 
 def release(store: Store, name: str, token: str, tenant: str = "default") -> bool:
@@ -52,4 +51,6 @@ def release(store: Store, name: str, token: str, tenant: str = "default") -> boo
 
 def _lock(store: Store, name: str, ttl: Duration, token: str, tenant: str) -> Record:
     expires = store.now() + read_duration(ttl, "ttl")
-    return Record(kind=_KIND, tenant=tenant, key=name, body=token, expires=expires)
+    # A version of its own each time: who held the lock before, and was frozen since, must not match.
+    version = secrets.randbits(53)
+    return Record(kind=_KIND, tenant=tenant, key=name, body=token, version=version, expires=expires)

@@ -233,7 +233,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expect: tuple[RunState, ...]
     token: str
     state: RunState | msgspec.UnsetType = msgspec.UNSET
-    run_at: Instant | msgspec.UnsetType = msgspec.UNSET
+    delay: int | msgspec.UnsetType = msgspec.UNSET
+    """May be claimed so much later than the store's now. A duration, as ``lease``: clocks of nodes differ."""
     failures: int | msgspec.UnsetType = msgspec.UNSET
     crashes: int | msgspec.UnsetType = msgspec.UNSET
     worker: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -246,6 +247,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished_at: Instant | msgspec.UnsetType | None = msgspec.UNSET
     result: str | msgspec.UnsetType | None = msgspec.UNSET
     error: str | msgspec.UnsetType | None = msgspec.UNSET
+    lease_ended: bool = False
+    """Applies only if the lease has ended by the store's clock: a heartbeat in between saves the run."""
     renews: bool = False
     """Counts the attempt up: whatever was said of the run before is stale from now on."""
     adds: tuple[Run, ...] = ()
@@ -300,6 +303,8 @@ def check_schedule(schedule: Schedule) -> Schedule:
         _whole("max_concurrent", schedule.max_concurrent, 1, 10_000)
     check_execution(schedule.execution)
     check_payload(schedule.payload)
+    for field in ("description", "pause_note", "managed_by"):
+        _storable(field, getattr(schedule, field))
     if len(schedule.description) > 1000:
         raise InvalidValue(
             f"description is {len(schedule.description):,} characters long",
@@ -325,6 +330,10 @@ def check_run(run: Run) -> Run:
     """Refuse a run that no store should ever hold."""
     if not _RUN_ID.fullmatch(run.id):
         raise InvalidValue(f"id {shown(run.id)} is not 1 to 400 visible characters", field="id", value=run.id)
+    if "/" in run.id and run.tick is None:
+        raise InvalidValue(
+            f"id {shown(run.id)} has a /, which is for the runs of ticks", field="id", value=run.id
+        )
     check_name(run.tenant, "tenant")
     check_name(run.queue, "queue")
     check_task(run.task)
@@ -396,6 +405,15 @@ def encode_policy(policy: CatchUp | Execution) -> str:
 @lru_cache(maxsize=1024)
 def decode_policy(text: str, kind: type[_Struct]) -> _Struct:
     return msgspec.json.decode(text, type=kind)
+
+
+def _storable(field: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue(
+            f"{field} {shown(text)} has a lone surrogate, which no database takes", field=field, value=text
+        ) from None
 
 
 def _one_of(field: str, value: object, known: tuple[str, ...]) -> None:

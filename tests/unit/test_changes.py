@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evenbeat.errors import InvalidValue, ScheduleExists
-from evenbeat.model import Schedule
+from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
+from evenbeat.model import CatchUp, Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Active, Planned, plan, trigger_of
 
@@ -224,6 +225,67 @@ class TestReschedule:
         paused = changes.pause(made(), T + 1).schedule
         moved = changes.reschedule(paused, T + HOUR, T + 2).schedule
         assert (moved.state, moved.wake_at, moved.next_tick) == ("paused", None, T + HOUR)
+
+
+class TestWhatWasFoundByBreakingIt:
+    def test_a_pause_that_ended_unnoticed_loses_no_tick_to_a_change(self) -> None:
+        paused = changes.pause(made("every 10m", catch_up=CatchUp("all")), T, until=T + HOUR).schedule
+        later = T + 2 * HOUR
+        for wish in (
+            changes.resume(paused, later),
+            changes.pause(paused, later),
+            changes.change(paused, {"trigger": "every 7m"}, later),
+            changes.reschedule(paused, later + HOUR, later),
+        ):
+            planned = certain(wish)
+            assert [row.count for row in planned.skipped if row.reason == "paused"] == [5]
+            assert [run.tick for run in planned.runs] == [T + HOUR + n * 10 * MINUTE for n in range(7)]
+
+    def test_deleting_after_a_pause_that_ended_tells_the_two_apart(self) -> None:
+        paused = changes.pause(made("every 10m"), T, until=T + HOUR).schedule
+        planned = changes.delete(paused, T + 2 * HOUR)
+        assert [(row.count, row.reason) for row in planned.skipped] == [(5, "paused"), (7, "deleted")]
+
+    def test_less_spread_wakes_the_schedule_in_time(self) -> None:
+        spread = plan(made("every 6h", spread=5 * HOUR), T + 6 * HOUR).schedule
+        assert spread.wake_at is not None
+        assert spread.wake_at > T + 6 * HOUR
+        changed = certain(changes.change(spread, {"spread": 0}, T + 5 * HOUR)).schedule
+        assert changed.wake_at == changed.next_tick
+
+    def test_a_deleted_schedule_can_not_be_acted_on(self) -> None:
+        gone = changes.delete(made(), T).schedule
+        acts: list[Callable[[], object]] = [
+            lambda: changes.pause(gone, T),
+            lambda: changes.resume(gone, T),
+            lambda: changes.change(gone, {"payload": "1"}, T),
+            lambda: changes.reschedule(gone, T + 1, T),
+            lambda: changes.trigger_now(gone, "run", T),
+            lambda: changes.delete(gone, T),
+        ]
+        for act in acts:
+            with pytest.raises(ScheduleNotFound, match='there is no schedule "cleanup" of tenant "default"'):
+                act()
+
+    def test_a_one_shot_that_is_moved_earlier_runs_once(self) -> None:
+        moved = changes.reschedule(made("at 2026-03-01T14:00:00Z"), T + HOUR, T).schedule
+        fired = plan(moved, T + HOUR)
+        assert [run.tick for run in fired.runs] == [T + HOUR]
+        assert fired.schedule.state == "finished"
+
+    def test_declaring_a_schedule_that_sleeps_in_quarantine_wakes_it(self) -> None:
+        asleep = replace(made(), wake_at=None)
+        woken = certain(changes.declare(wanted(), T + 1, asleep)).schedule
+        assert woken.wake_at == woken.next_tick
+
+    @pytest.mark.parametrize("tick", [10**18, -(10**18), 2**63])
+    def test_a_tick_outside_the_calendar_is_refused(self, tick: int) -> None:
+        with pytest.raises(InvalidValue, match="is outside the calendar"):
+            changes.reschedule(made(), tick, T)
+
+    def test_a_lone_surrogate_is_refused_before_it_reaches_a_database(self) -> None:
+        with pytest.raises(InvalidValue, match="has a lone surrogate"):
+            changes.create(wanted(description="\ud800"), T)
 
 
 class TestDeleteAndTrigger:

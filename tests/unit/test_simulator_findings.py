@@ -94,5 +94,5 @@ def test_a_retry_that_somebody_asks_for_keeps_to_the_overlap_policy() -> None:
     clock.advance("10s")
     store.fire_due(clock(), 1, plan)
     (over,) = store.find_runs(RunQuery(states=("failed",))).items
-    assert attempts.retried(over, clock(), "again") is None
+    assert attempts.retried(over, "again") is None
     assert len(store.find_runs(RunQuery(states=("queued", "running"))).items) == 1

@@ -13,7 +13,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, FINAL_STATES, Run, Schedule, Transition
 from evenbeat.rules.firing import Planned, needs_active
 from evenbeat.stores.base import Claim, Fired, PlanFunction, Write, Written
-from evenbeat.stores.decisions import added, settled, verdict
+from evenbeat.stores.decisions import Standing, added, settled, verdict
 from evenbeat.testing.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 
 # Each is caught within 15 seeds, most by the first; this leaves room for changes of the simulator.
@@ -138,7 +138,8 @@ class WholeRecords(WatchedMemory):
         run = self._runs.get(transition.run)
         if run is None:
             return False
-        decision = verdict(run.state, run.attempt, run.settled, transition)
+        standing = Standing(run.state, run.attempt, run.settled, run.lease_until)
+        decision = verdict(standing, transition, self.now())
         if decision != "apply":
             return decision == "repeat"
         self.step("  settle_runs/decided")

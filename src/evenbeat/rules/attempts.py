@@ -25,9 +25,11 @@ def succeeded(
 def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
     """The attempt raised or timed out: tried again by the retry policy, else the run has failed."""
     failures = run.failures + 1
+    if run.cancel_requested:
+        return cancelled(run, now, token)
     if failures > run.execution.retries:
         return _ended(run, "failed", now, token, error=error, failures=failures)
-    again = _queued(run, now + backoff(run, failures), token)
+    again = _queued(run, backoff(run, failures), token)
     return replace(again, failures=failures, error=_kept(error))
 
 
@@ -35,16 +37,17 @@ def crashed(run: Run, now: Instant, token: str) -> Transition:
     """The lease ended without a word: the worker is gone, or cut off. Its late result will be refused."""
     crashes = run.crashes + 1
     if run.cancel_requested:
-        return cancelled(run, now, token)
+        return replace(cancelled(run, now, token), lease_ended=True)
     if run.execution.on_crash == "fail" or crashes > run.execution.crashes:
         error = f"worker {run.worker} was lost during attempt {run.attempt}"
-        return _ended(run, "failed", now, token, error=error, crashes=crashes)
-    return replace(_queued(run, now, token), crashes=crashes)
+        dead = _ended(run, "failed", now, token, error=error, crashes=crashes)
+        return replace(dead, lease_ended=True)
+    return replace(_queued(run, 0, token), crashes=crashes, lease_ended=True)
 
 
-def released(run: Run, now: Instant, token: str) -> Transition:
+def released(run: Run, token: str) -> Transition:
     """Handed back unfinished (a worker that stops): nothing is counted, another one takes it at once."""
-    return _queued(run, now, token)
+    return _queued(run, 0, token)
 
 
 def cancel(run: Run, now: Instant, token: str) -> Transition | None:
@@ -63,7 +66,7 @@ def cancelled(run: Run, now: Instant, token: str) -> Transition:
     return _ended(run, "cancelled", now, token)
 
 
-def retried(run: Run, now: Instant, token: str) -> Transition | None:
+def retried(run: Run, token: str) -> Transition | None:
     """A run that is over and did not succeed is tried again because somebody asked. None if it can't be.
 
     A run whose schedule bounds its active runs is not made active behind the schedule's back: for
@@ -77,7 +80,7 @@ def retried(run: Run, now: Instant, token: str) -> Transition | None:
         expect=(run.state,),
         token=token,
         state="queued",
-        run_at=now,
+        delay=0,
         failures=0,
         crashes=0,
         cancel_requested=False,
@@ -100,15 +103,15 @@ def backoff(run: Run, failures: int) -> int:
     return wait - wait * (int.from_bytes(digest, "big") % 1000) // 10_000
 
 
-def _queued(run: Run, run_at: Instant, token: str) -> Transition:
-    """The attempt is over, the run is not: another worker may take it from ``run_at`` on."""
+def _queued(run: Run, delay: int, token: str) -> Transition:
+    """The attempt is over, the run is not: another worker may take it ``delay`` ms from now."""
     return Transition(
         run=run.id,
         attempt=run.attempt,
         expect=("running",),
         token=token,
         state="queued",
-        run_at=run_at,
+        delay=delay,
         worker=None,
         lease=None,
     )

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evenbeat.errors import InvalidValue, ScheduleExists
-from evenbeat.instants import Instant
+from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
+from evenbeat.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.model import Reason, Run, Schedule, check_schedule
 from evenbeat.rules.firing import Active, Planned, needs_active, plan, skip_until, trigger_of
 from evenbeat.triggers import At, parse_trigger
@@ -68,11 +68,14 @@ def change(
             f"{min(unknown)} can't be changed", field=min(unknown), value=wishes[min(unknown)],
             hint=f"there are {', '.join(DEFINITION)}",
         )  # fmt: skip
+    _check_there(schedule)
     wanted = _checked(replace(schedule, **wishes))
     same_trigger = parse_trigger(wanted.trigger) == parse_trigger(schedule.trigger)
     if same_trigger:
         wanted = replace(wanted, trigger=schedule.trigger)
-    if wanted == schedule:
+    # A row in quarantine is active and sleeps for ever: saying again what it should be wakes it up.
+    asleep = schedule.state == "active" and schedule.wake_at is None
+    if wanted == schedule and not asleep:
         return None
     settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
     changed = replace(settled.schedule, **{name: getattr(wanted, name) for name in DEFINITION})
@@ -89,6 +92,9 @@ def change(
         if watermark is None or (changed.next_tick or watermark) < watermark:
             # Back behind what was passed over or has run: the new trigger may name those ticks again.
             changed = replace(changed, generation=changed.generation + 1)
+    elif changed.state == "active":
+        # Whatever it slept for may have changed: plan looks at it when the tick comes, and decides anew.
+        changed = replace(changed, wake_at=changed.next_tick)
     return settled._replace(schedule=_revised(changed, now))
 
 
@@ -100,6 +106,7 @@ def pause(
     active: tuple[Active, ...] = (),
 ) -> Planned:
     """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is dealt with."""
+    _check_there(schedule)
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
     if settled.schedule.state == "finished":
         return settled._replace(schedule=_revised(settled.schedule, now))
@@ -107,24 +114,33 @@ def pause(
     return settled._replace(schedule=_revised(paused, now))
 
 
-def resume(schedule: Schedule, now: Instant) -> Planned | None:
+def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
     """Ticks again: the first after now. Those that fell into the pause are recorded as skipped.
 
     None if it is not paused: there is nothing to write.
     """
+    _check_there(schedule)
     if schedule.state != "paused":
         return None
+    settled = _settle_overdue(schedule, now, active, keep_waiting=True)
+    if settled.schedule.state != "paused":  # the pause had ended by itself
+        return settled._replace(schedule=_revised(settled.schedule, now))
     awake = replace(schedule, state="active", pause_note="", paused_until=None)
     planned = skip_until(awake, now + 1, "paused", now)
     return planned._replace(schedule=_revised(planned.schedule, now))
 
 
 def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
-    """The next tick comes at ``tick`` instead; those after it as the trigger says.
+    """The next tick comes at ``tick``; those after it as the trigger says.
 
-    Ticks that are passed over are recorded. Moving back makes a new generation: ticks whose runs
-    exist already can come again.
+    Ticks that are passed over are recorded. An earlier tick of a recurring trigger is one more: its own
+    next one still comes. Moving back makes a new generation: ticks whose runs exist already can come
+    again.
     """
+    _check_there(schedule)
+    if not FIRST <= tick <= LAST:
+        hint = f"between {write_instant(FIRST)} and {write_instant(LAST)}"
+        raise InvalidValue(f"tick {tick} is outside the calendar", field="tick", value=tick, hint=hint)
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
     current = settled.schedule
     moved_back = current.next_tick is None or tick < current.next_tick
@@ -147,6 +163,7 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
 
 def delete(schedule: Schedule, now: Instant) -> Planned:
     """A tombstone: it keeps the numbers, so that nothing of a later namesake is taken for this one's."""
+    _check_there(schedule)
     gone = _skip_overdue(schedule, now, "deleted")
     tombstone = replace(
         gone.schedule,
@@ -167,6 +184,7 @@ def trigger_now(
 
     It counts as a fire, so that it can't slip past a tick that is being planned.
     """
+    _check_there(schedule)
     busy = len(active) > 0 and schedule.overlap != "allow"
     full = schedule.max_concurrent is not None and len(active) >= schedule.max_concurrent
     if busy or full:
@@ -194,7 +212,7 @@ def _settle_overdue(
     schedule: Schedule, now: Instant, active: tuple[Active, ...], *, keep_waiting: bool
 ) -> Planned:
     """Deal with what is overdue by the old rules: fired, or, where it can't be yet, "skipped: changed"."""
-    planned = Planned(schedule)
+    planned = _ended_pause(schedule, now)
     while (current := planned.schedule).state == "active" and (current.next_tick or now + 1) <= now:
         # A tick that came before the change counts, also if it was to be spread until after it.
         step = plan(replace(current, spread=0), now, active)
@@ -208,10 +226,24 @@ def _settle_overdue(
     return planned
 
 
+def _ended_pause(schedule: Schedule, now: Instant) -> Planned:
+    """A pause that is over by now, though nobody has looked: its ticks recorded, the schedule active."""
+    if schedule.state == "paused" and schedule.paused_until is not None and schedule.paused_until <= now:
+        return plan(schedule, now)
+    return Planned(schedule)
+
+
 def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason) -> Planned:
-    if schedule.state not in ("active", "paused"):
-        return Planned(schedule)
-    return skip_until(schedule, now + 1, reason, now)
+    planned = _ended_pause(schedule, now)
+    if planned.schedule.state not in ("active", "paused"):
+        return planned
+    why = "paused" if planned.schedule.state == "paused" and reason != "deleted" else reason
+    return _joined(planned, skip_until(planned.schedule, now + 1, why, now))
+
+
+def _check_there(schedule: Schedule) -> None:
+    if schedule.state == "deleted":
+        raise ScheduleNotFound(schedule.tenant, schedule.name)
 
 
 def _joined(first: Planned, then: Planned) -> Planned:
@@ -225,7 +257,7 @@ def _checked(wanted: Schedule) -> Schedule:
 
 def _from_now(schedule: Schedule, now: Instant) -> Schedule:
     """With the first tick after now, or finished if there is none."""
-    trigger = trigger_of(schedule)
+    trigger = trigger_of(replace(schedule, next_tick=None))
     tick = trigger.instant if isinstance(trigger, At) else trigger.next_ms(now)
     if schedule.state == "paused":
         return replace(schedule, next_tick=tick, fire_seq=schedule.fire_seq + 1)

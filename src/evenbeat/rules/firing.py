@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evenbeat.instants import Instant
 from evenbeat.model import Reason, Run, RunState, Schedule, Skipped
-from evenbeat.triggers import Trigger, parse_trigger
+from evenbeat.triggers import At, Trigger, parse_trigger
 
 # One step fires no more ticks of one schedule than this, so that a backlog can't starve the others.
 TICKS_A_STEP = 100
@@ -42,7 +42,10 @@ def needs_active(schedule: Schedule) -> bool:
 
 def trigger_of(schedule: Schedule) -> Trigger:
     """The schedule's trigger with everything that floats fixed."""
-    return parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
+    trigger = parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
+    if isinstance(trigger, At) and schedule.next_tick not in (None, trigger.instant):
+        return At(schedule.next_tick)  # its one tick was moved
+    return trigger
 
 
 def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:

@@ -79,7 +79,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: str
     token: str
-    """Chosen anew for each claim; a repetition with the same token answers the same runs."""
+    """Chosen anew for each claim. A repetition with the same token answers those runs of it that are
+    still held; once none is, it may be taken for a new claim."""
     limit: int
     now: Instant
     lease: int
@@ -161,7 +162,8 @@ class Store(Protocol):
     def claim_runs(self, claim: Claim) -> list[Run]:
         """Take due runs: by priority, then by ``run_at``, then by id.
 
-        Each gets the state running, the next attempt number, the worker and a lease of ``lease`` ms.
+        Each gets the state running, the next attempt number, the worker and a lease of ``lease`` ms by
+        the store's own clock, whatever ``claim.now`` says.
         """
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
@@ -194,10 +196,11 @@ class Store(Protocol):
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         """The record, unless it has expired."""
 
-    def put_record(self, record: Record) -> bool:
-        """Write a record if its version is one more than the present one's, or 1 if there is none.
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
+        """Write a record if the present one has the version ``expect``; None: if there is none.
 
-        An expired record counts as none.
+        An expired record counts as none. Versions are chosen by the client; where a key may come and
+        go, as a lock does, a version that was never used before keeps a latecomer from matching.
         """
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:

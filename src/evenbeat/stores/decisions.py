@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import Run, Statistics, Transition
+from evenbeat.model import Run, Schedule, Statistics, Transition
 
 FIELDS = (
-    "state", "run_at", "failures", "crashes", "worker", "cancel_requested", "finished_at",
+    "state", "failures", "crashes", "worker", "cancel_requested", "finished_at",
     "result", "error",
 )  # fmt: skip
 
 
-def verdict(
-    state: str, attempt: int, settled: str | None, transition: Transition
-) -> Literal["apply", "repeat", "refuse"]:
-    """What becomes of a transition, given the run as it is."""
-    if settled == transition.token:
+class Standing(NamedTuple):
+    """What is compared of a run before a transition is applied."""
+
+    state: str
+    attempt: int
+    settled: str | None
+    lease_until: Instant | None
+
+
+def verdict(run: Standing, transition: Transition, now: Instant) -> Literal["apply", "repeat", "refuse"]:
+    """What becomes of a transition, given the run as it is; ``now`` is the store's own."""
+    if run.settled == transition.token:
         return "repeat"
-    return "apply" if attempt == transition.attempt and state in transition.expect else "refuse"
+    if run.attempt != transition.attempt or run.state not in transition.expect:
+        return "refuse"
+    if transition.lease_ended and (run.lease_until or 0) > now:
+        return "refuse"
+    return "apply"
+
+
+def is_repetition(current: Schedule | None, wanted: Schedule) -> bool:
+    """Whether a refused write finds its own work. The wake-up may have moved since: it is no part of it."""
+    return current is not None and replace(current, wake_at=wanted.wake_at) == wanted
 
 
 def changes(transition: Transition, now: Instant) -> dict[str, object]:
     """The fields of a run that a transition sets; ``now`` is the store's own."""
     values = ((name, getattr(transition, name)) for name in FIELDS)
     fields = {name: value for name, value in values if value is not msgspec.UNSET}
+    if transition.delay is not msgspec.UNSET:
+        fields["run_at"] = now + transition.delay
+    if transition.finished_at is not msgspec.UNSET and transition.finished_at is not None:
+        fields["finished_at"] = min(transition.finished_at, now)
     if transition.lease is not msgspec.UNSET:
         fields["lease_until"] = None if transition.lease is None else now + transition.lease
     if transition.renews:

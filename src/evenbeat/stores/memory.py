@@ -36,7 +36,7 @@ from evenbeat.stores.base import (
     Written,
     wall_clock,
 )
-from evenbeat.stores.decisions import added, settled, verdict
+from evenbeat.stores.decisions import Standing, added, is_repetition, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
 
 _Key = tuple[str, str]
@@ -82,8 +82,7 @@ class MemoryStore:
         wanted = write.planned.schedule
         current = self._schedules.get(wanted.key)
         if write.expect != (None if current is None else current.version):
-            # A repetition finds its own work.
-            return Written(current == wanted, current)
+            return Written(is_repetition(current, wanted), current)
         self._apply(write.planned)
         return Written(True, wanted)
 
@@ -199,7 +198,7 @@ class MemoryStore:
             for run in islice(self._claimable(claim, now), claim.limit):
                 taken = replace(
                     run, state="running", attempt=run.attempt + 1, worker=claim.worker, claim=claim.token,
-                    lease_until=now + claim.lease, started_at=now,
+                    lease_until=self.now() + claim.lease, started_at=self.now(),
                 )  # fmt: skip
                 # At once: a run that was written twice while it waited has two entries in its heap.
                 self._store(taken)
@@ -243,7 +242,8 @@ class MemoryStore:
         run = self._runs.get(transition.run)
         if run is None:
             return False
-        decision = verdict(run.state, run.attempt, run.settled, transition)
+        standing = Standing(run.state, run.attempt, run.settled, run.lease_until)
+        decision = verdict(standing, transition, self.now())
         if decision != "apply":
             return decision == "repeat"
         self._store(settled(run, transition, self.now()))
@@ -324,7 +324,7 @@ class MemoryStore:
             expired = [
                 key
                 for key, record in self._records.items()
-                if record.expires is not None and record.expires < finished_before
+                if record.expires is not None and record.expires < min(finished_before, self.now())
             ][: limit - gone]
             for key in expired:
                 del self._records[key]
@@ -338,13 +338,13 @@ class MemoryStore:
         expired = record is not None and record.expires is not None and record.expires <= self.now()
         return None if expired else record
 
-    def put_record(self, record: Record) -> bool:
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
         with self._lock:
             key = (record.kind, record.tenant, record.key)
             present = self._live(self._records.get(key))
             if present == record:
                 return True
-            if record.version != (1 if present is None else present.version + 1):
+            if expect != (None if present is None else present.version):
                 return False
             self._records[key] = record
             return True

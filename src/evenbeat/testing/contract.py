@@ -615,7 +615,7 @@ class StoreContract:
             attempts.succeeded(stale, "1", clock.now, "late-1"),
             attempts.failed(stale, "late", clock.now, "late-2"),
             attempts.heartbeat(stale, 1000, "late-3"),
-            attempts.released(stale, clock.now, "late-4"),
+            attempts.released(stale, "late-4"),
         ]
         assert store.settle_runs(refused) == [False] * 4
         assert self.runs(store) == [fresh]
@@ -643,7 +643,7 @@ class StoreContract:
     def test_a_released_run_is_taken_by_the_next_worker(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=store.now())])
         (held,) = self.claim(store)
-        assert store.settle_runs([attempts.released(held, clock.now, "t")]) == [True]
+        assert store.settle_runs([attempts.released(held, "t")]) == [True]
         (again,) = self.claim(store, "claim-2", worker="w2")
         assert (again.attempt, again.failures, again.crashes, again.worker) == (2, 0, 0, "w2")
 
@@ -678,15 +678,15 @@ class StoreContract:
     ) -> None:
         store.add_runs([run("a", run_at=clock.now, state="cancelled")])
 
-        def ask(what: Callable[[Run, Instant, str], Transition | None], token: str) -> Transition:
+        def ask(what: Callable[[Run], Transition | None]) -> Transition:
             (found,) = self.runs(store)
-            wish = what(found, clock.now, token)
+            wish = what(found)
             assert wish is not None
             assert store.settle_runs([wish]) == [True]
             return wish
 
-        retry = ask(attempts.retried, "retry")
-        ask(attempts.cancel, "cancel")
+        retry = ask(lambda found: attempts.retried(found, "retry"))
+        ask(lambda found: attempts.cancel(found, clock.now, "cancel"))
         assert store.settle_runs([retry]) == [False]
         assert [found.state for found in self.runs(store)] == ["cancelled"]
 
@@ -696,6 +696,60 @@ class StoreContract:
         store.add_runs([run("a", run_at=clock.now)])
         self.claim(store)
         assert self.runs(store, lease_ended_by=clock.now + 10 * MINUTE) == []
+
+    def test_a_heartbeat_saves_a_run_from_a_reaper_that_looked_before(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        (held,) = self.claim(store)
+        clock.advance("30s")
+        (seen,) = self.runs(store, lease_ended_by=clock.now)
+        assert store.settle_runs([attempts.heartbeat(held, 30_000, "beat")]) == [True]
+        assert store.settle_runs([attempts.crashed(seen, clock.now, "reaper")]) == [False]
+
+    def test_the_clock_of_a_slow_worker_does_not_shorten_its_lease(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=0)])
+        (held,) = self.claim(store, now=clock.now - 10 * MINUTE)
+        assert held.lease_until == clock.now + 30_000
+
+    def test_the_clock_of_a_fast_reaper_does_not_delay_a_run(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        self.claim(store)
+        clock.advance("30s")
+        (seen,) = self.runs(store, lease_ended_by=clock.now)
+        assert store.settle_runs([attempts.crashed(seen, clock.now + 60 * MINUTE, "reaper")]) == [True]
+        assert len(self.claim(store, "claim-2")) == 1
+
+    def test_who_held_a_lock_before_can_not_take_it_from_who_holds_it_now(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert locks.acquire(store, "migrate", "30s", "first")
+        stale = store.get_record("lock", "default", "migrate")
+        assert stale is not None
+        clock.advance("30s")
+        assert locks.acquire(store, "migrate", "30s", "second")
+        # What extend and release of a holder that was frozen after its look would send now.
+        assert not store.put_record(replace(stale, version=stale.version + 1), expect=stale.version)
+        assert not store.delete_record("lock", "default", "migrate", stale.version)
+        assert locks.extend(store, "migrate", "30s", "second")
+
+    def test_a_purge_by_a_fast_clock_leaves_what_has_not_expired(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert locks.acquire(store, "migrate", "30s", "mine")
+        assert store.purge(clock.now + 60 * MINUTE, 100) == 0
+        assert locks.extend(store, "migrate", "30s", "mine")
+
+    def test_a_write_is_recognised_again_when_only_its_wake_up_has_moved(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        write = Write(changes.create(schedule(spread=50_000), store.now()), None)
+        assert store.put_schedules([write])[0].accepted
+        clock.advance("1m")
+        self.fire(store)
+        assert store.put_schedules([write])[0].accepted
 
     def test_a_transition_of_an_unknown_run_is_refused(self, store: Store) -> None:
         ghost = run("ghost", attempt=1)
@@ -812,9 +866,10 @@ class StoreContract:
         assert store.put_record(first)
         assert store.put_record(first)  # its reply was lost
         assert not store.put_record(replace(first, body="other"))
-        assert not store.put_record(replace(first, body="other", version=3))
         second = replace(first, body='["x"]', version=2)
-        assert store.put_record(second)
+        assert not store.put_record(second, expect=7)
+        assert store.put_record(second, expect=1)
+        assert store.put_record(second, expect=1)  # its reply was lost
         assert store.get_record("calendar", "default", "holidays") == second
         assert store.find_records("calendar") == [second]
         assert not store.delete_record("calendar", "default", "holidays", 1)

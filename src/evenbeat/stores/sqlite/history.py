@@ -86,12 +86,15 @@ def log(commands: Commands, run: str) -> list[LogChunk]:
     return [read_log(row) for row in commands.rows("select log", sql.SELECT_LOG, (run,))]
 
 
-def purge(commands: Commands, finished_before: Instant, limit: int) -> int:
+def purge(commands: Commands, finished_before: Instant, limit: int, now: Instant) -> int:
     over = commands.rows("select over", sql.SELECT_OVER, (finished_before, limit))
     commands.many("delete logs", sql.DELETE_LOGS, [(row[1],) for row in over])
     commands.many("delete runs", sql.DELETE_RUN, [(row[0],) for row in over])
     gone = len(over)
-    for name, statement in (("delete skipped", sql.DELETE_SKIPPED), ("delete records", sql.DELETE_EXPIRED)):
-        if gone < limit:
-            gone += commands.run(name, statement, (finished_before, limit - gone))
+    if gone < limit:
+        gone += commands.run("delete skipped", sql.DELETE_SKIPPED, (finished_before, limit - gone))
+    if gone < limit:
+        # What has not expired yet is no past, whatever the caller's clock says.
+        edge = min(finished_before, now)
+        gone += commands.run("delete records", sql.DELETE_EXPIRED, (edge, limit - gone))
     return gone

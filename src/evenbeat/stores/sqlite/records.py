@@ -16,11 +16,11 @@ def get(commands: Commands, kind: str, tenant: str, key: str, now: Instant) -> R
     return None if expired else record
 
 
-def put(commands: Commands, record: Record, now: Instant) -> bool:
+def put(commands: Commands, record: Record, expect: int | None, now: Instant) -> bool:
     present = get(commands, record.kind, record.tenant, record.key, now)
     if present == record:
         return True  # a repetition finds its own work
-    if record.version != (1 if present is None else present.version + 1):
+    if expect != (None if present is None else present.version):
         return False
     commands.run("put record", sql.PUT_RECORD, record_row(record))
     return True

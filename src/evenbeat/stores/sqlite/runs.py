@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Statistics, Transition
 from evenbeat.stores.base import Claim
-from evenbeat.stores.decisions import added, changes, verdict
+from evenbeat.stores.decisions import Standing, added, changes, verdict
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
@@ -38,12 +39,13 @@ def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
     return answers
 
 
-def claim(commands: Commands, wanted: Claim, now: Instant) -> list[Run]:
+def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> list[Run]:
+    """``due`` is the time by which runs are due, ``now`` the store's own, from which leases count."""
     held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.token,))
     if held:
         # The reply was lost. What was settled or taken over since is not held any more.
         return _in_order([run for run in readable_runs(held) if run.state == "running"])
-    chosen = _choose(commands, wanted, now)
+    chosen = _choose(commands, wanted, due)
     if not chosen:
         return []
     rowids = json_list(chosen)
@@ -97,7 +99,8 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     """Each transition in turn, seen by the next; then one statement per set of fields."""
     targets = {transition.run for transition in transitions}
     standing = {
-        row[0]: row[1:] for row in commands.rows("select runs", sql.SELECT_STANDING, (json_list(targets),))
+        row[0]: Standing(*row[1:])
+        for row in commands.rows("select runs", sql.SELECT_STANDING, (json_list(targets),))
     }
     updates: dict[str, dict[str, object]] = {}
     adds: list[Run] = []
@@ -108,23 +111,19 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
         if transition.run not in standing:
             answers.append(False)
             continue
-        state, attempt, token = standing[transition.run]
-        decision = verdict(state, attempt, token, transition)
+        run_now = standing[transition.run]
+        decision = verdict(run_now, transition, now)
         answers.append(decision != "refuse")
         if decision != "apply":
             continue
         # Two transitions of one run become one update, in which the later one has the last word.
         fields = updates.setdefault(transition.run, {})
         fields.update(changes(transition, now))
-        standing[transition.run] = (
-            fields.get("state", state),
-            fields.get("attempt", attempt),
-            transition.token,
-        )
+        standing[transition.run] = _after(run_now, fields)
         for run in transition.adds:
             adds.append(run)
             if run.id in targets:
-                standing.setdefault(run.id, (run.state, run.attempt, run.settled))
+                standing.setdefault(run.id, Standing(run.state, run.attempt, run.settled, run.lease_until))
         if (more := transition.counts) is not None:
             key = (more.tenant, more.schedule)
             before = counts.get(key)
@@ -136,6 +135,15 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     commands.many("count", sql.COUNT, [statistics_row(more) for more in counts.values()])
     commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in wakes])
     return answers
+
+
+def _after(run: Standing, fields: dict[str, Any]) -> Standing:
+    return Standing(
+        fields.get("state", run.state),
+        fields.get("attempt", run.attempt),
+        fields.get("settled", run.settled),
+        fields.get("lease_until", run.lease_until),
+    )
 
 
 def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:

@@ -9,6 +9,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Schedule, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
+from evenbeat.stores.decisions import is_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands, Row
@@ -46,8 +47,7 @@ def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
         wanted = write.planned.schedule
         current = present.get(wanted.key)
         if write.expect != versions.get(wanted.key):
-            # A repetition finds its own work.
-            answers.append(Written(current == wanted, current))
+            answers.append(Written(is_repetition(current, wanted), current))
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)

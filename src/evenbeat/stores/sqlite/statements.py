@@ -116,7 +116,7 @@ SET state = 'failed', error = ?, finished_at = ?, lease_until = NULL, claim = NU
 """
 
 SELECT_STANDING = """
-SELECT run.id, run.state, run.attempt, run.settled
+SELECT run.id, run.state, run.attempt, run.settled, run.lease_until
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE run.id = wanted.value
 """
 

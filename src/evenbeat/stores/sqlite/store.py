@@ -101,7 +101,7 @@ class SqliteStore:
 
     def claim_runs(self, claim: Claim) -> list[Run]:
         with self._connections.write() as commands:
-            return runs.claim(commands, claim, min(claim.now, self.now()))
+            return runs.claim(commands, claim, min(claim.now, self.now()), self.now())
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         with self._connections.write() as commands:
@@ -127,15 +127,15 @@ class SqliteStore:
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         with self._connections.write() as commands:
-            return history.purge(commands, finished_before, limit)
+            return history.purge(commands, finished_before, limit, self.now())
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         with self._connections.read() as commands:
             return records.get(commands, kind, tenant, key, self.now())
 
-    def put_record(self, record: Record) -> bool:
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
         with self._connections.write() as commands:
-            return records.put(commands, record, self.now())
+            return records.put(commands, record, expect, self.now())
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
         with self._connections.read() as commands:

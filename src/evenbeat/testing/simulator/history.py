@@ -83,12 +83,14 @@ class History:
         if after.generation == last.generation:
             # Moved forward: everything up to there is accounted for.
             self._close(tick)
-        elif before.state == "paused":
+        elif is_paused(before, intent.now):
             # The new generation starts at or before the watermark: the pause's ticks come with it.
             self._close(_dealt_with(before, intent.now) if before.next_tick is None else before.next_tick)
         else:
             self._close(_dealt_with(before, intent.now))
-        self.segments.append(Segment(after.generation, last.trigger, tick + 1, tick))
+        # The one tick of a single instant is the one that was moved.
+        trigger = At(tick) if isinstance(last.trigger, At) else last.trigger
+        self.segments.append(Segment(after.generation, trigger, tick + 1, tick))
 
     def check(self, row: Schedule | None, now: Instant) -> None:
         """Every tick once, and nothing else. ``row`` says how far the schedule has come."""
@@ -131,6 +133,11 @@ class History:
         unexpected = found.keys() - set(expected)
         if unexpected:
             raise Violation(f"{label}/{min(unexpected)} fired, but is not a tick", self.key[1])
+
+
+def is_paused(schedule: Schedule, now: Instant) -> bool:
+    """A pause that has an end is over then, whether or not anybody has looked."""
+    return schedule.state == "paused" and (schedule.paused_until is None or schedule.paused_until > now)
 
 
 def _dealt_with(before: Schedule | None, now: Instant) -> Instant:

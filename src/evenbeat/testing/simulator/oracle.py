@@ -10,7 +10,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, FINAL_STATES, Run, Schedule, Skipped, Statistics, Transition
 from evenbeat.stores.base import Claim, Write, Written
 from evenbeat.testing.simulator.backends import Key, View
-from evenbeat.testing.simulator.history import History
+from evenbeat.testing.simulator.history import History, is_paused
 from evenbeat.testing.simulator.tap import Call
 from evenbeat.testing.simulator.violation import Violation
 
@@ -113,8 +113,9 @@ class Oracle:
             moved = replace(before, wake_at=row.wake_at) != row
             if moved and (row.version <= before.version or row.generation < before.generation):
                 raise Violation(f"{key[1]} went from {before.version} to {row.version}", key[1])
-            wanted = call.intent is None or call.intent.kind in ("resume", "delete")
-            if before.state == "paused" and row.state != "paused" and not wanted:
+            intent = call.intent
+            unasked = intent is not None and intent.kind not in ("resume", "delete")
+            if intent is not None and unasked and row.state != "paused" and is_paused(before, intent.now):
                 raise Violation(f"{key[1]} was paused and is {row.state}: nobody resumed it", key[1])
         call.written.add(key)
         if call.intent is not None:
@@ -218,7 +219,7 @@ class Oracle:
             )
         if before.state in FINAL_STATES and run.state in FINAL_STATES:
             raise Violation(f"{run.id} was {before.state} and became {run.state}", run.id)
-        for name in ("failures", "crashes", "cancel_requested", "run_at"):
+        for name in ("failures", "crashes", "cancel_requested"):
             wanted = getattr(applied, name)
             value = getattr(run, name)
             if value != wanted and value != getattr(before, name):

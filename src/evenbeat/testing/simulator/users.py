@@ -157,7 +157,7 @@ class User:
         run, now, token = self.random.choice(found), self.store.now(), self.node.token()
         transition = attempts.cancel(run, now, token)
         if transition is None:
-            transition = attempts.retried(run, now, token)
+            transition = attempts.retried(run, token)
         if transition is not None:
             wanted = transition
             self._repeat(lambda: self.store.settle_runs([wanted]))
