@@ -115,7 +115,7 @@ class User:
         random, token = self.random, self.node.token()
         chance = random.random()
         if row.state == "paused" and chance < 0.5:
-            return Wish("resume", lambda row, now, _: changes.resume(row, now))
+            return Wish("resume", lambda row, now, active: changes.resume(row, now, active))
         if chance < 0.15:
             trigger = random_trigger(random, now)
             wish = Wish("retrigger", lambda row, now, active: retriggered(row, trigger, now, active))
