@@ -115,7 +115,7 @@ def _sorted(
     """Times and owners in (time, owner) order, by sorting both packed into one integer.
 
     An hour of seconds and a million schedules fit into 32 bits, which two radix passes sort: 1M in
-    20 ms. A wider pack takes numpy's sort: 1M in 10 ms, or in 50 ms on an AMD Zen 4, whose AVX-512
+    20 to 40 ms. A wider pack takes numpy's sort: 1M in 10 ms, or in 50 ms on an AMD Zen 4, whose AVX-512
     that sort does not suit. 139 years of milliseconds and 4 million schedules fit; beyond: lexsort.
     """
     if len(times) < 2:
