@@ -22,8 +22,9 @@ lint: $(VENV)/.dev  ## ruff: rules and format
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
-demo: $(VENV)/.run  ## a first look: what runs when
+demo: $(VENV)/.run  ## what runs when; then three nodes on SQLite, one of them killed
 	$(BIN)/python examples/when.py
+	$(BIN)/python examples/exactly_once.py
 
 bench: $(VENV)/.bench  ## benchmarks, with the peers in the same run
 	$(BIN)/python -m bench
