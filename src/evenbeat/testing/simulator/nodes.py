@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ class Node:
         return f"{self.name}-{self._tokens}"
 
 
-class Role:
+class Role(ABC):
     """One duty of a node."""
 
     def __init__(self, node: Node) -> None:
@@ -50,9 +51,9 @@ class Role:
         self.store = node.store
         self.random = node.random
 
+    @abstractmethod
     def step(self) -> None:
         """Do a little. A StoreUnavailable may leave it: the next step repeats what was not answered."""
-        raise NotImplementedError
 
 
 class Ticker(Role):
