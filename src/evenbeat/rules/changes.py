@@ -237,8 +237,7 @@ def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason) -> Planned:
     planned = _ended_pause(schedule, now)
     if planned.schedule.state not in ("active", "paused"):
         return planned
-    why = "paused" if planned.schedule.state == "paused" and reason != "deleted" else reason
-    return _joined(planned, skip_until(planned.schedule, now + 1, why, now))
+    return _joined(planned, skip_until(planned.schedule, now + 1, reason, now))
 
 
 def _check_there(schedule: Schedule) -> None:
