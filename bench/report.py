@@ -26,8 +26,8 @@ NOTES = {
     "in arbitrary order miss their goal on this processor, whose AVX-512 numpy's sort does not suit (see "
     "[architecture.md](architecture.md#timeline)); what a plan unrolls needs no sort.",
     "sqlite": "A file in the default temporary folder, synchronous=FULL, one process; a batch is a commit.",
-    "stores": "APScheduler, the only peer here, has an executor that only counts. On SQLite it fires 500 jobs, each "
-    "committed by itself; Evenbeat fires 10,000 in commits of 2,000.",
+    "stores": "APScheduler, the only peer here, has an executor that only counts. On SQLite it fires "
+    "500 jobs, each committed by itself; Evenbeat fires 10,000 in commits of 2,000.",
     "startup": "Median of 11 new processes.",
 }
 
