@@ -1,17 +1,54 @@
 """Evenbeat: every tick, exactly once."""
 
-from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue
+from evenbeat.current import Run
+from evenbeat.errors import (
+    Conflict,
+    EvenbeatError,
+    InvalidTrigger,
+    InvalidValue,
+    LockHeld,
+    RunCancelled,
+    RunNotFound,
+    RunRefused,
+    ScheduleExists,
+    ScheduleNotFound,
+    SchemaTooNew,
+    StoreUnavailable,
+)
+from evenbeat.observe.events import Event
+from evenbeat.scheduler import Scheduler
+from evenbeat.tasks import Call, Task
 from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
+from evenbeat.views import LogLine, RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "At",
+    "Call",
+    "Conflict",
     "Cron",
     "EvenbeatError",
+    "Event",
     "Every",
     "InvalidTrigger",
     "InvalidValue",
+    "LockHeld",
+    "LogLine",
+    "Run",
+    "RunCancelled",
+    "RunInfo",
+    "RunNotFound",
+    "RunRefused",
+    "ScheduleExists",
+    "ScheduleHistory",
+    "ScheduleInfo",
+    "ScheduleNotFound",
+    "Scheduler",
+    "SchemaTooNew",
+    "SkippedInfo",
+    "StoreUnavailable",
+    "Task",
     "Trigger",
     "__version__",
     "at",

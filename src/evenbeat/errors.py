@@ -122,3 +122,51 @@ class SchemaTooNew(EvenbeatError):
         )
         self.found = found
         self.known = known
+
+
+class RunNotFound(EvenbeatError):
+    """There is no run of that id: it never was, or its history was purged."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"there is no run {shown(run)}; it never was, or its history was purged")
+        self.run = run
+
+
+class RunRefused(EvenbeatError):
+    """A wish about a run or a schedule that its state or its policies don't allow now."""
+
+    def __init__(self, problem: str, *, subject: str) -> None:
+        super().__init__(problem)
+        self.subject = subject
+
+
+class RunCancelled(EvenbeatError):
+    """Raised inside a task by ``run.check()``: somebody asked this run to stop, or it is not ours any more.
+
+    ``reason`` is ``cancelled``, ``timeout``, ``lost`` (the lease ended, another worker may have the run) or
+    ``stopping`` (the worker stops and hands the run back).
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the run was asked to stop: {reason}")
+        self.reason = reason
+
+
+class LockHeld(EvenbeatError):
+    """Somebody else holds the named lock."""
+
+    def __init__(self, tenant: str, name: str) -> None:
+        super().__init__(f"lock {shown(name)} of tenant {shown(tenant)} is held by somebody else")
+        self.tenant = tenant
+        self.name = name
+
+
+class Conflict(EvenbeatError):
+    """Others changed the schedule each time between reading and writing it; nothing was done: try again."""
+
+    def __init__(self, tenant: str, name: str) -> None:
+        super().__init__(
+            f"schedule {shown(name)} of tenant {shown(tenant)} kept changing under this write; try again"
+        )
+        self.tenant = tenant
+        self.name = name

@@ -7,11 +7,15 @@ that lives but was frozen past its time does not know: pass the token on to what
 from __future__ import annotations
 
 import secrets
+from types import TracebackType
+from typing import Self
 from uuid import uuid4
 
 from evenbeat.durations import Duration, read_duration
+from evenbeat.errors import LockHeld
 from evenbeat.model import Record, check_name
 from evenbeat.stores.base import Store
+from evenbeat.twins import twin
 
 _KIND = "lock"
 
@@ -54,3 +58,58 @@ def _lock(store: Store, name: str, ttl: Duration, token: str, tenant: str) -> Re
     # A version of its own each time: who held the lock before, and was frozen since, must not match.
     version = secrets.randbits(53)
     return Record(kind=_KIND, tenant=tenant, key=name, body=token, version=version, expires=expires)
+
+
+class Lock:
+    """A named lock of one holder: taken, extended and let go with a token of its own.
+
+    ``with app.lock("import", ttl="1m") as lock:`` raises ``LockHeld`` if somebody else has it.
+    """
+
+    def __init__(self, store: Store, name: str, ttl: Duration, tenant: str = "default") -> None:
+        check_name(name, "lock")
+        read_duration(ttl, "ttl")
+        self._store = store
+        self.name = name
+        self.tenant = tenant
+        self.ttl = ttl
+        self.token = new_token()
+
+    def acquire(self) -> bool:
+        """Take it for ``ttl``; False if somebody else holds it."""
+        return acquire(self._store, self.name, self.ttl, self.token, self.tenant)
+
+    def extend(self) -> bool:
+        """Hold it for ``ttl`` from now on; False if it is not ours any more."""
+        return extend(self._store, self.name, self.ttl, self.token, self.tenant)
+
+    def release(self) -> bool:
+        """Let go of it; False, and no harm, if it is not ours any more."""
+        released = release(self._store, self.name, self.token, self.tenant)
+        # A token is never used twice: a late repetition of this release can't end a later hold.
+        self.token = new_token()
+        return released
+
+    def __enter__(self) -> Self:
+        if not self.acquire():
+            raise LockHeld(self.tenant, self.name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    aacquire = twin(acquire)
+    aextend = twin(extend)
+    arelease = twin(release)
+
+    async def __aenter__(self) -> Self:
+        if not await self.aacquire():
+            raise LockHeld(self.tenant, self.name)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.arelease()

@@ -25,10 +25,13 @@ DEFINITION = (
 )  # fmt: skip
 
 
-def create(wanted: Schedule, now: Instant, previous: Schedule | None = None) -> Planned:
+def create(
+    wanted: Schedule, now: Instant, previous: Schedule | None = None, start: Instant | None = None
+) -> Planned:
     """A new schedule. ``previous`` is the row of that name: an error unless it was deleted.
 
-    The first tick is the next one after ``now``; a single instant in the past is due at once.
+    The first tick is the next one after ``now``, not before ``start``; a single instant in the past is due
+    at once.
     """
     if previous is not None and previous.state != "deleted":
         raise ScheduleExists(wanted.tenant, wanted.name)
@@ -43,18 +46,23 @@ def create(wanted: Schedule, now: Instant, previous: Schedule | None = None) -> 
         revision=1 if previous is None else previous.revision + 1,
         fire_seq=0 if previous is None else previous.fire_seq + 1,
     )
-    return Planned(_from_now(made, now))
+    return Planned(_from_now(made, now if start is None else max(now, start - 1)))
 
 
 def declare(
-    wanted: Schedule, now: Instant, previous: Schedule | None, active: tuple[Active, ...] = ()
+    wanted: Schedule,
+    now: Instant,
+    previous: Schedule | None,
+    active: tuple[Active, ...] = (),
+    start: Instant | None = None,
 ) -> Planned | None:
     """Make it so: created, changed where it differs, None if there is nothing to do.
 
-    A trigger that means the same keeps the next tick, and a paused schedule stays paused.
+    A trigger that means the same keeps the next tick, and a paused schedule stays paused. ``start`` counts
+    when it is created.
     """
     if previous is None or previous.state == "deleted":
-        return create(wanted, now, previous)
+        return create(wanted, now, previous, start)
     return change(previous, {name: getattr(wanted, name) for name in DEFINITION}, now, active)
 
 

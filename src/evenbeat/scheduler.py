@@ -1,0 +1,365 @@
+"""``Scheduler``: what users hold. Thin: it joins tasks, schedules, runs and a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from uuid import uuid4
+
+from evenbeat import current, views
+from evenbeat.access import Access
+from evenbeat.durations import Duration, read_duration
+from evenbeat.errors import InvalidValue
+from evenbeat.instants import Instant, read_instant
+from evenbeat.locks import Lock
+from evenbeat.model import NORMAL, Execution, Run, check_run
+from evenbeat.node import Node
+from evenbeat.node_settings import NodeOptions, read_node_settings
+from evenbeat.observe.events import Event, Events
+from evenbeat.options import RUN, SCHEDULE, RunOptions, ScheduleOptions, read_run_fields, refuse_unknown
+from evenbeat.runs import Runs
+from evenbeat.schedules import Moment, Schedules
+from evenbeat.settings import default_store
+from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.urls import open_url
+from evenbeat.tasks import Call, Task, Tasks
+from evenbeat.triggers import Trigger, parse_trigger
+from evenbeat.twins import twin
+from evenbeat.views import RunInfo
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., object])
+
+# Runs of enqueue_many are written so many at a time: larger batches gain nothing and hold the lock longer.
+_BATCH = 1_000
+
+
+class Scheduler:
+    """Cron, interval and one-shot jobs on a database, each tick exactly once.
+
+    ``store`` is a URL (``sqlite:///evenbeat.db``, ``memory://``) or a store; without one it is what
+    EVENBEAT_STORE or the project's configuration says, else ``sqlite:///evenbeat.db``. Nothing is opened
+    before it is needed.
+    """
+
+    def __init__(
+        self, store: str | Store | None = None, *, tenant: str = "default", **options: Unpack[NodeOptions]
+    ) -> None:
+        if store is None:
+            store = default_store()
+        self._tasks = Tasks()
+        self._access = Access(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
+        self._events = Events()
+        self._options = options
+        read_node_settings(options)
+        self._node: Node | None = None
+        self._on_start: list[Callable[[], object]] = []
+        self._on_stop: list[Callable[[], object]] = []
+        self.schedules = Schedules(self._access)
+        self.runs = Runs(self._access, self.schedules)
+
+    @property
+    def store(self) -> Store:
+        """The store, open."""
+        return self._access.store()
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks that are registered here."""
+        return self._tasks
+
+    @property
+    def events(self) -> Events:
+        return self._events
+
+    # -- tasks ---------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[Concatenate[current.Run, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        schedule: Trigger | str | None = None,
+        cpu: bool = False,
+        **options: Unpack[ScheduleOptions],
+    ) -> TaskDecorator: ...
+
+    def task(  # type: ignore[misc]  # mypy 2.4 takes Unpack in an overload for more than **options
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        schedule: Trigger | str | None = None,
+        cpu: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Register a function as a task, by its name or another one.
+
+        With a ``schedule``, a schedule of the same name is declared when a node starts. ``cpu=True``
+        executes it in a process of its own. Options are defaults of all its runs (retries, backoff,
+        timeout, queue, priority) and policies of its schedule (catch_up, overlap, spread, …).
+        """
+        refuse_unknown(options, SCHEDULE, "a task")
+        policies = {key: value for key, value in options.items() if key not in RUN}
+        if policies and schedule is None:
+            raise InvalidValue(
+                f"{min(policies)} is about a schedule, and there is none", field=min(policies),
+                value=policies[min(policies)], hint="say when it runs: schedule=cron(…) or every(…)",
+            )  # fmt: skip
+        fields = read_run_fields(options, Execution())
+        trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            task: Task[..., Any] = Task(
+                function,
+                name or function.__name__,
+                execution=fields["execution"],
+                queue=fields.get("queue", "default"),
+                priority=fields.get("priority", NORMAL),
+                cpu=cpu,
+                trigger=trigger,
+                policies=cast(ScheduleOptions, options),
+            )
+            self._tasks.add(task)
+            return task
+
+        return register if function is None else register(function)
+
+    # -- runs by hand --------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        id: str | None = None,  # noqa: A002  # the run's id: what everybody calls it
+        tenant: str | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunInfo:
+        """One run of a task: at once, after ``delay``, or at ``at``.
+
+        With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there.
+        """
+        store = self._access.store()
+        run = self._run(task, payload, _due(store.now(), delay, at), store.now(), id, tenant, options)
+        if store.add_runs([run])[0]:
+            store.hint()
+            return views.run_info(run)
+        return views.run_info(store.find_runs(RunQuery(ids=(run.id,))).items[0])
+
+    def enqueue_many(
+        self,
+        calls: Iterable[Call | tuple[Task[..., Any] | str, Mapping[str, Any] | None]],
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        ids: Iterable[str] | None = None,
+        tenant: str | None = None,
+        **options: Unpack[RunOptions],
+    ) -> list[str]:
+        """Many runs, written 1,000 at a time; the ids, in order. ``ids`` as for ``enqueue``."""
+        store = self._access.store()
+        now = store.now()
+        due = _due(now, delay, at)
+        chosen = None if ids is None else iter(ids)
+        made: list[str] = []
+        batch: list[Run] = []
+        for entry in calls:
+            task, payload = (entry, None) if isinstance(entry, Call) else entry
+            run_id = None if chosen is None else next(chosen, "")
+            if run_id == "":
+                raise InvalidValue("there are fewer ids than calls", field="ids", value=len(made))
+            batch.append(self._run(task, payload, due, now, run_id, tenant, options))
+            made.append(batch[-1].id)
+            if len(batch) >= _BATCH:
+                store.add_runs(batch)
+                store.hint()
+                batch = []
+        if batch:
+            store.add_runs(batch)
+            store.hint()
+        return made
+
+    def _run(
+        self,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None,
+        due: Instant,
+        now: Instant,
+        run_id: str | None,
+        tenant: str | None,
+        options: RunOptions,
+    ) -> Run:
+        refuse_unknown(options, RUN, "a run")
+        name, text, local = self._access.call(task, payload)
+        fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
+        base = Execution() if local is None else local.execution
+        fields |= read_run_fields(options, base) if options else {"execution": base}
+        return check_run(
+            Run(
+                id=uuid4().hex if run_id is None else run_id,
+                tenant=self._access.tenant_of(tenant),
+                task=name,
+                payload=text,
+                run_at=due,
+                created_at=now,
+                **fields,
+            )
+        )
+
+    def lock(self, name: str, ttl: Duration = "30s", *, tenant: str | None = None) -> Lock:
+        """A named lock, not taken yet: ``with app.lock("import"): …`` raises ``LockHeld`` if it is held."""
+        return Lock(self._access.store(), name, ttl, self._access.tenant_of(tenant))
+
+    # -- hooks ---------------------------------------------------------------------------------------------
+
+    def on_start(self, function: F) -> F:
+        """Call this when a node of this scheduler has started."""
+        self._on_start.append(function)
+        return function
+
+    def on_stop(self, function: F) -> F:
+        """Call this when a node of this scheduler has stopped and its jobs have ended."""
+        self._on_stop.append(function)
+        return function
+
+    def on_idle(self, function: F) -> F:
+        """Call this when there is nothing more to do for now: once per turn to idle."""
+        self._events.listen(lambda event: function() if event.kind == "idle" else None)
+        return function
+
+    def on_error(self, function: F) -> F:
+        """Call this with the event of every failed attempt, lost run and failing store."""
+        wanted = {"failed", "retrying", "lost", "crashed", "quarantined", "store_unavailable"}
+        self._events.listen(lambda event: function(event) if event.kind in wanted else None)
+        return function
+
+    def on_event(self, function: Callable[[Event], R]) -> Callable[[Event], R]:
+        """Call this with every event. It is called by the thread that works: be quick."""
+        self._events.listen(function)
+        return function
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def start(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
+        """Start a node in threads of this process: a ticker that fires, a worker that executes, or both.
+
+        Schedules of decorated tasks are declared first. Options go before those of the scheduler.
+        """
+        if self._node is not None:
+            raise InvalidValue(
+                "the scheduler has been started already", field="start", value=True, hint="stop() it first"
+            )
+        settings = read_node_settings({**self._options, **options})
+        store = self._access.store()
+        self.declare_tasks()
+        node = Node(store, self._tasks, self._events, settings, ticker=ticker, worker=worker)
+        node.start()
+        self._node = node
+        for hook in self._on_start:
+            hook()
+
+    def stop(self, timeout: Duration | None = None) -> None:
+        """Drain and stop: no new runs, running jobs get until the deadline, the rest is handed back.
+
+        Safe to repeat. ``timeout`` goes before the ``drain`` setting.
+        """
+        node, self._node = self._node, None
+        if node is None:
+            return
+        node.stop(None if timeout is None else read_duration(timeout, "timeout"))
+        for hook in self._on_stop:
+            hook()
+
+    def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
+        """Start a node; return when SIGINT or SIGTERM came and it has drained. A second signal hurries."""
+        from evenbeat.signals import until_signalled
+
+        self.start(ticker=ticker, worker=worker, **options)
+        try:
+            until_signalled(self._hurry)
+        finally:
+            self.stop()
+            self.close()
+
+    def _hurry(self) -> None:
+        if self._node is not None:
+            self._node.hurry()
+
+    def declare_tasks(self) -> None:
+        """Declare the schedules of decorated tasks. A node does it when it starts."""
+        for task in self._tasks:
+            if task.trigger is not None:
+                self.schedules.declare_task(task)
+
+    def close(self) -> None:
+        """Let go of the store; it is opened again when it is needed."""
+        self._access.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a node was started here and not stopped."""
+        return self._node is not None
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether this node has runs in hand."""
+        return self._node is not None and self._node.is_processing
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this node is running and has nothing to do for now."""
+        return self._node is not None and not self._node.is_processing
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.astart()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.astop()
+        await self.aclose()
+
+    aenqueue = twin(enqueue)
+    aenqueue_many = twin(enqueue_many)
+    astart = twin(start)
+    astop = twin(stop)
+    aclose = twin(close)
+    adeclare_tasks = twin(declare_tasks)
+
+
+class TaskDecorator(Protocol):
+    """For type checkers: what ``@app.task(…)`` makes of a function."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[current.Run, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def _due(now: Instant, delay: Duration | None, at: Moment | None) -> Instant:
+    if delay is not None and at is not None:
+        raise InvalidValue("delay and at are both given", field="at", value=at, hint="give one of them")
+    if delay is not None:
+        return now + read_duration(delay, "delay")
+    return now if at is None else read_instant(at, "at")

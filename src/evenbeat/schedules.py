@@ -1,0 +1,386 @@
+"""``app.schedules``: make, look at, change, pause, move, trigger and delete schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeAlias, Unpack
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat import views
+from evenbeat.access import Access
+from evenbeat.errors import Conflict, RunRefused, ScheduleNotFound
+from evenbeat.instants import Instant, from_ms, read_instant
+from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run
+from evenbeat.options import (
+    SCHEDULE,
+    ScheduleOptions,
+    read_schedule_fields,
+    refuse_unknown,
+)
+from evenbeat.rules import changes
+from evenbeat.rules.firing import Active, Planned, needs_active, trigger_of
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.tasks import Call, Task
+from evenbeat.triggers import Trigger, parse_trigger
+from evenbeat.twins import twin
+from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo
+
+# A write loses against another one only while that one wins: so many in a row mean a fault.
+_TRIES = 50
+_PAGE = 500
+
+Moment: TypeAlias = datetime | str
+"""An aware datetime, or its ISO 8601 text with an offset."""
+# Inside the class, ``list`` is a method.
+Moments: TypeAlias = list[datetime]
+Ledger: TypeAlias = list[SkippedInfo]
+
+
+class ScheduleChanges(ScheduleOptions, total=False):
+    """What ``update`` may change."""
+
+    task: Task[..., Any] | str
+    trigger: Trigger | str
+    payload: Mapping[str, Any] | None
+
+
+class Schedules:
+    """The schedules of a scheduler. Each call is one atomic step; ``a…`` twins are awaited.
+
+    ``tenant`` is the scheduler's own unless another one is named.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def add(
+        self,
+        name: str,
+        trigger: Trigger | str,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+        start_at: Moment | None = None,
+        run_now: bool = False,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleInfo:
+        """Make a schedule. A name that is taken is an error (``ScheduleExists``).
+
+        It first runs at the next tick, not before ``start_at``; ``run_now`` asks for one run at once besides.
+        """
+        wanted = self._wanted(name, trigger, task, payload, tenant, options)
+        start = _instant(start_at, "start_at", parse_trigger(wanted.trigger))
+        return self._create(wanted, start, run_now, changes.create)
+
+    def declare(
+        self,
+        name: str,
+        trigger: Trigger | str,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+        start_at: Moment | None = None,
+        run_now: bool = False,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleInfo:
+        """Have a schedule be so: made if it is not there, changed where it differs, else left alone.
+
+        A trigger that means the same keeps the next tick; a paused schedule stays paused. ``start_at`` and
+        ``run_now`` count only when it is made.
+        """
+        wanted = self._wanted(name, trigger, task, payload, tenant, options)
+        return self._declare(wanted, _instant(start_at, "start_at", parse_trigger(wanted.trigger)), run_now)
+
+    def declare_task(self, task: Task[..., Any]) -> ScheduleInfo:
+        """Declare the schedule that a task was decorated with. A node does so when it starts."""
+        assert task.trigger is not None
+        wanted = self._wanted(task.name, task.trigger, task, None, None, task.policies)
+        return self._declare(replace(wanted, managed_by="code"), None, run_now=False)
+
+    def get(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
+        """The schedule of that name; ``ScheduleNotFound`` if there is none."""
+        return views.schedule_info(self._present(name, self._access.tenant_of(tenant)))
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        all_tenants: bool = False,
+        state: ScheduleState | None = None,
+        task: Task[..., Any] | str | None = None,
+        limit: int | None = None,
+    ) -> list[ScheduleInfo]:
+        """The schedules in the order of tenant and name; deleted ones only if their state is asked for."""
+        query = ScheduleQuery(
+            tenant=None if all_tenants else self._access.tenant_of(tenant),
+            task=task.name if isinstance(task, Task) else task,
+            limit=_PAGE if limit is None else min(limit, _PAGE),
+        )
+        if state is not None:
+            query = replace(query, states=(state,))
+        found: list[ScheduleInfo] = []
+        while True:
+            page = self._access.store().find_schedules(query)
+            found += map(views.schedule_info, page.items)
+            if page.cursor is None or (limit is not None and len(found) >= limit):
+                return found[:limit]
+            query = replace(query, cursor=page.cursor)
+
+    def next_run(self, name: str, *, tenant: str | None = None) -> datetime | None:
+        """When it runs next; None while nothing is to come or it is paused without an end."""
+        schedule = self.get(name, tenant=tenant)
+        waiting = schedule.state == "paused" and schedule.paused_until is None
+        return None if waiting else schedule.next_run
+
+    def preview(
+        self,
+        schedule: Trigger | str,
+        count: int = 5,
+        *,
+        since: datetime | None = None,
+        tenant: str | None = None,
+    ) -> Moments:
+        """The coming ticks of a trigger, or of the schedule of that name: the real ones, not yet fired."""
+        now = self._access.store().now()
+        if isinstance(schedule, Trigger):
+            trigger, first = schedule.bind("preview", now), None
+        else:
+            row = self._present(schedule, self._access.tenant_of(tenant))
+            if row.next_tick is None:
+                return []
+            trigger, first = trigger_of(row), row.next_tick
+        if since is not None:
+            now, first = read_instant(since, "since"), None
+        if first is None:
+            first = trigger.next_ms(now)
+        ticks = _ticks(trigger, first)
+        return [from_ms(tick, trigger.tzinfo) for tick in islice(ticks, count)]
+
+    def pause(
+        self, name: str, note: str = "", *, until: Moment | None = None, tenant: str | None = None
+    ) -> ScheduleInfo:
+        """No ticks from now on, until it is resumed or ``until`` comes; they are recorded as skipped."""
+        end = _instant(until, "until")
+        return self._change(name, tenant, lambda row, now, active: changes.pause(row, now, note, end, active))
+
+    def resume(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
+        """Ticks again, from the next one on. No harm if it is not paused."""
+        return self._change(name, tenant, changes.resume)
+
+    def reschedule(self, name: str, at: Moment, *, tenant: str | None = None) -> ScheduleInfo:
+        """Move the next tick, and it alone: those after it come as the trigger says."""
+        tick = read_instant(at, "at")
+        return self._change(name, tenant, lambda row, now, active: changes.reschedule(row, tick, now, active))
+
+    def update(
+        self, name: str, *, tenant: str | None = None, **changed: Unpack[ScheduleChanges]
+    ) -> ScheduleInfo:
+        """Change some of what was said about a schedule; the rest, and its pause, stay."""
+        refuse_unknown(changed, (*SCHEDULE, "task", "trigger", "payload"), "a schedule")
+
+        def updated(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
+            return changes.change(row, self._wishes(row, dict(changed)), now, active)
+
+        return self._change(name, tenant, updated)
+
+    def delete(self, name: str, *, tenant: str | None = None) -> None:
+        """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none."""
+        self._change(name, tenant, lambda row, now, _: changes.delete(row, now))
+
+    def trigger(
+        self,
+        name: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,  # noqa: A002  # the run's id: what everybody calls it
+        tenant: str | None = None,
+    ) -> RunInfo:
+        """One run at once, beside the ticks: the next tick stays where it is.
+
+        ``RunRefused`` if the schedule's overlap policy has no room for it now. With an ``id`` of your own
+        it can be repeated after a lost answer: a run that is there already is what you get.
+        """
+        run_id = id or uuid4().hex
+        store = self._access.store()
+        found = store.find_runs(RunQuery(ids=(run_id,))).items
+        if found:
+            return views.run_info(found[0])
+        made: list[Run] = []
+
+        def triggered(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
+            _, text, _ = self._access.call(row.task, payload)
+            planned = changes.trigger_now(row, run_id, now, active, None if payload is None else text)
+            if planned is None:
+                raise RunRefused(
+                    f"schedule {name} has {len(active)} active run(s), and its policies (overlap="
+                    f"{row.overlap}, max_concurrent={row.max_concurrent}) leave no room for another",
+                    subject=name,
+                )
+            made[:] = [check_run(run) for run in planned.runs]
+            return planned
+
+        self._change(name, tenant, triggered)
+        return views.run_info(made[0])
+
+    def skipped(self, name: str, limit: int = 100, *, tenant: str | None = None) -> Ledger:
+        """The ledger: which ticks did not become runs of their own, and why; the newest first."""
+        rows = self._access.store().find_skipped(self._access.tenant_of(tenant), name, limit)
+        return [views.skipped_info(row) for row in rows]
+
+    def history(self, name: str, *, tenant: str | None = None) -> ScheduleHistory:
+        """How often it ran, when last, and with what error: also of runs whose records are purged."""
+        return views.history(self._access.store().statistics(self._access.tenant_of(tenant), name))
+
+    aadd = twin(add)
+    adeclare = twin(declare)
+    aget = twin(get)
+    alist = twin(list)  # noqa: A003  # the method, not the type
+    anext_run = twin(next_run)
+    apreview = twin(preview)
+    apause = twin(pause)
+    aresume = twin(resume)
+    areschedule = twin(reschedule)
+    aupdate = twin(update)
+    adelete = twin(delete)
+    atrigger = twin(trigger)
+    askipped = twin(skipped)
+    ahistory = twin(history)
+
+    def _wanted(
+        self,
+        name: str,
+        trigger: Trigger | str,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None,
+        tenant: str | None,
+        options: ScheduleOptions,
+    ) -> Schedule:
+        refuse_unknown(options, SCHEDULE, "a schedule")
+        task_name, text, local = self._access.call(task, payload)
+        fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
+        base = Execution() if local is None else local.execution
+        fields |= read_schedule_fields(options, base, CatchUp())
+        return Schedule(
+            tenant=self._access.tenant_of(tenant),
+            name=name,
+            task=task_name,
+            trigger=str(trigger),
+            payload=text,
+            **fields,
+        )
+
+    def _wishes(self, row: Schedule, changed: dict[str, Any]) -> dict[str, Any]:
+        wishes: dict[str, Any] = {}
+        if "trigger" in changed:
+            wishes["trigger"] = str(changed["trigger"])
+        if "task" in changed or "payload" in changed:
+            wishes["task"], text, local = self._access.call(
+                changed.get("task", row.task), changed.get("payload")
+            )
+            if "payload" in changed:
+                wishes["payload"] = text
+            elif local is not None:
+                local.check(views.schedule_info(row).payload or {})
+        return wishes | read_schedule_fields(changed, row.execution, row.catch_up)
+
+    def _create(
+        self,
+        wanted: Schedule,
+        start: Instant | None,
+        run_now: bool,
+        decide: Callable[[Schedule, Instant, Schedule | None, Instant | None], Planned | None],
+    ) -> ScheduleInfo:
+        check_name(wanted.name, "name")
+        run_id = uuid4().hex
+
+        def decided(previous: Schedule | None, now: Instant) -> Planned | None:
+            planned = decide(wanted, now, previous, start)
+            fresh = previous is None or previous.state == "deleted"
+            if planned is None or not (run_now and fresh):
+                return planned
+            # The same step: a schedule that was made to run at once does, or was not made.
+            first = changes.trigger_now(planned.schedule, run_id, now)
+            assert first is not None
+            return planned._replace(schedule=first.schedule, runs=planned.runs + first.runs)
+
+        return self._write(wanted.tenant, wanted.name, decided)
+
+    def _declare(self, wanted: Schedule, start: Instant | None, run_now: bool) -> ScheduleInfo:
+        def declared(
+            wanted: Schedule, now: Instant, previous: Schedule | None, start: Instant | None
+        ) -> Planned | None:
+            active = () if previous is None else self._active(previous)
+            return changes.declare(wanted, now, previous, active, start)
+
+        return self._create(wanted, start, run_now, declared)
+
+    def _change(
+        self,
+        name: str,
+        tenant: str | None,
+        decide: Callable[[Schedule, Instant, tuple[Active, ...]], Planned | None],
+    ) -> ScheduleInfo:
+        owner = self._access.tenant_of(tenant)
+        check_name(name, "name")
+
+        def decided(row: Schedule | None, now: Instant) -> Planned | None:
+            if row is None:
+                raise ScheduleNotFound(owner, name)
+            return decide(row, now, self._active(row))
+
+        return self._write(owner, name, decided)
+
+    def _write(
+        self, tenant: str, name: str, decide: Callable[[Schedule | None, Instant], Planned | None]
+    ) -> ScheduleInfo:
+        """Read, decide, write if nothing happened in between; else again, with what happened."""
+        store = self._access.store()
+        row = self._row(tenant, name)
+        for _ in range(_TRIES):
+            planned = decide(row, store.now())
+            if planned is None:
+                assert row is not None
+                return views.schedule_info(row)
+            written = store.put_schedules([Write(planned, None if row is None else row.version)])[0]
+            if written.accepted:
+                store.hint()
+                return views.schedule_info(planned.schedule)
+            row = written.current
+        raise Conflict(tenant, name)
+
+    def _row(self, tenant: str, name: str) -> Schedule | None:
+        every_state: tuple[ScheduleState, ...] = ("active", "paused", "finished", "deleted")
+        query = ScheduleQuery(tenant=tenant, name=name, states=every_state, limit=1)
+        return next(iter(self._access.store().find_schedules(query).items), None)
+
+    def _present(self, name: str, tenant: str) -> Schedule:
+        row = self._row(tenant, name)
+        if row is None or row.state == "deleted":
+            raise ScheduleNotFound(tenant, name)
+        return row
+
+    def _active(self, row: Schedule) -> tuple[Active, ...]:
+        """Its active runs, if its policies ask for them. Read after the row: whoever adds one changes it."""
+        if not needs_active(row):
+            return ()
+        query = RunQuery(tenant=row.tenant, schedule=row.name, states=("queued", "running"), limit=_PAGE)
+        runs = self._access.store().find_runs(query).items
+        return tuple(Active(run.id, run.state, run.cancel_requested) for run in runs)
+
+
+def _instant(moment: Moment | None, field: str, trigger: Trigger | None = None) -> Instant | None:
+    if moment is None:
+        return None
+    return read_instant(moment, field, None if trigger is None else trigger.tzinfo)
+
+
+def _ticks(trigger: Trigger, first: Instant | None) -> Iterator[Instant]:
+    while first is not None:
+        yield first
+        first = trigger.next_ms(first)

@@ -1,0 +1,173 @@
+"""The registry: name -> function. Nothing else is ever executed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from evenbeat import current, model
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.model import NORMAL, Execution, check_task, to_json
+from evenbeat.options import ScheduleOptions
+from evenbeat.triggers import Trigger
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_AS_USUAL = Execution()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A task with its payload: what ``task.bind(…)`` gives, and enqueueing and schedules take."""
+
+    task: str
+    payload: dict[str, Any]
+
+
+class Task(Generic[P, R]):
+    """A function registered by name. Calling it calls the function, here and now."""
+
+    def __init__(
+        self,
+        function: Callable[..., R],
+        name: str,
+        *,
+        execution: Execution = _AS_USUAL,
+        queue: str = "default",
+        priority: int = NORMAL,
+        cpu: bool = False,
+        trigger: Trigger | None = None,
+        policies: ScheduleOptions | None = None,
+    ) -> None:
+        check_task(name)
+        functools.update_wrapper(self, function)
+        self.name = name
+        self.function = function
+        self.execution = execution
+        self.queue = queue
+        self.priority = priority
+        self.cpu = cpu
+        self.trigger = trigger
+        """When it runs by itself: declared as a schedule of the same name when a node starts."""
+        self.policies: ScheduleOptions = policies or {}
+        self.is_async = inspect.iscoroutinefunction(function)
+        if self.is_async and cpu:
+            raise InvalidValue(
+                f"task {shown(name)} is async and cpu", field="cpu", value=cpu,
+                hint="work that keeps a processor busy gains nothing from async: make it a plain def",
+            )  # fmt: skip
+        self._signature, self.wants_run = _read_signature(function, name)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.wants_run is not None:
+            given = self._signature.bind(*args, **kwargs).arguments
+            now = model.Run(id="direct", task=self.name, payload=to_json(given), attempt=1)
+            return self.function(**given, **{self.wants_run: current.Run(now)})
+        return self.function(*args, **kwargs)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """The task with these arguments as its payload, checked here rather than when it runs."""
+        try:
+            given = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._refused(error) from None
+        arguments: dict[str, Any] = {}
+        for name, value in given.arguments.items():
+            if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                arguments |= value
+            else:
+                arguments[name] = value
+        return Call(self.name, arguments)
+
+    def check(self, payload: Mapping[str, Any]) -> None:
+        """Refuse a payload that the function can't be called with."""
+        try:
+            self._signature.bind(**payload)
+        except TypeError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: TypeError) -> InvalidValue:
+        takes = ", ".join(self._signature.parameters) or "no arguments"
+        return InvalidValue(
+            f"payload of task {shown(self.name)} does not fit: {error}", field="payload", value=str(error),
+            hint=f"it takes {takes}",
+        )  # fmt: skip
+
+    def arguments(self, run: current.Run) -> dict[str, Any]:
+        """What the function is called with for a run."""
+        payload = run.payload
+        if payload is None:
+            payload = {}
+        elif not isinstance(payload, dict):
+            raise InvalidValue(
+                f"payload of task {shown(self.name)} is not an object of named arguments",
+                field="payload", value=payload, hint='write it like {"team": "ops"}',
+            )  # fmt: skip
+        if self.wants_run is not None:
+            payload[self.wants_run] = run
+        return payload
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+class Tasks:
+    """The tasks of a scheduler, by name."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Task[..., Any]] = {}
+
+    def add(self, task: Task[..., Any]) -> None:
+        """Register a task. The same function may come again (a module loaded twice), another one may not."""
+        present = self._by_name.get(task.name)
+        if present is not None and _place(present) != _place(task):
+            raise InvalidValue(
+                f"task {shown(task.name)} is registered already, by {_place(present)}",
+                field="name", value=task.name, hint="give one of them another name: @app.task(name=…)",
+            )  # fmt: skip
+        self._by_name[task.name] = task
+
+    def get(self, name: str) -> Task[..., Any] | None:
+        return self._by_name.get(name)
+
+    def __iter__(self) -> Iterator[Task[..., Any]]:
+        return iter(tuple(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def _place(task: Task[..., Any]) -> str:
+    return f"{task.function.__module__}.{task.function.__qualname__}"
+
+
+def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, str | None]:
+    """The signature without the parameter that gets the run, and the name of that one."""
+    signature = inspect.signature(function)
+    wants_run: str | None = None
+    parameters = []
+    for parameter in signature.parameters.values():
+        if _is_run(parameter.annotation, function):
+            wants_run = parameter.name
+            continue
+        if parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            raise InvalidValue(
+                f"parameter {parameter.name} of task {shown(name)} can't be given by name",
+                field="function", value=parameter.name, hint="a payload is an object of named arguments",
+            )  # fmt: skip
+        parameters.append(parameter)
+    return signature.replace(parameters=parameters), wants_run
+
+
+def _is_run(annotation: object, function: Callable[..., Any]) -> bool:
+    if isinstance(annotation, str):
+        # Written under ``from __future__ import annotations``: only the name of this one matters.
+        target: Any = getattr(function, "__globals__", {})
+        for part in annotation.split("."):
+            target = target.get(part) if isinstance(target, dict) else getattr(target, part, None)
+        annotation = target
+    return annotation is current.Run
