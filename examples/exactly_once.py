@@ -54,7 +54,8 @@ def work(store: SqliteStore, name: str, tokens: Iterator[str]) -> None:
     store.fire_due(now, 100, plan)
     expired = store.find_runs(RunQuery(lease_ended_by=now)).items
     store.settle_runs([attempts.crashed(run, now, next(tokens)) for run in expired])
-    for run in store.claim_runs(Claim(worker=name, token=next(tokens), limit=3, now=now, lease=LEASE)):
+    claim = Claim(worker=name, token=next(tokens), limit=3, now=now, lease=LEASE)
+    for run in store.claim_runs(claim).runs:
         time.sleep(0.3)  # the job
         (held,) = store.settle_runs([attempts.succeeded(run, None, store.now(), next(tokens))])
         tick = datetime.fromtimestamp((run.tick or 0) / 1000, UTC)

@@ -55,7 +55,7 @@ class Node:
         expired = self.store.find_runs(RunQuery(lease_ended_by=now, limit=20)).items
         self.settle("crashed", [attempts.crashed(run, now, next(self.tokens)) for run in expired])
         claim = Claim(worker=self.name, token=next(self.tokens), limit=20, now=now, lease=LEASE)
-        claimed = self.repeated(lambda: self.store.claim_runs(claim))
+        claimed = self.repeated(lambda: self.store.claim_runs(claim)).runs
         for run in claimed:
             report("ran", run)
         now = self.store.now()

@@ -24,7 +24,7 @@ def test_a_run_that_was_written_twice_while_it_waited_is_claimed_once() -> None:
     # A cancel request of a tick that waits for it is written to the run, which stays queued.
     store.put_schedules([Write(Planned(made("every 10s"), cancels=("a",)), None)])
     claim = Claim(worker="w", token="t", limit=10, now=START, lease=SECOND)
-    assert [claimed.id for claimed in store.claim_runs(claim)] == ["a"]
+    assert [claimed.id for claimed in store.claim_runs(claim).runs] == ["a"]
 
 
 def test_a_row_that_was_written_twice_fires_once() -> None:
@@ -89,7 +89,7 @@ def test_a_retry_that_somebody_asks_for_keeps_to_the_overlap_policy() -> None:
     store.put_schedules([Write(Planned(made("every 10s", overlap="skip")), None)])
     clock.advance("10s")
     store.fire_due(clock(), 1, plan)
-    (first,) = store.claim_runs(Claim(worker="w", token="t", limit=1, now=clock(), lease=SECOND))
+    (first,) = store.claim_runs(Claim(worker="w", token="t", limit=1, now=clock(), lease=SECOND)).runs
     store.settle_runs([attempts.failed(first, "no luck", clock(), "failed")])
     clock.advance("10s")
     store.fire_due(clock(), 1, plan)

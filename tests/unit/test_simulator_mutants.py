@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, FINAL_STATES, Run, Schedule, Transition
 from evenbeat.rules.firing import Planned, needs_active
-from evenbeat.stores.base import Claim, Fired, PlanFunction, Write, Written
+from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Write, Written
 from evenbeat.stores.decisions import Standing, added, settled, verdict
 from evenbeat.testing.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 
@@ -217,7 +217,7 @@ class SameAttempt(WatchedMemory):
 class ClaimsInSteps(WatchedMemory):
     """Looks for runs, then takes them: two workers may look at once."""
 
-    def claim_runs(self, claim: Claim) -> list[Run]:
+    def claim_runs(self, claim: Claim) -> Claimed:
         now = min(claim.now, self.now())
         if claim.token in self._claims:
             return super().claim_runs(claim)
@@ -236,15 +236,24 @@ class ClaimsInSteps(WatchedMemory):
         for run in taken:
             self._store(run)
         self._claims[claim.token] = [run.id for run in taken]
-        return taken
+        return Claimed(tuple(taken), self._next_due(claim))
 
 
 class ClaimsAnew(WatchedMemory):
     """A repeated claim takes other runs: what the lost reply said is held by nobody who knows."""
 
-    def claim_runs(self, claim: Claim) -> list[Run]:
+    def claim_runs(self, claim: Claim) -> Claimed:
         self._claims.pop(claim.token, None)
         return super().claim_runs(claim)
+
+
+class Oversleeps(WatchedMemory):
+    """Tells a worker of what is due, not of what will be: retries wait for the next hint."""
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        claimed = super().claim_runs(claim)
+        is_due = claimed.next_due is not None and claimed.next_due <= self.now()
+        return claimed if is_due else claimed._replace(next_due=None)
 
 
 class IgnoresOverlap(WatchedMemory):
@@ -275,7 +284,8 @@ class RefusesButWrites(WatchedMemory):
 MUTANTS: tuple[type[WatchedMemory], ...] = (
     CheckThenInsert, InsertThenAdvance, AdvanceThenInsert, FiresByNextTick, WritesByNextTick, NoFence,
     TwiceCompleted, WholeRecords, CountsTwice, ForgetsDeleted, ForgetsDeletedLater, PurgesWaiting,
-    TrustsTheNode, SameAttempt, ClaimsInSteps, ClaimsAnew, IgnoresOverlap, ForgetsTheLedger, RefusesButWrites,
+    TrustsTheNode, SameAttempt, ClaimsInSteps, ClaimsAnew, Oversleeps, IgnoresOverlap, ForgetsTheLedger,
+    RefusesButWrites,
 )  # fmt: skip
 
 

@@ -88,7 +88,8 @@ def add_schedules(store: SqliteStore, *names: str, **fields: Any) -> None:
 
 
 def claim(store: SqliteStore, token: str = "c", limit: int = 10) -> list[Run]:
-    return store.claim_runs(Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000))
+    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
+    return list(store.claim_runs(wanted).runs)
 
 
 def names(store: SqliteStore) -> list[str]:
@@ -266,6 +267,25 @@ def test_a_call_from_inside_a_transaction_is_refused_and_does_not_hang(
     with store._connections.write(), pytest.raises(StoreUnavailable, match="another thread"):
         store.add_runs([])
     assert store.add_runs([Run(id="a", task="work")]) == [True]
+
+
+def test_a_claim_with_nothing_due_leaves_the_write_lock_alone(
+    make: Callable[..., SqliteStore], clock: VirtualClock, path: Path
+) -> None:
+    watch = Watch()
+    store = make(busy_timeout=0, on_command=watch)
+    store.add_runs([Run(id="future", task="work", run_at=clock.now + MINUTE)])
+    watch.seen.clear()
+    with plain(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert claim(store) == []
+        assert watch.seen == ["set up"] * 4 + ["select next due"]
+        clock.advance("1m")
+        with pytest.raises(StoreUnavailable, match="write lock"):
+            claim(store)
+    assert [held.id for held in claim(store)] == ["future"]
+    # Nothing is due any more, yet the token is known: its repetition answers.
+    assert [held.id for held in claim(store)] == ["future"]
 
 
 def test_a_full_disk_is_reported_loses_nothing_and_is_survived(
@@ -685,11 +705,16 @@ def test_plain_sql_reads_what_is_due_and_what_ran(
             connection.execute("UPDATE evenbeat_schedules SET next_tick = 'tomorrow'")
 
 
+_ORDERED = ("select claimable", "outlook")
+
+
 def hot_statements() -> dict[str, str]:
     """Everything that runs in a loop, or for each batch of one."""
     searches = {
         "runs whose lease ended": RunQuery(lease_ended_by=1),
         "runs by id": RunQuery(ids=("a",)),
+        "runs of a worker": RunQuery(worker="w", states=("running",)),
+        "runs to be stopped": RunQuery(worker="w", states=("running",), cancel_requested=True),
         "newest runs": RunQuery(),
     }
     found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
@@ -707,12 +732,15 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
     with plain(path) as connection:
         steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     scans = [step for step in steps if step.startswith("SCAN") and "VIRTUAL TABLE" not in step]
-    if name in ("newest runs", "count runs"):
+    if name in ("runs of a worker", "runs to be stopped"):
+        # What is running, and nothing of history.
+        assert [step.split(" USING ")[1] for step in steps[:1]] == ["INDEX evenbeat_runs_leased"]
+    elif name in ("newest runs", "count runs"):
         # In the order of an index and as far as the limit; and what is counted must be walked through.
         assert all("USING" in step and "INDEX" in step for step in scans)
     else:
         assert scans == []
-    if name in ("select due", "next wake", "newest runs", "runs after a cursor") or "claimable" in name:
+    if name in ("select due", "next wake", "newest runs", "runs after a cursor") or name.startswith(_ORDERED):
         assert not any("TEMP B-TREE" in step for step in steps), steps
 
 

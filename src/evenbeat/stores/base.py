@@ -90,6 +90,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ("default",)
 
 
+class Claimed(NamedTuple):
+    """What ``claim_runs`` took, and when to come back."""
+
+    runs: tuple[Run, ...]
+    next_due: Instant | None
+    """The earliest ``run_at`` of queued runs that this claim (its queues and tasks) could take later.
+
+    None if there are none; in the past if more is due than the limit allowed. A worker sleeps until
+    then: it may be too early, never too late. Rows of a newer format don't count.
+    """
+
+
 class Page(NamedTuple, Generic[T]):
     """Some of what was asked for, in order; ``cursor`` continues after it, None at the end."""
 
@@ -118,6 +130,9 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     queue: str | None = None
     states: tuple[RunState, ...] | None = None
+    worker: str | None = None
+    """Only runs that this worker holds or, once they are over, was the last to hold."""
+    cancel_requested: bool | None = None
     lease_ended_by: Instant | None = None
     """Only running ones whose lease ended by then, and by the store's own clock."""
     limit: int = 100
@@ -159,7 +174,7 @@ class Store(Protocol):
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:
         """Add runs; says of each whether it is new. One whose id exists stays as it is."""
 
-    def claim_runs(self, claim: Claim) -> list[Run]:
+    def claim_runs(self, claim: Claim) -> Claimed:
         """Take due runs: by priority, then by ``run_at``, then by id.
 
         Each gets the state running, the next attempt number, the worker and a lease of ``lease`` ms by

@@ -27,6 +27,7 @@ from evenbeat.model import (
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import (
     Claim,
+    Claimed,
     Fired,
     Page,
     PlanFunction,
@@ -188,26 +189,52 @@ class MemoryStore:
         runs = (self._runs[run_id] for run_id in self._active.get(key, ()))
         return tuple(Active(run.id, run.state, run.cancel_requested) for run in runs)
 
-    def claim_runs(self, claim: Claim) -> list[Run]:
-        now = min(claim.now, self.now())
+    def claim_runs(self, claim: Claim) -> Claimed:
         with self._lock:
-            if claim.token in self._claims:
-                held = (self._runs[run_id] for run_id in self._claims[claim.token] if run_id in self._runs)
-                return [run for run in held if run.claim == claim.token and run.state == "running"]
-            claimed: list[Run] = []
-            for run in islice(self._claimable(claim, now), claim.limit):
-                taken = replace(
-                    run, state="running", attempt=run.attempt + 1, worker=claim.worker, claim=claim.token,
-                    lease_until=self.now() + claim.lease, started_at=self.now(),
-                )  # fmt: skip
-                # At once: a run that was written twice while it waited has two entries in its heap.
-                self._store(taken)
-                claimed.append(taken)
-            if claimed:
-                self._claims[claim.token] = [run.id for run in claimed]
-                if len(self._claims) > _CLAIMS_KEPT:
-                    del self._claims[next(iter(self._claims))]
-            return claimed
+            runs = self._held(claim) if claim.token in self._claims else self._claim(claim)
+            return Claimed(tuple(runs), self._next_due(claim))
+
+    def _held(self, claim: Claim) -> list[Run]:
+        """What a claim took whose reply was lost, as far as it is still held."""
+        held = (self._runs[run_id] for run_id in self._claims[claim.token] if run_id in self._runs)
+        return [run for run in held if run.claim == claim.token and run.state == "running"]
+
+    def _claim(self, claim: Claim) -> list[Run]:
+        now = min(claim.now, self.now())
+        claimed: list[Run] = []
+        for run in islice(self._claimable(claim, now), claim.limit):
+            taken = replace(
+                run, state="running", attempt=run.attempt + 1, worker=claim.worker, claim=claim.token,
+                lease_until=self.now() + claim.lease, started_at=self.now(),
+            )  # fmt: skip
+            # At once: a run that was written twice while it waited has two entries in its heap.
+            self._store(taken)
+            claimed.append(taken)
+        if claimed:
+            self._claims[claim.token] = [run.id for run in claimed]
+            if len(self._claims) > _CLAIMS_KEPT:
+                del self._claims[next(iter(self._claims))]
+        return claimed
+
+    def _next_due(self, claim: Claim) -> Instant | None:
+        heaps = (self._ready.get((queue, priority), []) for queue in claim.queues for priority in range(10))
+        found = (self._earliest(heap, claim.tasks) for heap in heaps)
+        return min((run_at for run_at in found if run_at is not None), default=None)
+
+    def _earliest(self, heap: list[tuple[Instant, str]], tasks: frozenset[str] | None) -> Instant | None:
+        while heap and self._waiting(heap[0]) is None:
+            heapq.heappop(heap)
+        if tasks is None:
+            return heap[0][0] if heap else None
+        waiting = (run for entry in heap if (run := self._waiting(entry)) is not None)
+        return min((run.run_at for run in waiting if run.task in tasks), default=None)
+
+    def _waiting(self, entry: tuple[Instant, str]) -> Run | None:
+        """The run that an entry of a heap stands for; None if it is out of date or not for this version."""
+        run = self._runs.get(entry[1])
+        if run is None or run.state != "queued" or run.run_at != entry[0] or run.format > FORMAT:
+            return None
+        return run
 
     def _claimable(self, claim: Claim, now: Instant) -> Iterator[Run]:
         for priority in range(9, -1, -1):
@@ -223,8 +250,8 @@ class MemoryStore:
                 if heap is None or heap[0][0] > now:
                     return
                 entry = heapq.heappop(heap)
-                run = self._runs.get(entry[1])
-                if run is None or run.state != "queued" or run.run_at != entry[0] or run.format > FORMAT:
+                run = self._waiting(entry)
+                if run is None:
                     continue
                 if claim.tasks is not None and run.task not in claim.tasks:
                     passed.append((heap, entry))
@@ -404,6 +431,8 @@ def _matches(run: Run, query: RunQuery) -> bool:
         and (query.task is None or run.task == query.task)
         and (query.queue is None or run.queue == query.queue)
         and (query.states is None or run.state in query.states)
+        and (query.worker is None or run.worker == query.worker)
+        and (query.cancel_requested is None or run.cancel_requested == query.cancel_requested)
         and (
             query.lease_ended_by is None
             or (

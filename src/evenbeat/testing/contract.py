@@ -24,10 +24,10 @@ from msgspec.structs import replace
 from evenbeat import locks
 from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant, write_instant
-from evenbeat.model import Execution, LogChunk, Record, Run, Schedule, Skipped, Statistics, Transition
+from evenbeat.model import FORMAT, Execution, LogChunk, Record, Run, Schedule, Skipped, Statistics, Transition
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
-from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Store, Write, Written
+from evenbeat.stores.base import Claim, Claimed, Fired, RunQuery, ScheduleQuery, Store, Write, Written
 from evenbeat.testing.clock import VirtualClock
 
 Handles = Callable[[], Store]
@@ -94,6 +94,9 @@ class StoreContract:
         return store.fire_due(store.now(), limit, plan)
 
     def claim(self, store: Store, token: str = "claim-1", **fields: Any) -> list[Run]:
+        return list(self.claimed(store, token, **fields).runs)
+
+    def claimed(self, store: Store, token: str = "claim-1", **fields: Any) -> Claimed:
         wanted = {"worker": "w1", "limit": 100, "lease": 30_000, "now": store.now(), **fields}
         return store.claim_runs(Claim(token=token, **wanted))
 
@@ -539,12 +542,79 @@ class StoreContract:
         held = self.claim(store, "claim-3", tasks=frozenset({"mail"}), queues=("slow", "default"))
         assert [entry.id for entry in held] == ["mail", "slow"]
 
-    def test_a_claim_repeated_after_its_reply_was_lost_answers_the_same_runs(self, store: Store) -> None:
+    def test_a_claim_says_when_the_next_run_may_be_taken(self, store: Store, clock: VirtualClock) -> None:
+        assert self.claimed(store) == Claimed((), None)
+        now = clock.now
+        store.add_runs(
+            [
+                run("later", run_at=now + 2 * MINUTE, priority=9),
+                run("soon", run_at=now + MINUTE, priority=1),
+                run("due", run_at=now),
+            ]
+        )
+        (held,), next_due = self.claimed(store)
+        assert (held.id, next_due) == ("due", now + MINUTE)
+        assert self.claimed(store, "claim-2") == Claimed((), now + MINUTE)
+        clock.advance("1m")
+        (held,), next_due = self.claimed(store, "claim-3")
+        assert (held.id, next_due) == ("soon", now + 2 * MINUTE)
+        clock.advance("1m")
+        (held,), next_due = self.claimed(store, "claim-4")
+        assert (held.id, next_due) == ("later", None)
+
+    def test_a_claim_that_leaves_due_runs_behind_says_so(self, store: Store, clock: VirtualClock) -> None:
+        due = [run(f"r{at}", run_at=clock.now - 5 + at) for at in range(3)]
+        store.add_runs([*due, run("future", run_at=clock.now + MINUTE, priority=9)])
+        assert self.claimed(store, limit=1).next_due == clock.now - 4
+        assert self.claimed(store, "claim-2", limit=1).next_due == clock.now - 3
+        assert self.claimed(store, "claim-3", limit=1).next_due == clock.now + MINUTE
+        assert self.claimed(store, "claim-4", limit=0).next_due == clock.now + MINUTE
+
+    def test_what_a_claim_can_not_take_does_not_wake_it(self, store: Store, clock: VirtualClock) -> None:
+        now = clock.now
+        store.add_runs(
+            [
+                run("due", task="mail", queue="slow", run_at=now - 1),
+                run("mail", task="mail", run_at=now + 1),
+                run("report", task="report", run_at=now + 2),
+                run("newer", run_at=now - 1, format=FORMAT + 1),
+                run("over", run_at=now - 1, state="cancelled"),
+            ]
+        )
+        assert self.claimed(store) == Claimed((), now + 1)
+        assert self.claimed(store, tasks=frozenset({"report", "work"})) == Claimed((), now + 2)
+        assert self.claimed(store, tasks=frozenset({"work"})) == Claimed((), None)
+        assert self.claimed(store, tasks=frozenset()) == Claimed((), None)
+        assert self.claimed(store, queues=("other",)) == Claimed((), None)
+        assert self.claimed(store, queues=()) == Claimed((), None)
+        assert self.claimed(store, queues=("slow", "default"), limit=0) == Claimed((), now - 1)
+
+    def test_a_claim_is_told_of_runs_that_come_back(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=clock.now, execution=Execution(retries=1, backoff=10_000))])
+        (held,), next_due = self.claimed(store)
+        assert next_due is None  # what is running is no affair of others, until its lease ends
+        assert store.settle_runs([attempts.failed(held, "boom", clock.now, "t")]) == [True]
+        (again,) = self.runs(store)
+        assert again.run_at > clock.now
+        assert self.claimed(store, "claim-2") == Claimed((), again.run_at)
+
+    def test_a_claim_repeated_after_its_reply_was_lost_answers_the_same_runs(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         store.add_runs([run(f"r{at}", run_at=store.now()) for at in range(5)])
-        first = self.claim(store, "token", limit=2)
-        assert self.claim(store, "token", limit=2) == first
+        store.add_runs([run("future", run_at=clock.now + MINUTE)])
+        first = self.claimed(store, "token", limit=2)
+        assert self.claimed(store, "token", limit=2) == first
+        # Also when nothing is left that it could take besides.
+        rest = self.claimed(store, "rest")
+        assert (len(rest.runs), rest.next_due) == (3, clock.now + MINUTE)
+        assert self.claimed(store, "rest") == rest
+        assert self.claimed(store, "token", limit=2).runs == first.runs
+        assert (
+            store.settle_runs([attempts.released(held, f"t-{held.id}") for held in rest.runs]) == [True] * 3
+        )
         assert {held.attempt for held in self.runs(store, states=("running",))} == {1}
-        assert len(self.runs(store, states=("queued",))) == 3
+        assert len(self.runs(store, states=("queued",))) == 4
 
     def test_ten_workers_never_hold_the_same_run(self, handles: Handles, store: Store) -> None:
         store.add_runs([run(f"r{at:03}", run_at=store.now()) for at in range(200)])
@@ -791,6 +861,32 @@ class StoreContract:
         assert {found.id for found in self.runs(store, ids=("r01", "r02", "nope"))} == {"r01", "r02"}
         with pytest.raises(InvalidValue, match="cursor"):
             store.find_runs(RunQuery(cursor="?"))
+
+    def test_runs_are_found_by_who_holds_them_and_by_a_wish_to_cancel(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(6)])
+        mine = self.claim(store, "claim-1", worker="w1", limit=3)
+        self.claim(store, "claim-2", worker="w2", limit=2)
+        wishes = [attempts.cancel(found, clock.now, f"c-{found.id}") for found in self.runs(store)]
+        asked = [wish for wish in wishes if wish is not None and wish.run in ("r0", "r2", "r3")]
+        assert store.settle_runs(asked) == [True] * 3
+
+        def ids(**query: Any) -> list[str]:
+            return [found.id for found in self.runs(store, **query)]
+
+        assert ids(worker="w1", states=("running",)) == ["r0", "r1", "r2"]
+        assert ids(worker="w2") == ["r3", "r4"]
+        assert ids(worker="w3") == []
+        assert ids(worker="w1", states=("running",), cancel_requested=True) == ["r0", "r2"]
+        assert ids(worker="w1", states=("running",), cancel_requested=False) == ["r1"]
+        assert ids(cancel_requested=True) == ["r0", "r2", "r3"]
+        assert ids(ids=("r0", "r1", "r3"), worker="w1", cancel_requested=True) == ["r0"]
+        assert store.settle_runs(
+            [attempts.succeeded(mine[0], None, clock.now, "t0"), attempts.released(mine[1], "t1")]
+        ) == [True, True]
+        assert ids(worker="w1") == ["r0", "r2"]
+        assert ids(worker="w1", states=("running",)) == ["r2"]
 
     def test_tenants_do_not_see_each_other(self, store: Store, clock: VirtualClock) -> None:
         for tenant in ("acme", "zeta"):

@@ -18,6 +18,7 @@ from evenbeat.stores.sqlite.rows import (
 )
 
 _ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
+_RUNNING = ("running",)
 _COLUMNS = ", ".join(f"run.{name}" for name in RUN)
 
 
@@ -40,7 +41,7 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
 
 def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[str, list[object]]:
     """The text and the values of a search. Its source is chosen here: the planner, which knows nothing
-    of how many leases have ended, would walk through all of history for them."""
+    of how many leases have ended or runs are running, would walk through all of history for them."""
     source = "evenbeat_runs AS run"
     where: list[str] = []
     values: list[object] = []
@@ -48,17 +49,23 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         source = f"json_each(?) AS wanted CROSS JOIN {source}"
         where.append("run.id = wanted.value")
         values.append(json_list(dict.fromkeys(query.ids)))
-    elif query.lease_ended_by is not None:
+    elif query.lease_ended_by is not None or query.states == _RUNNING:
         source += " INDEXED BY evenbeat_runs_leased"
     if query.lease_ended_by is not None:
         where.append("run.state = 'running' AND run.lease_until <= ?")
         values.append(query.lease_ended_by)
-    equal = {"tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue}
+    equal = {
+        "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
+        "worker": query.worker, "cancel_requested": query.cancel_requested,
+    }  # fmt: skip
     for name, value in equal.items():
         if value is not None:
             where.append(f"run.{name} = ?")
             values.append(value)
-    if query.states is not None:
+    if query.states == _RUNNING:
+        # In these words: only then the index of what is running is known to hold all that is asked for.
+        where.append("run.state = 'running'")
+    elif query.states is not None:
         where.append("run.state IN (SELECT value FROM json_each(?))")
         values.append(json_list(query.states))
     if after is not None:

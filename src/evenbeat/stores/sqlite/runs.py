@@ -8,7 +8,7 @@ from typing import Any
 
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Statistics, Transition
-from evenbeat.stores.base import Claim
+from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.decisions import Standing, added, changes, verdict
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands, Row
@@ -39,8 +39,23 @@ def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
     return answers
 
 
-def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> list[Run]:
+def outlook(commands: Commands, wanted: Claim) -> tuple[Instant | None, bool]:
+    """When the claim could next take a run, and whether it has taken runs already."""
+    statement, tasks = sql.OUTLOOK, []
+    if wanted.tasks is not None:
+        statement, tasks = sql.OUTLOOK_OF_TASKS, [json_list(wanted.tasks)]
+    values = (FORMAT, *tasks, wanted.token, json_list(dict.fromkeys(wanted.queues)))
+    ((next_due, known),) = commands.rows("select next due", statement, values)
+    return next_due, known == 1
+
+
+def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> Claimed:
     """``due`` is the time by which runs are due, ``now`` the store's own, from which leases count."""
+    runs = _claim(commands, wanted, due, now)
+    return Claimed(tuple(runs), outlook(commands, wanted)[0])
+
+
+def _claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> list[Run]:
     held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.token,))
     if held:
         # The reply was lost. What was settled or taken over since is not held any more.

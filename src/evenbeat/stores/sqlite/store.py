@@ -21,6 +21,7 @@ from evenbeat.model import (
 )
 from evenbeat.stores.base import (
     Claim,
+    Claimed,
     Fired,
     Page,
     PlanFunction,
@@ -99,9 +100,15 @@ class SqliteStore:
         with self._connections.write() as commands:
             return runs.add(commands, wanted)
 
-    def claim_runs(self, claim: Claim) -> list[Run]:
+    def claim_runs(self, claim: Claim) -> Claimed:
+        due = min(claim.now, self.now())
+        # As in fire_due: an idle worker looks, and leaves the write lock to others.
+        with self._connections.read() as commands:
+            next_due, is_repetition = runs.outlook(commands, claim)
+        if not is_repetition and (next_due is None or next_due > due):
+            return Claimed((), next_due)
         with self._connections.write() as commands:
-            return runs.claim(commands, claim, min(claim.now, self.now()), self.now())
+            return runs.claim(commands, claim, due, self.now())
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         with self._connections.write() as commands:

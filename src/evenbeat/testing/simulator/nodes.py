@@ -94,7 +94,7 @@ class Worker(Role):
                 return
             limit = 10 if quiet else self.random.choice((1, 2, 4))
             self.claim = Claim(worker=node.name, token=node.token(), limit=limit, now=node.now(), lease=LEASE)
-        runs = self.store.claim_runs(self.claim)
+        runs = self.store.claim_runs(self.claim).runs
         self.claim = None
         now = node.simulation.clock()
         for run in runs:

@@ -7,8 +7,17 @@ from collections import Counter
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, FINAL_STATES, Run, Schedule, Skipped, Statistics, Transition
-from evenbeat.stores.base import Claim, Write, Written
+from evenbeat.model import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    FORMAT,
+    Run,
+    Schedule,
+    Skipped,
+    Statistics,
+    Transition,
+)
+from evenbeat.stores.base import Claim, Claimed, Write, Written
 from evenbeat.stores.decisions import is_repetition
 from evenbeat.testing.simulator.backends import Key, View
 from evenbeat.testing.simulator.history import History, is_paused
@@ -64,10 +73,20 @@ class Oracle:
             keys = [write.planned.schedule.key for write in call.argument]
             call.rows = {key: view.schedules.get(key) for key in keys}
         elif call.name == "claim_runs":
-            token = call.argument.token
+            claim: Claim = call.argument
             call.held = {
-                run.id: run for run in view.runs.values() if run.claim == token and run.state == "running"
+                run.id: run
+                for run in view.runs.values()
+                if run.claim == claim.token and run.state == "running"
             }
+            call.next_due = min(
+                (
+                    run.run_at
+                    for run in view.runs.values()
+                    if run.state == "queued" and run.queue in claim.queues and run.format <= FORMAT
+                ),
+                default=None,
+            )
 
     def _observe_schedules(self, view: View, call: Call, now: Instant) -> None:
         seen = self._schedules
@@ -298,13 +317,15 @@ class Oracle:
             raise Violation(f"a write of {key[1]} was answered, but not applied", key[1])
 
     def _check_claimed(self, call: Call, answer: object) -> None:
-        assert isinstance(answer, list)
-        ids = [run.id for run in answer]
+        assert isinstance(answer, Claimed)
+        ids = [run.id for run in answer.runs]
         if len(set(ids)) != len(ids):
             raise Violation(f"a claim answered a run twice: {', '.join(ids)}", max(ids, key=ids.count))
-        if {run.id: run for run in answer} != call.held:
+        if {run.id: run for run in answer.runs} != call.held:
             held = ", ".join(sorted(call.held)) or "nothing"
             raise Violation(f"a claim holds {held}, but was answered {', '.join(ids) or 'nothing'}")
+        if call.next_due is not None and (answer.next_due is None or answer.next_due > call.next_due):
+            raise Violation(f"a claim was told to come back at {answer.next_due}, not at {call.next_due}")
 
     def execute(self, run: Run, node: str) -> None:
         """A worker starts to execute an attempt."""

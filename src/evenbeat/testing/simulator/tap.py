@@ -9,6 +9,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import Run, Schedule, Transition
 from evenbeat.stores.base import (
     Claim,
+    Claimed,
     Fired,
     Page,
     PlanFunction,
@@ -46,6 +47,8 @@ class Call:
         # As they were when it was committed: by the time of the answer others may have been here.
         self.rows: dict[tuple[str, str], Schedule | None] = {}
         self.held: dict[str, Run] = {}
+        self.next_due: Instant | None = None
+        """When the earliest run that a claim left behind may be taken; late answers oversleep it."""
 
 
 class Watcher:
@@ -86,7 +89,7 @@ class Tap:
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:
         return self._call("add_runs", runs, self._store.add_runs)
 
-    def claim_runs(self, claim: Claim) -> list[Run]:
+    def claim_runs(self, claim: Claim) -> Claimed:
         return self._call("claim_runs", claim, self._store.claim_runs)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:

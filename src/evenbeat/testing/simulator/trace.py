@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evenbeat.instants import Instant, write_instant
 from evenbeat.model import Run, Schedule, Transition, Version
 from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import Claim, Fired, Page, RunQuery, ScheduleQuery, Write, Written
+from evenbeat.stores.base import Claim, Claimed, Fired, Page, RunQuery, ScheduleQuery, Write, Written
 
 
 class Line(NamedTuple):
@@ -76,6 +76,9 @@ def describe(value: object) -> str:
             return f"[{value.run}#{value.attempt}{state} token {value.token}]"
         case Claim():
             return f"up to {value.limit}, token {value.token}, now {_time(value.now)}"
+        case Claimed():
+            later = "" if value.next_due is None else f", next {_time(value.next_due)}"
+            return f"{describe(value.runs)}{later}"
         case ScheduleQuery():
             return value.name or "all"
         case RunQuery():
