@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.executors.base import Executor
+from evenbeat.keeper import Keeper
+from evenbeat.loop import Loop
 from evenbeat.node_settings import NodeSettings
-from evenbeat.observe.events import Events
+from evenbeat.observe import run_logs
+from evenbeat.observe.events import Event, Events
 from evenbeat.stores.base import Store
 from evenbeat.tasks import Tasks
+from evenbeat.ticker import Ticker
+from evenbeat.upkeep import NodeInfo, Presence, Pruner, Reaper, Rota
+from evenbeat.worker import Lane, Worker
+
+# After the deadline of a drain, what was interrupted gets this long to end by itself.
+_LAST_WORDS = 1.0
+# How long the last acts are tried on a store that does not answer.
+_LAST_TRIES = 5.0
+
+_log = logging.getLogger("evenbeat.node")
+
+
+def node_name() -> str:
+    """Readable, and never that of another node: two containers may share a host name and a pid."""
+    return f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def lanes(tasks: Tasks, settings: NodeSettings) -> list[Lane]:
+    """A lane for each way to execute that these tasks need."""
+    made: list[Lane] = []
+    plain = frozenset(task.name for task in tasks if not task.cpu and not task.is_async)
+    if plain:
+        from evenbeat.executors.threads import ThreadExecutor
+
+        made.append(Lane(ThreadExecutor(settings.threads), plain, settings.threads))
+    if coroutines := frozenset(task.name for task in tasks if task.is_async):
+        from evenbeat.executors.coroutines import CoroutineExecutor
+
+        executor: Executor = CoroutineExecutor(settings.coroutines)
+        made.append(Lane(executor, coroutines, settings.coroutines))
+    if cpu := frozenset(task.name for task in tasks if task.cpu):
+        from evenbeat.executors.processes import ProcessExecutor
+
+        made.append(Lane(ProcessExecutor(settings.cpu_processes), cpu, settings.cpu_processes))
+    return made
 
 
 class Node:
-    """A ticker, a worker or both, with what keeps them going."""
+    """A ticker, a worker or both, with what keeps them going. Made, started and stopped once."""
 
     def __init__(
         self,
@@ -18,13 +67,154 @@ class Node:
         events: Events,
         settings: NodeSettings,
         *,
-        ticker: bool,
-        worker: bool,
+        ticker: bool = True,
+        worker: bool = True,
+        name: str | None = None,
+        version: str = "",
     ) -> None:
-        self.is_processing = False
+        self.name = name or node_name()
+        self._store = store
+        self._events = events
+        self._settings = settings
+        self._loops: list[Loop] = []
+        self._ticker_loop: Loop | None = None
+        self._worker_loop: Loop | None = None
+        self._keeper_loop: Loop | None = None
+        self._worker: Worker | None = None
+        self._hurry = threading.Event()
+        self._closing = threading.Event()
+        self._listener = threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True)
+        if worker:
+            self._worker = Worker(
+                store,
+                tasks,
+                events,
+                lanes(tasks, settings),
+                name=self.name,
+                queues=settings.queues,
+                lease=settings.lease,
+                wake=self._wake_worker,
+                claimed=self._wake_keeper,
+            )
+            self._worker_loop = self._loop("worker", self._worker.step)
+            self._keeper_loop = self._loop("keeper", Keeper(store, self._worker, settings.lease).step)
+        if ticker:
+            self._ticker_loop = self._loop("ticker", Ticker(store, events, self._wake_worker).step)
+        now = store.now()
+        info = NodeInfo(
+            name=self.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version,
+            started_at=now,
+            seen_at=now,
+            ticker=ticker,
+            worker=worker,
+            tasks=sorted(task.name for task in tasks) if worker else [],
+            queues=list(settings.queues),
+        )
+        self._presence = Presence(store, info)
+        self._upkeep_loop = self._loop(
+            "upkeep", Rota([self._presence, Reaper(store, events), Pruner(store, settings.keep)]).step
+        )
 
-    def start(self) -> None: ...
+    def _loop(self, name: str, step: Callable[[int], int | None]) -> Loop:
+        loop = Loop(name, step, self._store.now, self._settings.poll, self._events)
+        self._loops.append(loop)
+        return loop
 
-    def stop(self, drain: int | None = None) -> None: ...
+    @property
+    def is_processing(self) -> bool:
+        return self._worker is not None and self._worker.is_processing
 
-    def hurry(self) -> None: ...
+    @property
+    def worker(self) -> Worker | None:
+        return self._worker
+
+    def start(self) -> None:
+        run_logs.start_capture()
+        self._tell("node_started")
+        for loop in self._loops:
+            loop.start()
+        self._listener.start()
+        _log.info("started", extra={"component": "node", "node": self.name})
+
+    def hurry(self) -> None:
+        """While it drains: the deadline is now."""
+        self._hurry.set()
+
+    def stop(self, drain: int | None = None) -> None:
+        """Drain and end: no new claims, running jobs get ``drain`` ms, the rest is handed back."""
+        deadline = time.monotonic() + (self._settings.drain if drain is None else drain) / 1000
+        self._tell("node_stopping")
+        for loop in (self._ticker_loop, self._upkeep_loop):
+            if loop is not None:
+                loop.stop()
+        if self._worker is not None:
+            self._drain(self._worker, deadline)
+        self._closing.set()
+        for loop in self._loops:
+            loop.stop()
+        # Wakes the listener, which sits in the store.
+        self._attempt(self._store.hint)
+        for loop in self._loops:
+            if not loop.join(_LAST_TRIES):
+                _log.warning("a loop does not end", extra={"component": loop.name})
+        self._listener.join(self._settings.poll / 1000 + 1)
+        self._attempt(self._presence.leave)
+        run_logs.stop_capture()
+        self._tell("node_stopped")
+        _log.info("stopped", extra={"component": "node", "node": self.name})
+
+    def _drain(self, worker: Worker, deadline: float) -> None:
+        worker.drain()
+        self._until(lambda: not worker.is_processing or self._hurry.is_set(), deadline)
+        left = [attempt for attempt in worker.running() if not attempt.settled]
+        if left:
+            _log.warning("jobs are still running at the deadline and are handed back", extra={
+                "component": "node", "jobs": len(left), "tasks": sorted({a.run.task for a in left}),
+            })  # fmt: skip
+            for attempt in left:
+                worker.interrupt(attempt, "stopping")
+            self._until(lambda: not worker.is_processing, time.monotonic() + _LAST_WORDS)
+            for attempt in worker.running():
+                worker.give_up(attempt, "released")
+        self._until(lambda: not worker.is_processing, time.monotonic() + _LAST_TRIES)
+        worker.stop()
+
+    def _until(self, condition: Callable[[], bool], deadline: float) -> None:
+        while not condition() and (left := deadline - time.monotonic()) > 0:
+            # Not only hurried: the condition may come true meanwhile.
+            self._closing.wait(min(left, 0.02))
+
+    def _attempt(self, act: Callable[[], object]) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            act()
+
+    def _listen(self) -> None:
+        """Pass on the store's hints. One thread waits there, whatever the number of loops."""
+        poll = self._settings.poll / 1000
+        while not self._closing.is_set():
+            try:
+                hinted = self._store.wait(poll)
+            except Exception:
+                # Hints save latency, and nothing depends on them.
+                _log.debug("waiting for hints failed", exc_info=True)
+                self._closing.wait(poll)
+                continue
+            if hinted:
+                for loop in (self._ticker_loop, self._worker_loop):
+                    if loop is not None:
+                        loop.wake()
+
+    def _wake_worker(self) -> None:
+        if self._worker_loop is not None:
+            self._worker_loop.wake()
+
+    def _wake_keeper(self) -> None:
+        if self._keeper_loop is not None:
+            self._keeper_loop.wake()
+
+    def _tell(self, kind: str) -> None:
+        if self._events:
+            self._events.tell(Event(kind=kind, at=self._store.now()))  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""How a run is executed: in a thread, on an event loop, in a process."""

@@ -1,0 +1,156 @@
+"""What an executor is, and what it gets: an attempt in, an outcome out."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from evenbeat import current, model
+from evenbeat.errors import InvalidValue, RunCancelled
+from evenbeat.model import to_json
+from evenbeat.observe.run_logs import RunLog
+from evenbeat.tasks import Task
+
+
+class Outcome(NamedTuple):
+    """How the execution of an attempt ended."""
+
+    kind: Literal["returned", "raised", "stopped", "died", "timeout", "released", "lost"]
+    """``stopped``: it ended because it was asked to. ``died``: its process did. The last three are the
+    worker's own decisions: the function may still be running, and counts no more."""
+    result: str | None = None
+    """JSON text."""
+    error: str | None = None
+    """The error in a line, then where it came from."""
+
+
+class Attempt:
+    """A run that this worker has claimed: from the claim to the moment that its end is recorded."""
+
+    __slots__ = (
+        "_ticket",
+        "began",
+        "claimed",
+        "current",
+        "lease_end",
+        "log",
+        "over",
+        "run",
+        "settled",
+        "task",
+    )
+
+    def __init__(
+        self,
+        run: model.Run,
+        task: Task[..., Any],
+        claimed: float,
+        lease: float,
+        ask: Callable[[model.Run], bool],
+    ) -> None:
+        self.run = run
+        self.task = task
+        self.claimed = claimed
+        """When it was claimed, at the latest; this and the others by ``time.monotonic``."""
+        self.lease_end = claimed + lease
+        """Until then the lease is held for certain."""
+        self.began: float | None = None
+        self.over: float | None = None
+        self.settled = False
+        """What becomes of the run is decided: whatever the function still does counts for nothing."""
+        self.log = RunLog(run.id, run.attempt)
+        self.current = current.Run(run, still_mine=lambda: self._still_mine(ask), log=self.log.add)
+        # Taken by who begins or withdraws it: one of them, since popping is atomic.
+        self._ticket = [True]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.run.id, self.run.attempt)
+
+    def begin(self) -> bool:
+        """Called by the executor right before the function: False if it must not be executed any more."""
+        if not self._ticket:
+            return False
+        try:
+            self._ticket.pop()
+        except IndexError:
+            return False
+        self.began = time.monotonic()
+        return True
+
+    def withdraw(self) -> bool:
+        """Keep it from being begun; False if it was, or is withdrawn already."""
+        try:
+            return self._ticket.pop()
+        except IndexError:
+            return False
+
+    def _still_mine(self, ask: Callable[[model.Run], bool]) -> bool:
+        if self.settled:
+            return False
+        return time.monotonic() < self.lease_end or ask(self.run)
+
+
+Ended: TypeAlias = Callable[[Attempt, Outcome], None]
+
+
+class Executor(Protocol):
+    """Executes attempts, at most so many at once, and tells how each ended: once, from any thread."""
+
+    def start(self, ended: Ended) -> None:
+        """Get ready. Threads and processes are made when they are first needed."""
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        """Execute these, in this order; beyond the number at once they wait here.
+
+        ``attempt.begin()`` is called right before each; where it answers False the attempt is dropped and
+        ``ended`` is not called.
+        """
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Make it end by the means of this kind: cancel a coroutine, kill a process.
+
+        A thread can't be made to; its function was asked (``run.check()``).
+        """
+
+    def stop(self) -> None:
+        """No more. What still runs is left behind, or killed where that can be done."""
+
+
+def returned(attempt: Attempt, value: object) -> Outcome:
+    """The outcome of a function that returned. What is not JSON is not kept, and the log says so:
+    the work is done, and doing it again would be worse."""
+    if value is None:
+        return _NOTHING
+    try:
+        return Outcome("returned", to_json(value, "result"))
+    except InvalidValue as error:
+        attempt.log.add(f"WARNING evenbeat: the result is not kept: {error}")
+        return _NOTHING
+
+
+def raised(attempt: Attempt, error: BaseException) -> Outcome:
+    """The outcome of a function that raised, whatever it was: also SystemExit harms nobody."""
+    if isinstance(error, RunCancelled) and attempt.current.asked is not None:
+        return Outcome("stopped", error=str(error))
+    return Outcome("raised", error=describe(error))
+
+
+def describe(error: BaseException) -> str:
+    """The error in a line, then the way it came through the task's own code."""
+    try:
+        line = "".join(traceback.format_exception_only(error)).strip()
+        # The first frames are ours.
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _OURS not in frame.filename]
+        where = "".join(traceback.format_list(frames[-30:])).rstrip()
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        because = "" if cause is None else f"\nbecause of {''.join(traceback.format_exception_only(cause))}"
+        return f"{line}\n\n{where}{because.rstrip()}".strip()
+    except Exception:  # an error whose own text raises
+        return type(error).__name__
+
+
+_NOTHING = Outcome("returned", "null")
+_OURS = __file__.removesuffix("base.py")

@@ -1,0 +1,90 @@
+"""The keeper: what runs need while they are executed. Apart from the jobs, so that none can hold it up.
+
+Renews leases, sees cancel requests, ends what takes too long, stores what was logged so far, and hands
+back what was claimed ahead and has to wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.executors.base import Attempt
+from evenbeat.instants import Instant
+from evenbeat.observe.logs import run_fields
+from evenbeat.rules import attempts
+from evenbeat.stores.base import RunQuery, Store
+from evenbeat.worker import LONGEST_WAIT, Worker
+
+# How often to look while runs are held: this is how late a timeout may come.
+LOOK = 250
+# How often to ask for cancel requests, and to store what long runs log.
+ASK = 1.0
+
+_log = logging.getLogger("evenbeat.keeper")
+
+
+class Keeper:
+    """Looks after the runs that a worker holds."""
+
+    def __init__(self, store: Store, worker: Worker, lease: int) -> None:
+        self._store = store
+        self._worker = worker
+        self._lease = lease
+        self._asked = 0.0
+
+    def step(self, now: Instant) -> Instant | None:
+        held = list(self._worker.held.values())
+        if not held:
+            return None
+        clock = time.monotonic()
+        self._end_overdue(held, clock)
+        self._worker.withdraw(
+            attempt for attempt in held if attempt.began is None and clock - attempt.claimed > LONGEST_WAIT
+        )
+        self._renew(held, clock)
+        # Most runs are over before anybody could want to cancel them.
+        old = [attempt for attempt in held if clock - attempt.claimed >= ASK]
+        if old and clock - self._asked >= ASK:
+            self._asked = clock
+            self._see_cancels(old)
+            lines = [line for attempt in old if attempt.log for line in attempt.log.take()]
+            if lines:
+                self._store.append_log(lines)
+        return now + LOOK
+
+    def _end_overdue(self, held: list[Attempt], clock: float) -> None:
+        for attempt in held:
+            timeout = attempt.run.execution.timeout
+            if timeout is None or attempt.began is None or attempt.over is not None or attempt.settled:
+                continue
+            if clock - attempt.began >= timeout / 1000 and attempt.current.asked is None:
+                self._worker.interrupt(attempt, "timeout")
+                self._worker.give_up(attempt, "timeout")
+
+    def _renew(self, held: list[Attempt], clock: float) -> None:
+        """Renew at a third; whoever is near goes along."""
+        lease = self._lease / 1000
+        if all(attempt.lease_end - clock > lease * 2 / 3 for attempt in held):
+            return
+        renewed = [attempt for attempt in held if attempt.lease_end - clock < lease * 5 / 6]
+        beats = [attempts.heartbeat(attempt.run, self._lease, uuid4().hex) for attempt in renewed]
+        before = time.monotonic()
+        for attempt, accepted in zip(renewed, self._store.settle_runs(beats), strict=True):
+            if accepted:
+                attempt.lease_end = before + lease
+            elif not attempt.settled and attempt.over is None:
+                _log.warning("the lease of a run was lost", extra=run_fields(attempt.run))
+                self._worker.interrupt(attempt, "lost")
+                self._worker.give_up(attempt, "lost")
+
+    def _see_cancels(self, held: list[Attempt]) -> None:
+        query = RunQuery(worker=self._worker.name, states=("running",), cancel_requested=True, limit=500)
+        asked = {(run.id, run.attempt) for run in self._store.find_runs(query).items}
+        for attempt in held:
+            if attempt.key in asked and not attempt.run.cancel_requested:
+                attempt.run = replace(attempt.run, cancel_requested=True)
+                self._worker.interrupt(attempt, "cancelled")

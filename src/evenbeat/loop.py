@@ -1,0 +1,90 @@
+"""A duty in a thread: step, sleep until it is due or woken, back off when the store is away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.observe.events import Event, Events
+
+Step: TypeAlias = Callable[[Instant], Instant | None]
+"""Does what is due by the given instant, and answers when to be called again: None if only when woken."""
+
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 10.0
+
+_log = logging.getLogger("evenbeat.loop")
+
+
+class Loop:
+    """Calls a step whenever it is due. Nothing that a step raises ends it."""
+
+    def __init__(
+        self, name: str, step: Step, clock: Callable[[], Instant], poll: int, events: Events
+    ) -> None:
+        self.name = name
+        self._step = step
+        self._clock = clock
+        self._poll = poll / 1000
+        self._events = events
+        self._awake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"evenbeat-{name}", daemon=True)
+        self._failures = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Step as soon as possible; many calls are one."""
+        # is_set takes no lock: waking what is awake is free, and workers do it for each run.
+        if not self._awake.is_set():
+            self._awake.set()
+
+    def stop(self) -> None:
+        """End after the present step; ``join`` waits for that."""
+        self._stopping.set()
+        self._awake.set()
+
+    def join(self, timeout: float) -> bool:
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            # Cleared before the step: what wakes during it asks for another one.
+            self._awake.clear()
+            try:
+                now = self._clock()
+                due = self._step(now)
+                wait = self._poll if due is None else min(self._poll, (due - self._clock()) / 1000)
+            except Exception as error:
+                self._stopping.wait(self._fail(error))
+                continue
+            if self._failures:
+                self._recover()
+            if wait > 0:
+                self._awake.wait(wait)
+
+    def _fail(self, error: Exception) -> float:
+        """Say it, and how long to wait: a store that is away is not asked in a circle."""
+        self._failures += 1
+        wait = min(_FIRST_BACKOFF * float(1 << min(self._failures - 1, 10)), _LONGEST_BACKOFF)
+        fields = {"component": self.name, "failures": self._failures, "retry_in": wait}
+        if isinstance(error, StoreUnavailable):
+            _log.error("the store is unavailable, trying again: %s", error, extra=fields)
+            if self._events:
+                self._events.tell(Event(kind="store_unavailable", at=0, error=str(error)))
+        else:
+            _log.exception("a step failed, trying again", extra=fields)
+        return wait
+
+    def _recover(self) -> None:
+        _log.info("working again", extra={"component": self.name, "failures": self._failures})
+        self._failures = 0
+        if self._events:
+            self._events.tell(Event(kind="store_back", at=self._clock()))

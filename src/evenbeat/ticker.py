@@ -1,0 +1,73 @@
+"""The ticker: turns due ticks into runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from evenbeat.instants import Instant, write_instant
+from evenbeat.observe.events import Event, Events
+from evenbeat.observe.logs import run_fields
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.stores.base import Store
+
+# Schedules fired in one transaction: 17 ms on SQLite, in which nobody else writes there.
+BATCH = 500
+# Between two looks at what is due and can't be taken.
+_AGAIN = 20
+
+_log = logging.getLogger("evenbeat.ticker")
+
+
+class Ticker:
+    """Fires what is due, in batches. Any number of tickers may work on one store."""
+
+    def __init__(self, store: Store, events: Events, fired: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._events = events
+        self._fired = fired
+        """Called after runs were added: somebody here may execute them."""
+
+    def step(self, now: Instant) -> Instant | None:
+        """Fire a batch; answers when the next schedule wakes up, in the past if more is due."""
+        done = self._store.fire_due(now, BATCH, plan)
+        if any(planned.runs or planned.cancels for planned in done.planned):
+            self._fired()
+            self._store.hint()
+        self._report(done.planned, now)
+        for tenant, name in done.quarantined:
+            _log.error(
+                "a schedule can't be understood and sleeps until it is written anew",
+                extra={"component": "ticker", "schedule_id": name, "tenant": tenant},
+            )
+            if self._events:
+                self._events.tell(Event(kind="quarantined", at=now, tenant=tenant, schedule=name))
+        if not done.planned and done.next_wake is not None:
+            # Due, and not to be had: another node is firing it.
+            return max(done.next_wake, now + _AGAIN)
+        return done.next_wake
+
+    def _report(self, fired: tuple[Planned, ...], now: Instant) -> None:
+        loud = _log.isEnabledFor(logging.INFO)
+        if not loud and not self._events:
+            return
+        for planned in fired:
+            schedule = planned.schedule
+            upcoming = None if schedule.next_tick is None else write_instant(schedule.next_tick)
+            for run in planned.runs:
+                if loud:
+                    _log.info("fired", extra={**run_fields(run), "component": "ticker", "next_run": upcoming})
+                if self._events:
+                    self._events.tell(
+                        Event(kind="fired", at=now, tenant=run.tenant, schedule=run.schedule, run=run,
+                              next_run=schedule.next_tick)
+                    )  # fmt: skip
+            for skipped in planned.skipped:
+                fields = {"schedule_id": schedule.name, "tenant": schedule.tenant, "reason": skipped.reason}
+                if loud:
+                    _log.info("skipped", extra={**fields, "component": "ticker", "count": skipped.count})
+                if self._events:
+                    self._events.tell(
+                        Event(kind="skipped", at=now, tenant=schedule.tenant, schedule=schedule.name,
+                              reason=skipped.reason, count=skipped.count, next_run=schedule.next_tick)
+                    )  # fmt: skip

@@ -1,0 +1,137 @@
+"""What every node does for all of them, now and then: take over, tidy up, say that it is there."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import uuid4
+
+import msgspec
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.model import Record, encode
+from evenbeat.observe.events import Event, Events
+from evenbeat.observe.logs import run_fields
+from evenbeat.rules import attempts
+from evenbeat.stores.base import RunQuery, Store
+
+REAP_EVERY = 5_000
+REAP_BATCH = 500
+PURGE_EVERY = 60_000
+PURGE_BATCH = 500
+PRESENT_EVERY = 10_000
+PRESENT_FOR = 35_000
+
+_log = logging.getLogger("evenbeat.upkeep")
+
+
+class Duty(Protocol):
+    def step(self, now: Instant) -> Instant:
+        """Do it; answers when to come again."""
+
+
+class Rota:
+    """Several duties in one loop, each at its time. One that fails does not keep the others waiting."""
+
+    def __init__(self, duties: Sequence[Duty]) -> None:
+        self._due: list[tuple[Duty, Instant]] = [(duty, 0) for duty in duties]
+
+    def step(self, now: Instant) -> Instant | None:
+        failed: StoreUnavailable | None = None
+        for index, (duty, due) in enumerate(self._due):
+            # More than it asked for ahead: the clock was set back.
+            if due <= now or due > now + 2 * PURGE_EVERY:
+                try:
+                    self._due[index] = (duty, duty.step(now))
+                except StoreUnavailable as error:
+                    failed = error
+        if failed is not None:
+            raise failed
+        return min((due for _, due in self._due), default=None)
+
+
+class Reaper:
+    """Runs whose lease ended are given to others: their worker is gone, or cut off."""
+
+    def __init__(self, store: Store, events: Events) -> None:
+        self._store = store
+        self._events = events
+
+    def step(self, now: Instant) -> Instant:
+        lost = self._store.find_runs(RunQuery(lease_ended_by=now, limit=REAP_BATCH)).items
+        if not lost:
+            return now + REAP_EVERY
+        answers = self._store.settle_runs([attempts.crashed(run, now, uuid4().hex) for run in lost])
+        for run, accepted in zip(lost, answers, strict=True):
+            if not accepted:
+                continue  # its worker was heard of in between, or another node was faster
+            _log.error(
+                "a worker was lost, its run is taken over",
+                extra={**run_fields(run), "component": "reaper", "worker": run.worker},
+            )
+            if self._events:
+                self._events.tell(
+                    Event(kind="crashed", at=now, tenant=run.tenant, schedule=run.schedule, run=run,
+                          error=f"worker {run.worker} was lost")
+                )  # fmt: skip
+        self._store.hint()
+        return now if len(lost) == REAP_BATCH else now + REAP_EVERY
+
+
+class Pruner:
+    """History older than ``keep`` is deleted, a little at a time."""
+
+    def __init__(self, store: Store, keep: int) -> None:
+        self._store = store
+        self._keep = keep
+
+    def step(self, now: Instant) -> Instant:
+        gone = self._store.purge(now - self._keep, PURGE_BATCH)
+        # A second between two batches of a long backlog: firing goes before tidying.
+        return now + (1_000 if gone == PURGE_BATCH else PURGE_EVERY)
+
+
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of itself: the body of its record."""
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    started_at: Instant
+    seen_at: Instant
+    ticker: bool
+    worker: bool
+    tasks: list[str]
+    queues: list[str]
+
+
+class Presence:
+    """A record that says that this node is there; it goes by itself when the node does."""
+
+    def __init__(self, store: Store, info: NodeInfo) -> None:
+        self._store = store
+        self._info = info
+        self._version: int | None = None
+
+    def step(self, now: Instant) -> Instant:
+        record = Record(
+            kind="node",
+            key=self._info.name,
+            body=encode(msgspec.structs.replace(self._info, seen_at=now)),
+            version=secrets.randbits(53),
+            expires=now + PRESENT_FOR,
+        )
+        if not self._store.put_record(record, self._version):
+            # A lost reply, or it expired while this node slept: what is there is ours, whatever its version.
+            present = self._store.get_record("node", record.tenant, record.key)
+            self._store.put_record(record, None if present is None else present.version)
+        self._version = record.version
+        return now + PRESENT_EVERY
+
+    def leave(self) -> None:
+        if self._version is not None:
+            self._store.delete_record("node", "default", self._info.name, self._version)

@@ -1,0 +1,344 @@
+"""The worker: claims runs, has them executed, records how they ended. In batches throughout."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from evenbeat.durations import write_duration
+from evenbeat.errors import StoreUnavailable
+from evenbeat.executors.base import Attempt, Executor, Outcome
+from evenbeat.instants import Instant
+from evenbeat.model import LogChunk, Run, Transition
+from evenbeat.observe.events import Event, EventKind, Events
+from evenbeat.observe.logs import run_fields
+from evenbeat.rules import attempts
+from evenbeat.stores.base import Claim, RunQuery, Store
+from evenbeat.tasks import Tasks
+
+# Runs are claimed ahead of their start for so many seconds of work at the present rate: a claim costs a
+# commit, and a worker that claims ten short runs at a time does little else.
+AHEAD = 0.05
+MOST_AHEAD = 500
+# What was claimed ahead and not begun for so long is handed back: others may be free for it.
+LONGEST_WAIT = 1.0
+# One settle: as many as a transaction should hold.
+SETTLE_BATCH = 1_000
+# Between two looks at what is due and can't be claimed.
+_AGAIN = 50
+
+_log = logging.getLogger("evenbeat.worker")
+
+
+class Lane:
+    """One way to execute: which tasks go there, how many at once, and what is in hand."""
+
+    def __init__(self, executor: Executor, tasks: frozenset[str], slots: int) -> None:
+        self.executor = executor
+        self.tasks = tasks
+        self.slots = slots
+        self.token = uuid4().hex
+        """Of the next claim. Kept until it was answered: a repetition then finds its own."""
+        self.in_hand: dict[tuple[str, int], Attempt] = {}
+        """Claimed, and not ended."""
+        self._finished = 0
+        self._since = time.monotonic()
+        self._rate = 0.0
+
+    def ended(self, attempt: Attempt) -> None:
+        if self.in_hand.pop(attempt.key, None) is not None:
+            self._finished += 1
+
+    def room(self) -> int:
+        """How many runs to claim now."""
+        now = time.monotonic()
+        elapsed = now - self._since
+        # Measured over no less than a few steps; a quiet moment forgets the rate of a burst.
+        if elapsed >= 0.02:
+            self._rate = self._finished / elapsed
+            self._finished, self._since = 0, now
+        capacity = self.slots + min(MOST_AHEAD, int(self._rate * AHEAD))
+        free = capacity - len(self.in_hand)
+        # Half at a time, once there is a stock: otherwise each run that ends would ask for one claim.
+        return free if len(self.in_hand) < self.slots or free * 2 >= capacity else 0
+
+
+class _End(NamedTuple):
+    """What is to be recorded of an attempt."""
+
+    attempt: Attempt
+    transition: Transition
+    kind: EventKind
+    error: str | None = None
+    delay: int | None = None
+
+
+class Worker:
+    """Executes the runs of the tasks it has.
+
+    ``step`` belongs to the worker's own thread, and so does every change of what is in hand; others may
+    call ``ended``, ``interrupt``, ``give_up``, ``withdraw`` and ``drain``, which leave a word for it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Tasks,
+        events: Events,
+        lanes: Sequence[Lane],
+        *,
+        name: str,
+        queues: tuple[str, ...] = ("default",),
+        lease: int = 30_000,
+        wake: Callable[[], None] = lambda: None,
+        claimed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._events = events
+        self._lanes = tuple(lanes)
+        self.name = name
+        self._queues = queues
+        self._lease = lease
+        self._wake = wake
+        self._claimed = claimed
+        """Called when runs were claimed and none was held before."""
+        self._lane_of = {task: lane for lane in lanes for task in lane.tasks}
+        self._ended: deque[tuple[Attempt, Outcome]] = deque()
+        self._ends: list[_End] = []
+        self._logs: list[LogChunk] = []
+        self.held: dict[tuple[str, int], Attempt] = {}
+        """Claimed, and what became of it not recorded yet: the leases to keep."""
+        self._draining = False
+        self._busy = False
+        for lane in lanes:
+            lane.executor.start(self.ended)
+
+    @property
+    def is_processing(self) -> bool:
+        return bool(self.held)
+
+    def running(self) -> list[Attempt]:
+        """Those that occupy an executor or wait for one, also those whose end is decided already."""
+        return [attempt for lane in self._lanes for attempt in tuple(lane.in_hand.values())]
+
+    def ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """How an execution ended. Called by executors, from any thread."""
+        attempt.over = time.monotonic()
+        self._ended.append((attempt, outcome))
+        self._wake()
+
+    def interrupt(self, attempt: Attempt, reason: str) -> None:
+        """Ask the function to end, and make it, where its executor can."""
+        attempt.current.ask_to_end(reason)
+        self._lane_of[attempt.run.task].executor.interrupt(attempt)
+
+    def give_up(self, attempt: Attempt, kind: Literal["timeout", "released", "lost"]) -> None:
+        """Decide about an attempt that goes on: whatever its function does from now on counts no more."""
+        self._ended.append((attempt, Outcome(kind)))
+        self._wake()
+
+    def withdraw(self, chosen: Iterable[Attempt]) -> None:
+        """Hand back those of them that were not begun."""
+        for attempt in chosen:
+            if attempt.withdraw():
+                self.give_up(attempt, "released")
+
+    def drain(self) -> None:
+        """From now on no claims; what was claimed ahead and not begun is handed back."""
+        self._draining = True
+        self.withdraw(self.running())
+        self._wake()
+
+    def stop(self) -> None:
+        for lane in self._lanes:
+            lane.executor.stop()
+
+    def step(self, now: Instant) -> Instant | None:
+        """Record what ended, claim what there is room for; answers when the next run is due."""
+        self._settle(now)
+        if self._draining:
+            return None
+        due: Instant | None = None
+        for lane in self._lanes:
+            lane_due = self._claim(lane, now)
+            if lane_due is not None and (due is None or lane_due < due):
+                due = lane_due
+        self._note_idleness(now, due)
+        return due
+
+    def _note_idleness(self, now: Instant, due: Instant | None) -> None:
+        """Once per turn to idle."""
+        busy = bool(self.held) or (due is not None and due <= now)
+        if self._busy and not busy and self._events:
+            self._events.tell(Event(kind="idle", at=now))
+        self._busy = busy
+
+    # -- claiming ------------------------------------------------------------------------------------------
+
+    def _claim(self, lane: Lane, now: Instant) -> Instant | None:
+        room = lane.room()
+        if room <= 0 or not lane.tasks:
+            return None  # woken when a run ends
+        before = time.monotonic()
+        claim = Claim(
+            worker=self.name, token=lane.token, limit=room, now=now, lease=self._lease, tasks=lane.tasks,
+            queues=self._queues,
+        )  # fmt: skip
+        runs, due = self._store.claim_runs(claim)
+        if not runs:
+            # Due, and not to be had: somebody else's turn, or a row that this version leaves alone.
+            return max(due, now + _AGAIN) if due is not None else None
+        lane.token = uuid4().hex
+        idle = not self.held
+        fresh: list[Attempt] = []
+        for run in runs:
+            task = self._tasks.get(run.task)
+            assert task is not None
+            attempt = Attempt(run, task, before, self._lease / 1000, self._is_held)
+            lane.in_hand[attempt.key] = self.held[attempt.key] = attempt
+            fresh.append(attempt)
+        if self._events:
+            for attempt in fresh:
+                self._tell(attempt, "started", now)
+        lane.executor.submit(fresh)
+        if idle:
+            self._claimed()
+        return due
+
+    def _is_held(self, run: Run) -> bool:
+        """Ask the store whether a run is still this worker's, and not taken over by another."""
+        try:
+            found = self._store.find_runs(RunQuery(ids=(run.id,))).items
+        except StoreUnavailable:
+            return False
+        return bool(found) and found[0].attempt == run.attempt and found[0].state == "running"
+
+    # -- settling ------------------------------------------------------------------------------------------
+
+    def _settle(self, now: Instant) -> None:
+        """Record how attempts ended. What the store does not take now is tried again with the next step."""
+        while self._ended or self._ends:
+            while self._ended and len(self._ends) < SETTLE_BATCH:
+                self._conclude(*self._ended.popleft(), now)
+            if self._logs:
+                self._store.append_log(self._logs)
+                self._logs = []
+            if not self._ends:
+                continue
+            answers = self._record([end.transition for end in self._ends])
+            ends, self._ends = self._ends, []
+            for end, accepted in zip(ends, answers, strict=True):
+                self.held.pop(end.attempt.key, None)
+                self._report(end if accepted else end._replace(kind="lost", error="came too late"), now)
+            if any(end.transition.wakes is not None or end.kind == "released" for end in ends):
+                self._store.hint()
+
+    def _conclude(self, attempt: Attempt, outcome: Outcome, now: Instant) -> None:
+        """What becomes of the run, unless that was decided before."""
+        if attempt.over is not None or attempt.withdraw() or attempt.began is None:
+            self._lane_of[attempt.run.task].ended(attempt)
+        if attempt.settled:
+            return
+        attempt.settled = True
+        self._logs += attempt.log.take(last=True)
+        if outcome.kind == "lost":
+            self.held.pop(attempt.key, None)
+            self._tell(attempt, "lost", now)
+        else:
+            self._ends.append(_end(attempt, outcome, now))
+
+    def _record(self, transitions: list[Transition]) -> list[bool]:
+        try:
+            return self._store.settle_runs(transitions)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if len(transitions) == 1:
+                # It can't be written, now or ever: its lease will end, and the crash be counted.
+                _log.exception("the end of a run can't be recorded", extra={"job_id": transitions[0].run})
+                return [False]
+            _log.exception("a batch of ends can't be recorded, trying one by one")
+            return [answer for transition in transitions for answer in self._record([transition])]
+
+    # -- telling -------------------------------------------------------------------------------------------
+
+    def _report(self, end: _End, now: Instant) -> None:
+        level = _LEVELS.get(end.kind, logging.INFO)
+        if _log.isEnabledFor(level):
+            line = None if end.error is None else end.error.partition("\n")[0]
+            fields = {**run_fields(end.attempt.run), "component": "worker", "error": line}
+            _log.log(level, _MESSAGES[end.kind], extra=fields)
+        self._tell(end.attempt, end.kind, now, end)
+
+    def _tell(self, attempt: Attempt, kind: EventKind, now: Instant, end: _End | None = None) -> None:
+        if not self._events:
+            return
+        run = attempt.run
+        took = None if attempt.over is None or attempt.began is None else attempt.over - attempt.began
+        result = None if end is None else end.transition.result
+        self._events.tell(
+            Event(
+                kind=kind,
+                at=now,
+                tenant=run.tenant,
+                schedule=run.schedule,
+                run=run,
+                error=None if end is None else end.error,
+                result=None if result is msgspec.UNSET else result,
+                duration=took,
+                delay=None if end is None else end.delay,
+            )
+        )
+
+
+_LEVELS = {
+    "failed": logging.ERROR,
+    "crashed": logging.ERROR,
+    "retrying": logging.WARNING,
+    "lost": logging.WARNING,
+}
+_MESSAGES: dict[EventKind, str] = {
+    "succeeded": "a run succeeded",
+    "failed": "a run failed",
+    "retrying": "an attempt failed, the run is tried again",
+    "cancelled": "a run was cancelled",
+    "crashed": "the process of a run died",
+    "released": "a run was handed back",
+    "lost": "a run was lost to another worker",
+}
+
+
+def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
+    """The transition that an outcome asks for. 5 us, most of it the record's."""
+    run, asked = attempt.run, attempt.current.asked
+    token = f"{run.claim}.{outcome.kind}"
+    kind: str = outcome.kind
+    if kind == "stopped":
+        kind = {"cancelled": "cancelled", "stopping": "released", "timeout": "timeout"}.get(
+            asked or "", "raised"
+        )
+    if kind == "returned":
+        return _End(attempt, attempts.succeeded(run, outcome.result, now, token), "succeeded")
+    if kind == "released":
+        return _End(attempt, attempts.released(run, token), "released")
+    if kind == "cancelled":
+        return _End(attempt, attempts.cancelled(run, now, token), "cancelled")
+    error = outcome.error or "it ended without a word"
+    if kind == "timeout":
+        error = f"timed out after {write_duration(run.execution.timeout or 0)}"
+    if kind == "died":
+        crashed = replace(attempts.crashed(run, now, token), lease_ended=False)
+        return _End(attempt, crashed, "crashed", error)
+    transition = attempts.failed(run, error, now, token)
+    if transition.state == "queued":
+        assert isinstance(transition.delay, int)
+        return _End(attempt, transition, "retrying", error, transition.delay)
+    return _End(attempt, transition, "cancelled" if transition.state == "cancelled" else "failed", error)
