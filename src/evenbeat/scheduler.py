@@ -23,7 +23,7 @@ from evenbeat.runs import Runs
 from evenbeat.schedules import Moment, Schedules
 from evenbeat.settings import default_store
 from evenbeat.stores.base import RunQuery, Store
-from evenbeat.stores.urls import open_url
+from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import Call, Task, Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 from evenbeat.twins import twin
@@ -52,6 +52,8 @@ class Scheduler:
     ) -> None:
         if store is None:
             store = default_store()
+        self.url = without_password(store) if isinstance(store, str) else type(store).__name__
+        """The store's URL, fit to be shown."""
         self._tasks = Tasks()
         self._access = Access(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
         self._events = Events()
