@@ -97,7 +97,7 @@ class _Watch:
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "evenbeat", "dev", "--once", self._target]
         # Not of the terminal's group: Ctrl-C is passed on from here, once.
-        return subprocess.Popen(command, process_group=0)
+        return subprocess.Popen(command, process_group=0)  # noqa: S603  # ourselves
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         """Have it drain; a further signal makes it hurry."""
