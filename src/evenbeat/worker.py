@@ -206,7 +206,7 @@ class Worker:
         runs, due = self._store.claim_runs(claim)
         if not runs:
             # Due, and not to be had: somebody else's turn, or a row that this version leaves alone.
-            return max(due, now + _AGAIN) if due is not None else None
+            return due if due is None or due > now else now + _AGAIN
         lane.token = uuid4().hex
         idle = not self.held
         fresh: list[Attempt] = []

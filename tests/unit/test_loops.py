@@ -62,6 +62,12 @@ def test_the_ticker_fires_what_is_due_and_says_when_to_come_back(
     ]
 
 
+def test_the_ticker_comes_back_no_later_than_the_next_tick(store: MemoryStore, clock: VirtualClock) -> None:
+    make(store, "often", "every 100ms")
+    clock.advance("97ms")
+    assert Ticker(store, Events()).step(clock.now) == clock.now + 3
+
+
 def test_the_ticker_comes_back_at_once_when_more_is_due_than_a_batch(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
