@@ -110,7 +110,8 @@ class Node:
         )
         self._presence = Presence(store, info)
         self._upkeep_loop = self._loop(
-            "upkeep", Rota([self._presence, Reaper(store, events), Pruner(store, settings.keep)]).step
+            "upkeep",
+            Rota([self._presence, Reaper(store, events, settings.lease), Pruner(store, settings.keep)]).step,
         )
 
     def _loop(self, name: str, step: Callable[[int], int | None]) -> Loop:
