@@ -64,10 +64,14 @@ def test_the_promise_is_kept_by_the_loops_of_the_product_on_sqlite() -> None:
 
 
 def test_loops_that_never_take_over_a_lost_run_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep.Reaper, "step", lambda self, now: now + 5_000)
+    monkeypatch.setattr(upkeep.Reaper, "step", lambda _, now: now + 5_000)
     with pytest.raises(SimulationFailed, match="do not come to an end"):
-        for seed in range(20):
-            run_seed(seed, "memory", Trace(), product=True)
+        _first_failure(20)
+
+
+def _first_failure(seeds: int) -> None:
+    for seed in range(seeds):
+        run_seed(seed, "memory", Trace(), product=True)
 
 
 def test_a_seed_of_the_product_replays_to_the_letter() -> None:
