@@ -58,7 +58,7 @@ class LiveOutput:
     def say(self, text: str, style: str = "dim") -> None:
         from rich.text import Text
 
-        self.console.print(Text(text, style=style))
+        self.console.print(Text(text, style=style), soft_wrap=True)
 
     # -- lines ---------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class LiveOutput:
         row.append(f"{moment} ", style="dim")
         row.append(f"{sign} ", style=style)
         row.append(f"{name:<12} ", style="bold")
-        lateness = "" if late is None else f"+{_brief(late / 1000)}"
+        lateness = "" if late is None else f"+{late} ms" if late < _LATE else f"+{_brief(late / 1000)}"
         row.append(f"{lateness:>9}  ", style="yellow" if late is not None and late >= _LATE else "dim")
         row.append(said, style="red" if style == "red" else "")
         return row
@@ -187,8 +187,6 @@ _REASONS = {
 
 def _brief(seconds: float) -> str:
     """``0.4 ms``, ``230 ms``, ``2.1 s``, ``3 min 5 s``."""
-    if seconds == 0:
-        return "0 ms"
     if seconds < 0.01:
         return f"{max(seconds * 1000, 0.1):.1f} ms"
     if seconds < 1:
