@@ -34,7 +34,7 @@ SELECT_ACTIVE = """
 SELECT run.tenant, run.schedule, run.id, run.state, run.cancel_requested
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run
 WHERE run.tenant = wanted.value ->> 0 AND run.schedule = wanted.value ->> 1
-  AND run.schedule IS NOT NULL AND run.state IN ('queued', 'running')
+  AND run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')
 ORDER BY run.rowid
 """
 
@@ -54,7 +54,7 @@ INSERT_RUN = f"{_insert('evenbeat_runs', RUN)} ON CONFLICT (id) DO NOTHING"
 INSERT_SKIPPED = _insert("evenbeat_skipped", SKIPPED)
 
 REQUEST_CANCEL = """
-UPDATE evenbeat_runs SET cancel_requested = 1 WHERE id = ? AND state IN ('queued', 'running')
+UPDATE evenbeat_runs SET cancel_requested = 1 WHERE id = ? AND (state = 'queued' OR state = 'running')
 """
 
 QUARANTINE = """
@@ -174,7 +174,7 @@ SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
 WHERE state = 'running' AND coalesce(tenant = ?, TRUE) GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
-WHERE state IN ('succeeded', 'failed', 'cancelled') AND coalesce(tenant = ?, TRUE) GROUP BY state
+WHERE state <> 'queued' AND state <> 'running' AND coalesce(tenant = ?, TRUE) GROUP BY state
 """
 
 SELECT_SKIPPED = f"""
@@ -188,7 +188,7 @@ SELECT {", ".join(STATISTICS)} FROM evenbeat_statistics WHERE tenant = ? AND sch
 
 SELECT_OVER = """
 SELECT rowid, id FROM evenbeat_runs
-WHERE state IN ('succeeded', 'failed', 'cancelled') AND coalesce(finished_at, 0) < ?
+WHERE state <> 'queued' AND state <> 'running' AND coalesce(finished_at, 0) < ?
 ORDER BY coalesce(finished_at, 0) LIMIT ?
 """
 DELETE_LOGS = "DELETE FROM evenbeat_logs WHERE run = ?"
