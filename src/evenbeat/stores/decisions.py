@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
-import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
@@ -14,6 +15,9 @@ FIELDS = (
     "state", "failures", "crashes", "worker", "cancel_requested", "finished_at",
     "result", "error",
 )  # fmt: skip
+
+
+_fields = attrgetter(*FIELDS)
 
 
 class Standing(NamedTuple):
@@ -43,14 +47,14 @@ def is_repetition(current: Schedule | None, wanted: Schedule) -> bool:
 
 def changes(transition: Transition, now: Instant) -> dict[str, object]:
     """The fields of a run that a transition sets; ``now`` is the store's own."""
-    values = ((name, getattr(transition, name)) for name in FIELDS)
-    fields = {name: value for name, value in values if value is not msgspec.UNSET}
-    if transition.delay is not msgspec.UNSET:
-        fields["run_at"] = now + transition.delay
-    if transition.finished_at is not msgspec.UNSET and transition.finished_at is not None:
-        fields["finished_at"] = min(transition.finished_at, now)
-    if transition.lease is not msgspec.UNSET:
-        fields["lease_until"] = None if transition.lease is None else now + transition.lease
+    values = zip(FIELDS, _fields(transition), strict=True)
+    fields = {name: value for name, value in values if value is not UNSET}
+    if (delay := transition.delay) is not UNSET:
+        fields["run_at"] = now + delay
+    if (finished_at := transition.finished_at) is not UNSET and finished_at is not None:
+        fields["finished_at"] = min(finished_at, now)
+    if (lease := transition.lease) is not UNSET:
+        fields["lease_until"] = None if lease is None else now + lease
     if transition.renews:
         fields["attempt"] = transition.attempt + 1
     fields["settled"] = transition.token

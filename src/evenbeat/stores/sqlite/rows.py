@@ -4,6 +4,7 @@ unreadable, and the caller decides what becomes of it."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from operator import itemgetter
 from typing import Any, get_args
 
 import msgspec
@@ -40,6 +41,14 @@ RUN = (
     "worker", "claim", "lease_until", "cancel_requested", "created_at", "started_at", "finished_at",
     "result", "error", "settled", "format",
 )  # fmt: skip
+# What a run has been through, as it is before anything has: all but a few rows are written so.
+FRESH: dict[str, object] = {
+    "state": "queued", "attempt": 0, "failures": 0, "crashes": 0, "worker": None, "claim": None,
+    "lease_until": None, "cancel_requested": 0, "started_at": None, "finished_at": None, "result": None,
+    "error": None, "settled": None,
+}  # fmt: skip
+FRESH_VALUES = tuple(FRESH.values())
+DEFINITION = tuple(name for name in RUN if name not in FRESH)
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
@@ -118,6 +127,17 @@ def run_row(run: Run) -> Row:
         r.failures, r.crashes, r.worker, r.claim, r.lease_until, r.cancel_requested, r.created_at,
         r.started_at, r.finished_at, r.result, r.error, r.settled, r.format,
     )  # fmt: skip
+
+
+_progress = itemgetter(*(RUN.index(name) for name in FRESH))
+_definition = itemgetter(*(RUN.index(name) for name in DEFINITION))
+
+
+def fresh_rows(rows: list[Row]) -> list[Row] | None:
+    """The columns of DEFINITION, where all rows are of runs that nothing has happened to; else None."""
+    if all(_progress(row) == FRESH_VALUES for row in rows):
+        return [_definition(row) for row in rows]
+    return None
 
 
 def readable_schedules(rows: list[Row]) -> list[Schedule]:

@@ -10,6 +10,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.decisions import Standing, added, changes, verdict
+from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
@@ -17,7 +18,6 @@ from evenbeat.stores.sqlite.rows import (
     json_list,
     read_run,
     readable_runs,
-    run_row,
     statistics_row,
 )
 from evenbeat.stores.sqlite.schedules import Key, quarantine_note
@@ -28,14 +28,14 @@ def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
     ids = json_list([run.id for run in runs])
     present = {row[0] for row in commands.rows("select present", sql.SELECT_PRESENT, (ids,))}
     answers: list[bool] = []
-    rows: list[Row] = []
+    new: list[Run] = []
     for run in runs:
-        new = run.id not in present
-        if new:
+        is_new = run.id not in present
+        if is_new:
             present.add(run.id)
-            rows.append(run_row(run))
-        answers.append(new)
-    commands.many("insert runs", sql.INSERT_RUN, rows)
+            new.append(run)
+        answers.append(is_new)
+    new_runs.insert(commands, new)
     return answers
 
 
@@ -59,27 +59,28 @@ def _claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> lis
     held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.token,))
     if held:
         # The reply was lost. What was settled or taken over since is not held any more.
-        return _in_order([run for run in readable_runs(held) if run.state == "running"])
+        still = [run for run in readable_runs(held) if run.state == "running"]
+        return sorted(still, key=lambda run: (-run.priority, run.run_at, run.id))
     chosen = _choose(commands, wanted, due)
     if not chosen:
         return []
     rowids = json_list(chosen)
     commands.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
     rows = commands.rows("select taken", sql.SELECT_TAKEN, (rowids,))
-    claimed: list[Run] = []
+    taken: dict[int, Run] = {}
     troubled: list[tuple[Row, Unreadable]] = []
     for row in rows:
         try:
-            claimed.append(read_run(row))
+            taken[row[-1]] = read_run(row)
         except Unreadable as error:
             troubled.append((row, error))
     if troubled:
         _quarantine(commands, troubled, now)
-    return _in_order(claimed)
+    return [taken[rowid] for rowid in chosen if rowid in taken]
 
 
 def _choose(commands: Commands, wanted: Claim, now: Instant) -> list[int]:
-    """The rowids of the runs to take: range by range, the highest priority first."""
+    """The rowids of the runs to take, in order: range by range, the highest priority first."""
     statement, tasks = sql.SELECT_CLAIMABLE, []
     if wanted.tasks is not None:
         statement, tasks = sql.SELECT_CLAIMABLE_OF_TASKS, [json_list(sorted(wanted.tasks))]
@@ -99,10 +100,6 @@ def _choose(commands: Commands, wanted: Claim, now: Instant) -> list[int]:
     return chosen
 
 
-def _in_order(runs: list[Run]) -> list[Run]:
-    return sorted(runs, key=lambda run: (-run.priority, run.run_at, run.id))
-
-
 def _quarantine(commands: Commands, troubled: list[tuple[Row, Unreadable]], now: Instant) -> None:
     """Over and done with: waiting at the head of its queue, such a run would starve the others."""
     notes = [(row, quarantine_note(error)) for row, error in troubled]
@@ -114,7 +111,7 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     """Each transition in turn, seen by the next; then one statement per set of fields."""
     targets = {transition.run for transition in transitions}
     standing = {
-        row[0]: Standing(*row[1:])
+        row[0]: Standing._make(row[1:])
         for row in commands.rows("select runs", sql.SELECT_STANDING, (json_list(targets),))
     }
     updates: dict[str, dict[str, object]] = {}
@@ -134,7 +131,8 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
         # Two transitions of one run become one update, in which the later one has the last word.
         fields = updates.setdefault(transition.run, {})
         fields.update(changes(transition, now))
-        standing[transition.run] = _after(run_now, fields)
+        if len(targets) < len(transitions):
+            standing[transition.run] = _after(run_now, fields)
         for run in transition.adds:
             adds.append(run)
             if run.id in targets:
@@ -145,7 +143,7 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
             counts[key] = more if before is None else added(before, more)
         if transition.wakes is not None:
             wakes[transition.wakes] = None
-    commands.many("insert runs", sql.INSERT_RUN, [run_row(run) for run in adds])
+    new_runs.insert(commands, adds)
     _update(commands, updates)
     commands.many("count", sql.COUNT, [statistics_row(more) for more in counts.values()])
     commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in wakes])

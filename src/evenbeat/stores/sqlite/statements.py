@@ -7,7 +7,7 @@ Python 3.12 warns of ``?1``.
 
 from __future__ import annotations
 
-from evenbeat.stores.sqlite.rows import LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.sqlite.rows import DEFINITION, FRESH, LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -15,6 +15,10 @@ RUN_COLUMNS = ", ".join(RUN)
 
 def _insert(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+
+
+def _literal(value: object) -> str:
+    return "NULL" if value is None else repr(value)
 
 
 # -- Firing ------------------------------------------------------------------------------------------------
@@ -48,8 +52,14 @@ WHERE rowid = ?
 
 PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
 
-# 13 us, of which each further index would be 3: a third of what firing a tick costs (34 us, all told).
+# 8 us, a third of it for binding 30 values. For runs that nothing has happened to, a statement that says
+# 13 of them itself takes 5 us. Each index costs 0.5 us.
 INSERT_RUN = f"{_insert('evenbeat_runs', RUN)} ON CONFLICT (id) DO NOTHING"
+INSERT_FRESH_RUN = f"""
+INSERT INTO evenbeat_runs ({", ".join((*DEFINITION, *FRESH))})
+VALUES ({", ".join("?" * len(DEFINITION))}, {", ".join(map(_literal, FRESH.values()))})
+ON CONFLICT (id) DO NOTHING
+"""  # noqa: S608
 
 INSERT_SKIPPED = _insert("evenbeat_skipped", SKIPPED)
 
