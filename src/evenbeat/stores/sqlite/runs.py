@@ -40,13 +40,13 @@ def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
 
 
 def outlook(commands: Commands, wanted: Claim) -> tuple[Instant | None, bool]:
-    """When the claim could next take a run, and whether it has taken runs already."""
+    """When the claim could next take a run, and whether it holds runs already."""
     statement, tasks = sql.OUTLOOK, []
     if wanted.tasks is not None:
         statement, tasks = sql.OUTLOOK_OF_TASKS, [json_list(wanted.tasks)]
-    values = (FORMAT, *tasks, wanted.token, json_list(dict.fromkeys(wanted.queues)))
-    ((next_due, known),) = commands.rows("select next due", statement, values)
-    return next_due, known == 1
+    values = (FORMAT, *tasks, wanted.worker, wanted.token, json_list(dict.fromkeys(wanted.queues)))
+    ((next_due, holds),) = commands.rows("select next due", statement, values)
+    return next_due, holds == 1
 
 
 def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> Claimed:
@@ -56,11 +56,9 @@ def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> Clai
 
 
 def _claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> list[Run]:
-    held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.token,))
+    held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.worker, wanted.token))
     if held:
-        # The reply was lost. What was settled or taken over since is not held any more.
-        still = [run for run in readable_runs(held) if run.state == "running"]
-        return sorted(still, key=lambda run: (-run.priority, run.run_at, run.id))
+        return readable_runs(held)  # the reply was lost
     chosen = _choose(commands, wanted, due)
     if not chosen:
         return []
@@ -128,11 +126,12 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
         answers.append(decision != "refuse")
         if decision != "apply":
             continue
-        # Two transitions of one run become one update, in which the later one has the last word.
-        fields = updates.setdefault(transition.run, {})
-        fields.update(changes(transition, now))
+        fields = changes(transition, now)
         if len(targets) < len(transitions):
+            # Two transitions of one run become one update, in which the later one has the last word.
+            fields = updates.get(transition.run, {}) | fields
             standing[transition.run] = _after(run_now, fields)
+        updates[transition.run] = fields
         for run in transition.adds:
             adds.append(run)
             if run.id in targets:

@@ -116,12 +116,12 @@ SELECT
         WHERE state = 'queued' AND queue = wanted.value AND priority = level.value AND format <= ?{condition}
         ORDER BY run_at LIMIT 1
     )),
-    EXISTS (SELECT 1 FROM evenbeat_runs WHERE claim = ? AND claim IS NOT NULL)
+    EXISTS (SELECT 1 FROM evenbeat_runs WHERE state = 'running' AND worker = ? AND claim = ?)
 FROM json_each(?) AS wanted CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9]') AS level
 """  # noqa: S608
 
 
-# The first entry of each range that a claim walks through, and whether its token is known: 10 seeks per
+# The first entry of each range that a claim walks through, and whether it holds runs already: 10 seeks per
 # queue, so that an idle worker learns in one read when to come back. 11 us.
 OUTLOOK = _outlook("")
 OUTLOOK_OF_TASKS = _outlook("\n          AND +task IN (SELECT value FROM json_each(?))")
@@ -136,7 +136,10 @@ SELECT_TAKEN = f"""
 SELECT {RUN_COLUMNS}, rowid FROM evenbeat_runs WHERE rowid IN (SELECT value FROM json_each(?))
 """  # noqa: S608
 
-SELECT_CLAIMED = f"SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE claim = ? AND claim IS NOT NULL"  # noqa: S608
+SELECT_CLAIMED = f"""
+SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE state = 'running' AND worker = ? AND claim = ?
+ORDER BY priority DESC, run_at, id
+"""  # noqa: S608
 
 # A run that can't be read would stand at the head of its queue for ever.
 FAIL_UNREADABLE = """
