@@ -719,7 +719,9 @@ def hot_statements() -> dict[str, str]:
     }
     found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
     found["runs after a cursor"] = f"{history.question(RunQuery(), (1, 'a'))[0]} LIMIT ?"
-    found["settle"] = statements.update_run(("state", "settled"))
+    found["settle"] = statements.update_run(("state", "error"))
+    found["settle alike"] = statements.update_alike(("state", "error"))
+    found["settle alike, no fields"] = statements.update_alike(())
     for name, text in vars(statements).items():
         if name.isupper() and isinstance(text, str) and not name.endswith("COLUMNS"):
             found[name.lower().replace("_", " ")] = text

@@ -821,6 +821,26 @@ class StoreContract:
         self.fire(store)
         assert store.put_schedules([write])[0].accepted
 
+    def test_runs_that_end_alike_and_runs_that_do_not_keep_their_own_tokens(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        odd = ['quote"d', "back\\slash", "naïve-😀", "{}", "[1]", "null", "7", "c", "d", "e"]
+        store.add_runs([run(name, run_at=clock.now) for name in odd])
+        held = {entry.id: entry for entry in self.claim(store)}
+        assert sorted(held) == sorted(odd)
+        results = ['"other"', "[]", None, *["null"] * 7]
+        tokens = [f"{name}-\0-token" if name in "cd" else f'"{name}\\' for name in odd]
+        ends = [
+            attempts.succeeded(held[name], result, clock.now, token)
+            for name, result, token in zip(odd, results, tokens, strict=True)
+        ]
+        for _ in range(2):
+            assert store.settle_runs(ends) == [True] * len(odd)
+        found = {entry.id: entry for entry in self.runs(store)}
+        assert [(found[name].result, found[name].settled) for name in odd] == list(
+            zip(results, tokens, strict=True)
+        )
+
     def test_a_transition_of_an_unknown_run_is_refused(self, store: Store) -> None:
         ghost = run("ghost", attempt=1)
         assert store.settle_runs([attempts.succeeded(ghost, None, store.now(), "t")]) == [False]

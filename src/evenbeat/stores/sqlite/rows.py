@@ -194,8 +194,18 @@ def log_row(chunk: LogChunk) -> Row:
 
 def json_list(values: Collection[object]) -> str:
     """Values for ``json_each``."""
+    return _json(list(values))
+
+
+def json_object(pairs: dict[str, object]) -> str | None:
+    """Pairs for ``json_each``; None if there is a NUL in them, at which SQLite cuts the strings of JSON."""
+    text = _json(pairs)
+    return None if "\\u0000" in text else text
+
+
+def _json(value: object) -> str:
     try:
-        return msgspec.json.encode(list(values)).decode()
+        return msgspec.json.encode(value).decode()
     except UnicodeEncodeError as error:
         raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
 

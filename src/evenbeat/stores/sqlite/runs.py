@@ -16,6 +16,7 @@ from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
     Unreadable,
     json_list,
+    json_object,
     read_run,
     readable_runs,
     statistics_row,
@@ -159,9 +160,18 @@ def _after(run: Standing, fields: dict[str, Any]) -> Standing:
 
 
 def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:
-    """Runs whose transitions set the same fields share a statement: all but always that is one."""
-    groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
+    """Runs that end alike share a statement, but for their tokens; others share its text."""
+    alike: defaultdict[tuple[tuple[str, object], ...], dict[str, object]] = defaultdict(dict)
     for run_id, fields in updates.items():
-        groups[tuple(fields)].append((*fields.values(), run_id))
-    for names, rows in groups.items():
+        token = fields.pop("settled")
+        alike[tuple(fields.items())][run_id] = token
+    single: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for pairs, tokens in alike.items():
+        names, values = tuple(name for name, _ in pairs), tuple(value for _, value in pairs)
+        text = json_object(tokens) if len(tokens) > 1 else None
+        if text is None:
+            single[names] += [(*values, token, run_id) for run_id, token in tokens.items()]
+        else:
+            commands.run("update runs", sql.update_alike(names), (*values, text))
+    for names, rows in single.items():
         commands.many("update runs", sql.update_run(names), rows)

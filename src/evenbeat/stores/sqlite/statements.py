@@ -153,9 +153,23 @@ FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE run.id = wante
 """
 
 
+# A run whose fields are its own: 5 us, half of it for starting the statement anew each time. Runs that
+# end alike (500 that returned nothing, 500 heartbeats) are updated by one: 3 us.
 def update_run(fields: tuple[str, ...]) -> str:
-    """The statement that sets these fields of a run, by id."""
-    return f"UPDATE evenbeat_runs SET {', '.join(f'{field} = ?' for field in fields)} WHERE id = ?"  # noqa: S608
+    """The statement that sets these fields and the token of a run, by id."""
+    return f"UPDATE evenbeat_runs SET {_set(fields)} settled = ? WHERE id = ?"  # noqa: S608
+
+
+def update_alike(fields: tuple[str, ...]) -> str:
+    """The statement that sets these fields of all runs of a JSON object from ids to tokens."""
+    return f"""
+UPDATE evenbeat_runs SET {_set(fields)} settled = wanted.value
+FROM json_each(?) AS wanted WHERE evenbeat_runs.id = wanted.key
+"""  # noqa: S608
+
+
+def _set(fields: tuple[str, ...]) -> str:
+    return "".join(f"{field} = ?, " for field in fields)
 
 
 # As decisions.added: counts are summed, and what is not said stays as it was.
