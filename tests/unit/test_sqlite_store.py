@@ -22,7 +22,7 @@ from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
-from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
+from evenbeat.stores.sqlite import SqliteStore, history, rows, schema, schema_sql, statements
 from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.testing import VirtualClock
 
@@ -719,9 +719,10 @@ def hot_statements() -> dict[str, str]:
     }
     found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
     found["runs after a cursor"] = f"{history.question(RunQuery(), (1, 'a'))[0]} LIMIT ?"
+    own = "wanted.value ->> 0"
     found["settle"] = statements.update_run(("state", "error"))
-    found["settle alike"] = statements.update_alike(("state", "error"))
-    found["settle alike, no fields"] = statements.update_alike(())
+    found["settle many"] = statements.update_runs(("state", "error"), (own, "?", "?"))
+    found["insert many"] = statements.insert_runs((own, *"?" * (len(rows.RUN) - 1)))
     for name, text in vars(statements).items():
         if name.isupper() and isinstance(text, str) and not name.endswith("COLUMNS"):
             found[name.lower().replace("_", " ")] = text

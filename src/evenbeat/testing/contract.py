@@ -821,6 +821,35 @@ class StoreContract:
         self.fire(store)
         assert store.put_schedules([write])[0].accepted
 
+    def test_a_run_that_many_add_at_once_is_added_once(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(20)])
+        following = run("next", run_at=clock.now + MINUTE)
+        ends = [
+            attempts.succeeded(held, None, clock.now, f"t-{held.id}", adds=(following,))
+            for held in self.claim(store)
+        ]
+        assert store.settle_runs(ends) == [True] * 20
+        assert self.runs(store, states=("queued",)) == [following]
+        other = run("other")
+        assert store.add_runs([other] * 20) == [True] + [False] * 19
+        assert len(self.runs(store, states=("queued",))) == 2
+
+    def test_runs_come_back_as_they_were_added_also_in_large_batches(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        wanted = [
+            run(
+                f"r{at:02}", payload='"\\u0000"' if at % 7 == 0 else f'{{"n":{at}}}', gated=at % 2 == 0,
+                error=None if at % 3 else "line\n\ttab \x1f \"quoted\" \\ ü 😀" + "\0" * (at % 5 == 4),
+                tick=None if at % 4 else 1 << 52, created_at=clock.now, schedule="s" if at % 4 == 0 else None,
+                execution=Execution(retries=at % 2),
+            )
+            for at in range(40)
+        ]  # fmt: skip
+        for batch in (wanted[:10], wanted[10:20:3], wanted[20:21], wanted):
+            store.add_runs(batch)
+        assert self.runs(store) == wanted
+
     def test_runs_that_end_alike_and_runs_that_do_not_keep_their_own_tokens(
         self, store: Store, clock: VirtualClock
     ) -> None:

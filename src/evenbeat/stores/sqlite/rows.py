@@ -4,7 +4,6 @@ unreadable, and the caller decides what becomes of it."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from operator import itemgetter
 from typing import Any, get_args
 
 import msgspec
@@ -41,14 +40,6 @@ RUN = (
     "worker", "claim", "lease_until", "cancel_requested", "created_at", "started_at", "finished_at",
     "result", "error", "settled", "format",
 )  # fmt: skip
-# What a run has been through, as it is before anything has: all but a few rows are written so.
-FRESH: dict[str, object] = {
-    "state": "queued", "attempt": 0, "failures": 0, "crashes": 0, "worker": None, "claim": None,
-    "lease_until": None, "cancel_requested": 0, "started_at": None, "finished_at": None, "result": None,
-    "error": None, "settled": None,
-}  # fmt: skip
-FRESH_VALUES = tuple(FRESH.values())
-DEFINITION = tuple(name for name in RUN if name not in FRESH)
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
@@ -129,17 +120,6 @@ def run_row(run: Run) -> Row:
     )  # fmt: skip
 
 
-_progress = itemgetter(*(RUN.index(name) for name in FRESH))
-_definition = itemgetter(*(RUN.index(name) for name in DEFINITION))
-
-
-def fresh_rows(rows: list[Row]) -> list[Row] | None:
-    """The columns of DEFINITION, where all rows are of runs that nothing has happened to; else None."""
-    if all(_progress(row) == FRESH_VALUES for row in rows):
-        return [_definition(row) for row in rows]
-    return None
-
-
 def readable_schedules(rows: list[Row]) -> list[Schedule]:
     found = []
     for row in rows:
@@ -194,19 +174,13 @@ def log_row(chunk: LogChunk) -> Row:
 
 def json_list(values: Collection[object]) -> str:
     """Values for ``json_each``."""
-    return _json(list(values))
+    return json_text(list(values))
 
 
-def json_object(pairs: dict[str, object]) -> str | None:
-    """Pairs for ``json_each``; None if there is a NUL in them, at which SQLite cuts the strings of JSON."""
-    text = _json(pairs)
-    return None if "\\u0000" in text else text
-
-
-def _json(value: object) -> str:
+def json_text(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError as error:
+    except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
 
 

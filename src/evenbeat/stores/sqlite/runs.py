@@ -12,11 +12,11 @@ from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.decisions import Standing, added, changes, verdict
 from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.bulk import bulk
 from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
     Unreadable,
     json_list,
-    json_object,
     read_run,
     readable_runs,
     statistics_row,
@@ -160,18 +160,13 @@ def _after(run: Standing, fields: dict[str, Any]) -> Standing:
 
 
 def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:
-    """Runs that end alike share a statement, but for their tokens; others share its text."""
-    alike: defaultdict[tuple[tuple[str, object], ...], dict[str, object]] = defaultdict(dict)
+    """Runs whose transitions set the same fields share a statement: all but always that is one."""
+    groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for run_id, fields in updates.items():
-        token = fields.pop("settled")
-        alike[tuple(fields.items())][run_id] = token
-    single: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for pairs, tokens in alike.items():
-        names, values = tuple(name for name, _ in pairs), tuple(value for _, value in pairs)
-        text = json_object(tokens) if len(tokens) > 1 else None
-        if text is None:
-            single[names] += [(*values, token, run_id) for run_id, token in tokens.items()]
+        groups[tuple(fields)].append((run_id, *fields.values()))
+    for names, rows in groups.items():
+        together = bulk(rows)
+        if together is None:
+            commands.many("update runs", sql.update_run(names), [(*row[1:], row[0]) for row in rows])
         else:
-            commands.run("update runs", sql.update_alike(names), (*values, text))
-    for names, rows in single.items():
-        commands.many("update runs", sql.update_run(names), rows)
+            commands.run("update runs", sql.update_runs(names, together.expressions), together.values)
