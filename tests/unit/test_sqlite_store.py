@@ -715,6 +715,7 @@ def hot_statements() -> dict[str, str]:
         "runs by id": RunQuery(ids=("a",)),
         "runs of a worker": RunQuery(worker="w", states=("running",)),
         "runs to be stopped": RunQuery(worker="w", states=("running",), cancel_requested=True),
+        "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
         "newest runs": RunQuery(),
     }
     found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
@@ -737,6 +738,8 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
     scans = [step for step in steps if step.startswith("SCAN") and "VIRTUAL TABLE" not in step]
     if name in ("runs of a worker", "runs to be stopped"):
         assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_leased (worker=?)"
+    elif name == "active runs of a schedule":
+        assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_active (tenant=? AND schedule=?)"
     elif name == "runs whose lease ended":
         # What is running, and nothing of history.
         assert steps[0] == "SCAN run USING INDEX evenbeat_runs_leased"

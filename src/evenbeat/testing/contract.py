@@ -905,6 +905,11 @@ class StoreContract:
             "r21",
         }
         assert len(self.runs(store, queue="q4")) == 5
+        active = self.runs(store, tenant="t1", schedule="s", states=("running", "queued"), limit=5)
+        assert active == [found for found in everything if found.tenant == "t1"]
+        assert self.runs(store, tenant="t1", schedule="s", states=("running",)) == []
+        assert self.runs(store, tenant="t1", schedule="s", states=()) == []
+        assert self.runs(store, tenant="t0", schedule="s", states=("queued",)) == []
         assert len(self.runs(store, schedule="s", limit=3)) == 12
         assert self.runs(store, states=("running",)) == []
         assert {found.id for found in self.runs(store, ids=("r01", "r02", "nope"))} == {"r01", "r02"}
