@@ -716,6 +716,7 @@ def hot_statements() -> dict[str, str]:
         "runs of a worker": RunQuery(worker="w", states=("running",)),
         "runs to be stopped": RunQuery(worker="w", states=("running",), cancel_requested=True),
         "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
+        "history of a schedule": RunQuery(tenant="t", schedule="s"),
         "newest runs": RunQuery(),
     }
     found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
@@ -740,6 +741,8 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_leased (worker=?)"
     elif name == "active runs of a schedule":
         assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_active (tenant=? AND schedule=?)"
+    elif name == "history of a schedule":
+        assert steps == ["SEARCH run USING INDEX evenbeat_runs_of_schedule (tenant=? AND schedule=?)"]
     elif name == "runs whose lease ended":
         # What is running, and nothing of history.
         assert steps[0] == "SCAN run USING INDEX evenbeat_runs_leased"

@@ -54,6 +54,8 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         where.append("run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')")
     elif query.lease_ended_by is not None or query.states == _RUNNING:
         source += " INDEXED BY evenbeat_runs_leased"
+    elif query.tenant is not None and query.schedule is not None:
+        source += " INDEXED BY evenbeat_runs_of_schedule"
     if query.lease_ended_by is not None:
         where.append("run.state = 'running' AND run.lease_until <= ?")
         values.append(query.lease_ended_by)

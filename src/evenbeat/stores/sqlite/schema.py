@@ -122,6 +122,12 @@ _RUNS_NEWEST = """
 CREATE INDEX evenbeat_runs_newest ON evenbeat_runs (created_at DESC, id)
 """
 
+# The history of one schedule among millions of runs of others; runs enqueued by hand are not in it.
+_RUNS_OF_SCHEDULE = """
+CREATE INDEX evenbeat_runs_of_schedule ON evenbeat_runs (tenant, schedule, created_at DESC, id)
+    WHERE schedule IS NOT NULL
+"""
+
 # State and tenant stand in the index so that history is counted without reading it.
 _RUNS_OVER = """
 CREATE INDEX evenbeat_runs_over ON evenbeat_runs (coalesce(finished_at, 0), state, tenant)
@@ -195,7 +201,7 @@ CREATE TABLE evenbeat_logs (
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES, _SCHEDULES_DUE,
-        _RUNS, _RUNS_CLAIMABLE, _RUNS_LEASED, _RUNS_ACTIVE, _RUNS_NEWEST, _RUNS_OVER,
+        _RUNS, _RUNS_CLAIMABLE, _RUNS_LEASED, _RUNS_ACTIVE, _RUNS_NEWEST, _RUNS_OF_SCHEDULE, _RUNS_OVER,
         _SKIPPED, _SKIPPED_NEWEST, _SKIPPED_RECORDED, _STATISTICS, _RECORDS,
         _RECORDS_EXPIRING, _LOGS,
     ),
