@@ -1,7 +1,8 @@
 """huey on an SQLite file, and its consumer: the peer that executes.
 
 ``fsync=True`` is ``synchronous=FULL``, as Evenbeat has it. huey's default leaves SQLite's own, which is
-FULL as well unless SQLite was built otherwise (``durability`` says what it is).
+FULL as well unless SQLite was built otherwise (``durability`` says what it is). Its wait for SQLite's lock
+is longer than its default of 5 s, after which it lost the result of a task on a busy machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from huey import SqliteHuey
 from bench import apps
 from bench.processes import process
 
+LOCK_TIMEOUT = 60
+
 _FILE, _KEEP, _STARTS = "BENCH_HUEY_FILE", "BENCH_HUEY_KEEP", "BENCH_HUEY_STARTS"
 
 
@@ -27,7 +30,7 @@ def noop() -> None:
 
 def make(database: Path, keep: bool = False) -> Any:
     """A queue. ``keep``: also the results None are kept, so that there is a record of each success."""
-    made = SqliteHuey("bench", filename=str(database), fsync=True, store_none=keep)
+    made = SqliteHuey("bench", filename=str(database), fsync=True, timeout=LOCK_TIMEOUT, store_none=keep)
     made.noop = made.task()(noop)
     made.stamp = made.task()(apps.stamp)
     return made

@@ -37,7 +37,8 @@ NOTES = {
     "settings (10 threads, 100 coroutines), started and warm before. A new SQLite file for each round, "
     "synchronous=FULL. huey 3 on an SQLite file beside it: WAL and synchronous=FULL as well "
     "(`fsync=True`; its default is the same here, which the run checks), its consumer with 4 threads (`-w "
-    "4 -k thread`), tasks enqueued one by one, since it has no other way. “huey” is as it comes: it keeps "
+    "4 -k thread`) and 60 s of patience for the lock (with its 5 s it lost a result on a busy machine), "
+    "tasks enqueued one by one, since it has no other way. “huey” is as it comes otherwise: it keeps "
     "no result that is None, and is done when its queue is empty, though the last four may still be "
     "running. “huey, results kept” records each success, as Evenbeat does (`store_none=True`), and is "
     "done when all results are there.",
