@@ -71,7 +71,7 @@ def _late() -> list[float]:
 def _fill(app: Scheduler) -> int:
     """Schedules that tick once a day, next in a moment; the second at which they do."""
     store = app.store
-    # Far enough: 1,000 schedules are written in 50 ms.
+    # Five seconds to write them in, which is checked below.
     due = int(time.time()) + LEAD + 5
     tick = datetime.fromtimestamp(due, UTC)
     trigger = f"{tick.second} {tick.minute} {tick.hour} * * *"
