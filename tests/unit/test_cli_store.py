@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ from evenbeat.rules.firing import plan
 from evenbeat.schedules import Schedules
 from evenbeat.stores.base import Claim, RunQuery
 from evenbeat.stores.sqlite import SqliteStore
+from evenbeat.stores.sqlite.facts import Facts, facts
 from evenbeat.stores.sqlite.schema import schema_sql
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -910,7 +912,7 @@ def test_settings_are_shown_with_where_they_were_said(
     monkeypatch.setenv("EVENBEAT_QUEUES", "default,mail")
 
     lines = printed("config", "show", "--tenant", "acme").splitlines()
-    assert f"threads        4                            threads in {tmp_path}/evenbeat.toml:1" in lines
+    assert "threads        4                            threads in evenbeat.toml:1" in lines
     assert "queues         default, mail                EVENBEAT_QUEUES" in lines
     assert "tenant         acme                         --tenant" in lines
     assert "lease          30s                          default" in lines
@@ -1020,6 +1022,18 @@ def test_a_database_that_is_not_there_is_not_made_by_accident(args: tuple[str, .
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_database_of_others_gets_no_tables_by_accident(tmp_path: Path) -> None:
+    with sqlite3.connect("evenbeat.db") as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+
+    for args in READING:
+        assert "error: there are no tables of Evenbeat in evenbeat.db\n" in failed(*args)
+    assert facts(str(tmp_path / "evenbeat.db")) == Facts(0, "delete", 8192)
+    assert printed("db", "upgrade") == "made the tables of sqlite:///evenbeat.db: schema 1\n"
+    assert printed("runs", "list") == "no runs\n"
+
+
 def test_who_named_a_database_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENBEAT_STORE", "sqlite:////nowhere/jobs.db")
 
@@ -1055,8 +1069,6 @@ def test_what_could_not_be_done_is_a_line_and_exit_code_1(
 
 
 def test_a_store_of_a_newer_version_is_a_line(app: Scheduler) -> None:
-    import sqlite3
-
     with sqlite3.connect("evenbeat.db") as connection:
         connection.execute("UPDATE evenbeat_meta SET value = '9' WHERE key = 'schema'")
     connection.close()

@@ -63,13 +63,14 @@ class Column(NamedTuple):
     """It may wrap, and asks for no more than this width where others need theirs."""
     justify: Literal["left", "right"] = "left"
 
-    def width(self) -> int:
+    def widest(self) -> int:
         from rich.cells import cell_len
 
-        widest = max(
-            cell_len(cell if isinstance(cell, str) else cell[0]) for cell in [self.title, *self.cells]
-        )
-        return min(widest, self.wraps) if self.wraps else widest
+        return max(cell_len(cell if isinstance(cell, str) else cell[0]) for cell in [self.title, *self.cells])
+
+    def width(self) -> int:
+        """What it asks for."""
+        return min(self.widest(), self.wraps) if self.wraps else self.widest()
 
 
 class Fitted(NamedTuple):
@@ -86,14 +87,19 @@ class Fitted(NamedTuple):
                 break
             columns.remove(max(droppable, key=lambda column: column.drop))
         table = ruled(ascii_only=options.ascii_only)
-        wrapping = sum(1 for column in columns if column.wraps)
         for column in columns:
+            width = column.width()
+            if left >= 0:
+                # What is left goes to the columns that wrap, the first ones first.
+                more = min(left, column.widest() - width)
+                width, left = width + more, left - more
             # Where nothing helps, names are folded, not cut: they are for copying.
+            fits = left >= 0
             table.add_column(
                 column.title,
                 justify=column.justify,
-                no_wrap=left >= 0 and not column.wraps,
-                max_width=column.wraps + left // wrapping if column.wraps and left >= 0 else None,
+                no_wrap=fits and not column.wraps,
+                width=width if fits else None,
                 overflow="fold",
             )
         for cells in zip(*(column.cells for column in columns), strict=True):

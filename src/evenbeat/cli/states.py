@@ -6,7 +6,8 @@ from evenbeat.cli.layout import Cell
 from evenbeat.cli.phrases import one_line
 from evenbeat.cli.wall import Wall, took
 from evenbeat.model import Reason
-from evenbeat.triggers import Cron, Trigger, parse_trigger
+from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
+from evenbeat.triggers.words import explain_bounds, explain_period
 from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo
 
 STYLES = {
@@ -59,14 +60,14 @@ def next_run(schedule: ScheduleInfo, wall: Wall) -> tuple[Cell, Cell]:
 def last_result(history: ScheduleHistory, wall: Wall) -> Cell:
     """``ok 3 min ago``."""
     if history.last_run is None:
-        return "", ""
+        return ""
     if history.last_run == history.last_failure:
         word, style = "failed", STYLES["failed"]
     elif history.last_run == history.last_success:
         word, style = "ok", STYLES["succeeded"]
     else:
         word, style = "cancelled", STYLES["cancelled"]
-    return f"{word} {wall.away(history.last_run)}", style
+    return f"{word} {wall.ago(history.last_run)}", style
 
 
 def lateness(run: RunInfo) -> Cell:
@@ -89,3 +90,12 @@ def bound(schedule: ScheduleInfo) -> Trigger:
     """Its trigger, with what its name decides."""
     trigger = parse_trigger(schedule.trigger)
     return trigger.bind(schedule.name, 0) if isinstance(trigger, Cron) else trigger
+
+
+def in_words(schedule: ScheduleInfo) -> str:
+    """What its trigger does."""
+    trigger = bound(schedule)
+    if isinstance(trigger, Every) and trigger.start is None and trigger.period:
+        # It counts from when the schedule was made, of which the trigger by itself knows nothing.
+        return explain_period(trigger.period) + explain_bounds(None, trigger.until)
+    return trigger.explain()

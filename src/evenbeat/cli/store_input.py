@@ -6,15 +6,16 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
 from evenbeat.cli.failures import Failed, warn
-from evenbeat.errors import InvalidValue, RunNotFound, ScheduleExists, ScheduleNotFound
+from evenbeat.errors import InvalidValue, RunNotFound, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from evenbeat.scheduler import Scheduler
-from evenbeat.settings import Settings, read_settings
+from evenbeat.settings import Origin, Settings, read_settings
 from evenbeat.stores.base import Store
 from evenbeat.stores.urls import open_url
 
@@ -38,6 +39,12 @@ def settings_here(**flags: Any) -> Settings:
     return settings
 
 
+def place(origin: Origin) -> str:
+    """Where a setting was said; a file of the working directory needs no path."""
+    near = origin.file is not None and origin.file.parent == Path.cwd()
+    return str(origin._replace(file=Path(origin.file.name)) if near and origin.file else origin)
+
+
 def find_store(settings: Settings, *, create: bool = False) -> Store:
     """The store that the settings name, not opened. Only with ``create`` may its file be missing."""
     said = settings.of("store")
@@ -47,7 +54,7 @@ def find_store(settings: Settings, *, create: bool = False) -> Store:
         if said.origin.kind in ("flag", "default"):
             raise
         raise InvalidValue(
-            f"{said.origin}: {error.problem}", field=error.field, value=error.value, hint=error.hint
+            f"{place(said.origin)}: {error.problem}", field=error.field, value=error.value, hint=error.hint
         ) from error
     if urlsplit(said.value).scheme == "memory":
         raise Failed(
@@ -55,12 +62,14 @@ def find_store(settings: Settings, *, create: bool = False) -> Store:
             "name a database with --store or EVENBEAT_STORE",
         )
     path = getattr(store, "path", None)
-    if isinstance(path, str) and not create and not os.path.exists(path):
-        raise Failed(
-            f"there is no database {os.path.relpath(path) if _is_near(path) else path}"
-            + (f", which {said.origin} names" if settings.is_said("store") else ""),
-            "name another one with --store or EVENBEAT_STORE, or make this one: evenbeat db upgrade",
-        )
+    if isinstance(path, str) and not create:
+        missing = _missing(path)
+        if missing is not None:
+            named = f", which {place(said.origin)} names" if settings.is_said("store") else ""
+            raise Failed(
+                f"{missing}{named}",
+                "name another one with --store or EVENBEAT_STORE, or make this one: evenbeat db upgrade",
+            )
     return store
 
 
@@ -99,7 +108,7 @@ def _nearest(app: Scheduler, tenant: str, name: str) -> str:
     """What somebody who asked for that name may have meant."""
     rows = app.schedules.list(all_tenants=True)
     elsewhere = [row.tenant for row in rows if row.name == name]
-    near = get_close_matches(name, [row.name for row in rows if row.tenant == tenant], n=3, cutoff=0.5)
+    near = get_close_matches(name, [row.name for row in rows if row.tenant == tenant], n=3, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
     if elsewhere:
@@ -109,5 +118,15 @@ def _nearest(app: Scheduler, tenant: str, name: str) -> str:
     return "'evenbeat schedules list' shows those that are there"
 
 
-def _is_near(path: str) -> bool:
-    return os.path.dirname(path) == os.getcwd()
+def _missing(path: str) -> str | None:
+    """What an SQLite file lacks to be looked at. Opening the store would make it: not by accident."""
+    from evenbeat.stores.sqlite.facts import facts
+
+    name = os.path.basename(path) if os.path.dirname(path) == os.getcwd() else path
+    try:
+        found = facts(path)
+    except StoreUnavailable:
+        return None  # whoever opens it says why
+    if found is None:
+        return f"there is no database {name}"
+    return None if found.schema else f"there are no tables of Evenbeat in {name}"

@@ -142,9 +142,14 @@ class TickTable(NamedTuple):
         for number, tick in enumerate(self.ticks, 1):
             mark = ("*" if tick.note else " ") if noted else ""
             here = from_ms(tick.instant, self.zone.info)
-            cells = [f"{number}{mark}", date_time(here, precision, weekday=weekday), span(tick.away)]
+            cells = [f"{number}{mark}", date_time(here, precision, weekday=weekday), _away(tick)]
             if two_zones:
                 mine = self.mine.show(tick.instant)
                 cells.insert(2, date_time(mine, precision, weekday=weekday))
             table.add_row(*cells, style="yellow" if tick.note else None)
         return table
+
+
+def _away(tick: Tick) -> str:
+    """A tick of a schedule that nobody has fired yet may be past."""
+    return span(tick.away) if tick.away >= 0 else "due"

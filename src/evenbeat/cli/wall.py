@@ -51,6 +51,11 @@ class Wall(NamedTuple):
         near = abs(ms) // unit * unit
         return f"in {span(near)}" if ms > 0 else f"{span(near)} ago"
 
+    def ago(self, moment: datetime) -> str:
+        """``2 h ago``: the largest unit, of a moment that is past."""
+        words = self.away(moment)
+        return words if words == "now" else " ".join(words.split()[:2]) + " ago"
+
     def read(self, text: str, field: str) -> Instant:
         """A date and time, here unless it has an offset, or a duration from now: ``2h``, ``+2h``."""
         words = text.strip().removeprefix("+")

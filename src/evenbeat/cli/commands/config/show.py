@@ -10,7 +10,7 @@ import click
 from evenbeat.cli.layout import Cell, Column, Fitted
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
-from evenbeat.cli.store_input import settings_here, store_options
+from evenbeat.cli.store_input import place, settings_here, store_options
 from evenbeat.settings import Setting
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _value(row: Setting) -> Cell:
 
 
 def _origin(row: Setting) -> Cell:
-    return str(row.origin), "dim" if row.origin.kind == "default" else ""
+    return place(row.origin), "dim" if row.origin.kind == "default" else ""
 
 
 def _document(row: Setting) -> dict[str, Any]:

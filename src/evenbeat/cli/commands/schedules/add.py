@@ -11,7 +11,7 @@ from evenbeat.cli.documents import document
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import sentence
-from evenbeat.cli.states import bound
+from evenbeat.cli.states import in_words
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.cli.wall import Wall
@@ -88,7 +88,7 @@ def command(
         made = app.schedules.add(name, written, task, payload, start_at=start, run_now=run_now, **said)
 
     def people() -> Iterable[RenderableType]:
-        yield f"added {made.name}: {sentence(bound(made).explain().partition('; ')[0])}"
+        yield f"added {made.name}: {sentence(in_words(made).partition('; ')[0])}"
         if made.next_run is None:
             yield "it has no ticks to come"
         else:

@@ -13,10 +13,10 @@ from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count, one_line, printable
 from evenbeat.cli.run_table import run_table
-from evenbeat.cli.states import bound, reason, schedule_state
+from evenbeat.cli.states import bound, in_words, reason, schedule_state
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
-from evenbeat.cli.wall import Wall
+from evenbeat.cli.wall import Wall, whole
 from evenbeat.durations import write_duration
 from evenbeat.instants import to_ms, write_instant
 from evenbeat.model import CatchUp, Execution
@@ -49,14 +49,14 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     def people() -> Iterable[RenderableType]:
         trigger = bound(schedule)
         yield styled((schedule.name, "bold"))
-        yield from headed(trigger.explain())
+        yield from headed(in_words(schedule))
         yield ""
         yield listed(_definition(schedule, wall))
         if coming:
             yield ""
             ticks = [to_ms(moment) for moment in coming]
             notes = [trigger.note(tick) if isinstance(trigger, Cron) else None for tick in ticks]
-            away = [Tick(tick, tick - wall.now, note) for tick, note in zip(ticks, notes, strict=True)]
+            away = [Tick(tick, tick - whole(wall.now), note) for tick, note in zip(ticks, notes, strict=True)]
             zone = trigger.zone if isinstance(trigger, Cron) else wall.zone.zone or read_zone("UTC")
             yield TickTable(away, zone, wall.zone)
         yield ""
@@ -71,7 +71,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     answer(
         {
             "schedule": document(schedule),
-            "explain": bound(schedule).explain(),
+            "explain": in_words(schedule),
             "next": [write_instant(to_ms(moment)) for moment in coming],
             "history": document(history),
             "runs": document(runs),
