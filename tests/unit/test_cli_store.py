@@ -265,7 +265,7 @@ def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
         "         last failure Mon 2026-03-02 08:00:01 +00:00, now",
         "         OSError: no �[31mroute",
         f"{made.id}  failed  08:00  0 ms  1.5 s",
-        "09:00 – Wed 09:00      3  passed over when the next run was moved",
+        "09:00 to Wed 09:00      3  passed over when the next run was moved",
     ):  # fmt: skip
         assert line in text
 

@@ -141,7 +141,7 @@ def _history(history: ScheduleHistory, wall: Wall) -> list[tuple[str, Renderable
 def _ledger(skipped: list[SkippedInfo], wall: Wall) -> Fitted:
     def ticks(row: SkippedInfo) -> str:
         first, last = wall.near(row.first), wall.near(row.last)
-        return first if row.count == 1 else f"{first} – {last}"
+        return first if row.count == 1 else f"{first} to {last}"
 
     return Fitted(
         [
