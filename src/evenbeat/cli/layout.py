@@ -99,7 +99,7 @@ class Fitted(NamedTuple):
                 column.title,
                 justify=column.justify,
                 no_wrap=fits and not column.wraps,
-                width=width if fits else None,
+                max_width=width if fits and column.wraps else None,
                 overflow="fold",
             )
         for cells in zip(*(column.cells for column in columns), strict=True):
