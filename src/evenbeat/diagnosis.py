@@ -54,6 +54,15 @@ class Node(NamedTuple):
     tasks: frozenset[str] | None
     """None: it did not say."""
     queues: tuple[str, ...]
+    ticker: bool
+    worker: bool
+
+    def words(self) -> str:
+        where = f"{self.key} on {self.host}, pid {self.pid}" if self.host else self.key
+        if not self.worker:
+            return f"{where}, ticker only"
+        tasks = "" if self.tasks is None else f", {_count(len(self.tasks), 'task')}"
+        return where + tasks + ("" if self.ticker else ", worker only")
 
 
 class Duplicate(NamedTuple):
@@ -160,12 +169,7 @@ def _clock(now: Instant, local: Instant, rows: list[Schedule]) -> Finding:
 def _nodes(alive: list[Node], rows: list[Schedule]) -> Finding:
     facts = {"nodes": [node._asdict() | {"tasks": sorted(node.tasks or ())} for node in alive]}
     if alive:
-        details = tuple(
-            f"{node.key}"
-            + (f" on {node.host}, pid {node.pid}" if node.host else "")
-            + ("" if node.tasks is None else f", {_count(len(node.tasks), 'task')}")
-            for node in alive
-        )
+        details = _some(node.words() for node in alive)
         says = f"{_count(len(alive), 'node')} at work"
         return Finding(check="nodes", level="ok", says=says, details=details, facts=facts)
     needed = any(row.state == "active" for row in rows)
@@ -221,7 +225,9 @@ def _waiting(store: Store, alive: list[Node], now: Instant) -> Finding:
 
 
 def _why_waiting(task: str, queue: str, alive: list[Node]) -> str:
-    known = [node for node in alive if node.tasks is not None]
+    if alive and not any(node.worker for node in alive):
+        return "; no node at work has a worker"
+    known = [node for node in alive if node.tasks is not None and node.worker]
     if not known:
         return ""
     if not any(node.tasks and task in node.tasks for node in known):
@@ -361,6 +367,8 @@ def _node(record: Record) -> Node:
         pid=said["pid"] if isinstance(said.get("pid"), int) else None,
         tasks=frozenset(map(str, tasks)) if isinstance(tasks, list) else None,
         queues=tuple(map(str, queues)) if isinstance(queues, list) else ("default",),
+        ticker=said.get("ticker") is not False,
+        worker=said.get("worker") is not False,
     )
 
 

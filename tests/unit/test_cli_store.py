@@ -103,9 +103,8 @@ def fire(app: Scheduler) -> None:
 
 def claim(app: Scheduler, lease: int = 30_000) -> list[Run]:
     token = f"claim-{time.monotonic_ns()}"
-    return app.store.claim_runs(
-        Claim(worker="node-1", token=token, limit=100, now=app.store.now(), lease=lease)
-    )
+    wanted = Claim(worker="node-1", token=token, limit=100, now=app.store.now(), lease=lease)
+    return list(app.store.claim_runs(wanted).runs)
 
 
 def succeed(app: Scheduler, run: Run, result: str = "null") -> None:
@@ -827,6 +826,24 @@ def test_live_nodes_are_listed_and_asked_for_tasks(app: Scheduler, clock: Clock)
     assert "t: 1 run, for up to 5 min; nodes that have it are busy" in text
     assert "u: 1 run, for up to 5 min; no node at work has this task" in text
     assert "t: 1 run, for up to 5 min; no node at work takes from queue mail" in text
+
+
+def test_who_only_fires_executes_nothing_and_who_only_executes_fires_nothing(
+    app: Scheduler, clock: Clock
+) -> None:
+    node(app, host="box", pid=12, tasks=["t"], queues=["default"], ticker=True, worker=False)
+    app.enqueue("t")
+    app.schedules.add("a", "* * * * *", "t")
+    clock.pass_(5 * MINUTE)
+    text = printed("doctor", code=1)
+    assert "1 node at work" in text
+    assert "no node at work has a worker" in text
+    assert "host-1 on box, pid 12, ticker only" in text
+
+    (record,) = app.store.find_records("node")
+    body = json.loads(record.body) | {"ticker": False, "worker": True}
+    assert app.store.put_record(replace(record, body=json.dumps(body), version=2), record.version)
+    assert "host-1 on box, pid 12, 1 task, worker only" in printed("doctor", code=1)
 
 
 def test_a_node_that_says_nothing_readable_is_a_node(app: Scheduler) -> None:

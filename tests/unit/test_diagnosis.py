@@ -50,9 +50,8 @@ def test_a_store_that_works_has_no_findings_but_the_missing_node(here: Here) -> 
     for _ in range(5):
         here.now += MINUTE
         here.fire()
-        for run in here.store.claim_runs(
-            Claim(worker="w", token=str(here.now), limit=9, now=here.now, lease=9)
-        ):
+        wanted = Claim(worker="w", token=str(here.now), limit=9, now=here.now, lease=9)
+        for run in here.store.claim_runs(wanted).runs:
             assert here.store.settle_runs([ended(run, here.now)]) == [True]
 
     levels = {check: finding.level for check, finding in here.findings().items()}
