@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from evenbeat import Conflict, LockHeld, RunRefused, Scheduler, SchemaTooNew, StoreUnavailable
 from evenbeat.cli import store_input
 from evenbeat.cli.groups import LazyGroup
+from evenbeat.cli.phrases import one_line
 from evenbeat.cli.root import root
 from evenbeat.cli.wall import took
 from evenbeat.model import LogChunk, Record, Run
@@ -1146,6 +1147,29 @@ def test_an_answer_in_json_loads_neither_rich_nor_numpy(app: Scheduler, args: tu
         [sys.executable, "-c", code, *args, "--json"], capture_output=True, text=True, check=True
     )
     assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("KeyError: 1\n\n  File x\n    ^^^", "KeyError: 1"),
+        ("Traceback (most recent call last):\n  File x\nKeyError: 1\n", "KeyError: 1"),
+        ("worker \x1b was lost", "worker � was lost"),
+        ("\n", ""),
+    ],
+)
+def test_an_error_in_one_line(error: str, line: str) -> None:
+    assert one_line(error) == line
+
+
+@pytest.mark.parametrize("zone", ["Etc/UTC", "UTC", "Europe/Berlin"])
+def test_ticks_of_a_period_are_in_the_local_zone(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    app.schedules.add("a", "every 10m", "t")
+    monkeypatch.setenv("TZ", zone)
+
+    assert f"#  {zone.removeprefix('Etc/')} " in printed("schedules", "show", "a")
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def one_line(text: str) -> str:
-    """The last line of a text that says something: of a traceback, the error itself."""
+    """The line of a text that says most: the first, or the last one of a Python traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return printable(lines[-1], keep="") if lines else ""
+    if not lines:
+        return ""
+    return printable(lines[-1 if lines[0].startswith("Traceback (") else 0], keep="")

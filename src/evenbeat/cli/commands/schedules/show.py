@@ -57,7 +57,9 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             ticks = [to_ms(moment) for moment in coming]
             notes = [trigger.note(tick) if isinstance(trigger, Cron) else None for tick in ticks]
             away = [Tick(tick, tick - whole(wall.now), note) for tick, note in zip(ticks, notes, strict=True)]
-            zone = trigger.zone if isinstance(trigger, Cron) else wall.zone.zone or read_zone("UTC")
+            zone = trigger.zone if isinstance(trigger, Cron) else wall.zone.zone
+            if zone is None or zone.fixed == 0:
+                zone = read_zone("UTC")  # containers call it Etc/UTC
             yield TickTable(away, zone, wall.zone)
         yield ""
         yield listed(_history(history, wall))
