@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, Unpack
@@ -38,6 +38,7 @@ Moment: TypeAlias = datetime | str
 # Inside the class, ``list`` is a method.
 Moments: TypeAlias = list[datetime]
 Ledger: TypeAlias = list[SkippedInfo]
+Histories: TypeAlias = list[ScheduleHistory]
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
@@ -235,7 +236,11 @@ class Schedules:
 
     def history(self, name: str, *, tenant: str | None = None) -> ScheduleHistory:
         """How often it ran, when last, and with what error: also of runs whose records are purged."""
-        return views.history(self._access.store().statistics(self._access.tenant_of(tenant), name))
+        return self.histories([(self._access.tenant_of(tenant), name)])[0]
+
+    def histories(self, schedules: Sequence[tuple[str, str]]) -> Histories:
+        """``history`` of many, by (tenant, name), in this order."""
+        return [views.history(figures) for figures in self._access.store().statistics(schedules)]
 
     aadd = twin(add)
     adeclare = twin(declare)
@@ -251,6 +256,7 @@ class Schedules:
     atrigger = twin(trigger)
     askipped = twin(skipped)
     ahistory = twin(history)
+    ahistories = twin(histories)
 
     def _wanted(
         self,

@@ -91,8 +91,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lateness(self) -> float | None:
-        """Seconds from when it was to start to its (latest) start; None if it has not started."""
-        if self.started_at is None:
+        """Seconds from when it was to start to its (latest) start; None if it has not started, or waits to
+        be tried again."""
+        if self.started_at is None or self.started_at < self.scheduled_at:
             return None
         return (self.started_at - self.scheduled_at).total_seconds()
 
