@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from evenbeat.errors import InvalidValue, shown
@@ -36,6 +37,19 @@ class Access:
         with self._opening:
             self._is_open = False
             self._store.close()
+
+    @contextmanager
+    def replaced(self, store: Store) -> Iterator[None]:
+        """Another store in place of this one until the block ends; this one is left as it is."""
+        with self._opening:
+            before = self._store, self._is_open
+            self._store, self._is_open = store, False
+        try:
+            yield
+        finally:
+            self.close()
+            with self._opening:
+                self._store, self._is_open = before
 
     def tenant_of(self, tenant: str | None) -> str:
         if tenant is None:

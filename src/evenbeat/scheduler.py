@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 from uuid import uuid4
@@ -55,6 +56,7 @@ class Scheduler:
         self._options = options
         read_node_settings(options)
         self._node: Node | None = None
+        self._node_kind = Node
         self._on_start: list[Callable[[], object]] = []
         self._on_stop: list[Callable[[], object]] = []
         self.schedules = Schedules(self._access)
@@ -218,7 +220,7 @@ class Scheduler:
 
     def lock(self, name: str, ttl: Duration = "30s", *, tenant: str | None = None) -> Lock:
         """A named lock, not taken yet: ``with app.lock("import"): …`` raises ``LockHeld`` if it is held."""
-        return Lock(self._access.store(), name, ttl, self._access.tenant_of(tenant))
+        return Lock(self._access.store, name, ttl, self._access.tenant_of(tenant))
 
     # -- hooks ---------------------------------------------------------------------------------------------
 
@@ -262,7 +264,7 @@ class Scheduler:
         settings = read_node_settings({**self._options, **options})
         store = self._access.store()
         self.declare_tasks()
-        node = Node(store, self._tasks, self._events, settings, ticker=ticker, worker=worker)
+        node = self._node_kind(store, self._tasks, self._events, settings, ticker=ticker, worker=worker)
         node.start()
         self._node = node
         for hook in self._on_start:
@@ -304,6 +306,26 @@ class Scheduler:
     def close(self) -> None:
         """Let go of the store; it is opened again when it is needed."""
         self._access.close()
+
+    @contextmanager
+    def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[None]:
+        """For tests (``evenbeat.testing.virtual``): another store, and kind of node, until the block ends."""
+        if self._node is not None:
+            raise InvalidValue(
+                "the scheduler is running on its own store",
+                field="store",
+                value=store,
+                hint="stop() it first",
+            )
+        before, self._node_kind = self._node_kind, node
+        try:
+            with self._access.replaced(store):
+                try:
+                    yield
+                finally:
+                    self.stop()
+        finally:
+            self._node_kind = before
 
     @property
     def is_running(self) -> bool:

@@ -14,7 +14,7 @@ from evenbeat import views
 from evenbeat.access import Access
 from evenbeat.errors import Conflict, RunRefused, ScheduleNotFound
 from evenbeat.instants import Instant, from_ms, read_instant
-from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run
+from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run, from_json
 from evenbeat.options import (
     SCHEDULE,
     ScheduleOptions,
@@ -43,7 +43,7 @@ Ledger: TypeAlias = list[SkippedInfo]
 class ScheduleChanges(ScheduleOptions, total=False):
     """What ``update`` may change."""
 
-    task: Task[..., Any] | str
+    task: Task[..., Any] | Call | str
     trigger: Trigger | str
     payload: Mapping[str, Any] | None
 
@@ -214,8 +214,9 @@ class Schedules:
         made: list[Run] = []
 
         def triggered(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
-            _, text, _ = self._access.call(row.task, payload)
-            planned = changes.trigger_now(row, run_id, now, active, None if payload is None else text)
+            # Without one it is the schedule's own, which was checked when it was said.
+            text = None if payload is None else self._access.call(row.task, payload)[1]
+            planned = changes.trigger_now(row, run_id, now, active, text)
             if planned is None:
                 raise RunRefused(
                     f"schedule {name} has {len(active)} active run(s), and its policies (overlap="
@@ -280,13 +281,12 @@ class Schedules:
         if "trigger" in changed:
             wishes["trigger"] = str(changed["trigger"])
         if "task" in changed or "payload" in changed:
-            wishes["task"], text, local = self._access.call(
-                changed.get("task", row.task), changed.get("payload")
-            )
-            if "payload" in changed:
+            task = changed.get("task", row.task)
+            says_payload = "payload" in changed or isinstance(task, Call)
+            payload = changed.get("payload") if says_payload else from_json(row.payload)
+            wishes["task"], text, _ = self._access.call(task, payload)
+            if says_payload:
                 wishes["payload"] = text
-            elif local is not None:
-                local.check(views.schedule_info(row).payload or {})
         return wishes | read_schedule_fields(changed, row.execution, row.catch_up)
 
     def _create(
