@@ -47,9 +47,9 @@ class Ticker:
         cancels = [run for planned in done.planned for run in planned.cancels]
         if cancels and self._end_waiting(cancels, now):
             return now  # their schedules woke up
-        if not done.planned and done.next_wake is not None:
+        if not done.planned and done.next_wake is not None and done.next_wake <= now:
             # Due, and not to be had: another node is firing it.
-            return max(done.next_wake, now + _AGAIN)
+            return now + _AGAIN
         return done.next_wake
 
     def _end_waiting(self, cancels: list[str], now: Instant) -> bool:

@@ -56,14 +56,16 @@ class Rota:
 class Reaper:
     """Runs whose lease ended are given to others: their worker is gone, or cut off."""
 
-    def __init__(self, store: Store, events: Events) -> None:
+    def __init__(self, store: Store, events: Events, lease: int = 30_000) -> None:
         self._store = store
         self._events = events
+        # Whoever wants short leases wants their end to be noticed.
+        self._every = min(REAP_EVERY, lease // 2)
 
     def step(self, now: Instant) -> Instant:
         lost = self._store.find_runs(RunQuery(lease_ended_by=now, limit=REAP_BATCH)).items
         if not lost:
-            return now + REAP_EVERY
+            return now + self._every
         answers = self._store.settle_runs([attempts.crashed(run, now, uuid4().hex) for run in lost])
         for run, accepted in zip(lost, answers, strict=True):
             if not accepted:
@@ -78,7 +80,7 @@ class Reaper:
                           error=f"worker {run.worker} was lost")
                 )  # fmt: skip
         self._store.hint()
-        return now if len(lost) == REAP_BATCH else now + REAP_EVERY
+        return now if len(lost) == REAP_BATCH else now + self._every
 
 
 class Pruner:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -21,7 +21,7 @@ from evenbeat.observe.events import Event, EventKind, Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, RunQuery, Store
-from evenbeat.tasks import Tasks
+from evenbeat.tasks import Task, TaskKind, Tasks
 
 # Runs are claimed ahead of their start for so many seconds of work at the present rate: a claim costs a
 # commit, and a worker that claims ten short runs at a time does little else.
@@ -40,9 +40,9 @@ _log = logging.getLogger("evenbeat.worker")
 class Lane:
     """One way to execute: which tasks go there, how many at once, and what is in hand."""
 
-    def __init__(self, executor: Executor, tasks: frozenset[str], slots: int) -> None:
+    def __init__(self, executor: Executor, slots: int) -> None:
         self.executor = executor
-        self.tasks = tasks
+        self.tasks: frozenset[str] = frozenset()
         self.slots = slots
         self.token = uuid4().hex
         """Of the next claim. Kept until it was answered: a repetition then finds its own."""
@@ -92,7 +92,7 @@ class Worker:
         store: Store,
         tasks: Tasks,
         events: Events,
-        lanes: Sequence[Lane],
+        make_lane: Callable[[TaskKind], Lane],
         *,
         name: str,
         queues: tuple[str, ...] = ("default",),
@@ -103,14 +103,15 @@ class Worker:
         self._store = store
         self._tasks = tasks
         self._events = events
-        self._lanes = tuple(lanes)
+        self._make_lane = make_lane
+        self._lanes: dict[TaskKind, Lane] = {}
+        self._lane_of: dict[str, Lane] = {}
         self.name = name
         self._queues = queues
         self._lease = lease
         self._wake = wake
         self._claimed = claimed
         """Called when runs were claimed and none was held before."""
-        self._lane_of = {task: lane for lane in lanes for task in lane.tasks}
         self._ended: deque[tuple[Attempt, Outcome]] = deque()
         self._ends: list[_End] = []
         self._logs: list[LogChunk] = []
@@ -118,8 +119,18 @@ class Worker:
         """Claimed, and what became of it not recorded yet: the leases to keep."""
         self._draining = False
         self._busy = False
-        for lane in lanes:
+        for task in tasks:
+            self.learn(task)
+
+    def learn(self, task: Task[..., Any]) -> None:
+        """Execute the runs of this task, too."""
+        lane = self._lanes.get(task.kind)
+        if lane is None:
+            lane = self._make_lane(task.kind)
             lane.executor.start(self.ended)
+        self._lane_of[task.name] = lane
+        lane.tasks |= {task.name}
+        self._lanes = {**self._lanes, task.kind: lane}
 
     @property
     def is_processing(self) -> bool:
@@ -127,7 +138,7 @@ class Worker:
 
     def running(self) -> list[Attempt]:
         """Those that occupy an executor or wait for one, also those whose end is decided already."""
-        return [attempt for lane in self._lanes for attempt in tuple(lane.in_hand.values())]
+        return [attempt for lane in self._lanes.values() for attempt in tuple(lane.in_hand.values())]
 
     def ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """How an execution ended. Called by executors, from any thread."""
@@ -158,7 +169,7 @@ class Worker:
         self._wake()
 
     def stop(self) -> None:
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane.executor.stop()
 
     def step(self, now: Instant) -> Instant | None:
@@ -167,7 +178,7 @@ class Worker:
         if self._draining:
             return None
         due: Instant | None = None
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane_due = self._claim(lane, now)
             if lane_due is not None and (due is None or lane_due < due):
                 due = lane_due
@@ -195,7 +206,7 @@ class Worker:
         runs, due = self._store.claim_runs(claim)
         if not runs:
             # Due, and not to be had: somebody else's turn, or a row that this version leaves alone.
-            return max(due, now + _AGAIN) if due is not None else None
+            return due if due is None or due > now else now + _AGAIN
         lane.token = uuid4().hex
         idle = not self.held
         fresh: list[Attempt] = []

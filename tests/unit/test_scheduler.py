@@ -777,8 +777,8 @@ def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
 NOT_AWAITED = {
     # Nothing in them waits for a store,
     Scheduler: {"task", "lock", "on_start", "on_stop", "on_idle", "on_error", "on_event"}
-    # they wait for a signal, are for tests, or are properties.
-    | {"run", "stand_in", "store", "tasks", "events", "is_running", "is_processing", "is_idle"},
+    # they are for signals, for tests, or are properties.
+    | {"run", "hurry", "stand_in", "store", "tasks", "events", "is_running", "is_processing", "is_idle"},
     # What a node calls.
     Schedules: {"declare_task"},
     Runs: set(),

@@ -220,8 +220,9 @@ class _Journey:
         self._limit = limit
         self._since = clock.now
         self._ticker = Ticker(store, events)
-        lane = _OneAtATime(InlineExecutor(), frozenset(task.name for task in tasks), slots=1)
-        self._worker = Worker(store, tasks, events, [lane], name="virtual")
+        # One for tasks of every kind, so that priority and time decide among all of them.
+        lane = _OneAtATime(InlineExecutor(), slots=1)
+        self._worker = Worker(store, tasks, events, lambda _kind: lane, name="virtual")
         store.woken.clear()
         store.started.clear()
 
