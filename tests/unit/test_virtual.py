@@ -186,6 +186,17 @@ def test_runs_of_every_queue_are_executed(scheduler: VirtualScheduler) -> None:
     assert {run.queue for run in scheduler.run_pending()} == {"default", "mail", "reports"}
 
 
+def test_priority_decides_among_tasks_of_every_kind(scheduler: VirtualScheduler) -> None:
+    async def waits() -> None: ...
+
+    scheduler.task(nothing)
+    scheduler.task(waits)
+    scheduler.task(name="computes", cpu=True)(nothing)
+    for name, priority in (("nothing", 3), ("waits", 5), ("computes", 7), ("nothing", 6), ("waits", 4)):
+        scheduler.enqueue(name, priority=priority)
+    assert [run.priority for run in scheduler.run_pending()] == [7, 6, 5, 4, 3]
+
+
 def test_nobody_is_there_during_an_outage(scheduler: VirtualScheduler) -> None:
     scheduler.task(schedule="every 10m")(nothing)
     scheduler.enqueue("nothing")
