@@ -44,21 +44,20 @@ class Lane:
         self.executor = executor
         self.tasks: frozenset[str] = frozenset()
         self.slots = slots
-        self.token = uuid4().hex
-        """Of the next claim. Kept until it was answered: a repetition then finds its own."""
+        self.token: str | None = None
+        """Of a claim that was not answered yet."""
         self.in_hand: dict[tuple[str, int], Attempt] = {}
         """Claimed, and not ended."""
         self._finished = 0
-        self._since = time.monotonic()
+        self._since = 0.0
         self._rate = 0.0
 
     def ended(self, attempt: Attempt) -> None:
         if self.in_hand.pop(attempt.key, None) is not None:
             self._finished += 1
 
-    def room(self) -> int:
-        """How many runs to claim now."""
-        now = time.monotonic()
+    def room(self, now: float) -> int:
+        """How many runs to claim now; ``now`` in seconds of a clock that is never set."""
         elapsed = now - self._since
         # Measured over no less than a few steps; a quiet moment forgets the rate of a burst.
         if elapsed >= 0.02:
@@ -99,6 +98,8 @@ class Worker:
         lease: int = 30_000,
         wake: Callable[[], None] = lambda: None,
         claimed: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        new_token: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._store = store
         self._tasks = tasks
@@ -110,6 +111,8 @@ class Worker:
         self._queues = queues
         self._lease = lease
         self._wake = wake
+        self._clock = clock
+        self._new_token = new_token
         self._claimed = claimed
         """Called when runs were claimed and none was held before."""
         self._ended: deque[tuple[Attempt, Outcome]] = deque()
@@ -142,7 +145,7 @@ class Worker:
 
     def ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """How an execution ended. Called by executors, from any thread."""
-        attempt.over = time.monotonic()
+        attempt.over = self._clock()
         self._ended.append((attempt, outcome))
         self._wake()
 
@@ -195,25 +198,27 @@ class Worker:
     # -- claiming ------------------------------------------------------------------------------------------
 
     def _claim(self, lane: Lane, now: Instant) -> Instant | None:
-        room = lane.room()
+        before = self._clock()
+        room = lane.room(before)
         if room <= 0 or not lane.tasks:
             return None  # woken when a run ends
-        before = time.monotonic()
+        # Kept until it is answered: a repetition finds what the lost answer told of.
+        lane.token = lane.token or self._new_token()
         claim = Claim(
             worker=self.name, token=lane.token, limit=room, now=now, lease=self._lease, tasks=lane.tasks,
             queues=self._queues,
         )  # fmt: skip
         runs, due = self._store.claim_runs(claim)
+        lane.token = None
         if not runs:
             # Due, and not to be had: somebody else's turn, or a row that this version leaves alone.
             return due if due is None or due > now else now + _AGAIN
-        lane.token = uuid4().hex
         idle = not self.held
         fresh: list[Attempt] = []
         for run in runs:
             task = self._tasks.get(run.task)
             assert task is not None
-            attempt = Attempt(run, task, before, self._lease / 1000, self._is_held)
+            attempt = Attempt(run, task, before, self._lease / 1000, self._is_held, self._clock)
             lane.in_hand[attempt.key] = self.held[attempt.key] = attempt
             if run.cancel_requested:
                 self._refuse(attempt)

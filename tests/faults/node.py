@@ -40,7 +40,8 @@ class Failpoint:
 
 def report(what: str, run: str, attempt: int) -> None:
     with _SAYING:
-        print(json.dumps({"what": what, "run": run, "attempt": attempt}), flush=True)
+        sys.stdout.write(json.dumps({"what": what, "run": run, "attempt": attempt}) + "\n")
+        sys.stdout.flush()
 
 
 def main(database: Path, failpoint: str | None) -> None:
