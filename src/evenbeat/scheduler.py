@@ -10,9 +10,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack,
 from uuid import uuid4
 
 from evenbeat import current, views
-from evenbeat.access import Access
+from evenbeat.access import Access, refuse_foreign
 from evenbeat.durations import Duration, read_duration
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.instants import Instant, read_instant
 from evenbeat.locks import Lock
 from evenbeat.model import NORMAL, Execution, Run, check_run
@@ -124,6 +124,11 @@ class Scheduler:
         trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
+            if not callable(function):
+                raise InvalidValue(
+                    f"task {shown(function)} is not a function", field="function", value=function,
+                    hint="write @app.task above one, or @app.task(name=…) to name it otherwise",
+                )  # fmt: skip
             task: Task[..., Any] = Task(
                 function,
                 name or function.__name__,
@@ -166,7 +171,9 @@ class Scheduler:
         if store.add_runs([run])[0]:
             store.hint()
             return views.run_info(run)
-        return views.run_info(store.find_runs(RunQuery(ids=(run.id,))).items[0])
+        found = store.find_runs(RunQuery(ids=(run.id,))).items
+        refuse_foreign(found, run.tenant)
+        return views.run_info(found[0])
 
     def enqueue_many(
         self,
@@ -193,13 +200,20 @@ class Scheduler:
             batch.append(self._run(task, payload, due, now, run_id, tenant, options))
             made.append(batch[-1].id)
             if len(batch) >= _BATCH:
-                store.add_runs(batch)
-                store.hint()
+                self._add(batch)
                 batch = []
         if batch:
-            store.add_runs(batch)
-            store.hint()
+            self._add(batch)
         return made
+
+    def _add(self, batch: list[Run]) -> None:
+        store = self._access.store()
+        answers = store.add_runs(batch)
+        store.hint()
+        if not all(answers):
+            present = tuple(run.id for run, is_new in zip(batch, answers, strict=True) if not is_new)
+            found = store.find_runs(RunQuery(ids=present, limit=len(present))).items
+            refuse_foreign(found, batch[0].tenant)
 
     def _run(
         self,

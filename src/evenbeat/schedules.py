@@ -11,7 +11,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from evenbeat import views
-from evenbeat.access import Access
+from evenbeat.access import Access, refuse_foreign
 from evenbeat.errors import Conflict, RunRefused, ScheduleNotFound
 from evenbeat.instants import Instant, from_ms, read_instant
 from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run, from_json
@@ -22,7 +22,7 @@ from evenbeat.options import (
     refuse_unknown,
 )
 from evenbeat.rules import changes
-from evenbeat.rules.firing import Active, Planned, needs_active, trigger_of
+from evenbeat.rules.firing import Active, Planned, coming, needs_active, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
 from evenbeat.tasks import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
@@ -152,9 +152,9 @@ class Schedules:
             trigger, first = schedule.bind("preview", now), None
         else:
             row = self._present(schedule, self._access.tenant_of(tenant))
-            if row.next_tick is None:
+            trigger, first = trigger_of(row), coming(row)
+            if first is None:
                 return []
-            trigger, first = trigger_of(row), row.next_tick
         if since is not None:
             now, first = read_instant(since, "since"), None
         if first is None:
@@ -210,6 +210,7 @@ class Schedules:
         store = self._access.store()
         found = store.find_runs(RunQuery(ids=(run_id,))).items
         if found:
+            refuse_foreign(found, self._access.tenant_of(tenant))
             return views.run_info(found[0])
         made: list[Run] = []
 

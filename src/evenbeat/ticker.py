@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from uuid import uuid4
 
 from evenbeat.instants import Instant, write_instant
 from evenbeat.observe.events import Event, Events
@@ -55,7 +54,8 @@ class Ticker:
     def _end_waiting(self, cancels: list[str], now: Instant) -> bool:
         """Runs that were asked to stop and wait for a retry: nobody has them in hand who could end them."""
         waiting = self._store.find_runs(RunQuery(ids=tuple(cancels), states=("queued",), limit=len(cancels)))
-        ends = [attempts.cancel(run, now, uuid4().hex) for run in waiting.items]
+        # The same token from every node: who comes second repeats.
+        ends = [attempts.cancel(run, now, f"overlap.{run.attempt}") for run in waiting.items]
         return any(self._store.settle_runs([end for end in ends if end is not None]))
 
     def _report(self, fired: tuple[Planned, ...], now: Instant) -> None:

@@ -198,6 +198,32 @@ def test_a_pause_with_an_end_ends_by_itself(scheduler: VirtualScheduler, calls: 
     assert scheduler.schedules.get("beat").state == "active"
 
 
+def test_during_a_pause_with_an_end_the_next_run_is_the_first_after_it(
+    scheduler: VirtualScheduler, calls: list[Any]
+) -> None:
+    scheduler.schedules.add("beat", every("10m"), "work")
+    scheduler.schedules.add("once", at(minute(10)), "work")
+    for name in ("beat", "once"):
+        scheduler.schedules.pause(name, until=minute(30))
+    assert scheduler.schedules.next_run("beat") == scheduler.schedules.get("beat").next_run == minute(30)
+    assert scheduler.schedules.preview("beat", 2) == [minute(30), minute(40)]
+    assert scheduler.schedules.next_run("once") is None
+    assert scheduler.schedules.preview("once") == []
+    assert ticks(scheduler.travel("+45m")) == [30, 40]
+    assert scheduler.schedules.get("once").state == "finished"
+
+
+def test_a_note_that_no_store_can_hold_is_refused(scheduler: VirtualScheduler, calls: list[Any]) -> None:
+    scheduler.schedules.add("beat", every("10m"), "work")
+    with pytest.raises(InvalidValue, match="pause_note 3 is not a text"):
+        scheduler.schedules.pause("beat", 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="lone surrogate"):
+        scheduler.schedules.pause("beat", "\udc80")
+    with pytest.raises(InvalidValue, match="description"):
+        scheduler.schedules.update("beat", description=3)  # type: ignore[arg-type]
+    assert scheduler.schedules.get("beat").state == "active"
+
+
 def test_pausing_and_resuming_twice_does_no_harm(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", every("10m"), "work")
     scheduler.schedules.resume("beat")
@@ -335,6 +361,20 @@ def test_tenants_are_apart(scheduler: VirtualScheduler, calls: list[Any]) -> Non
     assert [s.tenant for s in scheduler.schedules.list(all_tenants=True)] == ["acme", "umbrella"]
     assert scheduler.runs.list(tenant="acme") == []
     assert scheduler.runs.count(tenant="umbrella") == {"succeeded": 1}
+
+
+def test_the_id_of_a_run_of_another_tenant_is_taken(scheduler: VirtualScheduler, calls: list[Any]) -> None:
+    scheduler.enqueue("work", {"value": 1}, id="order-7", tenant="acme")
+    scheduler.schedules.add("beat", every("10m"), "work")
+    again: list[Callable[[], object]] = [
+        lambda: scheduler.enqueue("work", {"value": 2}, id="order-7"),
+        lambda: scheduler.enqueue_many([("work", None), ("work", None)], ids=["order-8", "order-7"]),
+        lambda: scheduler.schedules.trigger("beat", id="order-7"),
+    ]
+    for attempt in again:
+        with pytest.raises(RunRefused, match="another tenant"):
+            attempt()
+    assert scheduler.enqueue_many([("work", None)], ids=["order-7"], tenant="acme") == ["order-7"]
 
 
 def test_preview_shows_the_ticks_that_come(scheduler: VirtualScheduler, calls: list[Any]) -> None:
@@ -653,6 +693,15 @@ def test_what_a_run_says_of_itself(scheduler: VirtualScheduler) -> None:
     lines = scheduler.runs.logs(run.id)
     assert [line.text for line in lines] == ["by hand", "WARNING myapp: by logging"]
     assert {line.at for line in lines} == {minute(25)}
+
+
+def test_a_function_that_is_no_task_is_refused_with_what_to_do(scheduler: VirtualScheduler) -> None:
+    with pytest.raises(InvalidValue, match=r"decorate the function with @app\.task"):
+        scheduler.enqueue(minutes)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"is not registered"):
+        scheduler.schedules.add("beat", every("1m"), minutes)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"@app\.task\(name=…\)"):
+        scheduler.task("digest")  # type: ignore[call-overload]
 
 
 def test_two_functions_can_not_have_one_name(scheduler: VirtualScheduler) -> None:

@@ -263,7 +263,7 @@ class _Journey:
 class _OneAtATime(Lane):
     """No run is claimed before the one before it is recorded: what it did to the others counts."""
 
-    def room(self) -> int:
+    def room(self, now: float) -> int:
         return self.slots - len(self.in_hand)
 
 
