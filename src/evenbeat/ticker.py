@@ -55,7 +55,7 @@ class Ticker:
         """Runs that were asked to stop and wait for a retry: nobody has them in hand who could end them."""
         waiting = self._store.find_runs(RunQuery(ids=tuple(cancels), states=("queued",), limit=len(cancels)))
         # The same token from every node: who comes second repeats.
-        ends = [attempts.cancel(run, now, f"overlap.{run.attempt}") for run in waiting.items]
+        ends = [attempts.cancel(run, now, f"overlap.{run.id}.{run.attempt}") for run in waiting.items]
         return any(self._store.settle_runs([end for end in ends if end is not None]))
 
     def _report(self, fired: tuple[Planned, ...], now: Instant) -> None:

@@ -807,6 +807,7 @@ def test_errors_are_told_with_their_run(scheduler: VirtualScheduler, calls: list
 def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
     scheduler: VirtualScheduler, calls: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.ERROR, "evenbeat")
     told: list[tuple[str, float]] = []
     scheduler.on_event(lambda _: 1 / 0)
     scheduler.on_event(lambda event: told.append((event.kind, (event.at / 60_000) % 60)))
