@@ -76,6 +76,7 @@ class VirtualScheduler:
 
     def __init__(self, app: Scheduler, store: VirtualStore, clock: VirtualClock) -> None:
         self.app = app
+        self.tenant = app.tenant
         self.tasks = app.tasks
         self.task = app.task
         self.runs = app.runs
