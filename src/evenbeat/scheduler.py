@@ -14,8 +14,9 @@ from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant, read_instant
 from evenbeat.locks import Lock
 from evenbeat.model import NORMAL, Execution, Run, check_run
+from evenbeat.modules import is_looking
 from evenbeat.node import Node
-from evenbeat.node_settings import NodeOptions, read_node_settings
+from evenbeat.node_settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
 from evenbeat.options import RUN, SCHEDULE, RunOptions, ScheduleOptions, read_run_fields, refuse_unknown
 from evenbeat.runs import Runs
@@ -250,19 +251,30 @@ class Scheduler:
 
     # -- life ----------------------------------------------------------------------------------------------
 
-    def start(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
+    def start(
+        self,
+        *,
+        ticker: bool = True,
+        worker: bool = True,
+        name: str | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> None:
         """Start a node in threads of this process: a ticker that fires, a worker that executes, or both.
 
-        Schedules of decorated tasks are declared first. Options go before those of the scheduler.
+        Schedules of decorated tasks are declared first. Options go before those of the scheduler. A
+        ``name`` of your own must be one that no node ever had. Nothing happens while ``evenbeat run``
+        or a process for ``cpu=True`` tasks imports the module.
         """
+        if is_looking():
+            return
         if self._node is not None:
             raise InvalidValue(
                 "the scheduler has been started already", field="start", value=True, hint="stop() it first"
             )
-        settings = read_node_settings({**self._options, **options})
+        settings = self.node_settings(**options)
         store = self._access.store()
         self.declare_tasks()
-        node = Node(store, self._tasks, self._events, settings, ticker=ticker, worker=worker)
+        node = Node(store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name)
         node.start()
         self._node = node
         for hook in self._on_start:
@@ -284,6 +296,8 @@ class Scheduler:
         """Start a node; return when SIGINT or SIGTERM came and it has drained. A second signal hurries."""
         from evenbeat.signals import until_signalled
 
+        if is_looking():
+            return
         self.start(ticker=ticker, worker=worker, **options)
         try:
             until_signalled(self._hurry)
@@ -304,6 +318,15 @@ class Scheduler:
     def close(self) -> None:
         """Let go of the store; it is opened again when it is needed."""
         self._access.close()
+
+    def node_settings(self, **options: Unpack[NodeOptions]) -> NodeSettings:
+        """How a node that is started with these options works."""
+        return read_node_settings({**self._options, **options})
+
+    @property
+    def node(self) -> Node | None:
+        """The node that was started here and not stopped."""
+        return self._node
 
     @property
     def is_running(self) -> bool:
