@@ -61,7 +61,8 @@ class Keeper:
             timeout = attempt.run.execution.timeout
             if timeout is None or attempt.began is None or attempt.over is not None or attempt.settled:
                 continue
-            if clock - attempt.began >= timeout / 1000 and attempt.current.asked is None:
+            # One that was cancelled and takes no notice is ended, too.
+            if clock - attempt.began >= timeout / 1000 and attempt.current.asked in (None, "cancelled"):
                 self._worker.interrupt(attempt, "timeout")
                 self._worker.give_up(attempt, "timeout")
 

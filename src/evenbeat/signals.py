@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import FrameType
 
 
@@ -14,15 +14,16 @@ def until_signalled(hurry: Callable[[], object]) -> None:
     What the signals did before is restored only at the end of the process: while a node drains, an
     impatient Ctrl-C must hurry it, not kill it between two writes.
     """
-    stopping = threading.Event()
+    # Not an Event: its set() waits for a lock which the main thread, that the handler interrupts, may hold.
+    came: SimpleQueue[int] = SimpleQueue()
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if signalled:
             hurry()
-        stopping.set()
+        signalled.append(number)
+        came.put(number)
 
+    signalled: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    # An Event without a timeout is woken by a signal, too: its handler runs between two waits of the lock.
-    while not stopping.wait(3600):
-        pass
+    came.get()
