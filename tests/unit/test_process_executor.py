@@ -1,4 +1,7 @@
-"""``cpu=True`` tasks in real processes. Real time, because processes that start, end and die are the subject."""
+"""``cpu=True`` tasks in real processes.
+
+Real time, because processes that start, end and die are the subject.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ import pytest
 
 from evenbeat.executors import processes
 from evenbeat.executors.base import Attempt, Outcome
-from evenbeat.executors.processes import ProcessExecutor, describe_exit
+from evenbeat.executors.processes import ProcessExecutor
 from evenbeat.model import Run, from_json, to_json
 from evenbeat.observe import run_logs
+from evenbeat.signals import describe_exit
 from evenbeat.tasks import Task
 
 JOBS = """

@@ -7,9 +7,7 @@ the two is JSON, so that a task can do to its worker what it can say, and no mor
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -23,10 +21,11 @@ import msgspec
 
 from evenbeat.channel import Channel
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.executors.base import Attempt, Ended, Outcome
+from evenbeat.executors.base import Attempt, Ended, Outcome, describe
 from evenbeat.executors.messages import Ask, Execute, FromChild, IsMine, Line, Logged, Mine, Place
 from evenbeat.executors.messages import Ended as Said
 from evenbeat.observe.run_logs import current_log
+from evenbeat.signals import KILL, describe_exit, end_group
 from evenbeat.tasks import Task
 
 if TYPE_CHECKING:
@@ -132,6 +131,9 @@ class Child:
             return self._executed(attempt, place)
         except OSError as error:
             return Outcome("died", error=f"no process could be started: {error}")
+        except Exception as error:  # what can't be said, or was not understood
+            self.kill()
+            return Outcome("raised", error=describe(error))
         finally:
             with self._guard:
                 self._attempt = None
@@ -142,7 +144,7 @@ class Child:
         channel = self._ready()
         level = logging.getLogger().getEffectiveLevel()
         channel.send(
-            Execute(run=attempt.run, place=place, path=list(sys.path), argv=list(sys.argv), level=level)
+            Execute(run=attempt.run, place=place, path=[*map(str, sys.path)], argv=sys.argv, level=level)
         )
         if attempt.current.asked is not None:  # while the process was being started
             channel.send(Ask(attempt.current.asked))
@@ -181,10 +183,10 @@ class Child:
         if not over.wait(PATIENCE):
             self._signal(attempt, signal.SIGTERM)
             if not over.wait(_OBEDIENCE):
-                self._signal(attempt, _KILL)
+                self._signal(attempt, KILL)
 
     def kill(self) -> None:
-        self._signal(self._attempt, _KILL)
+        self._signal(self._attempt, KILL)
 
     def _signal(self, attempt: Attempt | None, number: int) -> None:
         with self._guard:
@@ -210,7 +212,7 @@ class Child:
                 self._process = process
                 self._channel = Channel(_opened(process.stdout), _opened(process.stdin), _decoder)
                 if self._killed:
-                    end_group(process, _KILL)
+                    end_group(process, KILL)
         assert self._channel is not None
         return self._channel
 
@@ -222,7 +224,7 @@ class Child:
             try:
                 self._process.wait(1)
             except subprocess.TimeoutExpired:
-                end_group(self._process, _KILL)
+                end_group(self._process, KILL)
             self._bury()
 
     def _bury(self) -> int:
@@ -232,15 +234,12 @@ class Child:
         try:
             code = self._process.wait(1)
         except subprocess.TimeoutExpired:
-            end_group(self._process, _KILL)
+            end_group(self._process, KILL)
             code = self._process.wait()
         self._channel.close()
         with self._guard:
             self._process = self._channel = None
         return code
-
-
-_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def place_of(task: Task[..., Any]) -> Place:
@@ -261,25 +260,6 @@ def place_of(task: Task[..., Any]) -> Place:
             value=True, hint="put it into a module, or leave cpu=True out",
         )  # fmt: skip
     return Place(name, file=str(Path(file).resolve()))
-
-
-def describe_exit(code: int) -> str:
-    """An exit code as people know it: ``exit code 3``, ``signal SIGSEGV``."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
-
-
-def end_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a process that leads its own group, and to what it has started itself."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, number)
-        else:
-            process.send_signal(number)
 
 
 def _opened(stream: IO[bytes] | None) -> BinaryIO:
