@@ -22,9 +22,8 @@ lint: $(VENV)/.dev  ## ruff: rules and format
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
-demo: $(VENV)/.run  ## what runs when; then three nodes on SQLite, one of them killed
-	$(BIN)/python examples/when.py
-	$(BIN)/python examples/exactly_once.py
+demo: $(VENV)/.run  ## jobs of every kind on SQLite, live; Ctrl-C stops
+	@$(BIN)/evenbeat demo
 
 bench: $(VENV)/.bench  ## benchmarks, with the peers in the same run
 	$(BIN)/python -m bench

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -30,17 +31,27 @@ _log = logging.getLogger("evenbeat.keeper")
 class Keeper:
     """Looks after the runs that a worker holds."""
 
-    def __init__(self, store: Store, worker: Worker, lease: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        worker: Worker,
+        lease: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        new_token: Callable[[], str] = lambda: uuid4().hex,
+    ) -> None:
+        self._clock = clock
+        self._new_token = new_token
         self._store = store
         self._worker = worker
         self._lease = lease
-        self._asked = 0.0
+        self._asked = float("-inf")
 
     def step(self, now: Instant) -> Instant | None:
         held = list(self._worker.held.values())
         if not held:
             return None
-        clock = time.monotonic()
+        clock = self._clock()
         self._end_overdue(held, clock)
         self._worker.withdraw(
             attempt for attempt in held if attempt.began is None and clock - attempt.claimed > LONGEST_WAIT
@@ -72,8 +83,8 @@ class Keeper:
         if all(attempt.lease_end - clock > lease * 2 / 3 for attempt in held):
             return
         renewed = [attempt for attempt in held if attempt.lease_end - clock < lease * 5 / 6]
-        beats = [attempts.heartbeat(attempt.run, self._lease, uuid4().hex) for attempt in renewed]
-        before = time.monotonic()
+        beats = [attempts.heartbeat(attempt.run, self._lease, self._new_token()) for attempt in renewed]
+        before = self._clock()
         for attempt, accepted in zip(renewed, self._store.settle_runs(beats), strict=True):
             if accepted:
                 attempt.lease_end = before + lease

@@ -10,16 +10,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.executors.base import Executor
 from evenbeat.keeper import Keeper
 from evenbeat.loop import Loop
 from evenbeat.node_settings import NodeSettings
 from evenbeat.observe import run_logs
 from evenbeat.observe.events import Event, Events
 from evenbeat.stores.base import Store
-from evenbeat.tasks import Tasks
+from evenbeat.tasks import Task, TaskKind, Tasks
 from evenbeat.ticker import Ticker
 from evenbeat.upkeep import NodeInfo, Presence, Pruner, Reaper, Rota
 from evenbeat.worker import Lane, Worker
@@ -37,24 +37,19 @@ def node_name() -> str:
     return f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-def lanes(tasks: Tasks, settings: NodeSettings) -> list[Lane]:
-    """A lane for each way to execute that these tasks need."""
-    made: list[Lane] = []
-    plain = frozenset(task.name for task in tasks if not task.cpu and not task.is_async)
-    if plain:
-        from evenbeat.executors.threads import ThreadExecutor
-
-        made.append(Lane(ThreadExecutor(settings.threads), plain, settings.threads))
-    if coroutines := frozenset(task.name for task in tasks if task.is_async):
+def make_lane(kind: TaskKind, settings: NodeSettings) -> Lane:
+    """A lane for one way to execute. Executors are imported when a task needs them."""
+    if kind == "async":
         from evenbeat.executors.coroutines import CoroutineExecutor
 
-        executor: Executor = CoroutineExecutor(settings.coroutines)
-        made.append(Lane(executor, coroutines, settings.coroutines))
-    if cpu := frozenset(task.name for task in tasks if task.cpu):
+        return Lane(CoroutineExecutor(settings.coroutines), settings.coroutines)
+    if kind == "cpu":
         from evenbeat.executors.processes import ProcessExecutor
 
-        made.append(Lane(ProcessExecutor(settings.cpu_processes), cpu, settings.cpu_processes))
-    return made
+        return Lane(ProcessExecutor(settings.cpu_processes), settings.cpu_processes)
+    from evenbeat.executors.threads import ThreadExecutor
+
+    return Lane(ThreadExecutor(settings.threads), settings.threads)
 
 
 class Node:
@@ -89,7 +84,7 @@ class Node:
                 store,
                 tasks,
                 events,
-                lanes(tasks, settings),
+                lambda kind: make_lane(kind, settings),
                 name=self.name,
                 queues=settings.queues,
                 lease=settings.lease,
@@ -115,7 +110,8 @@ class Node:
         )
         self._presence = Presence(store, info)
         self._upkeep_loop = self._loop(
-            "upkeep", Rota([self._presence, Reaper(store, events), Pruner(store, settings.keep)]).step
+            "upkeep",
+            Rota([self._presence, Reaper(store, events, settings.lease), Pruner(store, settings.keep)]).step,
         )
 
     def _loop(self, name: str, step: Callable[[int], int | None]) -> Loop:
@@ -130,6 +126,12 @@ class Node:
     @property
     def worker(self) -> Worker | None:
         return self._worker
+
+    def learn(self, task: Task[..., Any]) -> None:
+        """Execute this one, too, from now on."""
+        if self._worker is not None:
+            self._worker.learn(task)
+            self._wake_worker()
 
     def start(self) -> None:
         run_logs.start_capture()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
@@ -23,7 +24,7 @@ from evenbeat.runs import Runs
 from evenbeat.schedules import Moment, Schedules
 from evenbeat.settings import default_store
 from evenbeat.stores.base import RunQuery, Store
-from evenbeat.stores.urls import open_url
+from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import Call, Task, Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 from evenbeat.twins import twin
@@ -32,6 +33,8 @@ from evenbeat.views import RunInfo
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
+
+_log = logging.getLogger("evenbeat.scheduler")
 
 # Runs of enqueue_many are written so many at a time: larger batches gain nothing and hold the lock longer.
 _BATCH = 1_000
@@ -50,6 +53,8 @@ class Scheduler:
     ) -> None:
         if store is None:
             store = default_store()
+        self.url = without_password(store) if isinstance(store, str) else type(store).__name__
+        """The store's URL, fit to be shown."""
         self._tasks = Tasks()
         self._access = Access(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
         self._events = Events()
@@ -129,6 +134,11 @@ class Scheduler:
                 policies=cast(ScheduleOptions, options),
             )
             self._tasks.add(task)
+            if self._node is not None:
+                # Registered while a node runs: it learns at once what it would have found at its start.
+                self._node.learn(task)
+                if task.trigger is not None:
+                    self.schedules.declare_task(task)
             return task
 
         return register if function is None else register(function)
@@ -277,35 +287,47 @@ class Scheduler:
         node = Node(store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name)
         node.start()
         self._node = node
-        for hook in self._on_start:
-            hook()
+        try:
+            for hook in self._on_start:
+                hook()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self, timeout: Duration | None = None) -> None:
         """Drain and stop: no new runs, running jobs get until the deadline, the rest is handed back.
 
         Safe to repeat. ``timeout`` goes before the ``drain`` setting.
         """
-        node, self._node = self._node, None
+        node = self._node
         if node is None:
             return
-        node.stop(None if timeout is None else read_duration(timeout, "timeout"))
+        try:
+            node.stop(None if timeout is None else read_duration(timeout, "timeout"))
+        finally:
+            self._node = None
         for hook in self._on_stop:
-            hook()
+            try:
+                hook()
+            except Exception:
+                _log.exception("a hook raised", extra={"component": "scheduler", "hook": "on_stop"})
 
     def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
         """Start a node; return when SIGINT or SIGTERM came and it has drained. A second signal hurries."""
-        from evenbeat.signals import until_signalled
+        from evenbeat.signals import check_main_thread, until_signalled
 
         if is_looking():
             return
+        check_main_thread()
         self.start(ticker=ticker, worker=worker, **options)
         try:
-            until_signalled(self._hurry)
+            until_signalled(self.hurry)
         finally:
             self.stop()
             self.close()
 
-    def _hurry(self) -> None:
+    def hurry(self) -> None:
+        """While it stops: the deadline is now. For handlers of a second signal."""
         if self._node is not None:
             self._node.hurry()
 

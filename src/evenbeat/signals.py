@@ -6,15 +6,30 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
+
+from evenbeat.errors import InvalidValue, shown
 
 KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
-def until_signalled(hurry: Callable[[], object]) -> None:
-    """Return when SIGINT or SIGTERM comes; a further one calls ``hurry``. Only in the main thread.
+def check_main_thread() -> None:
+    """Python hands signals to the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        name = threading.current_thread().name
+        raise InvalidValue(
+            f"run() waits for signals, which thread {shown(name)} does not get", field="thread", value=name,
+            hint="call it in the main thread, or use start() and stop() here",
+        )  # fmt: skip
+
+
+def until_signalled(hurry: Callable[[], object], timeout: float | None = None) -> None:
+    """Return when SIGINT or SIGTERM comes, or the time is over; a further one calls ``hurry``.
+
+    Only in the main thread.
 
     What the signals did before is restored only at the end of the process: while a node drains, an
     impatient Ctrl-C must hurry it, not kill it between two writes.
@@ -31,7 +46,10 @@ def until_signalled(hurry: Callable[[], object]) -> None:
     signalled: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    came.get()
+    try:
+        came.get(timeout=timeout)
+    except Empty:
+        signalled.append(0)  # the next signal is a further one
 
 
 def describe_exit(code: int) -> str:

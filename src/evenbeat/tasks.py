@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from evenbeat.triggers import Trigger
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+TaskKind: TypeAlias = Literal["thread", "async", "cpu"]
 
 _AS_USUAL = Execution()
 
@@ -61,6 +63,11 @@ class Task(Generic[P, R]):
                 hint="work that keeps a processor busy gains nothing from async: make it a plain def",
             )  # fmt: skip
         self._signature, self.wants_run = _read_signature(function, name)
+
+    @property
+    def kind(self) -> TaskKind:
+        """How it is executed."""
+        return "cpu" if self.cpu else "async" if self.is_async else "thread"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.wants_run is not None:

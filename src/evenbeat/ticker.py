@@ -42,9 +42,9 @@ class Ticker:
             )
             if self._events:
                 self._events.tell(Event(kind="quarantined", at=now, tenant=tenant, schedule=name))
-        if not done.planned and done.next_wake is not None:
+        if not done.planned and done.next_wake is not None and done.next_wake <= now:
             # Due, and not to be had: another node is firing it.
-            return max(done.next_wake, now + _AGAIN)
+            return now + _AGAIN
         return done.next_wake
 
     def _report(self, fired: tuple[Planned, ...], now: Instant) -> None:

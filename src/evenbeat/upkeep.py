@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from uuid import uuid4
 
@@ -56,15 +56,25 @@ class Rota:
 class Reaper:
     """Runs whose lease ended are given to others: their worker is gone, or cut off."""
 
-    def __init__(self, store: Store, events: Events) -> None:
+    def __init__(
+        self,
+        store: Store,
+        events: Events,
+        lease: int = 30_000,
+        *,
+        new_token: Callable[[], str] = lambda: uuid4().hex,
+    ) -> None:
         self._store = store
         self._events = events
+        self._new_token = new_token
+        # Whoever wants short leases wants their end to be noticed.
+        self._every = min(REAP_EVERY, lease // 2)
 
     def step(self, now: Instant) -> Instant:
         lost = self._store.find_runs(RunQuery(lease_ended_by=now, limit=REAP_BATCH)).items
         if not lost:
-            return now + REAP_EVERY
-        answers = self._store.settle_runs([attempts.crashed(run, now, uuid4().hex) for run in lost])
+            return now + self._every
+        answers = self._store.settle_runs([attempts.crashed(run, now, self._new_token()) for run in lost])
         for run, accepted in zip(lost, answers, strict=True):
             if not accepted:
                 continue  # its worker was heard of in between, or another node was faster
@@ -78,7 +88,7 @@ class Reaper:
                           error=f"worker {run.worker} was lost")
                 )  # fmt: skip
         self._store.hint()
-        return now if len(lost) == REAP_BATCH else now + REAP_EVERY
+        return now if len(lost) == REAP_BATCH else now + self._every
 
 
 class Pruner:

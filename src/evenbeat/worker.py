@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -21,7 +21,7 @@ from evenbeat.observe.events import Event, EventKind, Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, RunQuery, Store
-from evenbeat.tasks import Tasks
+from evenbeat.tasks import Task, TaskKind, Tasks
 
 # Runs are claimed ahead of their start for so many seconds of work at the present rate: a claim costs a
 # commit, and a worker that claims ten short runs at a time does little else.
@@ -40,25 +40,24 @@ _log = logging.getLogger("evenbeat.worker")
 class Lane:
     """One way to execute: which tasks go there, how many at once, and what is in hand."""
 
-    def __init__(self, executor: Executor, tasks: frozenset[str], slots: int) -> None:
+    def __init__(self, executor: Executor, slots: int) -> None:
         self.executor = executor
-        self.tasks = tasks
+        self.tasks: frozenset[str] = frozenset()
         self.slots = slots
-        self.token = uuid4().hex
-        """Of the next claim. Kept until it was answered: a repetition then finds its own."""
+        self.token: str | None = None
+        """Of a claim that was not answered yet."""
         self.in_hand: dict[tuple[str, int], Attempt] = {}
         """Claimed, and not ended."""
         self._finished = 0
-        self._since = time.monotonic()
+        self._since = 0.0
         self._rate = 0.0
 
     def ended(self, attempt: Attempt) -> None:
         if self.in_hand.pop(attempt.key, None) is not None:
             self._finished += 1
 
-    def room(self) -> int:
-        """How many runs to claim now."""
-        now = time.monotonic()
+    def room(self, now: float) -> int:
+        """How many runs to claim now; ``now`` in seconds of a clock that is never set."""
         elapsed = now - self._since
         # Measured over no less than a few steps; a quiet moment forgets the rate of a burst.
         if elapsed >= 0.02:
@@ -92,25 +91,30 @@ class Worker:
         store: Store,
         tasks: Tasks,
         events: Events,
-        lanes: Sequence[Lane],
+        make_lane: Callable[[TaskKind], Lane],
         *,
         name: str,
         queues: tuple[str, ...] = ("default",),
         lease: int = 30_000,
         wake: Callable[[], None] = lambda: None,
         claimed: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        new_token: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._events = events
-        self._lanes = tuple(lanes)
+        self._make_lane = make_lane
+        self._lanes: dict[TaskKind, Lane] = {}
+        self._lane_of: dict[str, Lane] = {}
         self.name = name
         self._queues = queues
         self._lease = lease
         self._wake = wake
+        self._clock = clock
+        self._new_token = new_token
         self._claimed = claimed
         """Called when runs were claimed and none was held before."""
-        self._lane_of = {task: lane for lane in lanes for task in lane.tasks}
         self._ended: deque[tuple[Attempt, Outcome]] = deque()
         self._ends: list[_End] = []
         self._logs: list[LogChunk] = []
@@ -118,8 +122,18 @@ class Worker:
         """Claimed, and what became of it not recorded yet: the leases to keep."""
         self._draining = False
         self._busy = False
-        for lane in lanes:
+        for task in tasks:
+            self.learn(task)
+
+    def learn(self, task: Task[..., Any]) -> None:
+        """Execute the runs of this task, too."""
+        lane = self._lanes.get(task.kind)
+        if lane is None:
+            lane = self._make_lane(task.kind)
             lane.executor.start(self.ended)
+        self._lane_of[task.name] = lane
+        lane.tasks |= {task.name}
+        self._lanes = {**self._lanes, task.kind: lane}
 
     @property
     def is_processing(self) -> bool:
@@ -127,11 +141,11 @@ class Worker:
 
     def running(self) -> list[Attempt]:
         """Those that occupy an executor or wait for one, also those whose end is decided already."""
-        return [attempt for lane in self._lanes for attempt in tuple(lane.in_hand.values())]
+        return [attempt for lane in self._lanes.values() for attempt in tuple(lane.in_hand.values())]
 
     def ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """How an execution ended. Called by executors, from any thread."""
-        attempt.over = time.monotonic()
+        attempt.over = self._clock()
         self._ended.append((attempt, outcome))
         self._wake()
 
@@ -158,7 +172,7 @@ class Worker:
         self._wake()
 
     def stop(self) -> None:
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane.executor.stop()
 
     def step(self, now: Instant) -> Instant | None:
@@ -167,7 +181,7 @@ class Worker:
         if self._draining:
             return None
         due: Instant | None = None
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane_due = self._claim(lane, now)
             if lane_due is not None and (due is None or lane_due < due):
                 due = lane_due
@@ -184,25 +198,27 @@ class Worker:
     # -- claiming ------------------------------------------------------------------------------------------
 
     def _claim(self, lane: Lane, now: Instant) -> Instant | None:
-        room = lane.room()
+        before = self._clock()
+        room = lane.room(before)
         if room <= 0 or not lane.tasks:
             return None  # woken when a run ends
-        before = time.monotonic()
+        # Kept until it is answered: a repetition finds what the lost answer told of.
+        lane.token = lane.token or self._new_token()
         claim = Claim(
             worker=self.name, token=lane.token, limit=room, now=now, lease=self._lease, tasks=lane.tasks,
             queues=self._queues,
         )  # fmt: skip
         runs, due = self._store.claim_runs(claim)
+        lane.token = None
         if not runs:
             # Due, and not to be had: somebody else's turn, or a row that this version leaves alone.
-            return max(due, now + _AGAIN) if due is not None else None
-        lane.token = uuid4().hex
+            return due if due is None or due > now else now + _AGAIN
         idle = not self.held
         fresh: list[Attempt] = []
         for run in runs:
             task = self._tasks.get(run.task)
             assert task is not None
-            attempt = Attempt(run, task, before, self._lease / 1000, self._is_held)
+            attempt = Attempt(run, task, before, self._lease / 1000, self._is_held, self._clock)
             lane.in_hand[attempt.key] = self.held[attempt.key] = attempt
             fresh.append(attempt)
         if self._events:

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
+from evenbeat import upkeep
 from evenbeat.model import Transition
 from evenbeat.testing.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 from evenbeat.testing.simulator.__main__ import main, run_seed
@@ -19,6 +20,7 @@ from evenbeat.testing.simulator.trace import Trace
 SEEDS = 2_000
 CHUNK = 100
 SQLITE_SEEDS = 200
+PRODUCT_SEEDS = 600
 SQLITE_CHUNK = 25
 
 # Seeds that find a fault again when its repair is taken back; test_simulator_findings.py has them reduced.
@@ -48,6 +50,33 @@ def test_the_promise_is_kept_in_memory(first: int) -> None:
 def test_the_promise_is_kept_on_sqlite(first: int) -> None:
     for seed in range(first, first + SQLITE_CHUNK):
         run_seed(seed, "sqlite", Trace())
+
+
+@pytest.mark.parametrize("first", range(0, PRODUCT_SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept_by_the_loops_of_the_product(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed, "memory", Trace(), product=True)
+
+
+def test_the_promise_is_kept_by_the_loops_of_the_product_on_sqlite() -> None:
+    for seed in range(SQLITE_CHUNK):
+        run_seed(seed, "sqlite", Trace(), product=True)
+
+
+def test_loops_that_never_take_over_a_lost_run_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep.Reaper, "step", lambda _, now: now + 5_000)
+    with pytest.raises(SimulationFailed, match="do not come to an end"):
+        _first_failure(20)
+
+
+def _first_failure(seeds: int) -> None:
+    for seed in range(seeds):
+        run_seed(seed, "memory", Trace(), product=True)
+
+
+def test_a_seed_of_the_product_replays_to_the_letter() -> None:
+    first, second = (run_seed(9, "memory", Trace(), product=True) for _ in range(2))
+    assert [str(line) for line in first.trace] == [str(line) for line in second.trace]
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)

@@ -16,6 +16,11 @@ class Root(Reporting, LazyGroup):
 @click.group(
     cls=Root,
     sections={
+        "Run it": {
+            "demo": Lazy(
+                "evenbeat.cli.commands.demo", "Run jobs of every kind on an SQLite file, and watch."
+            ),
+        },
         "When it runs": {
             "next": Lazy("evenbeat.cli.commands.next", "Show the next ticks of a trigger."),
             "explain": Lazy("evenbeat.cli.commands.explain", "Say in words what a trigger does, and when."),

@@ -30,6 +30,7 @@ class Attempt:
     """A run that this worker has claimed: from the claim to the moment that its end is recorded."""
 
     __slots__ = (
+        "_clock",
         "_ticket",
         "began",
         "claimed",
@@ -49,11 +50,12 @@ class Attempt:
         claimed: float,
         lease: float,
         ask: Callable[[model.Run], bool],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.run = run
         self.task = task
         self.claimed = claimed
-        """When it was claimed, at the latest; this and the others by ``time.monotonic``."""
+        """When it was claimed, at the latest; this and the others by ``clock``."""
         self.lease_end = claimed + lease
         """Until then the lease is held for certain."""
         self.began: float | None = None
@@ -62,6 +64,7 @@ class Attempt:
         """What becomes of the run is decided: whatever the function still does counts for nothing."""
         self.log = RunLog(run.id, run.attempt)
         self.current = current.Run(run, still_mine=lambda: self._still_mine(ask), log=self.log.add)
+        self._clock = clock
         # Taken by who begins or withdraws it: one of them, since popping is atomic.
         self._ticket = [True]
 
@@ -77,7 +80,7 @@ class Attempt:
             self._ticket.pop()
         except IndexError:
             return False
-        self.began = time.monotonic()
+        self.began = self._clock()
         return True
 
     def withdraw(self) -> bool:
@@ -90,7 +93,7 @@ class Attempt:
     def _still_mine(self, ask: Callable[[model.Run], bool]) -> bool:
         if self.settled:
             return False
-        return time.monotonic() < self.lease_end or ask(self.run)
+        return self._clock() < self.lease_end or ask(self.run)
 
 
 Ended: TypeAlias = Callable[[Attempt, Outcome], None]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 from pathlib import Path
 
 from evenbeat.testing.simulator.backends import MemoryBackend, sqlite_backend
-from evenbeat.testing.simulator.simulation import WITH_DRIVER, Report, simulate
+from evenbeat.testing.simulator.simulation import DEFAULT, WITH_DRIVER, Report, simulate
 from evenbeat.testing.simulator.trace import Trace
 from evenbeat.testing.simulator.violation import SimulationFailed
 
@@ -18,13 +19,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, required=True, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     parser.add_argument("--store", choices=("memory", "sqlite"), default="memory")
+    parser.add_argument("--product", action="store_true", help="nodes are the product's own loops")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
+    # What nodes have to say of lost workers is the normal course of events here.
+    logging.getLogger("evenbeat").setLevel(logging.CRITICAL)
     failed = 0
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         trace = Trace(_say if chosen.verbose else None)
         try:
-            report = run_seed(seed, chosen.store, trace)
+            report = run_seed(seed, chosen.store, trace, product=chosen.product)
         except SimulationFailed as failure:
             _say(str(failure))
             failed += 1
@@ -37,13 +41,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def run_seed(seed: int, store: str, trace: Trace) -> Report:
+def run_seed(seed: int, store: str, trace: Trace, *, product: bool = False) -> Report:
     if store == "memory":
-        return simulate(seed, MemoryBackend, trace=trace, store=store)
+        return simulate(seed, MemoryBackend, DEFAULT._replace(product=product), trace=trace, store=store)
     shared_memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
     with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
         backend = sqlite_backend(Path(folder) / "evenbeat.db")
-        return simulate(seed, backend, WITH_DRIVER, trace=trace, store=store)
+        return simulate(seed, backend, WITH_DRIVER._replace(product=product), trace=trace, store=store)
 
 
 def _say(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
@@ -167,24 +167,25 @@ class Purger(Role):
             self.store.purge(before, self.random.choice((1, 5, 50)))
 
 
+class Roles(NamedTuple):
+    """The roles of a process, each as often as it steps; and those that matter when all is quiet."""
+
+    busy: tuple[Role, ...]
+    quiet: tuple[Role, ...]
+
+
+def roles(node: Node) -> Roles:
+    """Roles that do what the store's contract allows, and no more: any client may be like that."""
+    ticker, worker, reaper = Ticker(node), Worker(node), Reaper(node)
+    return Roles((*(ticker,) * 3, *(worker,) * 4, reaper, Purger(node)), (ticker, worker, reaper))
+
+
 class Machine:
     """A process with every role; which one steps next is chance."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, roles: Roles) -> None:
         self.node = node
-        ticker, worker, reaper, purger = Ticker(node), Worker(node), Reaper(node), Purger(node)
-        self.roles: tuple[Role, ...] = (
-            ticker,
-            ticker,
-            ticker,
-            worker,
-            worker,
-            worker,
-            worker,
-            reaper,
-            purger,
-        )
-        self.quiet_roles: tuple[Role, ...] = (ticker, worker, reaper)
+        self.roles = roles
 
     def program(self) -> None:
         node = self.node
@@ -192,7 +193,7 @@ class Machine:
         try:
             while True:
                 quiet = node.simulation.quiet
-                for role in self.quiet_roles if quiet else (node.random.choice(self.roles),):
+                for role in self.roles.quiet if quiet else (node.random.choice(self.roles.busy),):
                     with suppress(StoreUnavailable):
                         role.step()
                 loom.sleep(int(node.random.random() * node.simulation.idle))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.simulator import nodes, product
 from evenbeat.testing.simulator.backends import Backend, MakeBackend, MemoryBackend
 from evenbeat.testing.simulator.faults import CALM, draw_faults
 from evenbeat.testing.simulator.loom import Crash, Loom, Strand
@@ -32,6 +33,8 @@ class Options(NamedTuple):
     """Hand-overs before the faults stop."""
     patience: int = 2_000
     """Calls after which a store that is left alone must have dealt with everything."""
+    product: bool = False
+    """Nodes are the product's own loops, not clients made for the simulation."""
 
 
 DEFAULT = Options()
@@ -143,7 +146,12 @@ class Simulation(Watcher):
         )
         self._programs[label] = (name, incarnation)
         self._nodes[label] = node
-        program = User(node, self.names).program if name.startswith("user") else Machine(node).program
+        if name.startswith("user"):
+            program = User(node, self.names).program
+        else:
+            program = Machine(
+                node, product.roles(node) if self.options.product else nodes.roles(node)
+            ).program
 
         def body() -> None:
             self._open(node)
@@ -252,4 +260,6 @@ def simulate(
     except Violation as violation:
         lines = trace.tail(SHOWN_LINES, violation.about)
         replay = f"python -m evenbeat.testing.simulator --seed {seed} --store {store} -v"
+        if options.product:
+            replay += " --product"
         raise SimulationFailed(seed, violation.what, lines, replay) from violation

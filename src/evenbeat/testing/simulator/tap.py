@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from evenbeat.instants import Instant
-from evenbeat.model import Run, Schedule, Transition
+from evenbeat.model import LogChunk, Run, Schedule, Transition
 from evenbeat.stores.base import (
     Claim,
     Claimed,
@@ -97,6 +97,12 @@ class Tap:
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         return self._call("find_runs", query, self._store.find_runs)
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        self._call("append_log", chunks, self._store.append_log)
+
+    def hint(self) -> None:
+        """Nobody waits here: nodes come by when chance has it."""
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         return self._call("purge", finished_before, lambda _: self._store.purge(finished_before, limit))

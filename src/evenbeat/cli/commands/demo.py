@@ -1,0 +1,75 @@
+"""``evenbeat demo``: a lively scheduler in one command."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenbeat.cli.phrases import span
+from evenbeat.durations import read_duration
+
+if TYPE_CHECKING:
+    from evenbeat.cli.live import LiveOutput
+    from evenbeat.scheduler import Scheduler
+
+_UNWATCHED = "15s"
+
+
+@click.command("demo")
+@click.option("--for", "length", metavar="DURATION", help="Stop by itself after this long, like 30s.")
+@click.option("--fresh", is_flag=True, help="Forget the last time: begin with an empty database.")
+def command(length: str | None, fresh: bool) -> None:
+    """Run jobs of every kind on an SQLite file, and watch.
+
+    The file is evenbeat-demo.db, here. Stop it with Ctrl-C, wait a while and start it again: what was
+    missed meanwhile is caught up with, by the policy of each schedule. Where nobody watches (no
+    terminal) it stops by itself after 15 seconds.
+    """
+    from evenbeat.cli.live import LiveOutput
+    from evenbeat.demo.app import app, welcome
+    from evenbeat.signals import until_signalled
+
+    if length is None and not sys.stdout.isatty():
+        length = _UNWATCHED
+    end = None if length is None else read_duration(length, "--for") / 1000
+    if fresh:
+        _forget()
+    with LiveOutput(app) as live:
+        live.say("Evenbeat: every tick, exactly once. Jobs of every kind, on evenbeat-demo.db.", "bold")
+        _look_back(live, app)
+        app.enqueue(welcome.bind(name="welcome to Evenbeat"))
+        app.start()
+        try:
+            until_signalled(app.hurry, timeout=end)
+        finally:
+            live.say("stopping: running jobs end, nothing new starts (Ctrl-C again hurries) …")
+            app.stop()
+    counts = app.runs.count(all_tenants=True)
+    app.close()
+    over = ", ".join(
+        f"{counts[state]:,} {state}" for state in ("succeeded", "failed", "queued") if state in counts
+    )
+    live.say(f"Stopped; evenbeat-demo.db has {over}.")
+    live.say("Start it again, after a while, to see what was missed being caught up with. And look inside:")
+    live.say("  evenbeat schedules list --store sqlite:///evenbeat-demo.db", "")
+    live.say("  evenbeat runs list --store sqlite:///evenbeat-demo.db", "")
+
+
+def _look_back(live: LiveOutput, app: Scheduler) -> None:
+    """Say how long nobody was there."""
+    last = app.runs.list(all_tenants=True, limit=1)
+    if last:
+        away = (datetime.now(UTC) - last[0].created_at).total_seconds()
+        live.say(
+            f"Nobody was here for {span(int(away) * 1000)}: watch what becomes of the ticks of that time.",
+            "yellow",
+        )
+
+
+def _forget() -> None:
+    for name in ("evenbeat-demo.db", "evenbeat-demo.db-wal", "evenbeat-demo.db-shm"):
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,141 @@
+"""``evenbeat dev``: run an app, show what it does, start it again when its files change."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from evenbeat.cli.failures import ExitCode
+
+_LOOK_EVERY = 0.4
+# A folder with more files than this is watched in part: looking must stay cheap.
+_MOST_FILES = 2_000
+# Jobs that still run when a file changes: whoever edits does not want to wait.
+_DRAIN = "3s"
+
+
+@click.command("dev")
+@click.argument("app", metavar="FILE|MODULE:APP", required=False)
+@click.option("--no-reload", is_flag=True, help="Don't start it again when a file changes.")
+@click.option("--once", is_flag=True, hidden=True)
+def command(app: str | None, no_reload: bool, once: bool) -> None:
+    """Run an app here, watch what it does, and start it again when its files change.
+
+    APP is a file (app.py) or a module with the name of the scheduler in it (shop.jobs:app); evenbeat.toml
+    can say it, too. One ticker and one worker, in one process; in production use 'evenbeat run'.
+    """
+    from evenbeat.settings import read_settings
+
+    target = read_settings({"app": app})["app"]
+    if target is None:
+        raise click.UsageError(
+            'which app? give a file, like app.py, or write app = "app.py" in evenbeat.toml'
+        )
+    raise SystemExit(_serve(target, quick=once) if no_reload or once else _Watch(target).until_stopped())
+
+
+def _serve(target: str, *, quick: bool) -> int:
+    """Run the app until a signal comes."""
+    from evenbeat.cli.live import LiveOutput
+    from evenbeat.loading import load_app
+    from evenbeat.signals import until_signalled
+
+    app = load_app(target)
+    with LiveOutput(app) as live:
+        tasks = ", ".join(sorted(task.name for task in app.tasks))
+        live.say(f"Evenbeat runs {target} on {app.url}", "bold")
+        live.say(f"tasks: {tasks or 'none; register some with @app.task'}")
+        app.start()
+        try:
+            until_signalled(app.hurry)
+        finally:
+            app.stop(_DRAIN if quick else None)
+            app.close()
+    return ExitCode.OK
+
+
+class _Watch:
+    """Runs the app in a process of its own, and starts that again after each change."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._folder = _folder_of(target)
+        self._signals: list[int] = []
+
+    def until_stopped(self) -> int:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+        seen = _stamps(self._folder)
+        child = self._start()
+        while not self._signals:
+            time.sleep(_LOOK_EVERY)
+            now = _stamps(self._folder)
+            changed = sorted({path for path, _ in now.items() ^ seen.items()})
+            seen = now
+            if changed:
+                self._say(f"{os.path.relpath(changed[0])} changed: starting again")
+                self._end(child)
+                child = self._start()
+            elif child.poll() is not None and not self._signals:
+                self._say("the app ended: waiting for a change of its files (Ctrl-C stops)")
+                while child.poll() is not None and not self._signals and _stamps(self._folder) == seen:
+                    time.sleep(_LOOK_EVERY)
+        self._end(child)
+        return child.returncode if child.returncode and child.returncode > 0 else ExitCode.OK
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._signals.append(number)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "evenbeat", "dev", "--once", self._target]
+        # Not of the terminal's group: Ctrl-C is passed on from here, once.
+        return subprocess.Popen(command, process_group=0)  # noqa: S603  # ourselves
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        """Have it drain; a further signal makes it hurry."""
+        passed_on = len(self._signals)
+        if child.poll() is None:
+            child.terminate()
+        while child.poll() is None:
+            time.sleep(0.02)
+            if len(self._signals) > max(1, passed_on):
+                passed_on = len(self._signals)
+                child.terminate()
+
+    def _say(self, text: str) -> None:
+        click.echo(click.style(text, dim=True))
+
+
+def _folder_of(target: str) -> Path:
+    """Where the app's files are: the folder of the file, or the working directory."""
+    path = Path(target.rpartition(":")[0] or target)
+    return path.parent.resolve() if path.suffix == ".py" and path.parent.is_dir() else Path.cwd()
+
+
+def _stamps(folder: Path) -> dict[Path, int]:
+    """The Python files below a folder, and when they were changed."""
+    stamps: dict[Path, int] = {}
+    for path in _sources(folder):
+        try:
+            stamps[path] = path.stat().st_mtime_ns
+        except OSError:
+            continue  # gone in between
+        if len(stamps) >= _MOST_FILES:
+            break
+    return stamps
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        # Environments, caches and version control are not what is edited.
+        hidden = (".", "__pycache__", "node_modules", "site-packages", "venv")
+        folders[:] = sorted(name for name in folders if not name.startswith(hidden))
+        yield from (Path(place, name) for name in sorted(files) if name.endswith((".py", ".toml")))

@@ -1,0 +1,204 @@
+"""What a node does, as it does it: a line per run, and below them what runs and what comes next."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from evenbeat.cli.phrases import span
+from evenbeat.instants import Instant
+from evenbeat.observe.events import Event
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+    from evenbeat.scheduler import Scheduler
+
+# Later than this is worth a colour.
+_LATE = 1_000
+_MOST_NEXT = 4
+_LOOK_EVERY = 5.0
+
+
+class LiveOutput:
+    """Listens to a scheduler's events and shows them. Lines alone where no terminal is."""
+
+    def __init__(self, app: Scheduler) -> None:
+        from rich.console import Console
+
+        self._app = app
+        self.console: Console = Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
+        self._guard = threading.Lock()
+        self._started: dict[str, tuple[Instant, float, str]] = {}
+        self._next: dict[str, Instant] = {}
+        self._looked = 0.0
+        self._counts = dict.fromkeys(("succeeded", "failed", "retrying", "skipped"), 0)
+        self._live: Live | None = None
+        self._stopping = False
+        app.on_event(self._show)
+
+    def __enter__(self) -> LiveOutput:
+        if self.console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self.console, get_renderable=self._status, refresh_per_second=5, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str, style: str = "dim") -> None:
+        from rich.text import Text
+
+        self.console.print(Text(text, style=style))
+
+    # -- lines ---------------------------------------------------------------------------------------------
+
+    def _show(self, event: Event) -> None:
+        with self._guard:
+            line = self._line(event)
+        if line is not None:
+            self.console.print(line, soft_wrap=True)
+
+    def _line(self, event: Event) -> Text | None:
+        if event.kind in self._counts:
+            self._counts[event.kind] += event.count
+        if event.next_run is not None and event.schedule is not None:
+            self._next[event.schedule] = event.next_run
+        run = event.run
+        if event.kind == "started" and run is not None:
+            due = run.run_at if run.tick is None or run.failures else run.tick
+            self._started[run.id] = (max(0, event.at - due), time.monotonic(), run.task)
+            return None
+        if event.kind == "fired" or event.kind == "idle" or event.kind.startswith("node_"):
+            return None
+        if event.kind == "skipped":
+            said = f"{event.count:,} tick{'s' if event.count != 1 else ''} not run: {_REASONS[event.reason]}"
+            return self._row(event.at, "○", "yellow", event.schedule or "", said)
+        if run is None:
+            return self._row(event.at, "!", "bold red", event.kind.replace("_", " "), event.error or "")
+        late, began, _ = self._started.pop(run.id, (0, time.monotonic(), run.task))
+        return self._ended(event, late, time.monotonic() - began)
+
+    def _ended(self, event: Event, late: int, took: float) -> Text:
+        run = event.run
+        assert run is not None
+        sign, style, what = _ENDS.get(event.kind, ("·", "dim", event.kind))
+        if event.kind == "succeeded":
+            result = "" if event.result in (None, "null") else f" → {_short(event.result or '')}"
+            what = f"took {_brief(event.duration if event.duration is not None else took)}{result}"
+        elif event.kind == "retrying":
+            what = f"{_first_line(event.error)}; again in {span(event.delay or 0)}"
+        elif event.error:
+            what = f"{what}: {_first_line(event.error)}"
+        row = self._row(event.at, sign, style, run.schedule or run.task, what)
+        if run.coalesced:
+            row.append(f"  stands for {run.coalesced:,} missed", style="yellow")
+        if run.cause in ("trigger", "enqueue"):
+            row.append("  by hand" if run.cause == "trigger" else "  enqueued", style="dim")
+        if late >= _LATE:
+            row.append(f"  {span(late)} late", style="yellow")
+        else:
+            row.append(f"  +{late} ms", style="dim")
+        return row
+
+    def _row(self, at: Instant, sign: str, style: str, name: str, said: str) -> Text:
+        from rich.text import Text
+
+        moment = time.strftime("%H:%M:%S", time.localtime(at / 1000)) if at else time.strftime("%H:%M:%S")
+        row = Text(f"{moment}.{at % 1000:03} " if at else f"{moment}     ", style="dim")
+        row.append(f"{sign} ", style=style)
+        row.append(f"{name:<14} ", style="bold")
+        row.append(said, style="red" if style == "red" else "")
+        return row
+
+    # -- the lines below -----------------------------------------------------------------------------------
+
+    def _status(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        self._look()
+        now = int(time.time() * 1000)
+        with self._guard:
+            running = [
+                f"{task} {_brief(time.monotonic() - began)}" for _, began, task in self._started.values()
+            ]
+            coming = sorted((tick, name) for name, tick in self._next.items() if tick > now)
+            counts = dict(self._counts)
+        upcoming = [f"{name} in {_brief((tick - now) / 1000)}" for tick, name in coming[:_MOST_NEXT]]
+        done = f"{counts['succeeded']:,} succeeded"
+        for kind, words in (("retrying", "tried again"), ("failed", "failed"), ("skipped", "ticks skipped")):
+            if counts[kind]:
+                done += f" · {counts[kind]:,} {words}"
+        lines = [
+            ("running", " · ".join(running) or "nothing"),
+            ("next", " · ".join(upcoming) or "nothing"),
+            ("so far", f"{done}   (Ctrl-C stops)"),
+        ]
+        rule = Text("─" * min(78, self.console.width), style="dim")
+        rows = [Text.assemble((f"{label:<8} ", "dim"), said, overflow="ellipsis") for label, said in lines]
+        for row in rows:
+            row.no_wrap = True
+        return Group(rule, *rows)
+
+    def _look(self) -> None:
+        """What comes next, also of schedules that have not fired since the start."""
+        if time.monotonic() - self._looked < _LOOK_EVERY or not self._app.is_running:
+            return
+        self._looked = time.monotonic()
+        found = self._app.schedules.list(all_tenants=True, limit=1_000)
+        with self._guard:
+            self._next = {
+                schedule.name: int(schedule.next_run.timestamp() * 1000)
+                for schedule in found
+                if schedule.next_run is not None and schedule.state == "active"
+            }
+
+
+_ENDS = {
+    "succeeded": ("●", "green", ""),
+    "failed": ("✗", "red", "failed"),
+    "retrying": ("↻", "yellow", "failed"),
+    "cancelled": ("◌", "magenta", "cancelled"),
+    "released": ("↩", "yellow", "handed back"),
+    "lost": ("✗", "red", "lost to another worker"),
+    "crashed": ("✗", "red", "its process died"),
+}
+_REASONS = {
+    None: "",
+    "coalesced": "one run stands for them",
+    "late": "too late to be of use (catch_up=skip)",
+    "limit": "more than catch_up_limit were missed",
+    "overlap": "the run before was still active (overlap=skip)",
+    "paused": "the schedule was paused",
+    "changed": "the schedule was changed",
+    "rescheduled": "the next tick was moved",
+    "deleted": "the schedule was deleted",
+}
+
+
+def _brief(seconds: float) -> str:
+    """``0.4 ms``, ``230 ms``, ``2.1 s``, ``3 min 5 s``."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else span(int(seconds) * 1000)
+
+
+def _first_line(text: str | None) -> str:
+    return _short((text or "").partition("\n")[0])
+
+
+def _short(text: str, most: int = 60) -> str:
+    clean = "".join(char if char.isprintable() else "�" for char in text)
+    return clean if len(clean) <= most else f"{clean[: most - 1]}…"

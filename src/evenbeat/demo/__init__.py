@@ -1,0 +1,1 @@
+"""The demonstration: an app with a job of every kind."""

@@ -1,0 +1,73 @@
+"""What ``evenbeat demo`` runs: cron with seconds, intervals, a one-shot, async, CPU-bound, failing, slow.
+
+Copy from here. ``evenbeat dev`` runs a file like this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from evenbeat import Run, Scheduler, cron, every
+
+app = Scheduler("sqlite:///evenbeat-demo.db", threads=4, cpu_processes=1, drain="10s")
+log = logging.getLogger(__name__)
+
+
+@app.task(schedule=cron("*/5 * * * * *"))
+def clock(run: Run) -> str:
+    """Cron with seconds: at :00, :05, :10, … of every minute."""
+    return f"{run.scheduled_at:%H:%M:%S}"
+
+
+@app.task(schedule=every("2s"))
+async def pulse() -> None:
+    """An interval, async: its phase is kept, whatever happens."""
+    await asyncio.sleep(0.02)
+
+
+@app.task(schedule=every("7s"), retries=2, backoff="1s")
+def flaky(run: Run) -> str:
+    """Fails at first, and is tried again by itself."""
+    if run.failures == 0:
+        raise ConnectionError("the mail server did not answer")
+    return f"sent with attempt {run.attempt}"
+
+
+@app.task(schedule=every("9s"), cpu=True)
+def primes(below: int = 200_000) -> int:
+    """Keeps a processor busy: executed in a process of its own."""
+    sieve = bytearray([1]) * below
+    for number in range(2, int(below**0.5) + 1):
+        if sieve[number]:
+            sieve[number * number :: number] = bytes(len(range(number * number, below, number)))
+    return sum(sieve) - 2
+
+
+@app.task(schedule=every("12s"), overlap="skip", timeout="30s")
+def slow(run: Run) -> str:
+    """Takes a while; a tick that comes meanwhile is skipped, and recorded as such."""
+    for step in range(1, 5):
+        run.check()  # ends here when it is cancelled
+        time.sleep(1)
+        log.info("step %d of 4", step)
+    return "4 steps"
+
+
+@app.task(schedule=every("10s"), catch_up="all", catch_up_limit=5)
+def ledger(run: Run) -> str:
+    """Wants every tick: those that were missed are made up for, at most five."""
+    return f"booked {run.scheduled_at:%H:%M:%S}"
+
+
+@app.task(schedule=every("15s"), catch_up="skip", grace="5s")
+def reminder() -> str:
+    """Useless when late: missed ticks are skipped, and recorded."""
+    return "reminded"
+
+
+@app.task
+def welcome(name: str = "you") -> str:
+    """A one-shot: enqueued by hand, once."""
+    return f"hello, {name}"

@@ -1,0 +1,289 @@
+"""Executors: every end of a function is an outcome, and none of them harms the next."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from evenbeat import current
+from evenbeat.errors import RunCancelled
+from evenbeat.executors.base import Attempt, Executor, Outcome, describe
+from evenbeat.executors.coroutines import CoroutineExecutor
+from evenbeat.executors.inline import InlineExecutor
+from evenbeat.executors.threads import ThreadExecutor
+from evenbeat.model import Run, to_json
+from evenbeat.observe import run_logs
+from evenbeat.tasks import Task
+
+
+class Bench:
+    """An executor, and what it said."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.outcomes: dict[str, Outcome] = {}
+        self._news = threading.Condition()
+        executor.start(self._ended)
+
+    def _ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        with self._news:
+            assert attempt.run.id not in self.outcomes, "told twice"
+            self.outcomes[attempt.run.id] = outcome
+            self._news.notify_all()
+
+    def attempt(self, function: Callable[..., Any], run_id: str = "r", **payload: Any) -> Attempt:
+        run = Run(id=run_id, task="t", payload=to_json(payload), attempt=1)
+        return Attempt(run, Task(function, "t"), time.monotonic(), 30, lambda _: True)
+
+    def submit(self, *attempts: Attempt) -> None:
+        self.executor.submit(attempts)
+
+    def outcome(self, run_id: str = "r") -> Outcome:
+        with self._news:
+            assert self._news.wait_for(lambda: run_id in self.outcomes, timeout=30)
+        return self.outcomes[run_id]
+
+    def execute(self, function: Callable[..., Any], **payload: Any) -> Outcome:
+        attempt = self.attempt(function, **payload)
+        self.submit(attempt)
+        return self.outcome()
+
+
+@pytest.fixture(params=["threads", "coroutines", "inline"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    made: dict[str, Callable[[], Executor]] = {
+        "threads": lambda: ThreadExecutor(2),
+        "coroutines": lambda: CoroutineExecutor(2),
+        "inline": InlineExecutor,
+    }
+    bench = Bench(made[request.param]())
+    bench.kind = request.param  # type: ignore[attr-defined]  # for `fit` alone
+    yield bench
+    bench.executor.stop()
+
+
+def fit(bench: Bench, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as this executor takes it."""
+    if getattr(bench, "kind", "") != "coroutines":
+        return function
+
+    async def call(**arguments: Any) -> Any:
+        await asyncio.sleep(0)
+        return function(**arguments)
+
+    return call
+
+
+def test_a_value_is_returned_as_json(bench: Bench) -> None:
+    assert bench.execute(fit(bench, lambda: {"n": [1, None]})) == Outcome("returned", '{"n":[1,null]}')
+
+
+def test_arguments_come_from_the_payload(bench: Bench) -> None:
+    assert bench.execute(fit(bench, lambda **given: given), a=1, b="x").result == '{"a":1,"b":"x"}'
+
+
+def test_an_error_is_told_in_a_line_and_then_where_it_came_from(bench: Bench) -> None:
+    def breaks() -> None:
+        raise ValueError("no such team")
+
+    outcome = bench.execute(fit(bench, breaks))
+    assert outcome.kind == "raised"
+    assert outcome.error is not None
+    assert outcome.error.splitlines()[0] == "ValueError: no such team"
+    assert "in breaks" in outcome.error
+    assert "executors/" not in outcome.error  # the frames between are nobody's business
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+def test_a_task_that_exits_harms_nobody(bench: Bench, error: BaseException) -> None:
+    def exits() -> None:
+        raise error
+
+    assert bench.execute(fit(bench, exits)).kind == "raised"
+    again = bench.attempt(fit(bench, lambda: 1), "again")
+    bench.submit(again)
+    assert bench.outcome("again").kind == "returned"
+
+
+def test_a_result_that_is_not_json_is_not_kept_and_the_log_says_so(bench: Bench) -> None:
+    attempt = bench.attempt(fit(bench, lambda: object()))
+    bench.submit(attempt)
+    assert bench.outcome() == Outcome("returned", "null")
+    assert "the result is not kept" in attempt.log.take()[0].text
+
+
+def test_a_payload_that_does_not_fit_is_an_error_of_the_run(bench: Bench) -> None:
+    def takes(a: int) -> int:
+        return a
+
+    outcome = bench.execute(fit(bench, takes), b=1)
+    assert outcome.kind == "raised"
+    assert "unexpected keyword argument" in (outcome.error or "")
+
+
+def test_what_was_withdrawn_is_not_executed(bench: Bench) -> None:
+    called: list[int] = []
+    attempt = bench.attempt(fit(bench, lambda: called.append(1)))
+    assert attempt.withdraw()
+    bench.submit(attempt, bench.attempt(fit(bench, lambda: None), "after"))
+    assert bench.outcome("after").kind == "returned"
+    assert called == []
+    assert "r" not in bench.outcomes
+
+
+def test_a_function_that_obeys_ends_as_stopped(bench: Bench) -> None:
+    def obeys(run: current.Run) -> None:
+        run.check()
+
+    attempt = bench.attempt(obeys) if getattr(bench, "kind", "") != "coroutines" else None
+    if attempt is None:
+
+        async def obeys_too(run: current.Run) -> None:
+            run.check()
+
+        attempt = bench.attempt(obeys_too)
+    attempt.current.ask_to_end("cancelled")
+    bench.submit(attempt)
+    assert bench.outcome().kind == "stopped"
+
+
+def test_a_cancellation_that_nobody_asked_for_is_an_error(bench: Bench) -> None:
+    def raises() -> None:
+        raise RunCancelled("by myself")
+
+    assert bench.execute(fit(bench, raises)).kind == "raised"
+
+
+def test_log_records_of_a_run_are_kept_with_it_and_those_of_others_are_not(bench: Bench) -> None:
+    log = logging.getLogger("somebody")
+    run_logs.start_capture()
+    try:
+        attempt = bench.attempt(fit(bench, lambda: log.warning("inside %d", 1)))
+        log.warning("outside")
+        bench.submit(attempt)
+        bench.outcome()
+        log.warning("outside")
+    finally:
+        run_logs.stop_capture()
+    assert [chunk.text for chunk in attempt.log.take()] == ["WARNING somebody: inside 1"]
+
+
+@pytest.mark.parametrize("kind", ["threads", "coroutines"])
+def test_no_more_run_at_once_than_there_are_slots(kind: str) -> None:
+    bench = Bench(ThreadExecutor(2) if kind == "threads" else CoroutineExecutor(2))
+    gate, guard = threading.Event(), threading.Lock()
+    running, most = 0, 0
+
+    def count(change: int) -> None:
+        nonlocal running, most
+        with guard:
+            running += change
+            most = max(most, running)
+
+    def blocks() -> None:
+        count(1)
+        assert gate.wait(30)
+        count(-1)
+
+    async def waits() -> None:
+        count(1)
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        count(-1)
+
+    names = [f"r{at}" for at in range(6)]
+    bench.submit(*(bench.attempt(blocks if kind == "threads" else waits, name) for name in names))
+    gate.set()
+    assert [bench.outcome(name).kind for name in names] == ["returned"] * 6
+    assert most <= 2
+    bench.executor.stop()
+
+
+def test_a_coroutine_is_cancelled_when_it_is_interrupted() -> None:
+    bench = Bench(CoroutineExecutor(2))
+    begun = threading.Event()
+
+    async def sleeps() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    attempt = bench.attempt(sleeps)
+    bench.submit(attempt)
+    assert begun.wait(30)
+    attempt.current.ask_to_end("timeout")
+    bench.executor.interrupt(attempt)
+    assert bench.outcome() == Outcome("stopped", error="timeout")
+    bench.executor.stop()
+
+
+def test_stopping_leaves_a_thread_that_does_not_end_behind() -> None:
+    bench = Bench(ThreadExecutor(1))
+    begun, gate = threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        begun.set()
+        assert gate.wait(60)
+
+    bench.submit(bench.attempt(stuck))
+    assert begun.wait(30)
+    bench.executor.stop()
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("evenbeat-job"))
+    gate.set()
+    assert bench.outcome().kind == "returned"
+
+
+def test_an_error_that_can_not_even_be_shown_is_named() -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    assert "Silent" in describe(Silent())
+
+
+def test_an_error_says_what_it_came_from() -> None:
+    try:
+        try:
+            raise KeyError("inner")
+        except KeyError as inner:
+            raise ValueError("outer") from inner
+    except ValueError as error:
+        text = describe(error)
+    assert text.splitlines()[0] == "ValueError: outer"
+    assert "because of KeyError: 'inner'" in text
+
+
+def test_a_log_is_bounded_and_says_how_much_it_left_out() -> None:
+    log = run_logs.RunLog("r", 1)
+    for at in range(run_logs.MOST_LINES + 10):
+        log.add(f"line {at}")
+    chunks = log.take(last=True)
+    assert len(chunks) == run_logs.MOST_LINES + 1
+    assert chunks[-1].text == "… 10 more lines were not kept"
+    assert len({chunk.seq for chunk in chunks}) == len(chunks)
+    huge = run_logs.RunLog("r", 2)
+    for _ in range(100):
+        huge.add("x" * 1_000_000)
+    assert sum(len(chunk.text) for chunk in huge.take()) <= run_logs.MOST_CHARACTERS + run_logs.LONGEST_LINE
+
+
+def test_a_log_takes_what_no_database_does() -> None:
+    log = run_logs.RunLog("r", 1)
+    log.add("a\0b\ud800c")
+    text = log.take()[0].text
+    text.encode()
+    assert "\0" not in text
+
+
+def test_the_module_of_coroutines_is_loaded_only_when_it_is_needed() -> None:
+    import subprocess
+
+    code = "import evenbeat, sys; print('asyncio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

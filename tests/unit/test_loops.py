@@ -1,0 +1,279 @@
+"""Loops, the ticker and upkeep: due work is done, failures are survived, nothing turns in a circle."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.loop import Loop
+from evenbeat.model import Run, Schedule
+from evenbeat.observe.events import Event, Events
+from evenbeat.rules import attempts, changes
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+from evenbeat.ticker import BATCH, Ticker
+from evenbeat.upkeep import PRESENT_FOR, NodeInfo, Presence, Pruner, Reaper, Rota
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> MemoryStore:
+    store = MemoryStore(clock)
+    store.open()
+    return store
+
+
+def told() -> tuple[Events, list[Event]]:
+    events, heard = Events(), list[Event]()
+    events.listen(heard.append)
+    return events, heard
+
+
+def make(store: MemoryStore, name: str, trigger: str = "every 1m") -> None:
+    wanted = Schedule(name=name, task="work", trigger=trigger)
+    store.put_schedules([Write(changes.create(wanted, store.now()), None)])
+
+
+# -- the ticker ------------------------------------------------------------------------------------------
+
+
+def test_the_ticker_fires_what_is_due_and_says_when_to_come_back(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    events, heard = told()
+    woken: list[bool] = []
+    ticker = Ticker(store, events, lambda: woken.append(True))
+    make(store, "minutely")
+    assert ticker.step(clock.now) == clock.now + 60_000
+    assert not woken
+    clock.advance("1m")
+    assert ticker.step(clock.now) == clock.now + 60_000
+    assert woken == [True]
+    assert [(event.kind, event.schedule, event.next_run) for event in heard] == [
+        ("fired", "minutely", clock.now + 60_000)
+    ]
+
+
+def test_the_ticker_comes_back_no_later_than_the_next_tick(store: MemoryStore, clock: VirtualClock) -> None:
+    make(store, "often", "every 100ms")
+    clock.advance("97ms")
+    assert Ticker(store, Events()).step(clock.now) == clock.now + 3
+
+
+def test_the_ticker_comes_back_at_once_when_more_is_due_than_a_batch(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    for at in range(BATCH + 1):
+        make(store, f"s{at}")
+    clock.advance("1m")
+    ticker = Ticker(store, Events())
+    due = ticker.step(clock.now)
+    assert due is not None
+    assert due <= clock.now
+    ticker.step(clock.now)
+    assert store.count_runs() == {"queued": BATCH + 1}
+
+
+def test_the_ticker_tells_of_skipped_ticks_and_why(store: MemoryStore, clock: VirtualClock) -> None:
+    events, heard = told()
+    make(store, "minutely")
+    clock.advance("1h")
+    Ticker(store, events).step(clock.now)
+    assert [(event.kind, event.count, event.reason) for event in heard] == [
+        ("fired", 1, None),
+        ("skipped", 59, "coalesced"),
+    ]
+
+
+def test_the_ticker_tells_of_a_schedule_that_can_not_be_understood(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    events, heard = told()
+    make(store, "good")
+    make(store, "bad")
+    # A row that somebody edited by hand.
+    row = store.find_schedules(ScheduleQuery(name="bad")).items[0]
+    from msgspec.structs import replace
+
+    from evenbeat.rules.firing import Planned
+
+    store.put_schedules([Write(Planned(replace(row, trigger="nonsense", revision=2)), row.version)])
+    clock.advance("1m")
+    Ticker(store, events).step(clock.now)
+    assert {(event.kind, event.schedule) for event in heard} == {("fired", "good"), ("quarantined", "bad")}
+
+
+# -- upkeep ----------------------------------------------------------------------------------------------
+
+
+def test_the_reaper_gives_the_run_of_a_lost_worker_to_others(store: MemoryStore, clock: VirtualClock) -> None:
+    events, heard = told()
+    store.add_runs([Run(id="r", task="work", run_at=clock.now, created_at=clock.now)])
+    store.claim_runs(Claim(worker="gone", token="t", limit=1, now=clock.now, lease=30_000))
+    reaper = Reaper(store, events)
+    reaper.step(clock.now)
+    assert store.find_runs(RunQuery(ids=("r",))).items[0].state == "running"
+    clock.advance("31s")
+    reaper.step(clock.now)
+    run = store.find_runs(RunQuery(ids=("r",))).items[0]
+    assert (run.state, run.crashes) == ("queued", 1)
+    assert [event.kind for event in heard] == ["crashed"]
+
+
+def test_the_pruner_deletes_what_is_older_than_kept(store: MemoryStore, clock: VirtualClock) -> None:
+    store.add_runs([Run(id="r", task="work", run_at=clock.now, created_at=clock.now)])
+    (run,) = store.claim_runs(Claim(worker="w", token="t", limit=1, now=clock.now, lease=30_000)).runs
+    store.settle_runs([attempts.succeeded(run, None, clock.now, "end")])
+    pruner = Pruner(store, keep=86_400_000)
+    pruner.step(clock.now)
+    assert store.count_runs() == {"succeeded": 1}
+    clock.advance("1d")
+    clock.advance("1ms")
+    pruner.step(clock.now)
+    assert store.count_runs() == {}
+
+
+def node_info(name: str = "n1") -> NodeInfo:
+    return NodeInfo(
+        name=name, host="h", pid=1, version="", started_at=0, seen_at=0, ticker=True, worker=True,
+        tasks=["work"], queues=["default"],
+    )  # fmt: skip
+
+
+def test_a_node_says_that_it_is_there_until_it_leaves(store: MemoryStore, clock: VirtualClock) -> None:
+    presence = Presence(store, node_info())
+    presence.step(clock.now)
+    clock.advance("10s")
+    presence.step(clock.now)
+    assert [record.key for record in store.find_records("node")] == ["n1"]
+    presence.leave()
+    assert store.find_records("node") == []
+
+
+def test_a_node_that_slept_too_long_is_gone_and_comes_back(store: MemoryStore, clock: VirtualClock) -> None:
+    presence = Presence(store, node_info())
+    presence.step(clock.now)
+    clock.now += PRESENT_FOR + 1
+    assert store.find_records("node") == []
+    presence.step(clock.now)
+    assert len(store.find_records("node")) == 1
+
+
+def test_a_duty_that_fails_does_not_keep_the_others_from_theirs() -> None:
+    done: list[int] = []
+
+    class Failing:
+        def step(self, now: int) -> int:
+            raise StoreUnavailable("away")
+
+    class Working:
+        def step(self, now: int) -> int:
+            done.append(now)
+            return now + 10
+
+    rota = Rota([Failing(), Working()])
+    with pytest.raises(StoreUnavailable):
+        rota.step(1_000)
+    with pytest.raises(StoreUnavailable):
+        rota.step(1_005)
+    assert done == [1_000]
+    with pytest.raises(StoreUnavailable):
+        rota.step(1_010)
+    assert done == [1_000, 1_010]
+
+
+def test_a_rota_survives_a_clock_that_is_set_back() -> None:
+    done: list[int] = []
+
+    class Duty:
+        def step(self, now: int) -> int:
+            done.append(now)
+            return now + 1_000
+
+    rota = Rota([Duty()])
+    rota.step(100_000_000)
+    rota.step(1_000)
+    assert done == [100_000_000, 1_000]
+
+
+# -- loops -----------------------------------------------------------------------------------------------
+# Threads are the subject here: they run in real time, and the tests wait for what they do, never for a time.
+
+
+def stopped(loop: Loop) -> None:
+    loop.stop()
+    assert loop.join(10)
+
+
+def loop_of(step: Callable[[int], int | None], events: Events | None = None, poll: int = 60_000) -> Loop:
+    return Loop("test", step, lambda: 0, poll, events or Events())
+
+
+def test_a_loop_steps_when_it_is_woken_and_sleeps_otherwise() -> None:
+    steps: list[int] = []
+    stepped = threading.Semaphore(0)
+
+    def step(now: int) -> None:
+        steps.append(now)
+        stepped.release()
+
+    loop = loop_of(step)
+    loop.start()
+    assert stepped.acquire(timeout=10)
+    loop.wake()
+    assert stepped.acquire(timeout=10)
+    stopped(loop)
+    assert len(steps) == 2
+
+
+def test_what_wakes_a_loop_during_its_step_asks_for_another_one() -> None:
+    stepped = threading.Semaphore(0)
+    loop: Loop
+
+    def step(now: int) -> None:
+        if not stepped._value:
+            loop.wake()
+        stepped.release()
+
+    loop = loop_of(step)
+    loop.start()
+    for _ in range(2):
+        assert stepped.acquire(timeout=10)
+    stopped(loop)
+
+
+def test_a_loop_survives_whatever_its_step_raises_and_says_when_the_store_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events, heard = told()
+    outcomes: list[Exception | None] = [StoreUnavailable("locked"), ValueError("a bug"), None]
+    done = threading.Event()
+
+    def step(now: int) -> None:
+        outcome = outcomes.pop(0) if outcomes else None
+        if outcome is not None:
+            raise outcome
+        done.set()
+
+    loop = loop_of(step, events)
+    loop.start()
+    assert done.wait(10)
+    stopped(loop)
+    assert [event.kind for event in heard] == ["store_unavailable", "store_back"]
+    assert [record.levelname for record in caplog.records][:2] == ["ERROR", "ERROR"]
+    assert "locked" in caplog.records[0].getMessage()
+
+
+def test_a_store_that_stays_away_is_asked_ever_more_seldom() -> None:
+    loop = loop_of(lambda _: None)
+    waits = [loop._fail(StoreUnavailable("away")) for _ in range(12)]
+    assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert waits[-1] == 10.0

@@ -1,0 +1,372 @@
+"""The worker: claims what there is room for, records each end once, and loses nothing on the way."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.executors.base import Outcome
+from evenbeat.model import Execution, Transition
+from evenbeat.rules import attempts
+from evenbeat.worker import MOST_AHEAD, Lane
+from tests.unit.workbench import HandExecutor, Workbench, result, work
+
+
+def test_a_run_is_claimed_executed_and_its_result_recorded() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    assert bench.run("r").state == "running"
+    assert bench.worker.held
+    bench.executor.end(result({"n": 1}))
+    bench.step()
+    run = bench.run("r")
+    assert (run.state, run.result, run.attempt, run.finished_at) == (
+        "succeeded",
+        '{"n":1}',
+        1,
+        bench.clock.now,
+    )
+    assert not bench.worker.is_processing
+    assert bench.kinds() == ["started", "succeeded", "idle"]
+
+
+def test_it_claims_no_more_than_its_slots_while_runs_take_their_time() -> None:
+    bench = Workbench(slots=2)
+    for at in range(5):
+        bench.add(f"r{at}")
+    bench.step()
+    assert len(bench.executor.running) == 2
+    assert bench.step() is None  # nothing to do until one of them ends
+    assert bench.store.count_runs() == {"queued": 3, "running": 2}
+
+
+def test_it_claims_ahead_once_runs_turn_out_to_be_short() -> None:
+    lane = Lane(HandExecutor(10), 10)
+    lane._rate = 1_000_000.0
+    assert lane.room(0.0) == 10 + MOST_AHEAD
+    assert lane.room(1.0) == 10  # a quiet second later
+
+
+def test_it_sleeps_until_the_next_run_is_due() -> None:
+    bench = Workbench()
+    bench.add("later", run_at=bench.clock.now + 3)
+    assert bench.step() == bench.clock.now + 3
+
+
+def test_it_is_never_busy_with_what_is_due_and_can_not_be_had() -> None:
+    bench = Workbench()
+    bench.add("newer", format=99)
+    bench.add("other", task="of another node")
+    due = bench.step()
+    assert due is None or due > bench.clock.now
+    assert bench.worker.held == {}
+
+
+def test_a_failed_attempt_is_tried_again_and_then_the_run_has_failed() -> None:
+    bench = Workbench()
+    bench.add("r", Execution(retries=1, backoff=1_000))
+    bench.step()
+    bench.executor.end(Outcome("raised", error="ValueError: no\n\nin detail"))
+    bench.step()
+    assert bench.run("r").state == "queued"
+    bench.clock.advance("1s")
+    bench.step()
+    bench.executor.end(Outcome("raised", error="ValueError: no"))
+    bench.step()
+    run = bench.run("r")
+    assert (run.state, run.failures, run.attempt, run.error) == ("failed", 2, 2, "ValueError: no")
+    assert [kind for kind in bench.kinds() if kind != "idle"] == ["started", "retrying", "started", "failed"]
+    assert bench.told[1].delay is not None
+    assert bench.told[1].delay > 0
+
+
+def test_a_claim_whose_reply_was_lost_is_repeated_and_its_runs_are_executed_once() -> None:
+    bench = Workbench(slots=2)
+    bench.add("a")
+    bench.add("b")
+    bench.store.lose.add("claim")
+    with pytest.raises(StoreUnavailable):
+        bench.step()
+    assert bench.executor.running == []
+    bench.step()
+    assert [attempt.run.id for attempt in bench.executor.running] == ["a", "b"]
+    assert bench.run("a").attempt == 1
+
+
+def test_an_end_whose_reply_was_lost_is_recorded_once() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    bench.executor.end(result(1))
+    bench.store.lose.add("settle")
+    with pytest.raises(StoreUnavailable):
+        bench.step()
+    assert bench.worker.is_processing  # not known to be recorded: the lease is kept
+    bench.step()
+    assert bench.run("r").state == "succeeded"
+    assert bench.kinds().count("succeeded") == 1
+    assert "lost" not in bench.kinds()
+
+
+def test_a_result_that_comes_after_the_lease_was_taken_over_is_refused() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    bench.clock.advance("31s")
+    assert bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")]) == [True]
+    bench.executor.end(result("late"))
+    bench.worker.drain()  # so that it is not claimed again by the same step
+    bench.step()
+    assert bench.run("r").state == "queued"
+    assert bench.run("r").result is None
+    assert bench.kinds() == ["started", "lost"]
+
+
+def test_a_result_that_can_not_be_written_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Workbench(slots=2)
+    bench.add("a")
+    bench.add("b")
+    bench.step()
+    settle = bench.store.settle_runs
+
+    def picky(transitions: list[Transition]) -> list[bool]:
+        if any(transition.run == "a" for transition in transitions):
+            raise ValueError("can't write that")
+        return settle(transitions)
+
+    monkeypatch.setattr(bench.store, "settle_runs", picky)
+    bench.executor.end()
+    bench.executor.end()
+    bench.worker.drain()
+    bench.step()
+    assert bench.run("b").state == "succeeded"
+    assert bench.run("a").state == "running"  # until its lease ends
+    assert not bench.worker.is_processing
+
+
+def test_draining_hands_back_at_once_what_was_not_begun_and_claims_nothing() -> None:
+    bench = Workbench(slots=1)
+    bench.claim_ahead()
+    for at in range(3):
+        bench.add(f"r{at}")
+    bench.step()
+    assert len(bench.worker.held) == 3
+    bench.worker.drain()
+    bench.step()
+    assert bench.store.count_runs() == {"queued": 2, "running": 1}
+    assert bench.run("r1").failures == bench.run("r1").crashes == 0
+    bench.executor.end()
+    bench.step()
+    assert not bench.worker.is_processing
+    assert bench.executor.running == []  # the ones handed back were not begun here after all
+
+
+def test_handing_back_wakes_up_others() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    before = bench.store.hints
+    bench.worker.give_up(bench.executor.running[0], "released")
+    bench.worker.drain()
+    bench.step()
+    assert bench.store.hints > before
+
+
+def test_a_process_that_died_counts_as_a_crash_and_not_as_a_failure() -> None:
+    bench = Workbench()
+    bench.add("r", Execution(retries=0, crashes=1))
+    bench.step()
+    bench.executor.end(Outcome("died", error="the process died with signal 9"))
+    bench.step()
+    run = bench.run("r")
+    assert (run.state, run.failures, run.crashes) == ("running", 0, 1)  # claimed again in the same step
+    bench.executor.end(Outcome("died", error="the process died with signal 9"))
+    bench.step()
+    assert bench.run("r").state == "failed"
+
+
+def test_idle_is_told_once_per_turn() -> None:
+    bench = Workbench()
+    for turn in range(2):
+        bench.add(f"r{turn}")
+        bench.step()
+        bench.executor.end()
+        bench.step()
+        bench.step()
+        bench.step()
+    assert bench.kinds().count("idle") == 2
+
+
+def test_a_listener_that_raises_harms_nobody() -> None:
+    bench = Workbench()
+    bench.events.listen(lambda _: 1 / 0)
+    bench.add("r")
+    bench.step()
+    bench.executor.end()
+    bench.step()
+    assert bench.run("r").state == "succeeded"
+
+
+def test_a_task_that_is_learnt_later_is_executed() -> None:
+    from evenbeat.tasks import Task
+
+    bench = Workbench()
+    bench.add("r", task="later")
+    bench.step()
+    assert bench.run("r").state == "queued"
+    late = Task[[], None](work, "later")
+    bench.tasks.add(late)
+    bench.worker.learn(late)
+    bench.step()
+    assert bench.run("r").state == "running"
+
+
+# -- the keeper --------------------------------------------------------------------------------------------
+
+
+def test_leases_are_renewed_at_a_third_and_together() -> None:
+    bench = Workbench(slots=2, lease=30_000)
+    bench.add("a")
+    bench.add("b")
+    bench.step()
+    for attempt in bench.executor.running:
+        attempt.lease_end -= 9
+    bench.keep()
+    assert bench.run("a").lease_until == bench.clock.now + 30_000  # as claimed: not yet
+    bench.clock.advance("10s")
+    bench.executor.running[0].lease_end -= 2
+    bench.keep()
+    assert [bench.run(name).lease_until for name in "ab"] == [bench.clock.now + 30_000] * 2
+
+
+def test_a_lost_lease_is_told_to_the_function_and_its_result_does_not_count() -> None:
+    bench = Workbench(lease=30_000)
+    bench.add("r")
+    bench.step()
+    attempt = bench.executor.running[0]
+    assert attempt.current.still_mine()
+    bench.clock.advance("31s")
+    attempt.lease_end -= 31
+    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
+    bench.keep()
+    assert not attempt.current.still_mine()
+    assert attempt.current.cancel_requested
+    assert bench.executor.interrupted == [("r", "lost")]
+    bench.worker.drain()
+    bench.step()
+    bench.executor.end(result("late"))
+    bench.step()
+    assert bench.run("r").result is None
+    assert bench.kinds() == ["started", "lost"]
+
+
+def test_who_was_held_up_past_the_lease_asks_the_store_whether_the_run_is_still_its_own() -> None:
+    bench = Workbench(lease=30_000)
+    bench.add("r")
+    bench.step()
+    attempt = bench.executor.running[0]
+    attempt.lease_end -= 60  # the keeper was held up
+    assert attempt.current.still_mine()  # but nobody took the run
+    bench.clock.advance("31s")
+    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
+    assert not attempt.current.still_mine()
+
+
+def test_an_attempt_that_takes_too_long_fails_and_whatever_it_returns_later_counts_for_nothing() -> None:
+    bench = Workbench(slots=1)
+    bench.add("r", Execution(timeout=1_000))
+    bench.add("s")
+    bench.step()
+    attempt = bench.executor.running[0]
+    bench.keep()
+    assert not attempt.current.cancel_requested
+    assert attempt.began is not None
+    attempt.began -= 1
+    bench.keep()
+    bench.step()
+    run = bench.run("r")
+    assert (run.state, run.error) == ("failed", "timed out after 1s")
+    assert bench.executor.interrupted == [("r", "timeout")]
+    assert bench.run("s").state == "queued"  # its thread is still taken
+    bench.executor.end(result("late"))
+    bench.step()
+    assert bench.run("r").state == "failed"
+    assert bench.run("s").state == "running"
+
+
+def test_a_cancel_request_reaches_the_function_and_the_run_ends_as_cancelled() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
+    assert transition is not None
+    bench.store.settle_runs([transition])
+    attempt = bench.executor.running[0]
+    attempt.claimed -= 2
+    bench.keep()
+    assert attempt.current.cancel_requested
+    bench.executor.end(Outcome("stopped", error="cancelled"))
+    bench.step()
+    assert bench.run("r").state == "cancelled"
+
+
+def test_a_cancelled_run_that_returns_all_the_same_has_succeeded() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
+    assert transition is not None
+    bench.store.settle_runs([transition])
+    bench.executor.running[0].claimed -= 2
+    bench.keep()
+    bench.executor.end(result("done"))
+    bench.step()
+    assert bench.run("r").state == "succeeded"
+
+
+def test_what_was_claimed_ahead_and_has_to_wait_is_handed_back() -> None:
+    bench = Workbench(slots=1)
+    bench.claim_ahead()
+    bench.add("long")
+    bench.add("short")
+    bench.step()
+    assert bench.run("short").state == "running"
+    for attempt in bench.worker.held.values():
+        attempt.claimed -= 2
+    bench.keep()
+    bench.worker._draining = True  # so that it is not claimed again by the same step
+    bench.step()
+    assert bench.run("short").state == "queued"
+    assert bench.run("long").state == "running"
+
+
+def test_lines_that_a_long_run_logs_are_stored_while_it_runs() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    attempt = bench.executor.running[0]
+    attempt.current.log("halfway")
+    attempt.claimed -= 2
+    bench.keep()
+    assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
+    attempt.current.log("done")
+    bench.executor.end()
+    bench.step()
+    assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway", "done"]
+
+
+def test_the_keeper_sleeps_while_nothing_is_held() -> None:
+    assert Workbench().keep() is None
+
+
+def test_an_attempt_is_begun_or_withdrawn_never_both() -> None:
+    bench = Workbench(slots=2)
+    bench.add("a")
+    bench.add("b")
+    bench.step()
+    begun = bench.executor.running[0]
+    assert not begun.withdraw()
+    assert not begun.begin()

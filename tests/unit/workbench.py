@@ -1,0 +1,131 @@
+"""A worker on a store in memory, with a clock and an executor that a test moves by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.executors.base import Attempt, Ended, Outcome
+from evenbeat.keeper import Keeper
+from evenbeat.model import Execution, Run, Transition, to_json
+from evenbeat.observe.events import Event, Events
+from evenbeat.stores.base import Claim, Claimed, RunQuery
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.tasks import Task, Tasks
+from evenbeat.testing import VirtualClock
+from evenbeat.worker import Lane, Worker
+
+T = TypeVar("T")
+
+
+class HandExecutor:
+    """Begins attempts in order, as many at once as it has slots; a test ends them."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.waiting: list[Attempt] = []
+        self.running: list[Attempt] = []
+        self.interrupted: list[tuple[str, str | None]] = []
+        self.stopped = False
+
+    def start(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        self.waiting += attempts
+        self._begin()
+
+    def interrupt(self, attempt: Attempt) -> None:
+        self.interrupted.append((attempt.run.id, attempt.current.asked))
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def end(self, outcome: Outcome = Outcome("returned", "null"), index: int = 0) -> Attempt:  # noqa: B008
+        attempt = self.running.pop(index)
+        self._ended(attempt, outcome)
+        self._begin()
+        return attempt
+
+    def _begin(self) -> None:
+        while self.waiting and len(self.running) < self.slots:
+            attempt = self.waiting.pop(0)
+            if attempt.begin():
+                self.running.append(attempt)
+
+
+class LossyStore(MemoryStore):
+    """A store whose next reply can be lost: the call took effect, and nobody learns of it."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.lose: set[str] = set()
+        self.hints = 0
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        return self._reply("claim", super().claim_runs(claim))
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        return self._reply("settle", super().settle_runs(transitions))
+
+    def hint(self) -> None:
+        self.hints += 1
+        super().hint()
+
+    def _reply(self, call: str, answer: T) -> T:
+        if call in self.lose:
+            self.lose.remove(call)
+            raise StoreUnavailable("the reply was lost")
+        return answer
+
+
+class Workbench:
+    """Everything a worker needs, and short words for what tests do with it."""
+
+    def __init__(self, *functions: Callable[..., Any], slots: int = 2, lease: int = 30_000) -> None:
+        self.clock = VirtualClock()
+        self.store = LossyStore(self.clock)
+        self.store.open()
+        self.tasks = Tasks()
+        for function in functions or (work,):
+            self.tasks.add(Task(function, function.__name__))
+        self.events = Events()
+        self.told: list[Event] = []
+        self.events.listen(self.told.append)
+        self.executor = HandExecutor(slots)
+        self.worker = Worker(
+            self.store, self.tasks, self.events, lambda _: Lane(self.executor, slots), name="w1", lease=lease
+        )
+        self.keeper = Keeper(self.store, self.worker, lease)
+
+    def add(self, run_id: str, execution: Execution | None = None, **fields: Any) -> None:
+        now = self.clock.now
+        wanted: dict[str, Any] = {"task": "work", "run_at": now, "created_at": now, **fields}
+        self.store.add_runs([Run(id=run_id, execution=execution or Execution(), **wanted)])
+
+    def claim_ahead(self) -> None:
+        """As if runs had been short so far."""
+        lane = self.worker._lanes["thread"]
+        lane._rate, lane._since = 1_000_000.0, time.monotonic() + 60
+
+    def step(self) -> int | None:
+        return self.worker.step(self.clock.now)
+
+    def keep(self) -> int | None:
+        return self.keeper.step(self.clock.now)
+
+    def run(self, run_id: str) -> Run:
+        return self.store.find_runs(RunQuery(ids=(run_id,))).items[0]
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.told]
+
+
+def work() -> None:
+    """A task whose end the test decides."""
+
+
+def result(value: object) -> Outcome:
+    return Outcome("returned", to_json(value))
