@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -12,6 +12,7 @@ from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.model import check_name
 from evenbeat.options import refuse_unknown
+from evenbeat.settings import Settings
 
 
 class NodeOptions(TypedDict, total=False):
@@ -77,3 +78,9 @@ def read_node_settings(options: Mapping[str, Any]) -> NodeSettings:
             if not said[name]:
                 raise InvalidValue("queues are none", field=name, value=value, hint='write "default"')
     return NodeSettings(**said)
+
+
+def node_options(settings: Settings) -> NodeOptions:
+    """What the settings say about a node: only what somebody said, so that code may say the rest."""
+    names = NodeSettings.__struct_fields__
+    return cast(NodeOptions, {name: settings[name] for name in names if settings.is_said(name)})

@@ -1,0 +1,194 @@
+"""Settings: who is heard first, where a value came from, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evenbeat import InvalidValue
+from evenbeat.durations import read_duration
+from evenbeat.node_settings import NodeSettings, node_options, read_node_settings
+from evenbeat.settings import DEFAULT_STORE, Origin, Settings, default_store, read_settings
+
+
+def read(folder: Path, environment: dict[str, str] | None = None, **flags: object) -> Settings:
+    return read_settings(flags, environment=environment or {}, folder=folder)
+
+
+def refused(folder: Path, environment: dict[str, str] | None = None, **flags: object) -> str:
+    with pytest.raises(InvalidValue) as caught:
+        read(folder, environment, **flags)
+    return str(caught.value)
+
+
+def write(folder: Path, text: str, name: str = "evenbeat.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_each_place_goes_before_the_next(tmp_path: Path) -> None:
+    project = (
+        '[project]\nname = "x"\n\n[tool.evenbeat]\ntenant = "d"\nlease = "4s"\npoll = "4s"\nthreads = 4\n'
+    )
+    pyproject = write(tmp_path, project, "pyproject.toml")
+    own = write(tmp_path, 'tenant = "c"\nlease = "3s"\npoll = "3s"\n')
+    environment = {"EVENBEAT_TENANT": "b", "EVENBEAT_LEASE": "2s"}
+
+    settings = read(tmp_path, environment, tenant="a", store=None, queues=())
+
+    assert settings.of("tenant") == ("tenant", "a", Origin("flag", "--tenant"))
+    assert settings.of("lease") == ("lease", "2s", Origin("variable", "EVENBEAT_LEASE"))
+    assert settings.of("poll") == ("poll", "3s", Origin("file", "poll", own, 3))
+    assert settings.of("threads") == ("threads", 4, Origin("file", "tool.evenbeat.threads", pyproject, 8))
+    assert settings.of("store") == ("store", DEFAULT_STORE, Origin("default"))
+    assert settings["queues"] == ("default",)
+
+
+def test_an_origin_is_readable(tmp_path: Path) -> None:
+    write(tmp_path, "tool.evenbeat.threads = 4\n", "pyproject.toml")
+    settings = read(tmp_path, {"EVENBEAT_POLL": "2s"}, store="memory://")
+
+    origins = [str(settings.of(name).origin) for name in ("store", "poll", "threads", "lease")]
+    assert origins == [
+        "--store", "EVENBEAT_POLL", f"tool.evenbeat.threads in {tmp_path}/pyproject.toml", "default",
+    ]  # fmt: skip
+
+
+def test_files_are_those_of_the_first_project_folder_upwards(tmp_path: Path) -> None:
+    write(tmp_path, 'tenant = "outer"\n')
+    write(tmp_path / "inner", '[project]\nname = "inner"\n', "pyproject.toml")
+
+    assert read(tmp_path / "inner" / "a" / "b")["tenant"] == "default"
+    assert read(tmp_path / "other" / "a")["tenant"] == "outer"
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("sqlite:///evenbeat.db", "sqlite:///{folder}/evenbeat.db"),
+        ("sqlite:////var/evenbeat.db", "sqlite:////var/evenbeat.db"),
+        ("sqlite:///~/evenbeat.db", "sqlite:///~/evenbeat.db"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_a_path_in_a_file_is_meant_from_its_folder(tmp_path: Path, said: str, meant: str) -> None:
+    write(tmp_path, f'store = "{said}"\napp = "app.py"\n')
+    below = tmp_path / "src"
+    below.mkdir()
+
+    assert read(tmp_path)["store"] == said
+    assert read(below)["store"] == meant.format(folder=tmp_path)
+    assert read(below)["app"] == f"{tmp_path}/app.py"
+    assert read(below, {"EVENBEAT_STORE": said})["store"] == said
+
+
+def test_values_of_the_environment_are_read_from_text(tmp_path: Path) -> None:
+    environment = {
+        "EVENBEAT_QUEUES": "default, mail", "EVENBEAT_THREADS": "4", "EVENBEAT_DRAIN": "0s",
+        "EVENBEAT_LOG_LEVEL": "DEBUG", "EVENBEAT_LOG_FORMAT": "json", "EVENBEAT_APP": "shop.jobs:app",
+        "EVENBEAT_STORE": "",
+    }  # fmt: skip
+    settings = read(tmp_path, environment)
+
+    said = {name: settings[name] for name in settings if settings.is_said(name)}
+    assert said == {
+        "queues": ("default", "mail"), "threads": 4, "drain": "0s",
+        "log_level": "debug", "log_format": "json", "app": "shop.jobs:app",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("threads = 0", "threads 0 is not a whole number of 1 to 10,000"),
+        ("threads = true", "threads True is not a whole number"),
+        ('threads = "many"', 'threads "many" is not a whole number'),
+        ('lease = "soon"', 'lease "soon" is not a duration'),
+        ('lease = "10ms"', 'lease "10ms" is shorter than 1000 ms'),
+        ('poll = "1 minute"', 'poll "1 minute" is not a duration; write "1m"'),
+        ('tenant = "a b"', 'tenant "a b" is not 1 to 128 letters, digits, _ or -'),
+        ("tenant = 1", "tenant 1 is not 1 to 128 letters"),
+        ("queues = 5", "queues 5 are not names"),
+        ("queues = []", "queues are none"),
+        ('queues = ["a", ""]', 'queue "" is not 1 to 128'),
+        ('log_format = "xml"', 'log_format "xml" is not one of text, json'),
+        ('app = "shop"', 'app "shop" names no scheduler; write a file, app.py, or module:name'),
+        ('store = "evenbeat.db"', 'store "evenbeat.db" is not a URL; write sqlite:///evenbeat.db'),
+        ("store = 1", "store 1 is not a text"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_with_its_place(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    file = write(tmp_path, f"# ours\n{line}\n")
+
+    assert refused(tmp_path).startswith(f"{line.split()[0]} in {file}:2: {message}")
+
+
+def test_a_variable_and_a_flag_are_named_too(tmp_path: Path) -> None:
+    assert refused(tmp_path, {"EVENBEAT_POLL": "x"}).startswith('EVENBEAT_POLL: poll "x" is not a duration')
+    assert refused(tmp_path, poll="x").startswith('poll "x" is not a duration')
+
+
+def test_a_key_that_no_setting_has_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    file = write(tmp_path, "cpu-processes = 4\n")
+    assert refused(tmp_path) == f"cpu-processes in {file}:1 is no setting: did you mean cpu_processes?"
+
+    write(tmp_path, "colour = 4\n")
+    assert "is no setting; there are app, store, tenant" in refused(tmp_path)
+
+
+def test_a_variable_that_no_setting_has_is_a_warning(tmp_path: Path) -> None:
+    settings = read(tmp_path, {"EVENBEAT_TREADS": "4", "EVENBEATS": "1", "HOME": "/"})
+
+    assert settings.warnings == (
+        "EVENBEAT_TREADS is no setting and was passed over: did you mean EVENBEAT_THREADS?",
+    )
+
+
+@pytest.mark.parametrize("text", ["store = ", "\0", '[tool]\nevenbeat = "x"\n'])
+def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, text: str) -> None:
+    file = write(tmp_path, text, "pyproject.toml")
+
+    assert str(file) in refused(tmp_path)
+
+
+def test_other_tables_of_a_project_are_none_of_ours(tmp_path: Path) -> None:
+    write(tmp_path, '[tool.other]\nthreads = "x"\n', "pyproject.toml")
+
+    assert not any(read(tmp_path).is_said(name) for name in read(tmp_path))
+
+
+def test_passwords_are_not_shown(tmp_path: Path) -> None:
+    settings = read(tmp_path, store="postgresql://me:secret@db/jobs", queues="a,b")
+
+    assert settings.of("store").shown == "postgresql://me:***@db/jobs"
+    assert (settings.of("queues").shown, settings.of("app").shown) == ("a, b", "none")
+
+
+def test_the_defaults_are_those_of_a_node(tmp_path: Path) -> None:
+    settings, node = read(tmp_path), NodeSettings()
+
+    for name in NodeSettings.__struct_fields__:
+        value = settings[name]
+        assert (read_duration(value, name) if isinstance(value, str) else value) == getattr(node, name)
+
+
+def test_options_of_a_node_are_those_that_somebody_said(tmp_path: Path) -> None:
+    write(tmp_path, 'lease = "10s"\ntenant = "acme"\n')
+    options = node_options(read(tmp_path, {"EVENBEAT_QUEUES": "mail"}, threads=3))
+
+    assert options == {"lease": "10s", "queues": ("mail",), "threads": 3}
+    assert read_node_settings(options).lease == 10_000
+
+
+def test_the_default_store_is_what_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVENBEAT_STORE", raising=False)
+    assert default_store() == DEFAULT_STORE
+    write(tmp_path, 'store = "sqlite:///jobs.db"\n')
+    assert default_store() == "sqlite:///jobs.db"
+    monkeypatch.setenv("EVENBEAT_STORE", "memory://")
+    assert default_store() == "memory://"
