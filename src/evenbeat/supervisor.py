@@ -265,7 +265,8 @@ class Supervisor:
             else:
                 _log.error("a process could not start: %s", child.failure, extra={"node": child.name})
             self._forget(child)
-            self._hand_back(Estate(child.name, "crashed", why))
+            # One that has left in order holds nothing, unless the store did not take it back.
+            self._hand_back(Estate(child.name, "released" if code in (0, RECYCLE) else "crashed", why))
 
     def _kill(self, child: Child, estate: Estate) -> None:
         end_group(child.process, KILL)

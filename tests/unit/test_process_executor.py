@@ -70,9 +70,14 @@ def wait(run: Run, file):
         time.sleep(0.01)
 
 @app.task(cpu=True)
-def deaf(file):
+def deaf(file, deafer=False):
     with open(file, "w") as f: f.write(str(os.getpid()))
-    while True: time.sleep(0.01)
+    try:
+        if deafer:
+            sum(range(10**12))  # lets no signal handler in
+        while True: time.sleep(0.01)
+    finally:
+        open(file + ".unwound", "w").close()
 
 def made(number):
     @app.task(name=f"made-{number}", cpu=True)
@@ -217,17 +222,47 @@ def test_one_that_is_asked_to_end_and_does_has_stopped(hand: Hand, tmp_path: Pat
     assert hand.result("pid") == pid
 
 
-def test_one_that_does_not_listen_is_killed_and_has_stopped(
+def test_one_that_does_not_ask_is_unwound(
     hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "PATIENCE", 0.05)
+    pid = hand.result("pid")
     attempt = hand.give("deaf", {"file": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
+    attempt.current.ask_to_end("timeout")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome().kind == "stopped"
+    assert (tmp_path / "begun.unwound").exists()
+    assert hand.result("pid") == pid
+
+
+def test_one_that_does_not_listen_at_all_is_killed_and_has_stopped(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PATIENCE", 0.05)
+    monkeypatch.setattr(processes, "OBEDIENCE", 0.05)
+    attempt = hand.give("deaf", {"file": str(tmp_path / "begun"), "deafer": True})
     until((tmp_path / "begun").exists)
     attempt.current.ask_to_end("timeout")
     hand.executor.interrupt(attempt)
 
     assert hand.outcome() == Outcome("stopped", error="timeout")
     assert hand.result("echo", text="next") == "next"
+
+
+def test_a_sigterm_from_elsewhere_is_for_the_worker_to_heed(hand: Hand, tmp_path: Path) -> None:
+    attempt = hand.give("wait", {"file": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
+    (child,) = hand.executor._running.values()
+    assert child._process is not None
+    child._process.terminate()
+    with pytest.raises(Empty):
+        hand.ends.get(timeout=0.2)
+    attempt.current.ask_to_end("stopping")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome().kind == "stopped"
 
 
 def test_one_that_is_asked_before_its_process_is_there_stops_as_well(hand: Hand, tmp_path: Path) -> None:

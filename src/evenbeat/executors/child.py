@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 from queue import SimpleQueue
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -59,6 +60,7 @@ class Server:
         self._level = logging.WARNING
 
     def serve(self) -> None:
+        signal.signal(signal.SIGTERM, self._terminated)
         root = logging.getLogger()
         root.addHandler(_Forward(self._channel))
         threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True).start()
@@ -67,6 +69,12 @@ class Server:
             ended = self._execute(attempt)
             self._present = None
             self._channel.send(ended)
+
+    def _terminated(self, _number: int, _frame: FrameType | None) -> None:
+        """The worker insists: unwind the function. From anybody else, such as a service manager that tells
+        all processes at once, it is for the worker to heed, which drains."""
+        if self._present is not None:
+            self._present.current.check()
 
     def _listen(self) -> None:
         while (message := self._channel.receive()) is not None:

@@ -31,9 +31,9 @@ from evenbeat.tasks import Task
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-# One that was asked to end gets so long to do it (``run.check()``), then as long to obey SIGTERM.
+# Who was asked to end has so long to do it (``run.check()``), then so long to unwind; then it is killed.
 PATIENCE = 2.0
-_OBEDIENCE = 1.0
+OBEDIENCE = 1.0
 
 _decoder: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 _log = logging.getLogger("evenbeat.executors")
@@ -182,7 +182,7 @@ class Child:
             channel.send(Ask(attempt.current.asked))
         if not over.wait(PATIENCE):
             self._signal(attempt, signal.SIGTERM)
-            if not over.wait(_OBEDIENCE):
+            if not over.wait(OBEDIENCE):
                 self._signal(attempt, KILL)
 
     def kill(self) -> None:
