@@ -40,7 +40,7 @@ from evenbeat.supervised import Begin
 
 supervisor.GRACE = supervisor.LAST_ACTS = 1.0
 logs.configure("json")
-begin = Begin(app=sys.argv[1], options={"drain": "1s"}, stuck=1.0, log_format="json")
+begin = Begin(app=sys.argv[1], options={"drain": sys.argv[2]}, stuck=1.0, log_format="json")
 sys.exit(supervisor.Supervisor(load_app(sys.argv[1]), begin).run())
 """
 
@@ -60,8 +60,8 @@ class Supervised:
         count = int(options[options.index("--processes") + 1]) if "--processes" in options else 1
         self.until(lambda: len(self.up()) == count and self.beats())
 
-    def start_impatient(self) -> None:
-        self._start("-c", IMPATIENT, APP)
+    def start_impatient(self, drain: str = "1s") -> None:
+        self._start("-c", IMPATIENT, APP, drain)
         self.until(lambda: self.up() and self.beats())
 
     def _start(self, *words: str, **environment: str) -> None:
@@ -243,15 +243,20 @@ def test_a_run_that_times_out_in_a_process_that_can_not_see_to_it_ends_with_the_
 def test_a_process_with_a_stuck_thread_is_replaced_and_its_other_jobs_end_in_peace(
     supervised: Supervised,
 ) -> None:
-    supervised.start_impatient()
+    supervised.start_impatient(drain="60s")
+    supervised.enqueue("slow", "other", payload='{"seconds": 8}')
+    supervised.pid("other")
     supervised.enqueue("slow", "stuck", payload='{"seconds": 600}', execution=Execution(timeout=500))
 
     run = supervised.until_state("stuck", "failed")
     assert run.error == "timed out after 500ms"
-    supervised.until(lambda: len(supervised.up()) == 2)
     supervised.until(lambda: supervised.logged("a process has ended"))
-    assert supervised.logged("a process has ended")[0]["exit"] == "exit code 75"
+    (end,) = supervised.logged("a process has ended")
+    assert end["exit"] == "exit code 75"
+    assert [record["time"] < end["time"] for record in supervised.logged("a process is up")] == [True, True]
     assert not is_alive(supervised.pid("stuck"))
+    other = supervised.run("other")
+    assert (other.state, other.attempt, other.crashes) == ("succeeded", 1, 0)
     supervised.enqueue("slow", "next", payload='{"seconds": 0}')
     assert supervised.until_state("next", "succeeded").attempt == 1
     assert supervised.stop() == 0
