@@ -20,17 +20,32 @@ TICKS = 10_000
 RUNS = 10_000
 FIRE_BATCH = 2_000
 RUN_BATCH = 1_000
+STEP_BATCH = 500
 ROUNDS = 5
 
 
 def run() -> list[Row]:
-    fired, cycled = (
-        median([measure() for _ in range(ROUNDS)]) for measure in (_ticks_a_second, _runs_a_second)
-    )
+    fired = median([_ticks_a_second() for _ in range(ROUNDS)])
+    cycled = median([1 / sum(_seconds_a_run(RUN_BATCH)) for _ in range(ROUNDS)])
+    steps = [_seconds_a_run(STEP_BATCH) for _ in range(ROUNDS)]
+    added, claimed, settled = (median([step * 1e6 for step in each]) for each in zip(*steps, strict=True))
+    whole = median([sum(each) * 1e6 for each in steps])
     small, large = _nothing_due(1_000, 100_000)
     return [
         _rate(f"{TICKS:,} due at once, fired in batches of {FIRE_BATCH:,}", "ticks/s", fired, 20_000),
         _rate(f"runs added, claimed and settled in batches of {RUN_BATCH:,}", "runs/s", cycled, 10_000),
+        Row("sqlite", f"a run added, in batches of {STEP_BATCH}", "us", added),
+        Row("sqlite", f"a run claimed, in batches of {STEP_BATCH}", "us", claimed),
+        Row("sqlite", f"a run settled, in batches of {STEP_BATCH}", "us", settled),
+        Row(
+            "sqlite",
+            f"a run from added to settled, in batches of {STEP_BATCH}",
+            "us",
+            whole,
+            goal="< 90 us",
+            met=whole < 90,
+        ),
+        Row("sqlite", "a claim with nothing due, 10,000 runs queued for later", "us", _idle_claim() * 1e6),
         Row("sqlite", "a pass with nothing due, 1,000 schedules", "us", small * 1e6),
         Row(
             "sqlite",
@@ -80,25 +95,48 @@ def _ticks_a_second() -> float:
         return fired / taken
 
 
-def _runs_a_second() -> float:
+def _seconds_a_run(batch: int) -> tuple[float, float, float]:
+    """Seconds per run for adding, claiming and settling, with an empty history."""
     clock = VirtualClock()
     with _store(clock) as store:
-        wanted = [
-            Run(id=f"run-{at:06}", task="work", payload='{"n":1}', run_at=clock.now, created_at=clock.now)
-            for at in range(RUNS)
-        ]
+        wanted = _queued(RUNS, clock.now)
         begin = time.perf_counter()
-        for start in range(0, RUNS, RUN_BATCH):
-            store.add_runs(wanted[start : start + RUN_BATCH])
-        done = 0
-        for number in range(RUNS // RUN_BATCH):
-            claim = Claim(worker="w", token=f"c{number}", limit=RUN_BATCH, now=clock.now, lease=30_000)
+        for start in range(0, RUNS, batch):
+            store.add_runs(wanted[start : start + batch])
+        adding = time.perf_counter() - begin
+        claiming = settling = 0.0
+        for number in range(RUNS // batch):
+            claim = Claim(worker="w", token=f"c{number}", limit=batch, now=clock.now, lease=30_000)
+            begin = time.perf_counter()
             held = store.claim_runs(claim).runs
+            claiming += time.perf_counter() - begin
             ends = [attempts.succeeded(entry, "null", clock.now, f"t-{entry.id}") for entry in held]
-            done += sum(store.settle_runs(ends))
-        taken = time.perf_counter() - begin
-        assert done == RUNS
-        return RUNS / taken
+            begin = time.perf_counter()
+            accepted = store.settle_runs(ends)
+            settling += time.perf_counter() - begin
+            assert sum(accepted) == batch
+        return adding / RUNS, claiming / RUNS, settling / RUNS
+
+
+def _queued(count: int, run_at: int) -> list[Run]:
+    return [
+        Run(id=f"run-{at:06}", task="work", payload=f'{{"n":{at}}}', run_at=run_at, created_at=run_at)
+        for at in range(count)
+    ]
+
+
+def _idle_claim() -> float:
+    """Seconds for a claim that finds nothing to take."""
+    clock = VirtualClock()
+    with _store(clock) as store:
+        store.add_runs(_queued(10_000, clock.now + 60_000))
+        claim = Claim(worker="w", token=f"c{clock.now}", limit=10, now=clock.now, lease=30_000)
+
+        def hundred() -> None:
+            for _ in range(100):
+                assert store.claim_runs(claim).runs == ()
+
+        return median(interleaved({"it": hundred}, rounds=21)["it"]) / 100
 
 
 def _nothing_due(*counts: int) -> list[float]:

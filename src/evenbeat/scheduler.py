@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
-from uuid import uuid4
 
 from evenbeat import current, views
 from evenbeat.access import Access
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue
+from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant, read_instant
 from evenbeat.locks import Lock
 from evenbeat.model import NORMAL, Execution, Run, check_run
@@ -217,7 +217,7 @@ class Scheduler:
         fields |= read_run_fields(options, base) if options else {"execution": base}
         return check_run(
             Run(
-                id=uuid4().hex if run_id is None else run_id,
+                id=new_run_id(now) if run_id is None else run_id,
                 tenant=self._access.tenant_of(tenant),
                 task=name,
                 payload=text,

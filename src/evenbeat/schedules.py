@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, Unpack
-from uuid import uuid4
 
 from msgspec.structs import replace
 
 from evenbeat import views
 from evenbeat.access import Access
 from evenbeat.errors import Conflict, RunRefused, ScheduleNotFound
+from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant, from_ms, read_instant
 from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run
 from evenbeat.options import (
@@ -206,8 +206,8 @@ class Schedules:
         ``RunRefused`` if the schedule's overlap policy has no room for it now. With an ``id`` of your own
         it can be repeated after a lost answer: a run that is there already is what you get.
         """
-        run_id = id or uuid4().hex
         store = self._access.store()
+        run_id = id or new_run_id(store.now())
         found = store.find_runs(RunQuery(ids=(run_id,))).items
         if found:
             return views.run_info(found[0])
@@ -297,7 +297,7 @@ class Schedules:
         decide: Callable[[Schedule, Instant, Schedule | None, Instant | None], Planned | None],
     ) -> ScheduleInfo:
         check_name(wanted.name, "name")
-        run_id = uuid4().hex
+        run_id = new_run_id(self._access.store().now())
 
         def decided(previous: Schedule | None, now: Instant) -> Planned | None:
             planned = decide(wanted, now, previous, start)

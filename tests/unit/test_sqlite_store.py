@@ -22,7 +22,7 @@ from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
-from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
+from evenbeat.stores.sqlite import SqliteStore, history, rows, schema, schema_sql, statements
 from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.testing import VirtualClock
 
@@ -715,11 +715,16 @@ def hot_statements() -> dict[str, str]:
         "runs by id": RunQuery(ids=("a",)),
         "runs of a worker": RunQuery(worker="w", states=("running",)),
         "runs to be stopped": RunQuery(worker="w", states=("running",), cancel_requested=True),
+        "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
+        "history of a schedule": RunQuery(tenant="t", schedule="s"),
         "newest runs": RunQuery(),
     }
     found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
     found["runs after a cursor"] = f"{history.question(RunQuery(), (1, 'a'))[0]} LIMIT ?"
-    found["settle"] = statements.update_run(("state", "settled"))
+    own = "wanted.value ->> 0"
+    found["settle"] = statements.update_run(("state", "error"))
+    found["settle many"] = statements.update_runs(("state", "error"), (own, "?", "?"))
+    found["insert many"] = statements.insert_runs((own, *"?" * (len(rows.RUN) - 1)))
     for name, text in vars(statements).items():
         if name.isupper() and isinstance(text, str) and not name.endswith("COLUMNS"):
             found[name.lower().replace("_", " ")] = text
@@ -733,8 +738,14 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     scans = [step for step in steps if step.startswith("SCAN") and "VIRTUAL TABLE" not in step]
     if name in ("runs of a worker", "runs to be stopped"):
+        assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_leased (worker=?)"
+    elif name == "active runs of a schedule":
+        assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_active (tenant=? AND schedule=?)"
+    elif name == "history of a schedule":
+        assert steps == ["SEARCH run USING INDEX evenbeat_runs_of_schedule (tenant=? AND schedule=?)"]
+    elif name == "runs whose lease ended":
         # What is running, and nothing of history.
-        assert [step.split(" USING ")[1] for step in steps[:1]] == ["INDEX evenbeat_runs_leased"]
+        assert steps[0] == "SCAN run USING INDEX evenbeat_runs_leased"
     elif name in ("newest runs", "count runs"):
         # In the order of an index and as far as the limit; and what is counted must be walked through.
         assert all("USING" in step and "INDEX" in step for step in scans)

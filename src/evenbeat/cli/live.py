@@ -58,7 +58,7 @@ class LiveOutput:
     def say(self, text: str, style: str = "dim") -> None:
         from rich.text import Text
 
-        self.console.print(Text(text, style=style))
+        self.console.print(Text(text, style=style), soft_wrap=True)
 
     # -- lines ---------------------------------------------------------------------------------------------
 
@@ -99,24 +99,23 @@ class LiveOutput:
             what = f"{_first_line(event.error)}; again in {span(event.delay or 0)}"
         elif event.error:
             what = f"{what}: {_first_line(event.error)}"
-        row = self._row(event.at, sign, style, run.schedule or run.task, what)
+        row = self._row(event.at, sign, style, run.schedule or run.task, what, late)
         if run.coalesced:
-            row.append(f"  stands for {run.coalesced:,} missed", style="yellow")
+            row.append(f"  (for {run.coalesced:,} missed, too)", style="yellow")
         if run.cause in ("trigger", "enqueue"):
-            row.append("  by hand" if run.cause == "trigger" else "  enqueued", style="dim")
-        if late >= _LATE:
-            row.append(f"  {span(late)} late", style="yellow")
-        else:
-            row.append(f"  +{late} ms", style="dim")
+            row.append("  (by hand)" if run.cause == "trigger" else "  (enqueued)", style="dim")
         return row
 
-    def _row(self, at: Instant, sign: str, style: str, name: str, said: str) -> Text:
+    def _row(self, at: Instant, sign: str, style: str, name: str, said: str, late: int | None = None) -> Text:
         from rich.text import Text
 
-        moment = time.strftime("%H:%M:%S", time.localtime(at / 1000)) if at else time.strftime("%H:%M:%S")
-        row = Text(f"{moment}.{at % 1000:03} " if at else f"{moment}     ", style="dim")
+        moment = time.strftime("%H:%M:%S", time.localtime(at / 1000) if at else None)
+        row = Text()
+        row.append(f"{moment} ", style="dim")
         row.append(f"{sign} ", style=style)
-        row.append(f"{name:<14} ", style="bold")
+        row.append(f"{name:<12} ", style="bold")
+        lateness = "" if late is None else f"+{late} ms" if late < _LATE else f"+{_brief(late / 1000)}"
+        row.append(f"{lateness:>9}  ", style="yellow" if late is not None and late >= _LATE else "dim")
         row.append(said, style="red" if style == "red" else "")
         return row
 
@@ -189,7 +188,7 @@ _REASONS = {
 def _brief(seconds: float) -> str:
     """``0.4 ms``, ``230 ms``, ``2.1 s``, ``3 min 5 s``."""
     if seconds < 0.01:
-        return f"{seconds * 1000:.1f} ms"
+        return f"{max(seconds * 1000, 0.1):.1f} ms"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else span(int(seconds) * 1000)

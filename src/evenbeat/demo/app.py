@@ -36,7 +36,7 @@ def flaky(run: Run) -> str:
 
 
 @app.task(schedule=every("9s"), cpu=True)
-def primes(below: int = 200_000) -> int:
+def primes(below: int = 5_000_000) -> int:
     """Keeps a processor busy: executed in a process of its own."""
     sieve = bytearray([1]) * below
     for number in range(2, int(below**0.5) + 1):

@@ -821,6 +821,55 @@ class StoreContract:
         self.fire(store)
         assert store.put_schedules([write])[0].accepted
 
+    def test_a_run_that_many_add_at_once_is_added_once(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(20)])
+        following = run("next", run_at=clock.now + MINUTE)
+        ends = [
+            attempts.succeeded(held, None, clock.now, f"t-{held.id}", adds=(following,))
+            for held in self.claim(store)
+        ]
+        assert store.settle_runs(ends) == [True] * 20
+        assert self.runs(store, states=("queued",)) == [following]
+        other = run("other")
+        assert store.add_runs([other] * 20) == [True] + [False] * 19
+        assert len(self.runs(store, states=("queued",))) == 2
+
+    def test_runs_come_back_as_they_were_added_also_in_large_batches(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        wanted = [
+            run(
+                f"r{at:02}", payload='"\\u0000"' if at % 7 == 0 else f'{{"n":{at}}}', gated=at % 2 == 0,
+                error=None if at % 3 else "line\n\ttab \x1f \"quoted\" \\ ü 😀" + "\0" * (at % 5 == 4),
+                tick=None if at % 4 else 1 << 52, created_at=clock.now, schedule="s" if at % 4 == 0 else None,
+                execution=Execution(retries=at % 2),
+            )
+            for at in range(40)
+        ]  # fmt: skip
+        for batch in (wanted[:10], wanted[10:20:3], wanted[20:21], wanted):
+            store.add_runs(batch)
+        assert self.runs(store) == wanted
+
+    def test_runs_that_end_alike_and_runs_that_do_not_keep_their_own_tokens(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        odd = ['quote"d', "back\\slash", "naïve-😀", "{}", "[1]", "null", "7", "c", "d", "e"]
+        store.add_runs([run(name, run_at=clock.now) for name in odd])
+        held = {entry.id: entry for entry in self.claim(store)}
+        assert sorted(held) == sorted(odd)
+        results = ['"other"', "[]", None, *["null"] * 7]
+        tokens = [f"{name}-\0-token" if name in "cd" else f'"{name}\\' for name in odd]
+        ends = [
+            attempts.succeeded(held[name], result, clock.now, token)
+            for name, result, token in zip(odd, results, tokens, strict=True)
+        ]
+        for _ in range(2):
+            assert store.settle_runs(ends) == [True] * len(odd)
+        found = {entry.id: entry for entry in self.runs(store)}
+        assert [(found[name].result, found[name].settled) for name in odd] == list(
+            zip(results, tokens, strict=True)
+        )
+
     def test_a_transition_of_an_unknown_run_is_refused(self, store: Store) -> None:
         ghost = run("ghost", attempt=1)
         assert store.settle_runs([attempts.succeeded(ghost, None, store.now(), "t")]) == [False]
@@ -856,6 +905,11 @@ class StoreContract:
             "r21",
         }
         assert len(self.runs(store, queue="q4")) == 5
+        active = self.runs(store, tenant="t1", schedule="s", states=("running", "queued"), limit=5)
+        assert active == [found for found in everything if found.tenant == "t1"]
+        assert self.runs(store, tenant="t1", schedule="s", states=("running",)) == []
+        assert self.runs(store, tenant="t1", schedule="s", states=()) == []
+        assert self.runs(store, tenant="t0", schedule="s", states=("queued",)) == []
         assert len(self.runs(store, schedule="s", limit=3)) == 12
         assert self.runs(store, states=("running",)) == []
         assert {found.id for found in self.runs(store, ids=("r01", "r02", "nope"))} == {"r01", "r02"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenbeat.instants import Instant
-from evenbeat.model import LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.sqlite import statements as sql
@@ -49,8 +49,13 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         source = f"json_each(?) AS wanted CROSS JOIN {source}"
         where.append("run.id = wanted.value")
         values.append(json_list(dict.fromkeys(query.ids)))
+    elif query.lease_ended_by is None and _is_about_active_runs(query):
+        source += " INDEXED BY evenbeat_runs_active"
+        where.append("run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')")
     elif query.lease_ended_by is not None or query.states == _RUNNING:
         source += " INDEXED BY evenbeat_runs_leased"
+    elif query.tenant is not None and query.schedule is not None:
+        source += " INDEXED BY evenbeat_runs_of_schedule"
     if query.lease_ended_by is not None:
         where.append("run.state = 'running' AND run.lease_until <= ?")
         values.append(query.lease_ended_by)
@@ -73,6 +78,12 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         values += [after[0], after[0], after[1]]
     condition = f"WHERE {' AND '.join(where)} " if where else ""
     return f"SELECT {_COLUMNS} FROM {source} {condition}ORDER BY run.created_at DESC, run.id", values  # noqa: S608
+
+
+def _is_about_active_runs(query: RunQuery) -> bool:
+    """Of one schedule: there are few, however long its history is."""
+    named = query.tenant is not None and query.schedule is not None
+    return named and query.states is not None and ACTIVE_STATES.issuperset(query.states)
 
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:

@@ -174,9 +174,13 @@ def log_row(chunk: LogChunk) -> Row:
 
 def json_list(values: Collection[object]) -> str:
     """Values for ``json_each``."""
+    return json_text(list(values))
+
+
+def json_text(value: object) -> str:
     try:
-        return msgspec.json.encode(list(values)).decode()
-    except UnicodeEncodeError as error:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
 
 

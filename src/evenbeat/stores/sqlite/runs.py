@@ -10,14 +10,15 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.decisions import Standing, added, changes, verdict
+from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.bulk import bulk
 from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
     Unreadable,
     json_list,
     read_run,
     readable_runs,
-    run_row,
     statistics_row,
 )
 from evenbeat.stores.sqlite.schedules import Key, quarantine_note
@@ -28,25 +29,25 @@ def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
     ids = json_list([run.id for run in runs])
     present = {row[0] for row in commands.rows("select present", sql.SELECT_PRESENT, (ids,))}
     answers: list[bool] = []
-    rows: list[Row] = []
+    new: list[Run] = []
     for run in runs:
-        new = run.id not in present
-        if new:
+        is_new = run.id not in present
+        if is_new:
             present.add(run.id)
-            rows.append(run_row(run))
-        answers.append(new)
-    commands.many("insert runs", sql.INSERT_RUN, rows)
+            new.append(run)
+        answers.append(is_new)
+    new_runs.insert(commands, new)
     return answers
 
 
 def outlook(commands: Commands, wanted: Claim) -> tuple[Instant | None, bool]:
-    """When the claim could next take a run, and whether it has taken runs already."""
+    """When the claim could next take a run, and whether it holds runs already."""
     statement, tasks = sql.OUTLOOK, []
     if wanted.tasks is not None:
         statement, tasks = sql.OUTLOOK_OF_TASKS, [json_list(wanted.tasks)]
-    values = (FORMAT, *tasks, wanted.token, json_list(dict.fromkeys(wanted.queues)))
-    ((next_due, known),) = commands.rows("select next due", statement, values)
-    return next_due, known == 1
+    values = (FORMAT, *tasks, wanted.worker, wanted.token, json_list(dict.fromkeys(wanted.queues)))
+    ((next_due, holds),) = commands.rows("select next due", statement, values)
+    return next_due, holds == 1
 
 
 def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> Claimed:
@@ -56,30 +57,29 @@ def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> Clai
 
 
 def _claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> list[Run]:
-    held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.token,))
+    held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.worker, wanted.token))
     if held:
-        # The reply was lost. What was settled or taken over since is not held any more.
-        return _in_order([run for run in readable_runs(held) if run.state == "running"])
+        return readable_runs(held)  # the reply was lost
     chosen = _choose(commands, wanted, due)
     if not chosen:
         return []
     rowids = json_list(chosen)
     commands.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
     rows = commands.rows("select taken", sql.SELECT_TAKEN, (rowids,))
-    claimed: list[Run] = []
+    taken: dict[int, Run] = {}
     troubled: list[tuple[Row, Unreadable]] = []
     for row in rows:
         try:
-            claimed.append(read_run(row))
+            taken[row[-1]] = read_run(row)
         except Unreadable as error:
             troubled.append((row, error))
     if troubled:
         _quarantine(commands, troubled, now)
-    return _in_order(claimed)
+    return [taken[rowid] for rowid in chosen if rowid in taken]
 
 
 def _choose(commands: Commands, wanted: Claim, now: Instant) -> list[int]:
-    """The rowids of the runs to take: range by range, the highest priority first."""
+    """The rowids of the runs to take, in order: range by range, the highest priority first."""
     statement, tasks = sql.SELECT_CLAIMABLE, []
     if wanted.tasks is not None:
         statement, tasks = sql.SELECT_CLAIMABLE_OF_TASKS, [json_list(sorted(wanted.tasks))]
@@ -99,10 +99,6 @@ def _choose(commands: Commands, wanted: Claim, now: Instant) -> list[int]:
     return chosen
 
 
-def _in_order(runs: list[Run]) -> list[Run]:
-    return sorted(runs, key=lambda run: (-run.priority, run.run_at, run.id))
-
-
 def _quarantine(commands: Commands, troubled: list[tuple[Row, Unreadable]], now: Instant) -> None:
     """Over and done with: waiting at the head of its queue, such a run would starve the others."""
     notes = [(row, quarantine_note(error)) for row, error in troubled]
@@ -114,7 +110,7 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     """Each transition in turn, seen by the next; then one statement per set of fields."""
     targets = {transition.run for transition in transitions}
     standing = {
-        row[0]: Standing(*row[1:])
+        row[0]: Standing._make(row[1:])
         for row in commands.rows("select runs", sql.SELECT_STANDING, (json_list(targets),))
     }
     updates: dict[str, dict[str, object]] = {}
@@ -131,10 +127,12 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
         answers.append(decision != "refuse")
         if decision != "apply":
             continue
-        # Two transitions of one run become one update, in which the later one has the last word.
-        fields = updates.setdefault(transition.run, {})
-        fields.update(changes(transition, now))
-        standing[transition.run] = _after(run_now, fields)
+        fields = changes(transition, now)
+        if len(targets) < len(transitions):
+            # Two transitions of one run become one update, in which the later one has the last word.
+            fields = updates.get(transition.run, {}) | fields
+            standing[transition.run] = _after(run_now, fields)
+        updates[transition.run] = fields
         for run in transition.adds:
             adds.append(run)
             if run.id in targets:
@@ -145,7 +143,7 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
             counts[key] = more if before is None else added(before, more)
         if transition.wakes is not None:
             wakes[transition.wakes] = None
-    commands.many("insert runs", sql.INSERT_RUN, [run_row(run) for run in adds])
+    new_runs.insert(commands, adds)
     _update(commands, updates)
     commands.many("count", sql.COUNT, [statistics_row(more) for more in counts.values()])
     commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in wakes])
@@ -165,6 +163,10 @@ def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:
     """Runs whose transitions set the same fields share a statement: all but always that is one."""
     groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for run_id, fields in updates.items():
-        groups[tuple(fields)].append((*fields.values(), run_id))
+        groups[tuple(fields)].append((run_id, *fields.values()))
     for names, rows in groups.items():
-        commands.many("update runs", sql.update_run(names), rows)
+        together = bulk(rows)
+        if together is None:
+            commands.many("update runs", sql.update_run(names), [(*row[1:], row[0]) for row in rows])
+        else:
+            commands.run("update runs", sql.update_runs(names, together.expressions), together.values)

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from evenbeat.errors import EvenbeatError
 from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Schedule, Version
+from evenbeat.model import FORMAT, Run, Schedule, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import is_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
@@ -19,7 +20,6 @@ from evenbeat.stores.sqlite.rows import (
     json_list,
     read_schedule,
     readable_schedules,
-    run_row,
     schedule_row,
     skipped_row,
 )
@@ -63,12 +63,14 @@ def _version(row: Row) -> Version:
 
 def _add_what_follows(commands: Commands, accepted: Iterable[Planned]) -> None:
     """The runs, ledger rows and cancel requests that belong to written schedules."""
-    runs, skipped, cancels = [], [], []
+    runs: list[Run] = []
+    skipped: list[Row] = []
+    cancels: list[Row] = []
     for planned in accepted:
-        runs += [run_row(run) for run in planned.runs]
+        runs += planned.runs
         skipped += [skipped_row(row) for row in planned.skipped]
         cancels += [(run_id,) for run_id in planned.cancels]
-    commands.many("insert runs", sql.INSERT_RUN, runs)
+    new_runs.insert(commands, runs)
     commands.many("insert skipped", sql.INSERT_SKIPPED, skipped)
     commands.many("request cancels", sql.REQUEST_CANCEL, cancels)
 

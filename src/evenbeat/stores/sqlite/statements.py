@@ -34,7 +34,7 @@ SELECT_ACTIVE = """
 SELECT run.tenant, run.schedule, run.id, run.state, run.cancel_requested
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run
 WHERE run.tenant = wanted.value ->> 0 AND run.schedule = wanted.value ->> 1
-  AND run.schedule IS NOT NULL AND run.state IN ('queued', 'running')
+  AND run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')
 ORDER BY run.rowid
 """
 
@@ -48,13 +48,24 @@ WHERE rowid = ?
 
 PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
 
-# 13 us, of which each further index would be 3: a third of what firing a tick costs (34 us, all told).
+# 8 us a row, one by one; together 2 us, and 0.3 more for each column that differs besides the id.
 INSERT_RUN = f"{_insert('evenbeat_runs', RUN)} ON CONFLICT (id) DO NOTHING"
+
+
+def insert_runs(expressions: tuple[str, ...]) -> str:
+    """As INSERT_RUN, for the rows of a JSON array."""
+    # WHERE TRUE: else ON would be taken for that of a join.
+    return f"""
+INSERT INTO evenbeat_runs ({RUN_COLUMNS})
+SELECT {", ".join(expressions)} FROM json_each(?) AS wanted WHERE TRUE
+ON CONFLICT (id) DO NOTHING
+"""  # noqa: S608
+
 
 INSERT_SKIPPED = _insert("evenbeat_skipped", SKIPPED)
 
 REQUEST_CANCEL = """
-UPDATE evenbeat_runs SET cancel_requested = 1 WHERE id = ? AND state IN ('queued', 'running')
+UPDATE evenbeat_runs SET cancel_requested = 1 WHERE id = ? AND (state = 'queued' OR state = 'running')
 """
 
 QUARANTINE = """
@@ -106,12 +117,12 @@ SELECT
         WHERE state = 'queued' AND queue = wanted.value AND priority = level.value AND format <= ?{condition}
         ORDER BY run_at LIMIT 1
     )),
-    EXISTS (SELECT 1 FROM evenbeat_runs WHERE claim = ? AND claim IS NOT NULL)
+    EXISTS (SELECT 1 FROM evenbeat_runs WHERE state = 'running' AND worker = ? AND claim = ?)
 FROM json_each(?) AS wanted CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9]') AS level
 """  # noqa: S608
 
 
-# The first entry of each range that a claim walks through, and whether its token is known: 10 seeks per
+# The first entry of each range that a claim walks through, and whether it holds runs already: 10 seeks per
 # queue, so that an idle worker learns in one read when to come back. 11 us.
 OUTLOOK = _outlook("")
 OUTLOOK_OF_TASKS = _outlook("\n          AND +task IN (SELECT value FROM json_each(?))")
@@ -126,7 +137,10 @@ SELECT_TAKEN = f"""
 SELECT {RUN_COLUMNS}, rowid FROM evenbeat_runs WHERE rowid IN (SELECT value FROM json_each(?))
 """  # noqa: S608
 
-SELECT_CLAIMED = f"SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE claim = ? AND claim IS NOT NULL"  # noqa: S608
+SELECT_CLAIMED = f"""
+SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE state = 'running' AND worker = ? AND claim = ?
+ORDER BY priority DESC, run_at, id
+"""  # noqa: S608
 
 # A run that can't be read would stand at the head of its queue for ever.
 FAIL_UNREADABLE = """
@@ -141,8 +155,17 @@ FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE run.id = wante
 
 
 def update_run(fields: tuple[str, ...]) -> str:
-    """The statement that sets these fields of a run, by id."""
+    """The statement that sets these fields of a run, by id. 5 us a row."""
     return f"UPDATE evenbeat_runs SET {', '.join(f'{field} = ?' for field in fields)} WHERE id = ?"  # noqa: S608
+
+
+def update_runs(fields: tuple[str, ...], expressions: tuple[str, ...]) -> str:
+    """As ``update_run``, for the rows of a JSON array, which begin with the id. 3.5 us a row."""
+    values = zip(fields, expressions[1:], strict=True)
+    return f"""
+UPDATE evenbeat_runs SET {", ".join(f"{field} = {value}" for field, value in values)}
+FROM json_each(?) AS wanted WHERE evenbeat_runs.id = {expressions[0]}
+"""  # noqa: S608
 
 
 # As decisions.added: counts are summed, and what is not said stays as it was.
@@ -174,7 +197,7 @@ SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
 WHERE state = 'running' AND coalesce(tenant = ?, TRUE) GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
-WHERE state IN ('succeeded', 'failed', 'cancelled') AND coalesce(tenant = ?, TRUE) GROUP BY state
+WHERE state <> 'queued' AND state <> 'running' AND coalesce(tenant = ?, TRUE) GROUP BY state
 """
 
 SELECT_SKIPPED = f"""
@@ -188,7 +211,7 @@ SELECT {", ".join(STATISTICS)} FROM evenbeat_statistics WHERE tenant = ? AND sch
 
 SELECT_OVER = """
 SELECT rowid, id FROM evenbeat_runs
-WHERE state IN ('succeeded', 'failed', 'cancelled') AND coalesce(finished_at, 0) < ?
+WHERE state <> 'queued' AND state <> 'running' AND coalesce(finished_at, 0) < ?
 ORDER BY coalesce(finished_at, 0) LIMIT ?
 """
 DELETE_LOGS = "DELETE FROM evenbeat_logs WHERE run = ?"

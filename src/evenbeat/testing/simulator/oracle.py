@@ -51,7 +51,7 @@ class Oracle:
         self.executed: dict[tuple[str, int], str] = {}
         """(run, attempt) to the node that executed it."""
         self.claims: dict[str, Call] = {}
-        """The token of each claim that took runs, and the call in which it did."""
+        """The token of each claim that took runs, and the last call in which it did."""
         self.changes = 0
         """How many schedules and runs were seen to change."""
 
@@ -219,10 +219,16 @@ class Oracle:
             claim: Claim = call.argument
             if step != ("queued", "running") or run.claim != claim.token or run.worker != claim.worker:
                 raise Violation(f"a claim changed run {run.id} from {before.state} to {run.state}", run.id)
-            if self.claims.setdefault(claim.token, call) is not call:
-                raise Violation(f"a repeated claim took run {run.id} besides what it had", run.id)
+            self._claim_took(claim.token, run, call)
         elif replace(before, cancel_requested=True) != run or before.state in FINAL_STATES:
             raise Violation(f"{call.name} changed run {run.id}", run.id)
+
+    def _claim_took(self, token: str, run: Run, call: Call) -> None:
+        """A repeated claim may take runs only once none is held of those that it took before."""
+        if self.claims.get(token) is not call:
+            if any(other.claim == token and other.state == "running" for other in self._runs.values()):
+                raise Violation(f"a repeated claim took run {run.id} besides what it had", run.id)
+            self.claims[token] = call
 
     def _run_settled(self, before: Run, run: Run, call: Call) -> None:
         transitions: list[Transition] = call.argument

@@ -1,0 +1,21 @@
+"""Runs that are new: those of ticks, those that follow from others, those that somebody adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from evenbeat.model import Run
+from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.bulk import bulk
+from evenbeat.stores.sqlite.commands import Commands
+from evenbeat.stores.sqlite.rows import run_row
+
+
+def insert(commands: Commands, runs: Iterable[Run]) -> None:
+    """Write runs, in their order; one whose id exists stays as it is."""
+    rows = [run_row(run) for run in runs]
+    together = bulk(rows)
+    if together is None:
+        commands.many("insert runs", sql.INSERT_RUN, rows)
+    else:
+        commands.run("insert runs", sql.insert_runs(together.expressions), together.values)
