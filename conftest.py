@@ -4,16 +4,23 @@
 doctest. Each ``$ evenbeat …`` line of a ``console`` block is run, and what it prints, stdout and
 stderr together, must be what stands below it: ``...`` at the end of a line stands for the rest of the
 line, on a line of its own for any lines. ``$ echo $?`` is the exit code of the command before.
+
+A document has a folder of its own to work in. Its commands run on Monday, 2026-03-02, at 08:00 UTC.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from doctest import ELLIPSIS
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
@@ -24,6 +31,7 @@ from evenbeat.cli.root import root
 
 ROOT = Path(__file__).parent
 ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC"}
+NOW = 1_772_438_400
 
 
 class Step(NamedTuple):
@@ -41,7 +49,8 @@ def run_console(example: Example) -> str | None:
         if words == ["echo", "$?"]:
             printed = str(exit_code)
         elif words[0] == "evenbeat":
-            result = CliRunner(env=ENVIRONMENT).invoke(root, words[1:], prog_name="evenbeat")
+            with clock_stopped():
+                result = CliRunner(env=ENVIRONMENT).invoke(root, words[1:], prog_name="evenbeat")
             if result.exception is not None and not isinstance(result.exception, SystemExit):
                 raise result.exception
             exit_code, printed = result.exit_code, result.output
@@ -53,6 +62,24 @@ def run_console(example: Example) -> str | None:
             shown = "\n".join(expected)
             return f"$ {command}\nprinted\n\n{printed.rstrip()}\n\nbut the document says\n\n{shown}"
     return None
+
+
+@contextmanager
+def clock_stopped() -> Iterator[None]:
+    """The same dates on every day."""
+    with patch.object(time, "time", lambda: float(NOW)), patch.object(time, "time_ns", lambda: NOW * 10**9):
+        yield
+
+
+def enter_folder(namespace: dict[str, Any]) -> None:
+    """What a document makes, it makes in a folder of its own."""
+    namespace["_folder"], namespace["_back"] = TemporaryDirectory(prefix="evenbeat-docs-"), Path.cwd()
+    os.chdir(namespace["_folder"].name)
+
+
+def leave_folder(namespace: dict[str, Any]) -> None:
+    os.chdir(namespace["_back"])
+    namespace["_folder"].cleanup()
 
 
 def read_console(source: str) -> Iterator[Step]:
@@ -108,6 +135,8 @@ collect_markdown: Callable[[Path, pytest.Collector], pytest.Collector | None] = 
         SkipParser(),
     ],
     pattern="*.md",
+    setup=enter_folder,
+    teardown=leave_folder,
 ).pytest()
 
 

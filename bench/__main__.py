@@ -1,7 +1,8 @@
-"""``python -m bench [suite …]``: measure, print, and write bench/results/ and docs/benchmarks.md."""
+"""``python -m bench [suite …]``: measure, print, and write bench/results/; without a choice also docs/."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import cron, planning, sqlite, startup, stores, timeline
+from bench import burst, cron, execution, planning, punctuality, rest, sqlite, startup, stores, timeline
 from bench.measure import Report, machine, versions
 from bench.report import page
 
@@ -19,6 +20,10 @@ SUITES = {
     "timeline": timeline.run,
     "stores": stores.run,
     "sqlite": sqlite.run,
+    "execution": execution.run,
+    "punctuality": punctuality.run,
+    "burst": burst.run,
+    "rest": rest.run,
     "startup": startup.run,
 }
 ROOT = Path(__file__).parent.parent
@@ -29,6 +34,7 @@ PACKAGES = (
     "croniter",
     "apscheduler",
     "celery",
+    "huey",
     "sortedcontainers",
     "sqlalchemy",
 )
@@ -53,7 +59,9 @@ def main(chosen: list[str]) -> int:
     print(text)
     if not chosen:
         (ROOT / "docs" / "benchmarks.md").write_text(text)
-        print("written to docs/benchmarks.md and bench/results/latest.json")
+        (ROOT / "docs" / "img").mkdir(exist_ok=True)
+        shutil.copy(burst.PLOT, ROOT / "docs" / "img" / burst.PLOT.name)
+        print("written to docs/benchmarks.md, docs/img/ and bench/results/")
     return 0
 
 

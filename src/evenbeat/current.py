@@ -18,6 +18,8 @@ class Run:
     one: ``def digest(run: Run, team: str)``.
     """
 
+    __slots__ = ("_asked", "_log", "_record", "_still_mine")
+
     def __init__(
         self,
         record: model.Run,

@@ -72,6 +72,11 @@ class Scheduler:
         return self._access.store()
 
     @property
+    def tenant(self) -> str:
+        """Whose schedules and runs are meant where none is named."""
+        return self._access.tenant
+
+    @property
     def tasks(self) -> Tasks:
         """The tasks that are registered here."""
         return self._tasks

@@ -99,9 +99,8 @@ def read_settings(
     A value that makes no sense, or a key that no setting has, is refused with the place where it was said.
     """
     environment = os.environ if environment is None else environment
-    here = Path.cwd() if folder is None else folder
     said: dict[str, Setting] = {}
-    for source in (_from_files(here), _from_environment(environment), _from_flags(flags or {})):
+    for source in (_from_files(folder), _from_environment(environment), _from_flags(flags or {})):
         said |= {setting.name: setting for setting in source}
     default = Origin("default")
     return Settings(
@@ -142,7 +141,11 @@ def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
             yield f"{variable} is no setting and was passed over{_did_you_mean(variable, known)}"
 
 
-def _from_files(here: Path) -> Iterator[Setting]:
+def _from_files(folder: Path | None) -> Iterator[Setting]:
+    try:
+        here = Path.cwd() if folder is None else folder
+    except OSError:  # the working directory is gone
+        return
     for folder in (here, *here.parents):
         own, project = folder / _OWN_FILE, folder / _PROJECT_FILE
         if own.is_file() or project.is_file():

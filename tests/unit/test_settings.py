@@ -161,6 +161,17 @@ def test_other_tables_of_a_project_are_none_of_ours(tmp_path: Path) -> None:
     assert not any(read(tmp_path).is_said(name) for name in read(tmp_path))
 
 
+def test_a_working_directory_that_is_gone_has_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert read_settings(environment={})["tenant"] == "default"
+
+
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     settings = read(tmp_path, store="postgresql://me:secret@db/jobs", queues="a,b")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from evenbeat.cli.phrases import printable
 from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue
 
 # What is shown of a long expression around its error.
@@ -41,6 +42,14 @@ class ExpressionRefused(EvenbeatError):
         self.text = text
         self.refusal = refusal
         self.hint = refusal.hint if hint is None else hint
+
+
+class Failed(EvenbeatError):
+    """It was understood and could not be done; ``hint`` says what to do about it."""
+
+    def __init__(self, problem: str, hint: str | None = None) -> None:
+        super().__init__(problem)
+        self.hint = hint
 
 
 class Reporting(click.Group):
@@ -108,7 +117,16 @@ def report(error: click.ClickException | EvenbeatError) -> int:
         elif line.strip(" ^") == "":
             line = click.style(line, fg="red", bold=True)
         click.echo(line, err=True, color=_color())
-    return error.exit_code if isinstance(error, click.ClickException) else ExitCode.REFUSED
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    # A value that was not understood; all else was understood and could not be done.
+    refused = isinstance(error, (InvalidValue, ExpressionRefused))
+    return ExitCode.REFUSED if refused else ExitCode.FAILED
+
+
+def warn(message: str) -> None:
+    """Say on stderr what looks like a mistake; the command goes on."""
+    click.echo(click.style("warning: ", fg="yellow", bold=True) + message, err=True, color=_color())
 
 
 _LABELS: dict[str, dict[str, Any]] = {"error": {"fg": "red", "bold": True}, "hint": {"fg": "cyan"}}
@@ -118,6 +136,9 @@ def describe(error: click.ClickException | EvenbeatError) -> list[str]:
     """The lines that say what went wrong: one, and for an expression the place in it."""
     if isinstance(error, ExpressionRefused):
         return list(_describe_expression(error))
+    if isinstance(error, Failed):
+        hint = [] if error.hint is None else [f"hint: {error.hint}"]
+        return [f"error: {error}", *hint]
     if isinstance(error, EvenbeatError):
         return [f"error: {error}"]
     message = _click_message(error)
@@ -187,17 +208,12 @@ def _pointed(text: str, start: int, length: int) -> Iterator[str]:
     cut = max(0, min(start - _WINDOW // 2, len(text) - _WINDOW))
     end = min(start + length, cut + _WINDOW)
     before, marked, after = (
-        _plain(part) for part in (text[cut:start], text[start:end], text[end : cut + _WINDOW])
+        printable(part, keep="") for part in (text[cut:start], text[start:end], text[end : cut + _WINDOW])
     )
     before = f"…{before}" if cut else before
     dots = "…" if cut + _WINDOW < len(text) else ""
     yield f"    {before}{marked}{after}{dots}"
     yield f"    {' ' * _cells(before)}{'^' * max(1, _cells(marked))}"
-
-
-def _plain(text: str) -> str:
-    """No control characters: they would move the caret, or the reader's cursor."""
-    return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def _cells(text: str) -> int:

@@ -70,3 +70,24 @@ def did_you_mean(word: str, known: Mapping[str, object]) -> str:
     """``: did you mean next?``, or nothing if nothing is near."""
     near = get_close_matches(word, known, n=3, cutoff=0.5)
     return f": did you mean {' or '.join(near)}?" if near else ""
+
+
+def lazy_group(name: str, words: str, commands: Mapping[str, Lazy]) -> LazyGroup:
+    """A group inside another one: it shows its help when it is called alone."""
+
+    @click.group(
+        name,
+        cls=LazyGroup,
+        sections={"Commands": commands},
+        invoke_without_command=True,
+        subcommand_metavar="COMMAND [ARGS]...",
+        options_metavar="",
+        help=words,
+    )
+    @click.pass_context
+    def group(ctx: click.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help(), color=ctx.color)
+
+    assert isinstance(group, LazyGroup)
+    return group

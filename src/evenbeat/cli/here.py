@@ -24,6 +24,15 @@ class LocalZone(NamedTuple):
         info: tzinfo | None = None if self.zone is None else self.zone.info
         return from_ms(instant).astimezone(info)
 
+    @property
+    def tzinfo(self) -> tzinfo:
+        """For reading a time without an offset. Where the zone has no name, the offset of now."""
+        if self.zone is not None:
+            return self.zone.info
+        offset = datetime.now().astimezone().tzinfo
+        assert offset is not None
+        return offset
+
     def differs_from(self, other: Zone) -> bool:
         if self.zone is None:
             return True

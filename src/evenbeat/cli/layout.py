@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from evenbeat.cli.phrases import sentence
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
+    from rich.text import Text
+
+Cell: TypeAlias = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+_GAP = 2
 
 
 def headed(words: str) -> Iterator[RenderableType]:
@@ -32,3 +38,76 @@ def listed(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     for label, text in rows:
         table.add_row(label, text)
     return table
+
+
+def labelled(label: str, lines: Iterable[RenderableType]) -> list[tuple[str, RenderableType]]:
+    """Rows for ``listed``: the label stands beside the first line."""
+    return [(label if index == 0 else "", line) for index, line in enumerate(lines)]
+
+
+def ruled(*, ascii_only: bool) -> Table:
+    """A table with a line under its heading and no others."""
+    from rich.box import SIMPLE_HEAD, Box
+    from rich.table import Table
+
+    box = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True) if ascii_only else SIMPLE_HEAD
+    return Table(box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+
+
+class Column(NamedTuple):
+    title: str
+    cells: list[Cell]
+    drop: int = 0
+    """Where the line is too short, the column with the highest number goes first; 0: never."""
+    wraps: int = 0
+    """It may wrap, and asks for no more than this width where others need theirs."""
+    justify: Literal["left", "right"] = "left"
+
+    def widest(self) -> int:
+        from rich.cells import cell_len
+
+        return max(cell_len(cell if isinstance(cell, str) else cell[0]) for cell in [self.title, *self.cells])
+
+    def width(self) -> int:
+        """What it asks for."""
+        return min(self.widest(), self.wraps) if self.wraps else self.widest()
+
+
+class Fitted(NamedTuple):
+    """A table that gives up columns, then wraps, until it fits the line. For rich."""
+
+    columns: list[Column]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        # A column in which nobody has anything to say is left out.
+        columns = [column for column in self.columns if any(column.cells)]
+        while (left := options.max_width - sum(column.width() + _GAP for column in columns) + _GAP) < 0:
+            droppable = [column for column in columns if column.drop]
+            if not droppable:
+                break
+            columns.remove(max(droppable, key=lambda column: column.drop))
+        table = ruled(ascii_only=options.ascii_only)
+        for column in columns:
+            width = column.width()
+            if left >= 0:
+                # What is left goes to the columns that wrap, the first ones first.
+                more = min(left, column.widest() - width)
+                width, left = width + more, left - more
+            # Where nothing helps, names are folded, not cut: they are for copying.
+            fits = left >= 0
+            table.add_column(
+                column.title,
+                justify=column.justify,
+                no_wrap=fits and not column.wraps,
+                max_width=width if fits and column.wraps else None,
+                overflow="fold",
+            )
+        for cells in zip(*(column.cells for column in columns), strict=True):
+            table.add_row(*map(styled, cells))
+        yield table
+
+
+def styled(cell: Cell) -> Text:
+    from rich.text import Text
+
+    return Text(cell) if isinstance(cell, str) else Text(cell[0], style=cell[1])

@@ -49,3 +49,23 @@ def rfc3339(moment: datetime) -> str:
 def sentence(words: str) -> str:
     """With a capital letter."""
     return words[:1].upper() + words[1:]
+
+
+def count(number: int, thing: str, things: str | None = None) -> str:
+    """``1 run``, ``2,000 runs``."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    """No control characters but ``keep``: they would rewrite the reader's terminal, or move a caret."""
+    return "".join(
+        char if char.isprintable() or char in keep else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """The line of a text that says most: the first, or the last one of a Python traceback."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return printable(lines[-1 if lines[0].startswith("Traceback (") else 0], keep="")

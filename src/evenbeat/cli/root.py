@@ -25,6 +25,23 @@ class Root(Reporting, LazyGroup):
         "When it runs": {
             "next": Lazy("evenbeat.cli.commands.next", "Show the next ticks of a trigger."),
             "explain": Lazy("evenbeat.cli.commands.explain", "Say in words what a trigger does, and when."),
+            "forecast": Lazy(
+                "evenbeat.cli.commands.forecast", "Show the load ahead, and where schedules meet."
+            ),
+        },
+        "Schedules and runs": {
+            "schedules": Lazy("evenbeat.cli.commands.schedules", "Look at schedules, make and change them."),
+            "runs": Lazy("evenbeat.cli.commands.runs", "Look at runs, try them again, cancel them."),
+        },
+        "The store and this machine": {
+            "doctor": Lazy(
+                "evenbeat.cli.commands.doctor", "Check the store, and whether anybody works on it."
+            ),
+            "db": Lazy("evenbeat.cli.commands.db", "Make the database, or bring it up to date."),
+            "config": Lazy("evenbeat.cli.commands.config", "Show the settings and where they come from."),
+            "completion": Lazy(
+                "evenbeat.cli.commands.completion", "Print what makes a shell complete commands."
+            ),
         },
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenbeat.cli.here import LocalZone
+from evenbeat.cli.layout import ruled
 from evenbeat.cli.phrases import date_time, rfc3339, span, timespec
 from evenbeat.cli.trigger_input import TriggerInput
 from evenbeat.instants import LAST, Instant, from_ms, write_instant
@@ -130,13 +131,9 @@ class TickTable(NamedTuple):
         yield table
 
     def _table(self, *, weekday: bool, two_zones: bool, ascii_only: bool) -> Table:
-        from rich.box import SIMPLE_HEAD, Box
-        from rich.table import Table
-
         precision = timespec([tick.instant for tick in self.ticks])
         noted = any(tick.note for tick in self.ticks)
-        ruled = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True) if ascii_only else SIMPLE_HEAD
-        table = Table(box=ruled, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        table = ruled(ascii_only=ascii_only)
         table.add_column("#", justify="right", no_wrap=True)
         table.add_column(self.zone.key, no_wrap=True)
         if two_zones:
@@ -145,9 +142,14 @@ class TickTable(NamedTuple):
         for number, tick in enumerate(self.ticks, 1):
             mark = ("*" if tick.note else " ") if noted else ""
             here = from_ms(tick.instant, self.zone.info)
-            cells = [f"{number}{mark}", date_time(here, precision, weekday=weekday), span(tick.away)]
+            cells = [f"{number}{mark}", date_time(here, precision, weekday=weekday), _away(tick)]
             if two_zones:
                 mine = self.mine.show(tick.instant)
                 cells.insert(2, date_time(mine, precision, weekday=weekday))
             table.add_row(*cells, style="yellow" if tick.note else None)
         return table
+
+
+def _away(tick: Tick) -> str:
+    """A tick of a schedule that nobody has fired yet may be past."""
+    return span(tick.away) if tick.away >= 0 else "due"

@@ -15,14 +15,18 @@ MOST_LINES = 1_000
 MOST_CHARACTERS = 100_000
 LONGEST_LINE = 5_000
 
+# One for all logs: most attempts write none, and a lock for each is a tenth of what claiming one costs.
+_writing = threading.Lock()
+
 
 class RunLog:
     """The lines of one attempt that are not stored yet. Threads of the job may write at once."""
 
+    __slots__ = ("_attempt", "_characters", "_dropped", "_lines", "_run", "_waiting")
+
     def __init__(self, run: str, attempt: int) -> None:
         self._run = run
         self._attempt = attempt
-        self._guard = threading.Lock()
         self._waiting: list[LogChunk] = []
         self._lines = 0
         self._characters = 0
@@ -35,7 +39,7 @@ class RunLog:
     def add(self, text: str, at: Instant | None = None) -> None:
         # No database takes NUL or lone surrogates in a text.
         clean = text[:LONGEST_LINE].replace("\0", "�").encode(errors="replace").decode()
-        with self._guard:
+        with _writing:
             if self._lines >= MOST_LINES or self._characters >= MOST_CHARACTERS:
                 self._dropped += 1
                 return
@@ -45,7 +49,7 @@ class RunLog:
 
     def take(self, last: bool = False) -> list[LogChunk]:
         """The lines since the last call; with ``last``, a note of how many were dropped."""
-        with self._guard:
+        with _writing:
             if last and self._dropped:
                 self._lines += 1
                 self._waiting.append(self._chunk(f"… {self._dropped:,} more lines were not kept", None))

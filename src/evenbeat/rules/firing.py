@@ -57,12 +57,12 @@ def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> P
         return _wake_from_pause(schedule, now)
     if schedule.state != "active" or schedule.next_tick is None:
         return Planned(replace(schedule, wake_at=None))
-    wake_at = schedule.next_tick + _delay(schedule)
+    wake_at = schedule.next_tick + delay_of(schedule)
     if wake_at > now:
         return Planned(replace(schedule, wake_at=wake_at))
     if active:
         if schedule.overlap == "skip":
-            return skip_until(schedule, now - _delay(schedule) + 1, "overlap", now)
+            return skip_until(schedule, now - delay_of(schedule) + 1, "overlap", now)
         if _room(schedule, active) <= 0:
             return _wait(schedule, now, active)
     return _fire_due(schedule, now, _room(schedule, active))
@@ -73,7 +73,7 @@ def _fire_due(schedule: Schedule, now: Instant, room: int) -> Planned:
     tick = schedule.next_tick
     assert tick is not None
     trigger = trigger_of(schedule)
-    due_until = now - _delay(schedule)
+    due_until = now - delay_of(schedule)
     following = trigger.next_ms(tick)
     kind = schedule.catch_up.kind
     # "queue" waits with one run, whatever catch-up says, "queue_all" with each.
@@ -198,7 +198,7 @@ def _advanced(
         )
     else:
         # A backlog goes on in the next step: at once.
-        wake_at = max(tick + _delay(schedule), now)
+        wake_at = max(tick + delay_of(schedule), now)
         moved = replace(schedule, next_tick=tick, wake_at=wake_at, fire_seq=schedule.fire_seq + 1)
     return Planned(moved, runs, skipped)
 
@@ -213,7 +213,7 @@ def _room(schedule: Schedule, active: tuple[Active, ...]) -> int:
     return room
 
 
-def _delay(schedule: Schedule) -> int:
+def delay_of(schedule: Schedule) -> int:
     """By how much this schedule's ticks are spread: 0 to ``spread``, the same each time."""
     if schedule.spread == 0:
         return 0

@@ -9,7 +9,7 @@ import click
 
 from evenbeat.cli.clock_changes import ClockChange, coming_changes, effect
 from evenbeat.cli.here import local_zone
-from evenbeat.cli.layout import headed, listed
+from evenbeat.cli.layout import headed, labelled, listed
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import date_time, span, timespec, utc_offset
 from evenbeat.cli.ticks import Tick, coming_ticks, tick_document, why_no_more
@@ -50,9 +50,9 @@ def command(
                 ("trigger", str(asked.written)),
                 *([("becomes", str(asked.trigger))] if asked.trigger != asked.written else []),
                 ("zone", _zone_words(asked)),
-                *_labelled("clock", _change_words(asked, changes)),
-                *_labelled("next", _tick_words(asked, ticks)),
-                *_labelled("note", notes),
+                *labelled("clock", _change_words(asked, changes)),
+                *labelled("next", _tick_words(asked, ticks)),
+                *labelled("note", notes),
             ]
         )
 
@@ -119,7 +119,3 @@ def _tick_words(asked: TriggerInput, ticks: list[Tick]) -> list[str]:
         f"{date_time(from_ms(tick.instant, asked.zone.info), precision)}, in {span(tick.away)}"
         for tick in ticks
     ]
-
-
-def _labelled(label: str, lines: list[str]) -> list[tuple[str, str]]:
-    return [(label if index == 0 else "", line) for index, line in enumerate(lines)]

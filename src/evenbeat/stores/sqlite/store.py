@@ -160,6 +160,13 @@ class SqliteStore:
         with self._connections.read() as commands:
             return history.log(commands, run)
 
+    def safety(self) -> tuple[str, str]:
+        """(journal mode, synchronous) of the connections in use: what a power cut may take with it."""
+        with self._connections.read() as commands:
+            ((journal,),) = commands.rows("look", "PRAGMA journal_mode")
+            ((synchronous,),) = commands.rows("look", "PRAGMA synchronous")
+        return str(journal), ("off", "normal", "full", "extra")[synchronous]
+
     def wait(self, timeout: float) -> bool:
         return self._waker.wait(timeout)
 

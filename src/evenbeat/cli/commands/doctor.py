@@ -1,0 +1,138 @@
+"""``evenbeat doctor``: is the store well, and does anybody work on it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.layout import styled
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.phrases import count, printable
+from evenbeat.cli.store_input import find_store, settings_here, store_option
+from evenbeat.diagnosis import Finding, Repaired, diagnose, repair
+from evenbeat.errors import SchemaTooNew, StoreUnavailable
+from evenbeat.stores.base import Store, wall_clock
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@click.command("doctor")
+@click.option("--repair", "repairs", is_flag=True, help="Put right what is safe to put right, then look.")
+@store_option
+@json_option
+def command(repairs: bool, store: str | None, as_json: bool) -> ExitCode:
+    """Check the store, and whether anybody works on it.
+
+    All tenants. The exit code is 1 if a check failed; warnings alone are 0.
+
+    --repair queues runs again whose workers are gone, and cancels queued runs of ticks that were settled
+    already. Rows in quarantine are left to you.
+    """
+    settings = settings_here(store=store)
+    database = find_store(settings)
+    done: Repaired | None = None
+    try:
+        findings = list(_store_checks(database, settings.of("store").shown))
+        if findings[-1].level != "fail":
+            done = repair(database) if repairs else None
+            findings += diagnose(database, wall_clock())
+    finally:
+        database.close()
+    failed = sum(1 for finding in findings if finding.level == "fail")
+
+    def people() -> Iterable[RenderableType]:
+        if done is not None:
+            yield from _repair_words(done)
+        yield _table(findings)
+        yield ""
+        warned = sum(1 for finding in findings if finding.level == "warn")
+        words = [count(failed, "problem")] if failed else []
+        words += [count(warned, "warning")] if warned else []
+        yield styled(
+            (", ".join(words) or "all is well", _STYLES["fail" if failed else "warn" if warned else "ok"])
+        )
+
+    answer(
+        {
+            "ok": not failed,
+            "repaired": None if done is None else done._asdict(),
+            "checks": [
+                {
+                    "check": finding.check,
+                    "level": finding.level,
+                    "says": finding.says,
+                    "hint": finding.hint,
+                    "details": list(finding.details),
+                    **finding.facts,
+                }
+                for finding in findings
+            ],
+        },
+        people,
+        as_json=as_json,
+    )
+    return ExitCode.FAILED if failed else ExitCode.OK
+
+
+def _store_checks(store: Store, where: str) -> Iterator[Finding]:
+    """Whether the store can be reached, and is as safe as it should be. Nothing follows a failure."""
+    from evenbeat.stores.sqlite import SqliteStore
+    from evenbeat.stores.sqlite.facts import facts
+    from evenbeat.stores.sqlite.schema import KNOWN
+
+    try:
+        before = facts(store.path) if isinstance(store, SqliteStore) else None
+        store.open()
+        store.count_runs()
+    except (StoreUnavailable, SchemaTooNew) as error:
+        yield Finding(check="store", level="fail", says=str(error))
+        return
+    yield Finding(check="store", level="ok", says=where)
+    if not isinstance(store, SqliteStore):
+        return
+    if before is not None:
+        upgraded = "" if before.schema == KNOWN else f", upgraded from {before.schema} just now"
+        yield Finding(
+            check="schema", level="ok", says=f"{KNOWN}, the newest{upgraded}", facts={"schema": KNOWN}
+        )
+    journal, synchronous = store.safety()
+    safe = journal == "wal" and synchronous in ("full", "extra")
+    yield Finding(
+        check="safety",
+        level="ok" if safe else "warn",
+        says=f"journal {journal}, synchronous {synchronous}",
+        hint=None if safe else "a power cut may take back what was committed: journal wal, synchronous full",
+        facts={"journal": journal, "synchronous": synchronous},
+    )
+
+
+def _table(findings: list[Finding]) -> RenderableType:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    for finding in findings:
+        level = styled((finding.level, _STYLES[finding.level]))
+        table.add_row(level, finding.check, printable(finding.says, keep=""))
+        for detail in finding.details:
+            table.add_row("", "", styled((printable(detail, keep=""), "dim")))
+        if finding.hint is not None:
+            table.add_row("", "", styled((finding.hint, "cyan")))
+    return table
+
+
+def _repair_words(done: Repaired) -> Iterator[RenderableType]:
+    if done.requeued:
+        yield f"queued again: {', '.join(done.requeued)}"
+    if done.cancelled:
+        yield f"cancelled, since their ticks were settled already: {', '.join(done.cancelled)}"
+    if not done.requeued and not done.cancelled:
+        yield "there was nothing to put right"
+    yield ""

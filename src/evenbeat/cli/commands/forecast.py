@@ -1,0 +1,182 @@
+"""``evenbeat forecast``: the load that the store's schedules bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+from msgspec.structs import replace
+
+from evenbeat.cli.bars import BarChart, bars, fitting
+from evenbeat.cli.layout import Column, Fitted, listed, styled
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.phrases import count
+from evenbeat.cli.store_input import all_tenants_option, opened, store_options
+from evenbeat.cli.wall import Wall
+from evenbeat.instants import Instant, from_ms, write_instant
+from evenbeat.model import Schedule
+from evenbeat.rules.firing import delay_of, trigger_of
+from evenbeat.stores.base import ScheduleQuery, Store
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from evenbeat.timeline import Expected, Load
+
+_HOUR = 3_600_000
+_PAGE = 500
+# Minutes that are looked into; those with the same schedules are one line.
+_LOOKED_AT = 60
+_LINES = 5
+_NAMES = 6
+# A peak of so many runs, so many times the mean, is worth advice.
+_PEAK, _STEEP = 5, 4
+
+
+class Meeting(NamedTuple):
+    """Minutes in which the same schedules start."""
+
+    runs: int
+    minutes: list[Instant]
+    schedules: list[str]
+
+
+@click.command("forecast")
+@click.option(
+    "--hours", metavar="HOURS", type=click.IntRange(1, 24 * 31), default=24, show_default=True,
+    help="How far to look.",
+)  # fmt: skip
+@click.option(
+    "--minutes", metavar="MINUTES", type=click.IntRange(1, 1440), show_default="what the line has room for",
+    help="How many minutes to a bar.",
+)  # fmt: skip
+@all_tenants_option
+@store_options
+@json_option
+def command(
+    hours: int, minutes: int | None, all_tenants: bool, store: str | None, tenant: str | None, as_json: bool
+) -> None:
+    """Show the load ahead, and where schedules meet.
+
+    Runs of retries and by hand can't be foreseen, nor what overlapping runs delay.
+    """
+    from evenbeat.timeline import Load
+
+    with opened(store, tenant) as app:
+        owner = None if all_tenants else app.tenant
+        now = app.store.now()
+        rows = list(_firing(app.store, owner))
+    wall = Wall.at(now)
+    load = Load((_expected(row, all_tenants) for row in rows), now, now + hours * _HOUR)
+    meetings = _meetings(load)
+    notes = list(_notes(load, meetings))
+    counts = load.per_minute()
+
+    def people() -> Iterable[RenderableType]:
+        if not load.total():
+            yield f"{count(len(rows), 'active schedule')}, no runs in the next {count(hours, 'hour')}"
+            return
+        peak = max(counts)
+        yield styled((f"{count(load.total(), 'run')} of {count(len(rows), 'schedule')}", "bold"))
+        yield f"in the next {count(hours, 'hour')}, up to {peak:,} a minute ({wall.zone.name})"
+        yield ""
+        yield BarChart(counts, load.start, minutes, wall.zone)
+        if meetings:
+            yield ""
+            yield _table(meetings[:_LINES], wall)
+        if notes:
+            yield ""
+            yield listed([("hint:", note) for note in notes])
+
+    step = minutes or fitting(counts, load.start, 110, wall.zone)
+    answer(
+        {
+            "from": write_instant(load.start),
+            "until": write_instant(load.end),
+            "schedules": len(rows),
+            "runs": load.total(),
+            "minutes": step,
+            "bars": [
+                {"at": write_instant(bar.start), "runs": bar.runs}
+                for bar in bars(counts, load.start, step, wall.zone)
+            ],
+            "busiest": [
+                {
+                    "runs": meeting.runs,
+                    "at": [write_instant(minute) for minute in meeting.minutes],
+                    "schedules": meeting.schedules,
+                }
+                for meeting in meetings
+            ],
+            "notes": notes,
+        },
+        people,
+        as_json=as_json,
+    )
+
+
+def _firing(store: Store, tenant: str | None) -> Iterator[Schedule]:
+    """The schedules that will fire by themselves."""
+    query = ScheduleQuery(tenant=tenant, states=("active", "paused"), limit=_PAGE)
+    while True:
+        page = store.find_schedules(query)
+        for row in page.items:
+            if row.next_tick is not None and (row.state == "active" or row.paused_until is not None):
+                yield row
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
+
+
+def _expected(row: Schedule, with_tenant: bool) -> Expected:
+    from evenbeat.timeline import Expected
+
+    trigger = trigger_of(row)
+    first = row.next_tick
+    assert first is not None
+    if row.paused_until is not None and row.paused_until > first:
+        # Far beyond any forecast if the trigger ends in the pause.
+        first = trigger.next_ms(row.paused_until - 1) or row.paused_until + 100 * 366 * 24 * _HOUR
+    name = f"{row.tenant}/{row.name}" if with_tenant else row.name
+    return Expected(name, trigger, first, delay_of(row))
+
+
+def _meetings(load: Load) -> list[Meeting]:
+    """Where two or more schedules start in the same minute, the fullest first."""
+    found: dict[tuple[str, ...], Meeting] = {}
+    for minute in load.busiest(_LOOKED_AT):
+        whose = load.whose(minute)
+        names = tuple(sorted(whose))
+        if len(names) > 1:
+            meeting = found.setdefault(names, Meeting(whose.total(), [], list(names)))
+            meeting.minutes.append(minute)
+    return list(found.values())
+
+
+def _notes(load: Load, meetings: list[Meeting]) -> Iterator[str]:
+    mean = load.total() / max(1, len(load.counts))
+    if meetings and meetings[0].runs >= _PEAK and meetings[0].runs >= _STEEP * mean:
+        yield "H in place of the minute gives each schedule its own ('H * * * *'); or give them a spread"
+    if not load.complete:
+        yield "too many ticks of spread schedules to count them all: the end of the forecast is too low"
+
+
+def _table(meetings: list[Meeting], wall: Wall) -> Fitted:
+    def when(meeting: Meeting) -> str:
+        first = wall.near(from_ms(min(meeting.minutes)))
+        more = len(meeting.minutes) - 1
+        return f"{first} and {more} more" if more else first
+
+    def whose(meeting: Meeting) -> str:
+        names = ", ".join(meeting.schedules[:_NAMES])
+        more = len(meeting.schedules) - _NAMES
+        return f"{names} and {more:,} more" if more > 0 else names
+
+    return Fitted(
+        [
+            Column("busiest", [when(meeting) for meeting in meetings]),
+            Column("runs", [f"{meeting.runs:,}" for meeting in meetings], justify="right"),
+            Column("schedules", [whose(meeting) for meeting in meetings], wraps=20),
+        ]
+    )

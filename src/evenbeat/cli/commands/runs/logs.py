@@ -1,0 +1,65 @@
+"""``evenbeat runs logs``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from evenbeat.cli.documents import document
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.phrases import printable
+from evenbeat.cli.store_input import opened, store_options
+from evenbeat.cli.wall import Wall
+from evenbeat.instants import to_ms
+from evenbeat.model import FINAL_STATES
+from evenbeat.scheduler import Scheduler
+from evenbeat.views import LogLine
+
+# Between two looks at a log that grows. A hint of the store ends it early.
+_LOOK = 0.5
+
+
+@click.command("logs")
+@click.argument("run_id", metavar="ID")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the run is over.")
+@store_options
+@json_option
+def command(run_id: str, follow: bool, store: str | None, tenant: str | None, as_json: bool) -> None:
+    """Show what a run wrote to its log."""
+    if follow and as_json:
+        raise click.UsageError("--follow and --json exclude each other")
+    with opened(store, tenant) as app:
+        run = app.runs.get(run_id)
+        wall = Wall.at(app.store.now())
+        if as_json:
+            lines = document(app.runs.logs(run_id))
+            answer({"run": run.id, "state": run.state, "lines": lines}, list, as_json=True)
+            return
+        attempt = 0
+        empty = True
+        for line in _following(app, run_id) if follow else iter(app.runs.logs(run_id)):
+            if line.attempt != attempt and (attempt or line.attempt > 1):
+                click.echo(click.style(f"attempt {line.attempt}", bold=True))
+            attempt, empty = line.attempt, False
+            for text in printable(line.text).rstrip("\n").split("\n"):
+                click.echo(f"{click.style(_time(line, wall), dim=True)}  {text}")
+        if empty:
+            click.echo("the run has written nothing to its log", err=True)
+
+
+def _following(app: Scheduler, run_id: str) -> Iterator[LogLine]:
+    seen = 0
+    while True:
+        # In this order: what it wrote before it was over is read after it is known to be.
+        over = app.runs.get(run_id).state in FINAL_STATES
+        lines = app.runs.logs(run_id)
+        yield from lines[seen:]
+        seen = len(lines)
+        if over:
+            return
+        app.store.wait(_LOOK)
+
+
+def _time(line: LogLine, wall: Wall) -> str:
+    return wall.zone.show(to_ms(line.at)).replace(tzinfo=None).isoformat(" ", "milliseconds")

@@ -1,0 +1,66 @@
+"""``evenbeat schedules list``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from evenbeat.cli.documents import document
+from evenbeat.cli.layout import Column, Fitted
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.states import last_result, next_run, schedule_state
+from evenbeat.cli.store_input import all_tenants_option, opened, store_options
+from evenbeat.cli.wall import Wall
+from evenbeat.model import ScheduleState
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@click.command("list")
+@click.option("--state", type=click.Choice(get_args(ScheduleState)), help="Only those in this state.")
+@click.option("--task", metavar="TASK", help="Only those of this task.")
+@click.option("--limit", metavar="COUNT", type=click.IntRange(1), help="No more than this many.")
+@all_tenants_option
+@store_options
+@json_option
+def command(
+    state: ScheduleState | None,
+    task: str | None,
+    limit: int | None,
+    all_tenants: bool,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
+) -> None:
+    """List schedules: their state, next run and last result."""
+    with opened(store, tenant) as app:
+        rows = app.schedules.list(state=state, task=task, limit=limit, all_tenants=all_tenants)
+        histories = [app.schedules.history(row.name, tenant=row.tenant) for row in rows]
+        wall = Wall.at(app.store.now())
+
+    def people() -> Iterable[RenderableType]:
+        if not rows:
+            narrowed = state is not None or task is not None
+            yield "no such schedules" if narrowed else "no schedules yet: evenbeat schedules add --help"
+            return
+        coming = [next_run(row, wall) for row in rows]
+        yield Fitted(
+            [
+                Column("tenant", [row.tenant if all_tenants else "" for row in rows]),
+                Column("name", [row.name for row in rows]),
+                Column("state", [schedule_state(row, wall) for row in rows], wraps=16),
+                Column("next run", [when for when, _ in coming], drop=3),
+                Column("", [away for _, away in coming]),
+                Column("trigger", [row.trigger for row in rows], drop=1, wraps=16),
+                Column("task", [row.task for row in rows], drop=4),
+                Column("last run", [last_result(history, wall) for history in histories], drop=2),
+            ]
+        )
+
+    schedules = [
+        document(row) | {"history": document(history)} for row, history in zip(rows, histories, strict=True)
+    ]
+    answer({"schedules": schedules}, people, as_json=as_json)

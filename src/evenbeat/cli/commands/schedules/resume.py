@@ -1,0 +1,35 @@
+"""``evenbeat schedules resume``."""
+
+from __future__ import annotations
+
+import click
+
+from evenbeat.cli.documents import document
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.cli.wall import Wall
+
+
+@click.command("resume")
+@click.argument("name", shell_complete=complete_schedule)
+@store_options
+@json_option
+def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
+    """End the pause of a schedule.
+
+    Ticks that fell into it stay skipped. No harm if it is not paused.
+    """
+    with opened(store, tenant) as app:
+        before = app.schedules.get(name)
+        after = app.schedules.resume(name)
+        wall = Wall.at(app.store.now())
+
+    def people() -> list[str]:
+        words = (
+            f"resumed {name}" if before.state == "paused" else f"{name} was not paused: it is {after.state}"
+        )
+        if after.next_run is None:
+            return [words]
+        return [f"{words}, next run {wall.full(after.next_run)}, {wall.away(after.next_run)}"]
+
+    answer({"schedule": document(after)}, people, as_json=as_json)

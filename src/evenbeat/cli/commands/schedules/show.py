@@ -1,0 +1,154 @@
+"""``evenbeat schedules show``: the definition, what comes, what was, and what did not run and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from evenbeat.cli.documents import document
+from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.phrases import count, one_line, printable
+from evenbeat.cli.run_table import run_table
+from evenbeat.cli.states import bound, in_words, reason, schedule_state
+from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.cli.ticks import Tick, TickTable
+from evenbeat.cli.wall import Wall, whole
+from evenbeat.durations import write_duration
+from evenbeat.instants import to_ms, write_instant
+from evenbeat.model import CatchUp, Execution
+from evenbeat.triggers import Cron
+from evenbeat.triggers.zones import read_zone
+from evenbeat.views import ScheduleHistory, ScheduleInfo, SkippedInfo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_TICKS = 5
+_RUNS = 5
+_SKIPPED = 10
+
+
+@click.command("show")
+@click.argument("name", shell_complete=complete_schedule)
+@store_options
+@json_option
+def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
+    """Show all about a schedule, also which ticks were skipped and why."""
+    with opened(store, tenant) as app:
+        schedule = app.schedules.get(name)
+        coming = app.schedules.preview(name, _TICKS)
+        history = app.schedules.history(name)
+        skipped = app.schedules.skipped(name, _SKIPPED)
+        runs = app.runs.list(schedule=name, limit=_RUNS)
+        wall = Wall.at(app.store.now())
+
+    def people() -> Iterable[RenderableType]:
+        trigger = bound(schedule)
+        yield styled((schedule.name, "bold"))
+        yield from headed(in_words(schedule))
+        yield ""
+        yield listed(_definition(schedule, wall))
+        if coming:
+            yield ""
+            ticks = [to_ms(moment) for moment in coming]
+            notes = [trigger.note(tick) if isinstance(trigger, Cron) else None for tick in ticks]
+            away = [Tick(tick, tick - whole(wall.now), note) for tick, note in zip(ticks, notes, strict=True)]
+            zone = trigger.zone if isinstance(trigger, Cron) else wall.zone.zone
+            if zone is None or zone.fixed == 0:
+                zone = read_zone("UTC")  # containers call it Etc/UTC
+            yield TickTable(away, zone, wall.zone)
+        yield ""
+        yield listed(_history(history, wall))
+        if runs:
+            yield ""
+            yield run_table(runs, wall, of_schedule=True)
+        if skipped:
+            yield ""
+            yield _ledger(skipped, wall)
+
+    answer(
+        {
+            "schedule": document(schedule),
+            "explain": in_words(schedule),
+            "next": [write_instant(to_ms(moment)) for moment in coming],
+            "history": document(history),
+            "runs": document(runs),
+            "skipped": [document(row) | {"why": reason(row.reason)} for row in skipped],
+        },
+        people,
+        as_json=as_json,
+    )
+
+
+def _definition(schedule: ScheduleInfo, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
+    yield "state", styled(schedule_state(schedule, wall))
+    if schedule.description:
+        yield "about", printable(schedule.description)
+    yield "task", schedule.task
+    yield "trigger", schedule.trigger
+    if schedule.payload is not None:
+        yield "payload", printable(json.dumps(schedule.payload, ensure_ascii=False))
+    yield "policy", ", ".join(_policies(schedule))
+    yield "runs", ", ".join(_execution(schedule))
+    made = f"{wall.full(schedule.created_at)}, by {'code' if schedule.managed_by == 'code' else 'hand'}"
+    yield "made", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
+
+
+def _policies(schedule: ScheduleInfo) -> Iterator[str]:
+    catch_up, usual = schedule.catch_up, CatchUp()
+    words = f"catch-up {catch_up.kind}"
+    if catch_up.kind == "skip":
+        words += f" (later than {write_duration(catch_up.grace)})"
+    if catch_up.kind == "all" and catch_up.limit != usual.limit:
+        words += f" (at most {catch_up.limit:,})"
+    yield words
+    yield f"overlap {schedule.overlap}"
+    if schedule.max_concurrent is not None:
+        yield f"at most {count(schedule.max_concurrent, 'run')} at once"
+    if schedule.spread:
+        yield f"spread over {write_duration(schedule.spread)}"
+
+
+def _execution(schedule: ScheduleInfo) -> Iterator[str]:
+    policy, usual = schedule.execution, Execution()
+    yield f"queue {schedule.queue}"
+    yield f"priority {schedule.priority}"
+    if policy.retries:
+        yield f"{count(policy.retries, 'retry', 'retries')} after {write_duration(policy.backoff)}, doubled"
+    else:
+        yield "no retries"
+    if policy.timeout is not None:
+        yield f"timeout {write_duration(policy.timeout)}"
+    if policy.on_crash != usual.on_crash:
+        yield "fails when its worker dies"
+
+
+def _history(history: ScheduleHistory, wall: Wall) -> list[tuple[str, RenderableType]]:
+    if history.last_run is None:
+        return [("history", "no run has ended yet")]
+    ended = f"{history.success_count:,} succeeded, {history.failure_count:,} failed"
+    lines: list[RenderableType] = [f"{count(history.run_count, 'run')}: {ended}"]
+    for word, moment in (("success", history.last_success), ("failure", history.last_failure)):
+        if moment is not None:
+            lines.append(f"last {word} {wall.full(moment)}, {wall.away(moment)}")
+    if history.last_failure is not None and history.last_error:
+        lines.append(styled((one_line(history.last_error), "red")))
+    return labelled("history", lines)
+
+
+def _ledger(skipped: list[SkippedInfo], wall: Wall) -> Fitted:
+    def ticks(row: SkippedInfo) -> str:
+        first, last = wall.near(row.first), wall.near(row.last)
+        return first if row.count == 1 else f"{first} to {last}"
+
+    return Fitted(
+        [
+            Column("skipped", [ticks(row) for row in skipped]),
+            Column("ticks", [f"{row.count:,}" for row in skipped], justify="right"),
+            Column("why", [reason(row.reason) for row in skipped], wraps=24),
+        ]
+    )

@@ -1,0 +1,22 @@
+"""Schedules and runs as JSON documents: RFC 3339 in UTC, durations in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from evenbeat.instants import to_ms, write_instant
+
+
+def document(record: object) -> Any:
+    """A record of ``evenbeat.views`` as builtins."""
+    if isinstance(record, msgspec.Struct):
+        return {name: document(getattr(record, name)) for name in record.__struct_fields__}
+    if isinstance(record, datetime):
+        return write_instant(to_ms(record))
+    if isinstance(record, Mapping):
+        return {key: document(value) for key, value in record.items()}
+    return [document(item) for item in record] if isinstance(record, (list, tuple)) else record

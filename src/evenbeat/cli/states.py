@@ -1,0 +1,101 @@
+"""States, results and reasons in words and colours."""
+
+from __future__ import annotations
+
+from evenbeat.cli.layout import Cell
+from evenbeat.cli.phrases import one_line
+from evenbeat.cli.wall import Wall, took
+from evenbeat.model import Reason
+from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
+from evenbeat.triggers.words import explain_bounds, explain_period
+from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo
+
+STYLES = {
+    "active": "green", "paused": "yellow", "finished": "dim", "deleted": "dim",
+    "queued": "cyan", "running": "blue", "succeeded": "green", "failed": "bold red", "cancelled": "yellow",
+}  # fmt: skip
+
+_REASONS: dict[Reason, str] = {
+    "coalesced": "missed; a later run stands for them (catch-up latest)",
+    "late": "found later than the grace allows (catch-up skip)",
+    "limit": "more were missed than the catch-up limit",
+    "overlap": "the run before was still active (overlap skip)",
+    "paused": "the schedule was paused",
+    "changed": "still waiting when the schedule was changed",
+    "rescheduled": "passed over when the next run was moved",
+    "deleted": "due when the schedule was deleted",
+}
+
+
+def schedule_state(schedule: ScheduleInfo, wall: Wall) -> Cell:
+    """``paused until Tue 09:00: migration``."""
+    words: str = schedule.state
+    if schedule.state == "paused":
+        if schedule.paused_until is not None:
+            words += f" until {wall.near(schedule.paused_until)}"
+        if schedule.pause_note:
+            words += f": {one_line(schedule.pause_note)}"
+    return words, STYLES[schedule.state]
+
+
+def run_state(run: RunInfo) -> Cell:
+    if run.state == "running" and run.cancel_requested:
+        return "stopping", STYLES["cancelled"]
+    if run.state == "queued" and run.failures:
+        return "retrying", STYLES["cancelled"]
+    return run.state, STYLES[run.state]
+
+
+def next_run(schedule: ScheduleInfo, wall: Wall) -> tuple[Cell, Cell]:
+    """When it runs next, and how far away that is; empty while nothing is to come."""
+    moment = schedule.next_run
+    if moment is None or (schedule.state == "paused" and schedule.paused_until is None):
+        return "", ""
+    if schedule.paused_until is not None and schedule.paused_until > moment:
+        return "", ""  # its next tick is known when the pause ends
+    overdue = wall.away(moment).endswith("ago")
+    return wall.near(moment), (wall.away(moment), "yellow" if overdue else "cyan")
+
+
+def last_result(history: ScheduleHistory, wall: Wall) -> Cell:
+    """``ok 3 min ago``."""
+    if history.last_run is None:
+        return ""
+    if history.last_run == history.last_failure:
+        word, style = "failed", STYLES["failed"]
+    elif history.last_run == history.last_success:
+        word, style = "ok", STYLES["succeeded"]
+    else:
+        word, style = "cancelled", STYLES["cancelled"]
+    return f"{word} {wall.ago(history.last_run)}", style
+
+
+def lateness(run: RunInfo) -> Cell:
+    """How much later than it was to start it did; a second or more stands out."""
+    # A run that waits for a retry is due when that comes: its start lies before.
+    if run.lateness is None or run.lateness < 0:
+        return ""
+    return took(run.lateness), "yellow" if run.lateness >= 1 else ""
+
+
+def duration(run: RunInfo) -> str:
+    return "" if run.duration is None else took(run.duration)
+
+
+def reason(why: Reason) -> str:
+    return _REASONS[why]
+
+
+def bound(schedule: ScheduleInfo) -> Trigger:
+    """Its trigger, with what its name decides."""
+    trigger = parse_trigger(schedule.trigger)
+    return trigger.bind(schedule.name, 0) if isinstance(trigger, Cron) else trigger
+
+
+def in_words(schedule: ScheduleInfo) -> str:
+    """What its trigger does."""
+    trigger = bound(schedule)
+    if isinstance(trigger, Every) and trigger.start is None and trigger.period:
+        # It counts from when the schedule was made, of which the trigger by itself knows nothing.
+        return explain_period(trigger.period) + explain_bounds(None, trigger.until)
+    return trigger.explain()

@@ -1,0 +1,132 @@
+"""The store on the command line: which one, whose schedules, and what is missing there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from evenbeat.cli.failures import Failed, warn
+from evenbeat.errors import InvalidValue, RunNotFound, ScheduleExists, ScheduleNotFound, StoreUnavailable
+from evenbeat.scheduler import Scheduler
+from evenbeat.settings import Origin, Settings, read_settings
+from evenbeat.stores.base import Store
+from evenbeat.stores.urls import open_url
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+store_option = click.option("--store", metavar="URL", help="The store; else EVENBEAT_STORE or the project's.")
+tenant_option = click.option("--tenant", metavar="NAME", help="Whose schedules and runs.")
+all_tenants_option = click.option("--all-tenants", is_flag=True, help="Those of every tenant.")
+
+
+def store_options(function: _Function) -> _Function:
+    """--store and --tenant, as ``opened`` takes them."""
+    return store_option(tenant_option(function))
+
+
+def settings_here(**flags: Any) -> Settings:
+    """The settings; what looks like a mistake in the environment is said."""
+    settings = read_settings(flags)
+    for warning in settings.warnings:
+        warn(warning)
+    return settings
+
+
+def place(origin: Origin) -> str:
+    """Where a setting was said; a file of the working directory needs no path."""
+    near = origin.file is not None and origin.file.parent == Path.cwd()
+    return str(origin._replace(file=Path(origin.file.name)) if near and origin.file else origin)
+
+
+def find_store(settings: Settings, *, create: bool = False) -> Store:
+    """The store that the settings name, not opened. Only with ``create`` may its file be missing."""
+    said = settings.of("store")
+    try:
+        store = open_url(said.value)
+    except InvalidValue as error:
+        if said.origin.kind in ("flag", "default"):
+            raise
+        raise InvalidValue(
+            f"{place(said.origin)}: {error.problem}", field=error.field, value=error.value, hint=error.hint
+        ) from error
+    if urlsplit(said.value).scheme == "memory":
+        raise Failed(
+            "a store in memory lives and ends with its process: there is nothing to see from outside",
+            "name a database with --store or EVENBEAT_STORE",
+        )
+    path = getattr(store, "path", None)
+    if isinstance(path, str) and not create:
+        missing = _missing(path)
+        if missing is not None:
+            named = f", which {place(said.origin)} names" if settings.is_said("store") else ""
+            raise Failed(
+                f"{missing}{named}",
+                "name another one with --store or EVENBEAT_STORE, or make this one: evenbeat db upgrade",
+            )
+    return store
+
+
+@contextmanager
+def opened(store: str | None, tenant: str | None, *, create: bool = False) -> Iterator[Scheduler]:
+    """A scheduler on the store that the options and settings name, closed at the end."""
+    settings = settings_here(store=store, tenant=tenant)
+    app = Scheduler(find_store(settings, create=create), tenant=settings["tenant"])
+    try:
+        yield app
+    except ScheduleNotFound as error:
+        raise Failed(str(error), _nearest(app, error.tenant, error.name)) from error
+    except ScheduleExists as error:
+        problem = f'schedule "{error.name}" of tenant "{error.tenant}" exists already'
+        raise Failed(problem, f"'evenbeat schedules show {error.name}' shows it") from error
+    except RunNotFound as error:
+        raise Failed(str(error), "'evenbeat runs list' shows the newest") from error
+    finally:
+        app.close()
+
+
+def complete_schedule(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names for the shell. Whatever goes wrong, a completion says nothing and harms nothing."""
+    try:
+        settings = read_settings({"store": ctx.params.get("store"), "tenant": ctx.params.get("tenant")})
+        app = Scheduler(find_store(settings), tenant=settings["tenant"])
+        try:
+            return [row.name for row in app.schedules.list() if row.name.startswith(incomplete)]
+        finally:
+            app.close()
+    except Exception:
+        return []
+
+
+def _nearest(app: Scheduler, tenant: str, name: str) -> str:
+    """What somebody who asked for that name may have meant."""
+    rows = app.schedules.list(all_tenants=True)
+    elsewhere = [row.tenant for row in rows if row.name == name]
+    near = get_close_matches(name, [row.name for row in rows if row.tenant == tenant], n=3, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    if elsewhere:
+        return f"tenant {elsewhere[0]} has one: --tenant {elsewhere[0]}"
+    if not any(row.tenant == tenant for row in rows):
+        return f"there are no schedules of tenant {tenant}"
+    return "'evenbeat schedules list' shows those that are there"
+
+
+def _missing(path: str) -> str | None:
+    """What an SQLite file lacks to be looked at. Opening the store would make it: not by accident."""
+    from evenbeat.stores.sqlite.facts import facts
+
+    name = os.path.basename(path) if os.path.dirname(path) == os.getcwd() else path
+    try:
+        found = facts(path)
+    except StoreUnavailable:
+        return None  # whoever opens it says why
+    if found is None:
+        return f"there is no database {name}"
+    return None if found.schema else f"there are no tables of Evenbeat in {name}"

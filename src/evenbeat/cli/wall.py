@@ -1,0 +1,82 @@
+"""Moments as the person at the terminal sees them: in their zone, and from now."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from evenbeat.cli.here import LocalZone, local_zone
+from evenbeat.cli.phrases import date_time, span, timespec
+from evenbeat.durations import is_duration, read_duration
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.instants import Instant, read_instant, to_ms
+
+_WEEK = 6
+_NOW = 1_000
+_SOON = 600_000
+
+
+class Wall(NamedTuple):
+    """The clock on the wall: ``now`` by the store's clock, shown in the local zone."""
+
+    zone: LocalZone
+    now: Instant
+
+    @classmethod
+    def at(cls, now: Instant) -> Wall:
+        return cls(local_zone(), now)
+
+    def full(self, moment: datetime) -> str:
+        """``Mon 2026-03-02 09:00 +01:00``."""
+        instant = whole(to_ms(moment))
+        return date_time(self.zone.show(instant), timespec([instant]))
+
+    def near(self, moment: datetime) -> str:
+        """As short as it can be told from now: ``09:00`` today, ``Tue 09:00`` this week, else the date."""
+        instant = to_ms(moment)
+        there, here = self.zone.show(instant), self.zone.show(self.now)
+        time = there.time().isoformat("minutes" if instant % 60_000 == 0 else "seconds")
+        days = abs((there.date() - here.date()).days)
+        if days == 0:
+            return time
+        return f"{there:%a} {time}" if days <= _WEEK else f"{there.date()} {time}"
+
+    def away(self, moment: datetime) -> str:
+        """``in 3 h 12 min``, ``2 d ago``, ``now``."""
+        ms = to_ms(moment) - self.now
+        if abs(ms) < _NOW:
+            return "now"
+        # Milliseconds are noise beside seconds, and soon seconds beside minutes.
+        unit = 1_000 if abs(ms) < _SOON else 60_000
+        near = abs(ms) // unit * unit
+        return f"in {span(near)}" if ms > 0 else f"{span(near)} ago"
+
+    def ago(self, moment: datetime) -> str:
+        """``2 h ago``: the largest unit, of a moment that is past."""
+        words = self.away(moment)
+        return words if words == "now" else " ".join(words.split()[:2]) + " ago"
+
+    def read(self, text: str, field: str) -> Instant:
+        """A date and time, here unless it has an offset, or a duration from now: ``2h``, ``+2h``."""
+        words = text.strip().removeprefix("+")
+        if is_duration(words):
+            return self.now + read_duration(words, field)
+        try:
+            return read_instant(text, field, self.zone.tzinfo)
+        except InvalidValue as error:
+            raise InvalidValue(
+                f"{field} {shown(text)} is neither a date and time nor a duration", field=field, value=text,
+                hint='write 2026-03-01T09:00, in your zone unless it has an offset, or "+2h"',
+            ) from error  # fmt: skip
+
+
+def whole(ms: int) -> int:
+    return ms - ms % 1000
+
+
+def took(seconds: float) -> str:
+    """``1.2 s``, ``3 min 5 s``, ``12 ms``."""
+    if 1 <= seconds < 60:
+        return f"{seconds:.1f} s"
+    ms = max(0, round(seconds * 1000))
+    return span(ms if ms < 1000 else whole(ms)) if ms else "0 ms"

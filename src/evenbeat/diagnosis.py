@@ -1,0 +1,393 @@
+"""What is wrong with a store, or with who works on it: found, and where it is safe, put right.
+
+Everything here asks the store by its protocol, so that it holds for every database. ``now`` is the store's
+own time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, TypeAlias
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant, write_instant
+from evenbeat.model import Record, Run, Schedule, Skipped
+from evenbeat.rules import attempts
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+
+LATE = 60_000
+"""What is due for longer than this waits for somebody who is not there."""
+LEASE_OVER = 10_000
+"""Nodes look for ended leases every few seconds."""
+_CLOCKS_APART = 2_000
+_PAGE = 500
+# History is read as far back as this: enough to see a fault, and seconds at most.
+_RUNS = 100_000
+_LEDGER = 10_000
+
+Level: TypeAlias = Literal["ok", "warn", "fail"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check found. ``warn`` may be as it should be; ``fail`` is not."""
+
+    check: str
+    level: Level
+    says: str
+    hint: str | None = None
+    details: tuple[str, ...] = ()
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
+    """For programs."""
+
+
+class Node(NamedTuple):
+    """A node that is alive, as it says itself."""
+
+    key: str
+    host: str | None
+    pid: int | None
+    tasks: frozenset[str] | None
+    """None: it did not say."""
+    queues: tuple[str, ...]
+    ticker: bool
+    worker: bool
+
+    def words(self) -> str:
+        where = f"{self.key} on {self.host}, pid {self.pid}" if self.host else self.key
+        if not self.worker:
+            return f"{where}, ticker only"
+        tasks = "" if self.tasks is None else f", {_count(len(self.tasks), 'task')}"
+        return where + tasks + ("" if self.ticker else ", worker only")
+
+
+class Duplicate(NamedTuple):
+    """A tick that was settled more than once: runs, and the ledger's row if there is one."""
+
+    tenant: str
+    schedule: str
+    generation: int
+    tick: Instant
+    runs: tuple[Run, ...]
+    ledger: Skipped | None
+
+    def surplus(self) -> list[Run]:
+        """Those of the runs that can still be stopped without losing the tick: queued ones.
+
+        Where no run of the tick has begun, and the ledger has not settled it, the oldest one stays.
+        """
+        queued = sorted(
+            (run for run in self.runs if run.state == "queued"), key=lambda run: (run.created_at, run.id)
+        )
+        others = [run for run in self.runs if run.state not in ("queued", "cancelled")]
+        return queued if others or self.ledger is not None else queued[1:]
+
+
+# -- looking -----------------------------------------------------------------------------------------------
+
+
+def diagnose(store: Store, local: Instant) -> list[Finding]:
+    """All checks of an open store; ``local`` is the clock of this machine."""
+    now = store.now()
+    rows = list(_schedules(store))
+    alive = live_nodes(store)
+    return [
+        _clock(now, local, rows),
+        _nodes(alive, rows),
+        _overdue(rows, now),
+        _waiting(store, alive, now),
+        _expired(store, now),
+        _quarantine(store, rows),
+        _duplicates(store),
+    ]
+
+
+def live_nodes(store: Store) -> list[Node]:
+    """The nodes whose records have not expired."""
+    return [_node(record) for record in store.find_records("node")]
+
+
+def expired_runs(store: Store, now: Instant) -> list[Run]:
+    """Running ones whose lease ended a while ago, and nobody has taken them over."""
+    return list(_runs(store, RunQuery(lease_ended_by=now - LEASE_OVER, limit=_PAGE)))
+
+
+def duplicates(store: Store) -> tuple[list[Duplicate], int]:
+    """Ticks with two runs, or a run and a row of the ledger; and how many runs were looked at."""
+    by_tick: dict[tuple[str, str, int, Instant], list[Run]] = defaultdict(list)
+    looked_at = 0
+    for run in _runs(store, RunQuery(limit=_PAGE)):
+        looked_at += 1
+        if run.cause == "tick" and run.schedule and run.generation is not None and run.tick is not None:
+            by_tick[run.tenant, run.schedule, run.generation, run.tick].append(run)
+        if looked_at >= _RUNS:
+            break
+    ledgers = {
+        (tenant, name): store.find_skipped(tenant, name, _LEDGER)
+        for tenant, name in {key[:2] for key in by_tick}
+    }
+    found = []
+    for key, runs in sorted(by_tick.items()):
+        row = _recorded(ledgers[key[:2]], key[2], key[3])
+        if len(runs) > 1 or row is not None:
+            found.append(Duplicate(*key, tuple(runs), row))
+    return found, looked_at
+
+
+def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped | None:
+    # Within a generation the watermark only grows: a range of the ledger has no run inside.
+    for row in ledger:
+        if row.generation == generation and row.first <= tick <= row.last:
+            return row
+    return None
+
+
+def _clock(now: Instant, local: Instant, rows: list[Schedule]) -> Finding:
+    apart = now - local
+    facts = {"store_ahead_ms": apart}
+    written = max((row.updated_at for row in rows), default=now)
+    if written > now + _CLOCKS_APART:
+        return Finding(
+            check="clock", level="fail", facts=facts,
+            says=f"the store has rows from {_span(written - now)} in the future: its clock went back",
+            hint="set the clock right; until then nothing is due that was due already",
+        )  # fmt: skip
+    if abs(apart) > _CLOCKS_APART:
+        ahead = "ahead of" if apart > 0 else "behind"
+        return Finding(
+            check="clock", level="warn", facts=facts,
+            says=f"the store's clock is {_span(abs(apart))} {ahead} this machine's; the store's counts",
+            hint="keep both in step with NTP",
+        )  # fmt: skip
+    return Finding(check="clock", level="ok", says="the store and this machine agree", facts=facts)
+
+
+def _nodes(alive: list[Node], rows: list[Schedule]) -> Finding:
+    facts = {"nodes": [node._asdict() | {"tasks": sorted(node.tasks or ())} for node in alive]}
+    if alive:
+        details = _some(node.words() for node in alive)
+        says = f"{_count(len(alive), 'node')} at work"
+        return Finding(check="nodes", level="ok", says=says, details=details, facts=facts)
+    needed = any(row.state == "active" for row in rows)
+    return Finding(
+        check="nodes",
+        level="warn" if needed else "ok",
+        says="no node is at work" if needed else "no node is at work, and there is nothing to fire",
+        hint="start one: evenbeat run" if needed else None,
+        facts=facts,
+    )
+
+
+def _overdue(rows: list[Schedule], now: Instant) -> Finding:
+    late = sorted(
+        (row.wake_at, row.tenant, row.name)
+        for row in rows
+        if row.wake_at is not None and row.wake_at < now - LATE
+    )
+    facts = {"schedules": [{"tenant": tenant, "name": name} for _, tenant, name in late]}
+    if not late:
+        return Finding(check="schedules", level="ok", says=f"none of {len(rows):,} is overdue", facts=facts)
+    return Finding(
+        check="schedules", level="fail", facts=facts,
+        says=f"{_count(len(late), 'schedule is', 'schedules are')} due and nobody fires",
+        hint="start a node with a ticker: evenbeat run",
+        details=_some(f"{name} for {_span(now - since)}" for since, _, name in late),
+    )  # fmt: skip
+
+
+def _waiting(store: Store, alive: list[Node], now: Instant) -> Finding:
+    counts: Counter[tuple[str, str]] = Counter()
+    oldest: dict[tuple[str, str], Instant] = {}
+    for number, run in enumerate(_runs(store, RunQuery(states=("queued",), limit=_PAGE))):
+        if number >= _RUNS:
+            break
+        if run.run_at < now - LATE:
+            key = (run.task, run.queue)
+            counts[key] += 1
+            oldest[key] = min(oldest.get(key, now), run.run_at)
+    facts = {"queued": [{"task": task, "queue": queue, "runs": n} for (task, queue), n in counts.items()]}
+    if not counts:
+        return Finding(check="queue", level="ok", says="no run waits for a worker", facts=facts)
+    details = []
+    for (task, queue), number in counts.most_common():
+        why = _why_waiting(task, queue, alive)
+        details.append(f"{task}: {_count(number, 'run')}, for up to {_span(now - oldest[task, queue])}{why}")
+    return Finding(
+        check="queue", level="fail", facts=facts,
+        says=f"{_count(counts.total(), 'run waits', 'runs wait')} for a worker",
+        hint="start a node that has these tasks and queues: evenbeat run",
+        details=_some(details),
+    )  # fmt: skip
+
+
+def _why_waiting(task: str, queue: str, alive: list[Node]) -> str:
+    if alive and not any(node.worker for node in alive):
+        return "; no node at work has a worker"
+    known = [node for node in alive if node.tasks is not None and node.worker]
+    if not known:
+        return ""
+    if not any(node.tasks and task in node.tasks for node in known):
+        return "; no node at work has this task"
+    if not any(queue in node.queues for node in known):
+        return f"; no node at work takes from queue {queue}"
+    return "; nodes that have it are busy"
+
+
+def _expired(store: Store, now: Instant) -> Finding:
+    runs = expired_runs(store, now)
+    facts = {"runs": [run.id for run in runs]}
+    if not runs:
+        return Finding(check="leases", level="ok", says="every running run has a worker", facts=facts)
+    return Finding(
+        check="leases", level="fail", facts=facts,
+        says=f"{_count(len(runs), 'run has', 'runs have')} lost the worker, and nobody took over",
+        hint="start a node, or queue them again: evenbeat doctor --repair",
+        details=_some(
+            f"{run.id} of {run.worker}, for {_span(now - (run.lease_until or now))}" for run in runs
+        ),
+    )  # fmt: skip
+
+
+def _quarantine(store: Store, rows: list[Schedule]) -> Finding:
+    notes = store.find_records("quarantine")
+    # Asleep though active: whatever wrote the note may be purged, or was somebody else.
+    noted = {(note.tenant, note.key) for note in notes}
+    asleep = [row for row in rows if row.state == "active" and row.wake_at is None and row.key not in noted]
+    facts = {
+        "records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes],
+        "asleep": [{"tenant": row.tenant, "name": row.name} for row in asleep],
+    }
+    if not notes and not asleep:
+        return Finding(check="quarantine", level="ok", says="every row could be read", facts=facts)
+    details = [f"{note.key}: {note.body}" for note in notes]
+    details += [f"{row.name}: active, but asleep for ever" for row in asleep]
+    return Finding(
+        check="quarantine", level="fail", facts=facts,
+        says=f"{_count(len(details), 'row', 'rows')} could not be understood and stand still",
+        hint="declare or update each schedule as it should be, which wakes it; nothing does so by itself",
+        details=_some(details),
+    )  # fmt: skip
+
+
+def _duplicates(store: Store) -> Finding:
+    found, looked_at = duplicates(store)
+    facts = {
+        "runs_looked_at": looked_at,
+        "ticks": [
+            {
+                "tenant": one.tenant, "schedule": one.schedule, "generation": one.generation,
+                "tick": write_instant(one.tick), "runs": [run.id for run in one.runs],
+                "skipped": None if one.ledger is None else one.ledger.reason,
+            }
+            for one in found
+        ],
+    }  # fmt: skip
+    if not found:
+        says = f"no tick twice in {_count(looked_at, 'run')}"
+        return Finding(check="duplicates", level="ok", says=says, facts=facts)
+    surplus = sum(len(one.surplus()) for one in found)
+    hint = "report it, please: Evenbeat promises that this can't happen"
+    if surplus:
+        hint = f"{_count(surplus, 'run is', 'runs are')} still queued: evenbeat doctor --repair cancels them"
+    return Finding(
+        check="duplicates", level="fail", facts=facts, hint=hint,
+        says=f"{_count(len(found), 'tick was', 'ticks were')} settled more than once",
+        details=_some(_duplicate_words(one) for one in found),
+    )  # fmt: skip
+
+
+def _duplicate_words(one: Duplicate) -> str:
+    words = ", ".join(f"{run.id} {run.state}" for run in one.runs)
+    return words if one.ledger is None else f"{words}; recorded as skipped: {one.ledger.reason}"
+
+
+# -- putting right -----------------------------------------------------------------------------------------
+
+
+class Repaired(NamedTuple):
+    requeued: list[str]
+    """Runs whose workers are gone: queued again, or failed where their policy says so."""
+    cancelled: list[str]
+    """Runs of ticks that were settled already."""
+
+
+def repair(store: Store) -> Repaired:
+    """Put right what can be without a judgement. Rows in quarantine are left to people."""
+    now = store.now()
+    lost = expired_runs(store, now)
+    # Settled only if the lease has still ended by then: a heartbeat in between saves the run.
+    accepted = store.settle_runs([attempts.crashed(run, now, uuid4().hex) for run in lost])
+    requeued = [run.id for run, done in zip(lost, accepted, strict=True) if done]
+    surplus = [run for one in duplicates(store)[0] for run in one.surplus()]
+    wishes = [attempts.cancel(run, now, uuid4().hex) for run in surplus]
+    accepted = store.settle_runs([wish for wish in wishes if wish is not None])
+    cancelled = [run.id for run, done in zip(surplus, accepted, strict=True) if done]
+    if requeued or cancelled:
+        store.hint()
+    return Repaired(requeued, cancelled)
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def _schedules(store: Store) -> Iterator[Schedule]:
+    query = ScheduleQuery(limit=_PAGE)
+    while True:
+        page = store.find_schedules(query)
+        yield from page.items
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
+
+
+def _runs(store: Store, query: RunQuery) -> Iterator[Run]:
+    while True:
+        page = store.find_runs(query)
+        yield from page.items
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
+
+
+def _node(record: Record) -> Node:
+    """What a node says of itself; whatever of it can't be read is left out."""
+    try:
+        body = json.loads(record.body)
+    except ValueError:
+        body = None
+    said: dict[str, Any] = body if isinstance(body, dict) else {}
+    tasks, queues = said.get("tasks"), said.get("queues")
+    return Node(
+        key=record.key,
+        host=str(said["host"]) if "host" in said else None,
+        pid=said["pid"] if isinstance(said.get("pid"), int) else None,
+        tasks=frozenset(map(str, tasks)) if isinstance(tasks, list) else None,
+        queues=tuple(map(str, queues)) if isinstance(queues, list) else ("default",),
+        ticker=said.get("ticker") is not False,
+        worker=said.get("worker") is not False,
+    )
+
+
+_SOME = 10
+
+
+def _some(lines: Any) -> tuple[str, ...]:
+    every = list(lines)
+    more = [f"and {len(every) - _SOME:,} more"] if len(every) > _SOME else []
+    return (*every[:_SOME], *more)
+
+
+def _count(number: int, thing: str, things: str | None = None) -> str:
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def _span(ms: int) -> str:
+    """The largest unit: a diagnosis is not about seconds."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if ms >= size:
+            return f"{ms // size:,} {unit}"
+    return f"{ms // 1000} s"

@@ -1,0 +1,99 @@
+"""The load ahead: how many runs each coming minute brings, and whose they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenbeat.instants import Instant
+from evenbeat.timeline.plan import Plan
+from evenbeat.timeline.snapshot import Owners, Times
+from evenbeat.triggers import Trigger
+
+_MINUTE = 60_000
+# Ticks that are moved are counted one by one: 24 MB of them at most.
+_UNROLLED = 2_000_000
+
+
+class Expected(NamedTuple):
+    """A schedule as it will fire."""
+
+    id: str
+    trigger: Trigger
+    first: Instant | None = None
+    """Its next tick: none of the trigger's before it counts. It may lie off the trigger's own."""
+    delay: int = 0
+    """By how much its ticks are spread."""
+
+
+class Load:
+    """Runs by the minute in [start, end), both in whole minutes.
+
+    Most schedules fire as their triggers say and are counted without being unrolled; those that are spread
+    or were moved are counted one by one.
+    """
+
+    def __init__(self, schedules: Iterable[Expected], start: Instant, end: Instant) -> None:
+        self.start = -(-start // _MINUTE) * _MINUTE
+        self.end = max(self.start, -(-end // _MINUTE) * _MINUTE)
+        plain: list[tuple[str, Trigger]] = []
+        moved: list[Expected] = []
+        for schedule in schedules:
+            regular = schedule.trigger.next_ms(self.start - 1)
+            ahead = schedule.first is not None and schedule.first >= self.start and schedule.first != regular
+            if schedule.delay or ahead:
+                moved.append(schedule)
+            else:
+                plain.append((schedule.id, schedule.trigger))
+        self._plain = Plan(plain)
+        self._ids = sorted(schedule.id for schedule in moved)
+        self._times, self._owners, self.complete = _unrolled(moved, self.start, self.end)
+        """``complete``: False if there were too many ticks of spread schedules to count them all."""
+        counts = self._plain.histogram(self.start, self.end).counts
+        # Without the length, bincount of nothing is nothing.
+        minutes = (self._times - self.start) // _MINUTE
+        self.counts: npt.NDArray[np.int64] = counts + np.bincount(minutes, minlength=len(counts))
+
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def per_minute(self) -> list[int]:
+        return [int(count) for count in self.counts]
+
+    def busiest(self, limit: int) -> list[Instant]:
+        """The minutes with the most runs, the fullest first, the earlier first among equals."""
+        order = np.argsort(-self.counts, kind="stable")[:limit]
+        return [self.start + int(minute) * _MINUTE for minute in order if self.counts[minute]]
+
+    def whose(self, minute: Instant) -> Counter[str]:
+        """How many runs of which schedule start in that minute."""
+        found = Counter(schedule for _, schedule in self._plain.unroll(minute, minute + _MINUTE).query(
+            minute, minute + _MINUTE
+        ))  # fmt: skip
+        inside = (self._times >= minute) & (self._times < minute + _MINUTE)
+        found.update(self._ids[owner] for owner in self._owners[inside].tolist())
+        return found
+
+
+def _unrolled(moved: list[Expected], start: Instant, end: Instant) -> tuple[Times, Owners, bool]:
+    """The ticks of schedules that are spread or moved, at the times they fire, within [start, end)."""
+    moved = sorted(moved, key=lambda schedule: schedule.id)
+    delays = np.array([schedule.delay for schedule in moved], np.int64)
+    since = start - int(delays.max(initial=0))
+    firsts = np.array(
+        [since - 1 if schedule.first is None else schedule.first for schedule in moved], np.int64
+    )
+    plan = Plan((schedule.id, schedule.trigger) for schedule in moved)
+    snapshot = plan.unroll(since, end, limit=_UNROLLED)
+    # The next tick itself is added by hand: it may lie off the trigger.
+    later = snapshot.times > firsts[snapshot.owners]
+    owners = np.concatenate([snapshot.owners[later], np.arange(len(moved), dtype=np.uint32)])
+    times = np.concatenate([snapshot.times[later], firsts]) + delays[owners]
+    said = np.array([schedule.first is not None for schedule in moved], np.bool_)
+    inside = (times >= start) & (times < end)
+    inside[len(inside) - len(moved) :] &= said
+    return times[inside], owners[inside], snapshot.end >= end

@@ -1,0 +1,1180 @@
+"""The commands that work on a store: what they show, what they change, and how they fail."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from evenbeat import Conflict, LockHeld, RunRefused, Scheduler, SchemaTooNew, StoreUnavailable
+from evenbeat.cli import store_input
+from evenbeat.cli.groups import LazyGroup
+from evenbeat.cli.phrases import one_line
+from evenbeat.cli.root import root
+from evenbeat.cli.wall import took
+from evenbeat.model import LogChunk, Record, Run
+from evenbeat.options import SCHEDULE
+from evenbeat.rules import attempts
+from evenbeat.rules.firing import plan
+from evenbeat.schedules import Schedules
+from evenbeat.stores.base import Claim, RunQuery
+from evenbeat.stores.sqlite import SqliteStore
+from evenbeat.stores.sqlite.facts import Facts, facts
+from evenbeat.stores.sqlite.schema import schema_sql
+
+MINUTE, HOUR = 60_000, 3_600_000
+
+
+class Clock:
+    """The clock of this machine, which is that of SQLite: Monday, 2026-03-02, 08:00 UTC."""
+
+    def __init__(self) -> None:
+        self.now = 1_772_438_400_000
+
+    def pass_(self, ms: int) -> None:
+        self.now += ms
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TZ", "UTC")
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", *(key for key in os.environ if "EVENBEAT" in key)):
+        monkeypatch.delenv(name, raising=False)
+    found = Clock()
+    monkeypatch.setattr(time, "time_ns", lambda: found.now * 1_000_000)
+    monkeypatch.setattr(time, "time", lambda: found.now / 1000)
+    return found
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Scheduler]:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/evenbeat.db")
+    assert scheduler.store.now()
+    yield scheduler
+    scheduler.close()
+
+
+def run(*args: str, answers: str | None = None) -> Result:
+    # click before 8.2 mixes stderr into stdout unless it is told not to.
+    mixes = "mix_stderr" in inspect.signature(CliRunner).parameters
+    options: dict[str, Any] = {"mix_stderr": False} if mixes else {}
+    result = CliRunner(**options).invoke(root, args, prog_name="evenbeat", input=answers)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def printed(*args: str, code: int = 0) -> str:
+    result = run(*args)
+    assert (result.exit_code, result.stderr) == (code, ""), result.stderr
+    return result.stdout
+
+
+def answered(*args: str, code: int = 0) -> dict[str, Any]:
+    document = json.loads(printed(*args, "--json", code=code))
+    assert isinstance(document, dict)
+    return document
+
+
+def failed(*args: str, code: int = 1) -> str:
+    result = run(*args)
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    return result.stderr
+
+
+def fire(app: Scheduler) -> None:
+    app.store.fire_due(app.store.now(), 100, plan)
+
+
+def claim(app: Scheduler, lease: int = 30_000) -> list[Run]:
+    token = f"claim-{time.monotonic_ns()}"
+    wanted = Claim(worker="node-1", token=token, limit=100, now=app.store.now(), lease=lease)
+    return list(app.store.claim_runs(wanted).runs)
+
+
+def succeed(app: Scheduler, run: Run, result: str = "null") -> None:
+    assert app.store.settle_runs(
+        [attempts.succeeded(run, result, app.store.now(), f"{run.id}-{run.attempt}")]
+    ) == [True]
+
+
+def fail(app: Scheduler, run: Run, error: str) -> None:
+    assert app.store.settle_runs(
+        [attempts.failed(run, error, app.store.now(), f"{run.id}-{run.attempt}")]
+    ) == [True]
+
+
+# -- schedules list --------------------------------------------------------------------------------
+
+
+def test_schedules_are_listed_with_state_next_run_trigger_task_and_last_result(
+    app: Scheduler, clock: Clock
+) -> None:
+    app.schedules.add("digest", "0 9 * * mon-fri", "send_digest")
+    app.schedules.add("cleanup", "every 10m", "clean")
+    app.schedules.pause("cleanup", "migration")
+    app.schedules.trigger("digest")
+    (held,) = claim(app)
+    succeed(app, held)
+    clock.pass_(5 * MINUTE)
+
+    assert printed("schedules", "list").splitlines() == [
+        "name     state              next run             trigger      task         last run",
+        "─" * 87,
+        "cleanup  paused: migration                       every 10m    clean",
+        "digest   active             09:00     in 55 min  0 9 * * 1-5  send_digest  ok 5 min ago",
+    ]
+
+
+def test_dates_are_as_near_as_they_can_be_told(app: Scheduler) -> None:
+    for name, when in (
+        ("a", "2026-03-02T09:00Z"), ("b", "2026-03-04T09:00:30Z"), ("c", "2026-04-02T09:00Z"),
+    ):  # fmt: skip
+        app.schedules.add(name, f"at {when}", "t")
+
+    rows = printed("schedules", "list").splitlines()[2:]
+    assert [row.partition("active")[2].partition("at ")[0].strip() for row in rows] == [
+        "09:00             in 1 h", "Wed 09:00:30      in 2 d 1 h", "2026-04-02 09:00  in 31 d 1 h",
+    ]  # fmt: skip
+
+
+def test_dates_are_those_of_the_local_zone(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.schedules.add("a", "0 9 * * *", "t")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+
+    assert "  18:00     in 1 h" in printed("schedules", "list")
+    assert "Mon 2026-03-02 18:00 +09:00" in printed("schedules", "show", "a")
+
+
+def test_a_pause_with_an_end_says_until_when(app: Scheduler) -> None:
+    app.schedules.add("a", "* * * * *", "t")
+    app.schedules.pause("a", "tax rates", until="2026-03-02T12:00Z")
+
+    assert "paused until 12:00: tax rates" in printed("schedules", "list")
+
+
+def test_an_overdue_schedule_is_seen_to_be(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "@hourly", "t")
+    clock.pass_(2 * HOUR)
+
+    assert "09:00     1 h ago" in printed("schedules", "list")
+
+
+@pytest.mark.parametrize(
+    ("end", "words"), [("succeeded", "ok 2 min ago"), ("failed", "failed 2 min ago"), ("", "cancelled 2 min")]
+)
+def test_the_last_result_is_told(app: Scheduler, clock: Clock, end: str, words: str) -> None:
+    app.schedules.add("a", "@daily", "t")
+    made = app.schedules.trigger("a")
+    if end:
+        (held,) = claim(app)
+        succeed(app, held) if end == "succeeded" else fail(app, held, "no")
+    else:
+        app.runs.cancel(made.id)
+    clock.pass_(2 * MINUTE)
+
+    assert words in printed("schedules", "list")
+
+
+def test_lists_are_narrowed_and_belong_to_a_tenant(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+    app.schedules.add("b", "@daily", "u")
+    app.schedules.add("c", "@daily", "t", tenant="acme")
+    app.schedules.pause("b")
+
+    def names(*args: str) -> list[str]:
+        return [row["name"] for row in answered("schedules", "list", *args)["schedules"]]
+
+    assert names() == ["a", "b"]
+    assert names("--state", "paused") == names("--task", "u") == ["b"]
+    assert names("--limit", "1") == ["a"]
+    assert names("--tenant", "acme") == ["c"]
+    assert names("--all-tenants") == ["c", "a", "b"]
+    assert "tenant   name" in printed("schedules", "list", "--all-tenants")
+
+
+def test_an_empty_list_says_what_to_do(app: Scheduler) -> None:
+    assert printed("schedules", "list") == "no schedules yet: evenbeat schedules add --help\n"
+    assert printed("schedules", "list", "--state", "paused") == "no such schedules\n"
+    assert printed("runs", "list") == "no runs\n"
+    assert printed("runs", "list", "--state", "failed") == "no such runs\n"
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 140])
+def test_a_list_fits_any_terminal(app: Scheduler, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    app.schedules.add("weekly-digest-for-all-customers", "0 8 * * mon tz=Europe/Berlin", "send_the_digest")
+    app.schedules.add("a", "@daily", "t")
+    app.schedules.pause("a", "because of a long story that does not end soon")
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    lines = printed("schedules", "list").splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any("in 6 d 23 h" in line for line in lines)
+    assert columns < 80 or any("weekly-digest-for-all-customers" in line for line in lines)
+
+
+def test_the_list_as_json_has_the_definition_and_the_history(app: Scheduler) -> None:
+    app.schedules.add("a", "0 9 * * * tz=Europe/Berlin", "t", {"team": "ops"}, timeout="5m")
+
+    (row,) = answered("schedules", "list")["schedules"]
+    assert (row["next_run"], row["payload"]) == ("2026-03-03T08:00:00Z", {"team": "ops"})
+    assert (row["execution"]["timeout"], row["history"]["run_count"]) == (300_000, 0)
+
+
+# -- schedules show --------------------------------------------------------------------------------
+
+
+def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add(
+        "digest", "0 9 * * mon-fri", "send_digest", {"team": "ops"}, description="For everybody.",
+        retries=3, timeout="5m", catch_up="skip", overlap="queue", max_concurrent=2, spread="1m",
+        on_crash="fail",
+    )  # fmt: skip
+    made = app.schedules.trigger("digest")
+    (held,) = claim(app)
+    clock.pass_(1_500)
+    fail(app, replace(held, failures=3), "Traceback (most recent call last):\n  …\nOSError: no \x1b[31mroute")
+    app.schedules.reschedule("digest", "2026-03-04T10:00Z")
+
+    text = printed("schedules", "show", "digest")
+    for line in (
+        "digest", "At 09:00, Monday to Friday (UTC)", "state    active", "about    For everybody.",
+        "task     send_digest", "trigger  0 9 * * 1-5", 'payload  {"team": "ops"}',
+        "policy   catch-up skip (later than 1m), overlap queue, at most 2 runs at once, spread over 1m",
+        "runs     queue default, priority 5, 3 retries after 10s, doubled, timeout 5m, fails when its",
+        "made     Mon 2026-03-02 08:00 +00:00, by hand",
+        "1  Wed 2026-03-04 10:00 +00:00  2 d 1 h",
+        "2  Thu 2026-03-05 09:00 +00:00      3 d",
+        "history  1 run: 0 succeeded, 1 failed",
+        "         last failure Mon 2026-03-02 08:00:01 +00:00, now",
+        "         OSError: no �[31mroute",
+        f"{made.id}  failed  08:00  0 ms  1.5 s",
+        "09:00 to Wed 09:00      3  passed over when the next run was moved",
+    ):  # fmt: skip
+        assert line in text
+
+
+def test_what_the_name_decides_is_shown_as_decided(app: Scheduler) -> None:
+    app.schedules.add("nightly-report", "H 3 * * *", "t")
+
+    assert "At 03:18 every day (UTC)" in printed("schedules", "show", "nightly-report")
+
+
+def test_what_was_never_run_has_no_history(app: Scheduler) -> None:
+    app.schedules.add("a", "every 10m", "t", tenant="acme")
+
+    text = printed("schedules", "show", "a", "--tenant", "acme")
+    assert "history  no run has ended yet\n" in text
+    assert "by hand, for tenant acme" in text
+
+
+def test_every_reason_for_a_skipped_tick_has_words(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "* * * * *", "t")
+    clock.pass_(10 * MINUTE)
+    fire(app)
+    app.schedules.pause("a")
+    clock.pass_(3 * MINUTE)
+    app.schedules.resume("a")
+
+    skipped = answered("schedules", "show", "a")["skipped"]
+    assert [(row["reason"], row["count"]) for row in skipped] == [("paused", 3), ("coalesced", 9)]
+    assert [row["why"] for row in skipped] == [
+        "the schedule was paused", "missed; a later run stands for them (catch-up latest)",
+    ]  # fmt: skip
+
+
+def test_show_as_json_has_the_coming_ticks(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+
+    document = answered("schedules", "show", "a")
+    assert document["next"][:2] == ["2026-03-03T00:00:00Z", "2026-03-04T00:00:00Z"]
+    assert document["explain"] == "at 00:00 every day (UTC)"
+
+
+# -- schedules add ---------------------------------------------------------------------------------
+
+
+def test_a_schedule_is_added_and_its_database_made(tmp_path: Path) -> None:
+    text = printed("schedules", "add", "digest", "0 9 * * mon-fri", "send_digest", "--tz", "Europe/Berlin")
+
+    assert text == (
+        "added digest: At 09:00, Monday to Friday (Europe/Berlin)\n"
+        "next run Tue 2026-03-03 08:00 +00:00, in 1 d\n"
+    )
+    assert (tmp_path / "evenbeat.db").exists()
+
+
+def test_all_options_of_a_schedule_can_be_said(app: Scheduler) -> None:
+    values = {
+        "retries": "3", "backoff": "5s", "longest_backoff": "1m", "timeout": "5m", "on_crash": "fail",
+        "crashes": "1", "queue": "mail", "priority": "7", "description": "x", "catch_up": "all",
+        "grace": "2m", "catch_up_limit": "5", "overlap": "skip", "max_concurrent": "2", "spread": "30s",
+    }  # fmt: skip
+    assert values.keys() == set(SCHEDULE)
+    flags = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value)]
+    printed("schedules", "add", "a", "every 1h", "t", "--payload", '{"n": 1}', "--start-at", "+3h", *flags)
+
+    info = app.schedules.get("a")
+    assert (info.queue, info.priority, info.description, info.payload) == ("mail", 7, "x", {"n": 1})
+    assert (info.overlap, info.max_concurrent, info.spread) == ("skip", 2, 30_000)
+    assert (info.catch_up.kind, info.catch_up.grace, info.catch_up.limit) == ("all", 120_000, 5)
+    assert (info.execution.retries, info.execution.timeout, info.execution.on_crash) == (3, 300_000, "fail")
+    assert info.next_run == datetime(2026, 3, 2, 11, tzinfo=UTC)
+
+
+def test_run_now_asks_for_a_run_besides(app: Scheduler) -> None:
+    assert "and a run at once" in printed("schedules", "add", "a", "@daily", "t", "--run-now")
+    assert len(app.runs.list()) == 1
+
+
+def test_a_single_instant_in_the_past_is_due_at_once() -> None:
+    assert "4 d 8 h ago" in printed("schedules", "add", "a", "at 2026-02-26T00:00Z", "t")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("a", "0 9 * * mon-fry", "t"), "    0 9 * * mon-fry\n            ^^^^^^^\n"),
+        (("a b", "@daily", "t"), 'error: name "a b" is not 1 to 128 letters, digits, _ or -\n'),
+        (("a", "@daily", "t", "--payload", "{"), "error: invalid value for '--payload': '{' is not JSON"),
+        (("a", "@daily", "t", "--payload", "[1]"), "is not an object of named arguments"),
+        (("a", "@daily", "t", "--timeout", "soon"), 'error: timeout "soon" is not a duration'),
+        (("a", "@daily", "t", "--priority", "99"), "error: priority 99 is not one of 0-9"),
+        (("a", "@daily", "t", "--overlap", "no"), "error: invalid value for '--overlap'"),
+        (("a", "@daily"), "error: missing argument 'TASK'"),
+        (("a", "@daily", "t", "--tenant", "x y"), 'error: tenant "x y" is not 1 to 128 letters'),
+        (("a", "@daily", "t", "--store", "oracle://x:y@z"), 'error: store "oracle://x:***@z" is of no known'),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_done(args: tuple[str, ...], message: str) -> None:
+    assert message in failed("schedules", "add", *args, code=2)
+
+
+def test_a_name_that_is_taken_fails(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+
+    assert failed("schedules", "add", "a", "@daily", "t") == (
+        'error: schedule "a" of tenant "default" exists already\n'
+        "hint: 'evenbeat schedules show a' shows it\n"
+    )
+
+
+# -- schedules: changes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("until", "end"),
+    [
+        ("2h", "Mon 2026-03-02 10:00 +00:00, in 2 h"),
+        ("+90s", "Mon 2026-03-02 08:01:30 +00:00, in 1 min 30 s"),
+        ("2026-03-05T09:00", "Thu 2026-03-05 09:00 +00:00, in 3 d 1 h"),
+        ("2026-03-05T09:00+02:00", "Thu 2026-03-05 07:00 +00:00, in 2 d 23 h"),
+    ],
+)
+def test_a_pause_may_end_by_itself(app: Scheduler, until: str, end: str) -> None:
+    app.schedules.add("a", "@daily", "t")
+
+    assert printed("schedules", "pause", "a", "--until", until, "--note", "x") == f"paused a until {end}\n"
+    assert app.schedules.get("a").pause_note == "x"
+
+
+def test_a_pause_without_an_end_says_how_to_end_it_and_resume_does(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+
+    assert printed("schedules", "pause", "a") == (
+        "paused a until it is resumed: evenbeat schedules resume a\n"
+    )
+    tomorrow = "next run Tue 2026-03-03 00:00 +00:00, in 16 h\n"
+    assert printed("schedules", "resume", "a") == f"resumed a, {tomorrow}"
+    assert printed("schedules", "resume", "a") == f"a was not paused: it is active, {tomorrow}"
+
+
+def test_a_finished_schedule_can_not_be_paused(app: Scheduler) -> None:
+    app.schedules.add("a", "at 2026-03-01T00:00Z", "t")
+    fire(app)
+
+    assert printed("schedules", "pause", "a") == "a is finished: there is nothing to pause\n"
+
+
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [
+        ("2026-03-01T00:00", "error: --until 2026-03-01T00:00 is not in the future\n"),
+        ("soon", 'error: --until "soon" is neither a date and time nor a duration; write 2026-'),
+    ],
+)
+def test_an_end_that_makes_no_sense_is_refused(app: Scheduler, until: str, message: str) -> None:
+    app.schedules.add("a", "@daily", "t")
+
+    assert failed("schedules", "pause", "a", "--until", until, code=2).startswith(message)
+
+
+def test_trigger_queues_a_run_now(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t", {"n": 1})
+
+    text = printed("schedules", "trigger", "a")
+    made = answered("schedules", "trigger", "a", "--payload", '{"n": 2}')["run"]
+    second, first = app.runs.list(schedule="a")
+    assert {first.id, second.id} == {made["id"], text.split()[-1]}
+    assert sorted(run.payload["n"] for run in (first, second)) == [1, 2]
+
+
+def test_a_trigger_that_overlap_refuses_fails(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t", overlap="skip")
+    app.schedules.trigger("a")
+
+    assert "leave no room for another" in failed("schedules", "trigger", "a")
+
+
+@pytest.mark.parametrize("when", ["+2h", "2h", "2026-03-02T10:00", "2026-03-02T11:00+01:00"])
+def test_reschedule_moves_the_next_run(app: Scheduler, when: str) -> None:
+    app.schedules.add("a", "@daily", "t")
+
+    assert printed("schedules", "reschedule", "a", when) == (
+        "next run of a: Mon 2026-03-02 10:00 +00:00, in 2 h\n"
+    )
+
+
+def test_a_paused_schedule_that_is_moved_stays_paused_and_says_so(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+    app.schedules.pause("a")
+
+    assert "won't run before it is resumed" in printed("schedules", "reschedule", "a", "+2h")
+
+
+def test_delete_asks_nobody_where_nobody_can_answer(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+
+    assert printed("schedules", "delete", "a") == "deleted a\n"
+    assert app.schedules.list() == []
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+def test_delete_asks_in_a_terminal(app: Scheduler, answer: str, code: int) -> None:
+    app.schedules.add("a", "@daily", "t")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "evenbeat", "schedules", "delete", "a"]
+    child = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.write(ours, answer.encode())
+    _, stderr = child.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+
+    assert child.returncode == code
+    assert "delete a (@daily, t)? [y/N]" in stderr.replace("0 0 * * *", "@daily")
+    assert bool(app.schedules.list()) == bool(code)
+
+
+def test_what_code_declares_comes_back_and_delete_says_so(app: Scheduler) -> None:
+    app.task(schedule="@daily", name="t")(lambda: None)
+    app.declare_tasks()
+
+    assert "makes it again" in printed("schedules", "delete", "t", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("show", "digets"), "did you mean digest?"),
+        (("pause", "digets"), "did you mean digest?"),
+        (("resume", "digets"), "did you mean digest?"),
+        (("trigger", "digets"), "did you mean digest?"),
+        (("reschedule", "digets", "+1h"), "did you mean digest?"),
+        (("delete", "digets"), "did you mean digest?"),
+        (("show", "zzz"), "'evenbeat schedules list' shows those that are there"),
+        (("show", "zebra"), "tenant acme has one: --tenant acme"),
+        (("show", "zzz", "--tenant", "nobody"), "there are no schedules of tenant nobody"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered_with_the_nearest(
+    app: Scheduler, args: tuple[str, ...], hint: str
+) -> None:
+    app.schedules.add("digest", "@daily", "t")
+    app.schedules.add("zebra", "@daily", "t", tenant="acme")
+
+    tenant = "nobody" if "nobody" in args else "default"
+    assert failed("schedules", *args) == (
+        f'error: there is no schedule "{args[1]}" of tenant "{tenant}"\nhint: {hint}\n'
+    )
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_with_their_times(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("digest", "0 8 * * *", "send")
+    app.schedules.reschedule("digest", "2026-03-02T08:00Z")
+    clock.pass_(1_300)
+    fire(app)
+    (held,) = claim(app)
+    clock.pass_(65_000)
+    succeed(app, held)
+    clock.pass_(1_000)
+    app.enqueue("mail", delay="1h", id="by-hand")
+
+    assert printed("runs", "list").splitlines() == [
+        "run                             state      task  due        late       took",
+        "─" * 75,
+        "by-hand                         queued     mail  09:01:07",
+        "default/digest/2/1772438400000  succeeded  send  08:00     1.3 s  1 min 5 s",
+    ]
+
+
+def test_runs_are_narrowed(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+    app.schedules.trigger("a")
+    for number in range(3):
+        app.enqueue("u", id=f"u{number}")
+    app.runs.cancel("u0")
+
+    def ids(*args: str) -> list[str]:
+        return sorted(run["id"] for run in answered("runs", "list", *args)["runs"])
+
+    assert len(ids("--schedule", "a")) == len(ids("--task", "t")) == 1
+    assert ids("--task", "u") == ["u0", "u1", "u2"]
+    assert ids("--state", "cancelled") == ["u0"]
+    assert answered("runs", "list", "--limit", "2")["more"] is True
+    assert "there are more: --limit 10" in printed("runs", "list", "--limit", "2")
+    assert "did you mean" in failed("runs", "list", "--schedule", "aa")
+
+
+def test_a_run_is_shown_with_its_timing_and_result(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "* * * * *", "t", tenant="acme")
+    clock.pass_(3 * MINUTE + 2_500)
+    fire(app)
+    (held,) = claim(app)
+    clock.pass_(1_200)
+    app.store.append_log([LogChunk(run=held.id, attempt=1, seq=0, text="x", at=clock.now)])
+    succeed(app, held, '{"sent": 12}')
+
+    assert printed("runs", "show", held.id).splitlines() == [
+        "acme/a/1/1772438580000",
+        "",
+        "state     succeeded",
+        "task      t",
+        "schedule  a",
+        "          stands for 2 missed ticks as well",
+        "tenant    acme",
+        "due       Mon 2026-03-02 08:03 +00:00, 3 s ago",
+        "started   Mon 2026-03-02 08:03:02 +00:00, 2.5 s late",
+        "ended     Mon 2026-03-02 08:03:03 +00:00",
+        "took      1.2 s",
+        "attempts  1",
+        "worker    node-1",
+        "queue     default, priority 5",
+        "log       1 line: evenbeat runs logs acme/a/1/1772438580000",
+        'result    {"sent": 12}',
+    ]
+    document = answered("runs", "show", held.id)["run"]
+    assert (document["lateness"], document["duration"], document["log_lines"]) == (2.5, 1.2, 1)
+
+
+def test_a_failed_run_is_shown_with_its_traceback(app: Scheduler, clock: Clock) -> None:
+    app.enqueue("t", {"team": "ops"}, id="r", retries=1)
+    (held,) = claim(app)
+    fail(app, held, "first")
+    text = printed("runs", "show", "r")
+    assert "state     retrying\n" in text
+    assert "\nagain     Mon 2026-03-02 08:00:09 +00:00, in 9 s\n" in text
+    assert "due" not in text
+    clock.pass_(MINUTE)
+    (held,) = claim(app)
+    fail(app, held, 'Traceback (most recent call last):\n  File "a.py", line 1\nOSError: \x1b[2Jno\n')
+
+    text = printed("runs", "show", "r")
+    assert "state     failed\n" in text
+    assert 'payload   {"team": "ops"}\n' in text
+    assert "attempts  2: 2 failures; up to 1 retry\n" in text
+    assert text.endswith('\nTraceback (most recent call last):\n  File "a.py", line 1\nOSError: �[2Jno\n')
+
+
+def test_the_log_of_a_run_is_shown_by_attempt(app: Scheduler, clock: Clock) -> None:
+    app.enqueue("t", id="r")
+    assert run("runs", "logs", "r").stderr == "the run has written nothing to its log\n"
+    chunks = [("one\ntwo\n", 1), ("three \x1b[31m", 2)]
+    app.store.append_log(
+        [LogChunk(run="r", attempt=n, seq=0, text=text, at=clock.now + n) for text, n in chunks]
+    )
+
+    assert printed("runs", "logs", "r").splitlines() == [
+        "2026-03-02 08:00:00.001  one",
+        "2026-03-02 08:00:00.001  two",
+        "attempt 2",
+        "2026-03-02 08:00:00.002  three �[31m",
+    ]
+    assert answered("runs", "logs", "r") == {
+        "run": "r",
+        "state": "queued",
+        "lines": [
+            {"at": "2026-03-02T08:00:00.001Z", "attempt": 1, "text": "one\ntwo\n"},
+            {"at": "2026-03-02T08:00:00.002Z", "attempt": 2, "text": "three \x1b[31m"},
+        ],
+    }
+
+
+def test_a_log_is_followed_until_the_run_is_over(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.enqueue("t", id="r")
+    (held,) = claim(app)
+    looks = iter(range(4))
+
+    def meanwhile(_: SqliteStore, timeout: float) -> bool:
+        seq = next(looks)
+        if seq == 3:
+            succeed(app, held)
+        app.store.append_log([LogChunk(run="r", attempt=1, seq=seq, text=f"line-{seq}", at=0)])
+        return True
+
+    monkeypatch.setattr(SqliteStore, "wait", meanwhile)
+
+    lines = printed("runs", "logs", "r", "--follow").splitlines()
+    assert [line.split()[-1] for line in lines] == ["line-0", "line-1", "line-2", "line-3"]
+    assert "exclude each other" in failed("runs", "logs", "r", "-f", "--json", code=2)
+
+
+def test_a_failed_run_is_tried_again(app: Scheduler) -> None:
+    app.enqueue("t", id="r")
+    (held,) = claim(app)
+    fail(app, held, "no")
+
+    assert printed("runs", "retry", "r") == "queued r again\n"
+    assert failed("runs", "retry", "r") == (
+        "error: run r is queued; only failed and cancelled runs can be tried again\n"
+    )
+
+
+def test_a_run_of_a_schedule_with_bounds_is_tried_again_as_a_new_one(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t", overlap="skip")
+    app.schedules.trigger("a", id="r")
+    (held,) = claim(app)
+    fail(app, held, "no")
+
+    assert printed("runs", "retry", "r").startswith("queued a new run with the same payload: evenbeat runs")
+
+
+def test_runs_are_cancelled_or_told(app: Scheduler) -> None:
+    for name in ("a", "b"):
+        app.enqueue("t", id=name)
+    assert printed("runs", "cancel", "a") == "cancelled a\n"
+    assert printed("runs", "cancel", "a") == "cancelled a\n"
+    (held,) = claim(app)
+    assert printed("runs", "cancel", "b").startswith("asked b to stop; its worker node-1 is told")
+    assert "state     stopping" in printed("runs", "show", "b")
+    succeed(app, held)
+    assert printed("runs", "cancel", "b", code=1) == "b is over already: succeeded\n"
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "retry", "cancel"])
+def test_a_run_that_is_not_there(app: Scheduler, command: str) -> None:
+    assert failed("runs", command, "nope") == (
+        'error: there is no run "nope"; it never was, or its history was purged\n'
+        "hint: 'evenbeat runs list' shows the newest\n"
+    )
+
+
+# -- forecast --------------------------------------------------------------------------------------
+
+
+def test_the_load_ahead_is_drawn_with_where_schedules_meet(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(8):
+        app.schedules.add(f"import-{number}", "0 * * * *", "t")
+    app.schedules.add("poll", "*/30 * * * *", "t")
+    app.schedules.add("off", "* * * * *", "t")
+    app.schedules.pause("off")
+    monkeypatch.setenv("COLUMNS", "60")
+
+    lines = printed("forecast", "--hours", "4", "--minutes", "15").splitlines()
+    assert lines == [
+        "31 runs of 9 schedules",
+        "in the next 4 hours, up to 9 a minute (UTC)",
+        "",
+        "9     █   █   █",
+        "      █   █   █",
+        "      █   █   █",
+        "      █   █   █",
+        "      █   █   █",
+        "0   ▅ █ ▅ █ ▅ █ ▅",
+        "  08:00   10:00",
+        "",
+        "busiest           runs  schedules",
+        "─" * 60,
+        "09:00 and 2 more     9  import-0, import-1, import-2,",
+        "                        import-3, import-4, import-5 and 3",
+        "                        more",
+        "",
+        "hint:  H in place of the minute gives each schedule its own",
+        "       ('H * * * *'); or give them a spread",
+    ]
+
+
+def test_the_forecast_as_json(app: Scheduler) -> None:
+    app.schedules.add("a", "0 * * * *", "t")
+    app.schedules.add("b", "0 9 * * *", "t", tenant="acme")
+
+    document = answered("forecast", "--hours", "2", "--minutes", "60", "--all-tenants")
+    assert document == {
+        "from": "2026-03-02T08:00:00Z",
+        "until": "2026-03-02T10:00:00Z",
+        "schedules": 2,
+        "runs": 2,
+        "minutes": 60,
+        "bars": [{"at": "2026-03-02T08:00:00Z", "runs": 0}, {"at": "2026-03-02T09:00:00Z", "runs": 2}],
+        "busiest": [{"runs": 2, "at": ["2026-03-02T09:00:00Z"], "schedules": ["acme/b", "default/a"]}],
+        "notes": [],
+    }
+    assert answered("forecast", "--hours", "2")["runs"] == 1
+
+
+def test_a_pause_that_ends_and_a_moved_run_are_foreseen(app: Scheduler) -> None:
+    app.schedules.add("a", "0 * * * *", "t")
+    app.schedules.pause("a", until="2026-03-02T10:30Z")
+    app.schedules.add("b", "@daily", "t")
+    app.schedules.reschedule("b", "2026-03-02T09:07Z")
+    app.schedules.add("over", "at 2026-03-02T09:00Z", "t")
+    app.schedules.pause("over", until="2026-03-02T10:30Z")
+
+    bars = answered("forecast", "--hours", "5", "--minutes", "60")["bars"]
+    assert [bar["runs"] for bar in bars] == [0, 1, 0, 1, 1]
+
+
+def test_nothing_ahead_is_said(app: Scheduler) -> None:
+    app.schedules.add("a", "@yearly", "t")
+
+    assert printed("forecast") == "1 active schedule, no runs in the next 24 hours\n"
+
+
+@pytest.mark.parametrize("columns", [30, 60, 100, 200])
+def test_a_forecast_fits_any_terminal(app: Scheduler, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    for number in range(30):
+        app.schedules.add(f"import-{number}", "*/5 * * * *", "t")
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    for args in ((), ("--minutes", "1", "--hours", "3"), ("--hours", "744")):
+        lines = printed("forecast", *args).splitlines()
+        assert max(map(len, lines)) <= columns
+
+
+# -- doctor ----------------------------------------------------------------------------------------
+
+
+def levels(code: int, *args: str) -> dict[str, str]:
+    return {check["check"]: check["level"] for check in answered("doctor", *args, code=code)["checks"]}
+
+
+def node(app: Scheduler, **body: object) -> None:
+    app.store.put_record(
+        Record(kind="node", key="host-1", body=json.dumps(body), expires=app.store.now() + HOUR)
+    )
+
+
+def test_all_is_well_with_a_new_store(app: Scheduler) -> None:
+    assert printed("doctor").splitlines() == [
+        "ok  store       sqlite:///evenbeat.db",
+        "ok  schema      1, the newest",
+        "ok  safety      journal wal, synchronous full",
+        "ok  clock       the store and this machine agree",
+        "ok  nodes       no node is at work, and there is nothing to fire",
+        "ok  schedules   none of 0 is overdue",
+        "ok  queue       no run waits for a worker",
+        "ok  leases      every running run has a worker",
+        "ok  quarantine  every row could be read",
+        "ok  duplicates  no tick twice in 0 runs",
+        "",
+        "all is well",
+    ]
+
+
+def test_nobody_at_work_is_a_warning_until_something_is_due(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "@hourly", "t")
+    assert levels(0)["nodes"] == "warn"
+    assert "1 warning" in printed("doctor")
+
+    clock.pass_(3 * HOUR)
+    assert levels(1)["schedules"] == "fail"
+    text = printed("doctor", code=1)
+    assert "1 schedule is due and nobody fires" in text
+    assert "a for 2 h" in text
+    assert text.endswith("1 problem, 1 warning\n")
+
+
+def test_live_nodes_are_listed_and_asked_for_tasks(app: Scheduler, clock: Clock) -> None:
+    node(app, host="box", pid=12, tasks=["t"], queues=["default"])
+    for task, queue in (("t", "default"), ("u", "default"), ("t", "mail")):
+        app.enqueue(task, queue=queue)
+    clock.pass_(5 * MINUTE)
+
+    text = printed("doctor", code=1)
+    assert "1 node at work" in text
+    assert "host-1 on box, pid 12, 1 task" in text
+    assert "3 runs wait for a worker" in text
+    assert "t: 1 run, for up to 5 min; nodes that have it are busy" in text
+    assert "u: 1 run, for up to 5 min; no node at work has this task" in text
+    assert "t: 1 run, for up to 5 min; no node at work takes from queue mail" in text
+
+
+def test_who_only_fires_executes_nothing_and_who_only_executes_fires_nothing(
+    app: Scheduler, clock: Clock
+) -> None:
+    node(app, host="box", pid=12, tasks=["t"], queues=["default"], ticker=True, worker=False)
+    app.enqueue("t")
+    app.schedules.add("a", "* * * * *", "t")
+    clock.pass_(5 * MINUTE)
+    text = printed("doctor", code=1)
+    assert "1 node at work" in text
+    assert "no node at work has a worker" in text
+    assert "host-1 on box, pid 12, ticker only" in text
+
+    (record,) = app.store.find_records("node")
+    body = json.loads(record.body) | {"ticker": False, "worker": True}
+    assert app.store.put_record(replace(record, body=json.dumps(body), version=2), record.version)
+    assert "host-1 on box, pid 12, 1 task, worker only" in printed("doctor", code=1)
+
+
+def test_a_node_that_says_nothing_readable_is_a_node(app: Scheduler) -> None:
+    app.store.put_record(Record(kind="node", key="a", body="?"))
+    app.store.put_record(Record(kind="node", key="b", body="[]"))
+
+    assert "2 nodes at work" in printed("doctor")
+
+
+def test_runs_whose_workers_are_gone_are_found_and_queued_again(app: Scheduler, clock: Clock) -> None:
+    app.enqueue("t", id="r")
+    claim(app)
+    clock.pass_(31_000)
+    assert levels(0)["leases"] == "ok"  # nodes need a moment
+    clock.pass_(MINUTE)
+    assert "r of node-1, for 1 min" in printed("doctor", code=1)
+
+    document = answered("doctor", "--repair")
+    assert document["repaired"] == {"requeued": ["r"], "cancelled": []}
+    assert (app.runs.get("r").state, app.runs.get("r").crashes) == ("queued", 1)
+    assert printed("doctor", "--repair").startswith("there was nothing to put right\n\n")
+
+
+def test_rows_in_quarantine_are_shown_and_left_alone(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "@hourly", "t")
+    clock.pass_(HOUR)
+
+    def broken(*_: object) -> Any:
+        raise ValueError("the moon \x1b[2J is full")
+
+    app.store.fire_due(clock.now, 10, broken)
+
+    for flags in ((), ("--repair",)):
+        text = printed("doctor", *flags, code=1)
+        assert "1 row could not be understood" in text
+        assert "a: the moon �[2J is full" in text
+
+
+def test_a_tick_that_was_settled_twice_is_found_and_its_surplus_cancelled(
+    app: Scheduler, clock: Clock
+) -> None:
+    app.schedules.add("a", "* * * * *", "t")
+    clock.pass_(3 * MINUTE)
+    fire(app)
+    (one,) = app.store.find_runs(RunQuery()).items
+    assert levels(0)["duplicates"] == "ok"
+    missed = replace(one, id="default/a/1/x", tick=(one.tick or 0) - MINUTE)
+    app.store.add_runs([replace(one, id="default/a/1/y"), missed])
+
+    text = printed("doctor", code=1)
+    assert "2 ticks were settled more than once" in text
+    assert "default/a/1/x queued; recorded as skipped: coalesced" in text
+    assert "2 runs are still queued: evenbeat doctor --repair cancels them" in text
+    repaired = answered("doctor", "--repair", code=1)["repaired"]
+    assert len(repaired["cancelled"]) == 2
+    assert "default/a/1/x" in repaired["cancelled"]
+    states = app.runs.count()
+    assert (states["queued"], states["cancelled"]) == (1, 2)
+
+
+def test_a_clock_that_went_back_is_noticed(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "@daily", "t")
+    clock.pass_(-2 * HOUR)
+
+    assert "rows from 2 h in the future: its clock went back" in printed("doctor", code=1)
+
+
+def test_a_store_that_is_no_database_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "evenbeat.db").write_text("This is no database, it is a text. " * 100)
+
+    document = answered("doctor", "--repair", code=1)
+    assert [check["check"] for check in document["checks"]] == ["store"]
+    assert document["repaired"] is None
+
+
+# -- config, db, completion ------------------------------------------------------------------------
+
+
+def test_settings_are_shown_with_where_they_were_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evenbeat.toml").write_text('threads = 4\nstore = "postgresql://me:secret@db/jobs"\n')
+    monkeypatch.setenv("EVENBEAT_QUEUES", "default,mail")
+
+    lines = printed("config", "show", "--tenant", "acme").splitlines()
+    assert "threads        4                            threads in evenbeat.toml:1" in lines
+    assert "queues         default, mail                EVENBEAT_QUEUES" in lines
+    assert "tenant         acme                         --tenant" in lines
+    assert "lease          30s                          default" in lines
+    text = printed("config", "show", "--json")
+    assert "secret" not in text + "\n".join(lines)
+    assert json.loads(text)["settings"]["store"] == {
+        "value": "postgresql://me:***@db/jobs",
+        "from": "file",
+        "name": "store",
+        "file": f"{tmp_path}/evenbeat.toml",
+        "line": 2,
+    }
+
+
+def test_a_variable_that_is_misspelt_is_a_warning_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENBEAT_STROE", "x")
+
+    result = run("config", "show")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "warning: EVENBEAT_STROE is no setting and was passed over: did you mean EVENBEAT_STORE?\n"
+    )
+
+
+def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "evenbeat.toml").write_text("threads = 0\n")
+
+    assert failed("schedules", "list", code=2) == (
+        f"error: threads in {tmp_path}/evenbeat.toml:1: threads 0 is not a whole number of 1 to 10,000\n"
+    )
+
+
+def test_a_store_of_no_known_kind_is_refused_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENBEAT_STORE", "oracle://db")
+
+    assert failed("runs", "list", code=2).startswith(
+        'error: EVENBEAT_STORE: store "oracle://db" is of no known kind; write sqlite'
+    )
+
+
+def test_db_upgrade_makes_the_tables_and_says_so(tmp_path: Path) -> None:
+    assert printed("db", "upgrade") == "made the tables of sqlite:///evenbeat.db: schema 1\n"
+    assert printed("db", "upgrade") == "sqlite:///evenbeat.db is up to date: schema 1\n"
+    assert answered("db", "upgrade") == {"store": "sqlite:///evenbeat.db", "from": 1, "to": 1}
+    assert printed("db", "upgrade", "--sql") == "-- sqlite:///evenbeat.db is up to date: schema 1\n"
+
+
+def test_db_upgrade_prints_the_sql_and_runs_nothing(tmp_path: Path) -> None:
+    assert printed("db", "upgrade", "--sql") == schema_sql()
+    assert answered("db", "upgrade", "--sql")["sql"] == schema_sql()
+    assert not (tmp_path / "evenbeat.db").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_printed(shell: str) -> None:
+    assert "_EVENBEAT_COMPLETE" in run("completion", shell).stdout
+
+
+def completions(*words: str, **environment: str) -> tuple[str, str]:
+    line = " ".join(["evenbeat", *words])
+    env = os.environ | environment | {
+        "_EVENBEAT_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words)),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from evenbeat.cli import main; main()"],
+        env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout, done.stderr
+
+
+def test_names_of_schedules_are_completed_from_the_store(app: Scheduler) -> None:
+    for name in ("digest", "daily", "cleanup"):
+        app.schedules.add(name, "@daily", "t")
+    app.schedules.add("other", "@daily", "t", tenant="acme")
+
+    assert completions("schedules", "show", "d") == ("plain,daily\nplain,digest\n", "")
+    assert completions("schedules", "show", "--tenant", "acme", "''") == ("plain,other\n", "")
+    assert completions("runs", "list", "--schedule", "c") == ("plain,cleanup\n", "")
+    assert completions("schedules", "p") == ("plain,pause\n", "")
+
+
+def test_a_completion_never_fails_and_makes_nothing(tmp_path: Path) -> None:
+    assert completions("schedules", "show", "d") == ("\n", "")
+    assert completions("schedules", "show", "d", EVENBEAT_STORE="oracle://x") == ("\n", "")
+    (tmp_path / "evenbeat.toml").write_text("no toml")
+    assert completions("schedules", "show", "d") == ("\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["evenbeat.toml"]
+
+
+# -- how they fail ---------------------------------------------------------------------------------
+
+READING = [
+    ("schedules", "list"), ("schedules", "show", "a"), ("schedules", "pause", "a"),
+    ("schedules", "resume", "a"), ("schedules", "trigger", "a"), ("schedules", "delete", "a"),
+    ("schedules", "reschedule", "a", "+1h"),
+    ("runs", "list"), ("runs", "show", "r"), ("runs", "logs", "r"), ("runs", "retry", "r"),
+    ("runs", "cancel", "r"), ("forecast",), ("doctor",), ("doctor", "--repair"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("args", READING, ids=" ".join)
+def test_a_database_that_is_not_there_is_not_made_by_accident(args: tuple[str, ...], tmp_path: Path) -> None:
+    assert failed(*args) == (
+        "error: there is no database evenbeat.db\n"
+        "hint: name another one with --store or EVENBEAT_STORE, or make this one: evenbeat db upgrade\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_of_others_gets_no_tables_by_accident(tmp_path: Path) -> None:
+    with sqlite3.connect("evenbeat.db") as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+
+    for args in READING:
+        assert "error: there are no tables of Evenbeat in evenbeat.db\n" in failed(*args)
+    assert facts(str(tmp_path / "evenbeat.db")) == Facts(0, "delete", 8192)
+    assert printed("db", "upgrade") == "made the tables of sqlite:///evenbeat.db: schema 1\n"
+    assert printed("runs", "list") == "no runs\n"
+
+
+def test_who_named_a_database_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENBEAT_STORE", "sqlite:////nowhere/jobs.db")
+
+    assert "there is no database /nowhere/jobs.db, which EVENBEAT_STORE names\n" in failed("runs", "list")
+    assert "/nowhere/x.db, which --store names\n" in failed(
+        "runs", "list", "--store", "sqlite:////nowhere/x.db"
+    )
+    assert "the folder /nowhere does not exist; make it first\n" in failed("db", "upgrade")
+
+
+@pytest.mark.parametrize("args", [*READING, ("db", "upgrade")], ids=" ".join)
+def test_a_store_in_memory_has_nothing_to_see(args: tuple[str, ...]) -> None:
+    assert "lives and ends with its process" in failed(*args, "--store", "memory://")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailable("/x/evenbeat.db: database is locked"), Conflict("default", "a"), SchemaTooNew(9, 1),
+        LockHeld("default", "a"), RunRefused("no room", subject="a"),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_what_could_not_be_done_is_a_line_and_exit_code_1(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Schedules, "list", refuse)
+
+    assert failed("schedules", "list") == f"error: {error}\n"
+
+
+def test_a_store_of_a_newer_version_is_a_line(app: Scheduler) -> None:
+    with sqlite3.connect("evenbeat.db") as connection:
+        connection.execute("UPDATE evenbeat_meta SET value = '9' WHERE key = 'schema'")
+    connection.close()
+
+    message = "the database has schema 9, this version of Evenbeat knows 1; upgrade Evenbeat"
+    assert failed("schedules", "list") == f"error: {message}\n"
+    assert failed("db", "upgrade") == f"error: {message}\n"
+    assert message in printed("doctor", code=1)
+
+
+def test_every_command_closes_its_store(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    monkeypatch.setattr(Scheduler, "close", lambda self: closed.append(self))
+
+    failed("schedules", "show", "nope")
+    assert len(closed) == 1
+    assert store_input.complete_schedule(click.Context(root), click.Argument(["name"]), "") == []
+    assert len(closed) == 2
+
+
+# -- help ------------------------------------------------------------------------------------------
+
+
+def commands(group: LazyGroup, *path: str) -> Iterator[tuple[tuple[str, ...], str, click.Command]]:
+    for name, lazy in group.lazy.items():
+        command = import_module(lazy.module).command
+        yield (*path, name), lazy.help, command
+        if isinstance(command, LazyGroup):
+            yield from commands(command, *path, name)
+
+
+@pytest.mark.parametrize("path", [path for path, _, _ in commands(root)], ids=" ".join)
+def test_each_command_has_help_that_fits_a_terminal(path: tuple[str, ...]) -> None:
+    text = printed(*path, "-h")
+
+    assert text.startswith(f"Usage: evenbeat {' '.join(path)} ")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_help_in_each_table_is_what_the_command_says_itself() -> None:
+    for path, words, command in commands(root):
+        assert (command.name, command.get_short_help_str(limit=200)) == (path[-1], words)
+
+
+def test_a_group_alone_shows_its_help_and_answers_typos() -> None:
+    assert printed("schedules") == printed("schedules", "--help")
+    assert failed("schedules", "lits", code=2) == "error: no such command 'lits': did you mean list?\n"
+
+
+@pytest.mark.parametrize("args", [("schedules", "list"), ("runs", "list"), ("doctor",), ("config", "show")])
+def test_an_answer_in_json_loads_neither_rich_nor_numpy(app: Scheduler, args: tuple[str, ...]) -> None:
+    code = (
+        "import sys; from evenbeat.cli.root import root\n"
+        "root.main(sys.argv[1:], standalone_mode=False)\n"
+        "print(*{'rich', 'numpy'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args, "--json"], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("KeyError: 1\n\n  File x\n    ^^^", "KeyError: 1"),
+        ("Traceback (most recent call last):\n  File x\nKeyError: 1\n", "KeyError: 1"),
+        ("worker \x1b was lost", "worker � was lost"),
+        ("\n", ""),
+    ],
+)
+def test_an_error_in_one_line(error: str, line: str) -> None:
+    assert one_line(error) == line
+
+
+@pytest.mark.parametrize("zone", ["Etc/UTC", "UTC", "Europe/Berlin"])
+def test_ticks_of_a_period_are_in_the_local_zone(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    app.schedules.add("a", "every 10m", "t")
+    monkeypatch.setenv("TZ", zone)
+
+    assert f"#  {zone.removeprefix('Etc/')} " in printed("schedules", "show", "a")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 ms"), (0.0124, "12 ms"), (1.24, "1.2 s"), (59.96, "60.0 s"), (65.4, "1 min 5 s"), (7200, "2 h")],
+)
+def test_how_long_it_took_in_words(seconds: float, words: str) -> None:
+    assert took(seconds) == words

@@ -1,0 +1,161 @@
+"""The diagnosis: what is found, on any store, and what repair leaves alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.diagnosis import Duplicate, Finding, diagnose, duplicates, repair
+from evenbeat.model import Run, Schedule, Skipped
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import plan
+from evenbeat.stores.base import Claim, RunQuery, Write
+from evenbeat.stores.memory import MemoryStore
+
+MINUTE = 60_000
+START = 1_772_438_400_000
+
+
+class Here:
+    """A store in memory and its clock."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.store = MemoryStore(clock=lambda: self.now)
+        self.store.open()
+
+    def add(self, name: str = "a", **options: Any) -> None:
+        wanted = Schedule(name=name, task="t", trigger="* * * * *", **options)
+        self.store.put_schedules([Write(changes.create(wanted, self.now), None)])
+
+    def fire(self) -> None:
+        self.store.fire_due(self.now, 100, plan)
+
+    def findings(self, local: int | None = None) -> dict[str, Finding]:
+        return {finding.check: finding for finding in diagnose(self.store, local or self.now)}
+
+    def runs(self) -> list[Run]:
+        return list(self.store.find_runs(RunQuery()).items)
+
+
+@pytest.fixture
+def here() -> Here:
+    return Here()
+
+
+def test_a_store_that_works_has_no_findings_but_the_missing_node(here: Here) -> None:
+    here.add()
+    for _ in range(5):
+        here.now += MINUTE
+        here.fire()
+        wanted = Claim(worker="w", token=str(here.now), limit=9, now=here.now, lease=9)
+        for run in here.store.claim_runs(wanted).runs:
+            assert here.store.settle_runs([ended(run, here.now)]) == [True]
+
+    levels = {check: finding.level for check, finding in here.findings().items()}
+    assert {check for check, level in levels.items() if level != "ok"} == {"nodes"}
+    assert duplicates(here.store) == ([], 5)
+
+
+def ended(run: Run, now: int) -> Any:
+    return attempts.succeeded(run, None, now, f"end-{run.id}")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "level", "words"),
+    [
+        (0, "ok", "agree"),
+        (1_500, "ok", "agree"),
+        (5_000, "warn", "5 s ahead of this machine's"),
+        (-3 * MINUTE, "warn", "3 min behind this machine's"),
+    ],
+)
+def test_clocks_that_differ_are_a_warning(here: Here, ahead: int, level: str, words: str) -> None:
+    found = here.findings(local=here.now - ahead)["clock"]
+
+    assert found.level == level
+    assert words in found.says
+
+
+def test_a_schedule_that_sleeps_for_ever_is_found_without_a_note(here: Here) -> None:
+    here.add()
+    here.now += MINUTE
+
+    def broken(*_: object) -> Any:
+        raise ValueError("no")
+
+    here.store.fire_due(here.now, 10, broken)
+    (note,) = here.store.find_records("quarantine")
+    here.store.delete_record("quarantine", note.tenant, note.key, note.version)
+
+    found = here.findings()["quarantine"]
+    assert (found.level, found.details) == ("fail", ("a: active, but asleep for ever",))
+
+
+def test_many_details_are_cut(here: Here) -> None:
+    for number in range(15):
+        here.add(f"job-{number:02}")
+    here.now += 5 * MINUTE
+
+    found = here.findings()["schedules"]
+    assert len(found.details) == 11
+    assert found.details[-1] == "and 5 more"
+    assert len(found.facts["schedules"]) == 15
+
+
+def test_a_new_generation_may_name_its_ticks_again(here: Here) -> None:
+    here.add()
+    here.now += MINUTE
+    here.fire()
+    (run,) = here.runs()
+    here.store.add_runs([replace(run, id="default/a/2/x", generation=2)])
+    here.store.add_runs([replace(run, id="backfill", cause="backfill")])
+
+    assert duplicates(here.store)[0] == []
+
+
+def test_repair_saves_a_run_whose_worker_is_heard_of_again(here: Here) -> None:
+    here.add()
+    here.now += MINUTE
+    here.fire()
+    here.store.claim_runs(Claim(worker="w", token="c", limit=1, now=here.now, lease=1_000))
+    assert repair(here.store) == ([], [])
+    here.now += MINUTE
+    (run,) = here.runs()
+    assert repair(here.store) == ([run.id], [])
+    assert repair(here.store) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("states", "recorded", "surplus"),
+    [
+        (["queued", "queued"], False, ["1"]),
+        (["queued", "running"], False, ["0"]),
+        (["succeeded", "queued", "queued"], False, ["1", "2"]),
+        (["cancelled", "queued"], False, []),
+        (["succeeded", "running"], False, []),
+        (["queued"], True, ["0"]),
+        (["running"], True, []),
+    ],
+)
+def test_what_is_too_much_is_what_can_be_stopped_without_losing_the_tick(
+    states: list[Any], recorded: bool, surplus: list[str]
+) -> None:
+    runs = tuple(
+        Run(id=str(number), task="t", state=state, created_at=number) for number, state in enumerate(states)
+    )
+    row = Skipped(
+        tenant="default",
+        schedule="a",
+        generation=1,
+        first=0,
+        last=0,
+        count=1,
+        reason="coalesced",
+        recorded_at=0,
+    )
+    found = Duplicate("default", "a", 1, 0, runs, row if recorded else None)
+
+    assert [run.id for run in found.surplus()] == surplus
