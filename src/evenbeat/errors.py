@@ -88,6 +88,15 @@ class InvalidTrigger(InvalidValue):
         )
 
 
+class ModuleFailed(EvenbeatError):
+    """A user's module raised when it was imported; ``trace`` is its traceback, as Python shows it."""
+
+    def __init__(self, module: str, trace: str) -> None:
+        super().__init__(f"{module} raised when it was imported\n\n{trace}")
+        self.module = module
+        self.trace = trace
+
+
 class ScheduleExists(EvenbeatError):
     """``add`` of a name that is taken."""
 

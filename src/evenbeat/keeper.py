@@ -72,7 +72,8 @@ class Keeper:
             timeout = attempt.run.execution.timeout
             if timeout is None or attempt.began is None or attempt.over is not None or attempt.settled:
                 continue
-            if clock - attempt.began >= timeout / 1000 and attempt.current.asked is None:
+            # One that was cancelled and takes no notice is ended, too.
+            if clock - attempt.began >= timeout / 1000 and attempt.current.asked in (None, "cancelled"):
                 self._worker.interrupt(attempt, "timeout")
                 self._worker.give_up(attempt, "timeout")
 
@@ -96,6 +97,7 @@ class Keeper:
         query = RunQuery(worker=self._worker.name, states=("running",), cancel_requested=True, limit=500)
         asked = {(run.id, run.attempt) for run in self._store.find_runs(query).items}
         for attempt in held:
-            if attempt.key in asked and not attempt.run.cancel_requested:
+            # Not by the record: a run that was handed back may have been claimed with the request in it.
+            if attempt.key in asked and attempt.current.asked is None:
                 attempt.run = replace(attempt.run, cancel_requested=True)
                 self._worker.interrupt(attempt, "cancelled")

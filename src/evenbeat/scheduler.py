@@ -16,8 +16,9 @@ from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant, read_instant
 from evenbeat.locks import Lock
 from evenbeat.model import NORMAL, Execution, Run, check_run
+from evenbeat.modules import is_looking
 from evenbeat.node import Node
-from evenbeat.node_settings import NodeOptions, read_node_settings
+from evenbeat.node_settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
 from evenbeat.options import RUN, SCHEDULE, RunOptions, ScheduleOptions, read_run_fields, refuse_unknown
 from evenbeat.runs import Runs
@@ -281,19 +282,32 @@ class Scheduler:
 
     # -- life ----------------------------------------------------------------------------------------------
 
-    def start(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
+    def start(
+        self,
+        *,
+        ticker: bool = True,
+        worker: bool = True,
+        name: str | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> None:
         """Start a node in threads of this process: a ticker that fires, a worker that executes, or both.
 
-        Schedules of decorated tasks are declared first. Options go before those of the scheduler.
+        Schedules of decorated tasks are declared first. Options go before those of the scheduler. A
+        ``name`` of your own must be one that no node ever had. Nothing happens while ``evenbeat run``
+        or a process for ``cpu=True`` tasks imports the module.
         """
+        if is_looking():
+            return
         if self._node is not None:
             raise InvalidValue(
                 "the scheduler has been started already", field="start", value=True, hint="stop() it first"
             )
-        settings = read_node_settings({**self._options, **options})
+        settings = self.node_settings(**options)
         store = self._access.store()
         self.declare_tasks()
-        node = self._node_kind(store, self._tasks, self._events, settings, ticker=ticker, worker=worker)
+        node = self._node_kind(
+            store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
+        )
         node.start()
         self._node = node
         try:
@@ -325,6 +339,8 @@ class Scheduler:
         """Start a node; return when SIGINT or SIGTERM came and it has drained. A second signal hurries."""
         from evenbeat.signals import check_main_thread, until_signalled
 
+        if is_looking():
+            return
         check_main_thread()
         self.start(ticker=ticker, worker=worker, **options)
         try:
@@ -367,6 +383,15 @@ class Scheduler:
                     self.stop()
         finally:
             self._node_kind = before
+
+    def node_settings(self, **options: Unpack[NodeOptions]) -> NodeSettings:
+        """How a node that is started with these options works."""
+        return read_node_settings({**self._options, **options})
+
+    @property
+    def node(self) -> Node | None:
+        """The node that was started here and not stopped."""
+        return self._node
 
     @property
     def is_running(self) -> bool:

@@ -351,6 +351,8 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
         kind = {"cancelled": "cancelled", "stopping": "released", "timeout": "timeout"}.get(
             asked or "", "raised"
         )
+    if kind == "released" and run.cancel_requested:
+        kind = "cancelled"
     if kind == "returned":
         return _End(attempt, attempts.succeeded(run, outcome.result, now, token), "succeeded")
     if kind == "released":

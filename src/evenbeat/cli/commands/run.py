@@ -1,0 +1,63 @@
+"""``evenbeat run``: an app in production, in processes that are supervised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from evenbeat.settings import LOG_FORMATS, LOG_LEVELS
+
+
+@click.command("run")
+@click.argument("app", metavar="[APP]", required=False)
+@click.option("--processes", type=int, metavar="N", help="How many processes, each with its own node (1).")
+@click.option("--no-ticker", is_flag=True, help="Fire no schedules: only execute runs.")
+@click.option("--no-worker", is_flag=True, help="Execute no runs: only fire schedules.")
+@click.option("--queues", metavar="A,B", help="The queues to take runs from (default).")
+@click.option("--threads", type=int, metavar="N", help="How many def tasks at once, per process (10).")
+@click.option("--coroutines", type=int, metavar="N", help="How many async def tasks at once (100).")
+@click.option("--cpu-processes", type=int, metavar="N", help="How many cpu=True tasks at once (cores).")
+@click.option(
+    "--lease", metavar="TIME", help="How long a run stays with a worker that is not heard of (30s)."
+)
+@click.option("--drain", metavar="TIME", help="How long running jobs may take to end at a stop (30s).")
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="text for people, json for programs.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="info, unless said.")
+def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> int:
+    """Run an app: fire its schedules, execute its tasks.
+
+    APP is a file (app.py) or a module (shop.jobs), with the name of the scheduler where there are several
+    (app.py:app); evenbeat.toml can say it, too. Flags go before EVENBEAT_* variables, these before
+    evenbeat.toml, and that before what the code says.
+
+    The work is done in processes that this one supervises: it keeps their leases alive whatever a job
+    does, hands back the runs of one that died at once, and starts the next. SIGTERM or Ctrl-C drains; a
+    second one hurries.
+    """
+    if no_ticker and no_worker:
+        raise click.UsageError("--no-ticker and --no-worker leave nothing to do")
+    from evenbeat.loading import load_app
+    from evenbeat.node_settings import node_options
+    from evenbeat.observe import logs
+    from evenbeat.settings import read_settings
+    from evenbeat.supervised import Begin
+    from evenbeat.supervisor import Supervisor
+
+    settings = read_settings({"app": app, **flags})
+    target = settings["app"]
+    if target is None:
+        raise click.UsageError(
+            'which app? give a file, like app.py, or write app = "app.py" in evenbeat.toml'
+        )
+    form, level = settings["log_format"], settings["log_level"].upper()
+    logs.configure(form, level)
+    begin = Begin(
+        app=target,
+        ticker=not no_ticker,
+        worker=not no_worker,
+        options=dict(node_options(settings)),
+        log_format=form,
+        log_level=level,
+    )
+    return Supervisor(load_app(target), begin, settings["processes"]).run()

@@ -1,0 +1,76 @@
+"""What a process that executes tasks and its worker say to each other."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from evenbeat.instants import Instant
+from evenbeat.model import Run
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the function of a task is found: in a module, or in the script that the worker's process runs."""
+
+    function: str
+    """Its qualified name."""
+    module: str | None = None
+    file: str | None = None
+
+
+class Execute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Execute an attempt: the next message but those about it is ``Ended``."""
+
+    run: Run
+    place: Place
+    path: list[str]
+    """``sys.path`` of the worker."""
+    argv: list[str]
+    """``sys.argv`` of the worker: a script may read it when it is imported."""
+    level: int
+    """Which log records are wanted."""
+
+
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """The attempt should end, for this reason."""
+
+    reason: str
+
+
+class Mine(msgspec.Struct, frozen=True, tag=True):
+    """The answer to ``IsMine``."""
+
+    held: bool
+
+
+class Logged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A log record of the function."""
+
+    logger: str
+    level: int
+    text: str
+    at: float
+
+
+class Line(msgspec.Struct, frozen=True, tag=True):
+    """A line for the log of the run."""
+
+    text: str
+    at: Instant
+
+
+class IsMine(msgspec.Struct, frozen=True, tag=True):
+    """Is the lease still held?"""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How the function ended."""
+
+    kind: Literal["returned", "raised", "stopped"]
+    result: str | None = None
+    error: str | None = None
+
+
+ToChild: TypeAlias = Execute | Ask | Mine
+FromChild: TypeAlias = Logged | Line | IsMine | Ended

@@ -1,0 +1,267 @@
+"""``cpu=True`` tasks: processes that are started when there is work for them, and stay.
+
+Each belongs to a thread here, which starts it, gives it one attempt at a time and listens to it. Started, not
+forked: a fork of a process with threads inherits locks that nobody will ever release. What is said between
+the two is JSON, so that a task can do to its worker what it can say, and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from evenbeat.channel import Channel
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.executors.base import Attempt, Ended, Outcome, describe
+from evenbeat.executors.messages import Ask, Execute, FromChild, IsMine, Line, Logged, Mine, Place
+from evenbeat.executors.messages import Ended as Said
+from evenbeat.observe.run_logs import current_log
+from evenbeat.signals import KILL, describe_exit, end_group
+from evenbeat.tasks import Task
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+# Who was asked to end has so long to do it (``run.check()``), then so long to unwind; then it is killed.
+PATIENCE = 2.0
+OBEDIENCE = 1.0
+
+_decoder: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
+_log = logging.getLogger("evenbeat.executors")
+
+
+class ProcessExecutor:
+    """As many processes at once as there are slots."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._queue: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._running: dict[Attempt, Child] = {}
+        self._idle = 0
+        self._guard = threading.Lock()
+        self._stopped = False
+
+    def start(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._queue.put(attempt)
+        with self._guard:
+            missing = min(len(attempts) - self._idle, self._slots - len(self._threads))
+        for _ in range(missing):
+            name = f"evenbeat-cpu-{len(self._threads) + 1}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def interrupt(self, attempt: Attempt) -> None:
+        with self._guard:
+            child = self._running.get(attempt)
+        if child is not None:
+            # In a thread of its own: the keeper, who calls this, must not wait for anybody.
+            threading.Thread(target=child.end, args=(attempt,), name="evenbeat-cpu-end", daemon=True).start()
+
+    def stop(self) -> None:
+        with self._guard:
+            self._stopped = True
+            children = list(self._running.values())
+        for child in children:
+            child.kill()
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join(2)
+
+    def _work(self) -> None:
+        child = Child()
+        while True:
+            with self._guard:
+                self._idle += 1
+            attempt = self._queue.get()
+            with self._guard:
+                self._idle -= 1
+            if attempt is None:
+                break
+            if not attempt.begin():
+                continue
+            with self._guard:
+                stopped = self._stopped
+                if not stopped:
+                    self._running[attempt] = child
+            outcome = Outcome("stopped", error="stopping") if stopped else child.execute(attempt)
+            with self._guard:
+                self._running.pop(attempt, None)
+            self._ended(attempt, outcome)
+        child.close()
+
+
+class Child:
+    """One process, and the attempt that it executes. ``end`` and ``kill`` may come from any thread."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel[FromChild] | None = None
+        self._attempt: Attempt | None = None
+        self._over = threading.Event()
+        self._killed = False
+        self._guard = threading.Lock()
+
+    def execute(self, attempt: Attempt) -> Outcome:
+        """Have an attempt executed, and wait for its end."""
+        try:
+            place = place_of(attempt.task)
+        except InvalidValue as error:
+            return Outcome("raised", error=str(error))
+        with self._guard:
+            self._attempt, self._killed = attempt, False
+            self._over = over = threading.Event()
+        token = current_log.set(attempt.log)
+        try:
+            return self._executed(attempt, place)
+        except OSError as error:
+            return Outcome("died", error=f"no process could be started: {error}")
+        except Exception as error:  # what can't be said, or was not understood
+            self.kill()
+            return Outcome("raised", error=describe(error))
+        finally:
+            with self._guard:
+                self._attempt = None
+            over.set()
+            current_log.reset(token)
+
+    def _executed(self, attempt: Attempt, place: Place) -> Outcome:
+        channel = self._ready()
+        level = logging.getLogger().getEffectiveLevel()
+        channel.send(
+            Execute(run=attempt.run, place=place, path=[*map(str, sys.path)], argv=sys.argv, level=level)
+        )
+        if attempt.current.asked is not None:  # while the process was being started
+            channel.send(Ask(attempt.current.asked))
+        while (message := channel.receive()) is not None:
+            if isinstance(message, Said):
+                return Outcome(message.kind, message.result, message.error)
+            self._hear(attempt, message, channel)
+        code = self._bury()
+        if self._killed:
+            return Outcome("stopped", error=attempt.current.asked)
+        return Outcome("died", error=f"the process died with {describe_exit(code)}")
+
+    def _hear(self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]) -> None:
+        if isinstance(message, IsMine):
+            channel.send(Mine(attempt.current.still_mine()))
+        elif isinstance(message, Line):
+            attempt.log.add(message.text, message.at)
+        else:
+            # Into the logs of this process, and by their way into that of the run.
+            logger = logging.getLogger(message.logger)
+            if logger.isEnabledFor(message.level):
+                name = logging.getLevelName(message.level)
+                logger.handle(logging.makeLogRecord({
+                    "name": message.logger, "levelno": message.level, "levelname": name,
+                    "msg": "%s", "args": (message.text,), "created": message.at,
+                }))  # fmt: skip
+
+    def end(self, attempt: Attempt) -> None:
+        """Ask for the end of an attempt; make it end if that does not help."""
+        with self._guard:
+            if self._attempt is not attempt:
+                return
+            over, channel = self._over, self._channel
+        if channel is not None and attempt.current.asked is not None:
+            channel.send(Ask(attempt.current.asked))
+        if not over.wait(PATIENCE):
+            self._signal(attempt, signal.SIGTERM)
+            if not over.wait(OBEDIENCE):
+                self._signal(attempt, KILL)
+
+    def kill(self) -> None:
+        self._signal(self._attempt, KILL)
+
+    def _signal(self, attempt: Attempt | None, number: int) -> None:
+        with self._guard:
+            if attempt is None or self._attempt is not attempt:
+                return  # it has ended in between: the process may have another one by now
+            self._killed = True
+            if self._process is not None and self._process.poll() is None:
+                end_group(self._process, number)
+
+    def _ready(self) -> Channel[FromChild]:
+        if self._process is not None and self._process.poll() is not None:
+            self._bury()  # it died while it had nothing to do
+        if self._channel is None:
+            process = subprocess.Popen(
+                # Without the working directory on its path: a json.py there is not the one meant.
+                [sys.executable, "-P", "-m", "evenbeat.executors.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # Ctrl-C in a terminal is for the worker, which then drains.
+                start_new_session=True,
+            )
+            with self._guard:
+                self._process = process
+                self._channel = Channel(_opened(process.stdout), _opened(process.stdin), _decoder)
+                if self._killed:
+                    end_group(process, KILL)
+        assert self._channel is not None
+        return self._channel
+
+    def close(self) -> None:
+        """Let it go; it ends by itself when nobody is there any more."""
+        if self._channel is not None:
+            self._channel.hang_up()
+            assert self._process is not None
+            try:
+                self._process.wait(1)
+            except subprocess.TimeoutExpired:
+                end_group(self._process, KILL)
+            self._bury()
+
+    def _bury(self) -> int:
+        assert self._process is not None
+        assert self._channel is not None
+        # It may have closed its end and live on; nobody would ever hear of it again.
+        try:
+            code = self._process.wait(1)
+        except subprocess.TimeoutExpired:
+            end_group(self._process, KILL)
+            code = self._process.wait()
+        self._channel.close()
+        with self._guard:
+            self._process = self._channel = None
+        return code
+
+
+def place_of(task: Task[..., Any]) -> Place:
+    """Where another process finds the function of a task."""
+    function = task.function
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", task.name)
+    if module != "__main__":
+        return Place(name, module=module)
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:  # python -m package.module
+        return Place(name, module=spec.name)
+    file = getattr(main, "__file__", None)
+    if file is None or not Path(file).is_file():
+        raise InvalidValue(
+            f"task {shown(task.name)} is not in a file, and another process can't load it", field="cpu",
+            value=True, hint="put it into a module, or leave cpu=True out",
+        )  # fmt: skip
+    return Place(name, file=str(Path(file).resolve()))
+
+
+def _opened(stream: IO[bytes] | None) -> BinaryIO:
+    assert stream is not None
+    return cast("BinaryIO", stream)

@@ -1,0 +1,430 @@
+"""The supervisor: nodes in processes of their own, kept alive, watched and replaced (``evenbeat run``).
+
+It executes nothing itself, so that no job can keep it from doing this:
+
+- leases of a process that gives no sign of life (a job keeps the interpreter to itself) are renewed;
+- runs of a process that died are handed back at once, and the process is replaced;
+- a run that takes too long in a process that can't see to it ends with that process;
+- a process whose threads are stuck is replaced before it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Literal, NamedTuple
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from evenbeat.channel import Channel
+from evenbeat.durations import write_duration
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.model import Run, Transition
+from evenbeat.observe.events import Event
+from evenbeat.observe.logs import run_fields
+from evenbeat.rules import attempts
+from evenbeat.scheduler import Scheduler
+from evenbeat.signals import KILL, describe_exit, end_group
+from evenbeat.stores.base import RunQuery
+from evenbeat.supervised import RECYCLE, Begin, Drain, Failed, FromChild, Hurry, Recycling, Started
+
+# A run that has taken so much longer than it may, in a process that has been silent for as long, is ended.
+GRACE = 5.0
+# After the deadline of a drain, the last acts of a process may take so long.
+LAST_ACTS = 8.0
+# Between the death of a process and the start of the next: doubled each time, until one has lived.
+FIRST_BACKOFF, LONGEST_BACKOFF, LIVED = 0.5, 30.0, 30.0
+# How long runs are tried to be handed back, at the end, to a store that does not answer.
+_LAST_TRIES = 5.0
+_BATCH = 500
+
+_decoder: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
+_log = logging.getLogger("evenbeat.supervisor")
+
+
+class Child:
+    """A node in a process of its own. All times are by ``time.monotonic``."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], channel: Channel[FromChild]) -> None:
+        self.name = name
+        self.process = process
+        self.channel = channel
+        self.started = self.heard = time.monotonic()
+        self.up = False
+        self.failure: str | None = None
+        """Why it could not be started."""
+        self.deadline: float | None = None
+        """It has been told to stop, or does by itself: it is killed if it is still there then."""
+        self.kept = False
+        """Its leases are renewed here."""
+
+
+class Slot:
+    """A place for a process: one of so many that should be there."""
+
+    def __init__(self) -> None:
+        self.child: Child | None = None
+        self.start_at = 0.0
+        self.deaths = 0
+        """In a row, none of which had lived for long."""
+
+
+class Estate(NamedTuple):
+    """What a process that is gone has left: its runs, to be handed back."""
+
+    name: str
+    how: Literal["crashed", "released"]
+    """Whether it counts as a crash of the runs."""
+    why: str
+    overdue: frozenset[tuple[str, int]] = frozenset()
+    """Those for whose sake it was killed: they have timed out."""
+
+
+class Supervisor:
+    """Keeps ``processes`` nodes of an app running. ``run`` has the main thread, and does everything in it."""
+
+    def __init__(self, app: Scheduler, begin: Begin, processes: int = 1) -> None:
+        settings = app.node_settings(**begin.options)
+        self._app = app
+        self._drain = settings.drain
+        self._lease = settings.lease
+        # Short enough that a renewal that is missed by a process is made up for twice over.
+        self._look = settings.lease / 1000 / 6
+        self._begin = replace(begin, beat=min(1.0, self._look / 3))
+        self._slots = [Slot() for _ in range(processes)]
+        self._leaving: list[Child] = []
+        """Replaced already, or not to be replaced; still there."""
+        self._estates: list[Estate] = []
+        self._words: SimpleQueue[tuple[Child, FromChild | None] | None] = SimpleQueue()
+        """Of children, None at their end; None of a signal."""
+        self._signals = 0
+        self._heeded = 0
+        self._came_up = False
+        self._first_failure: str | None = None
+        self._looked = time.monotonic()
+        self._name = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._count = 0
+
+    def run(self) -> int:
+        """Until a signal comes and all processes have drained; the answer is the exit code."""
+        self._check()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._signalled)
+        look_at = time.monotonic()
+        try:
+            while True:
+                self._hear()
+                self._heed_signals()
+                self._bury()
+                failure = self._failure()
+                if failure is not None:
+                    _log.error("no process could be started: %s", failure)
+                    return 1
+                if self._signals and not any(self._children()):
+                    return 0
+                self._fill()
+                if time.monotonic() >= look_at:
+                    self._look_after()
+                    look_at = time.monotonic() + self._look
+        finally:
+            self._leave()
+
+    def _check(self) -> None:
+        from evenbeat.stores.memory import MemoryStore
+
+        if isinstance(self._app.store, MemoryStore) and len(self._slots) > 1:
+            raise InvalidValue(
+                "each process would have a memory of its own", field="processes", value=len(self._slots),
+                hint="name a store that processes can share, as in sqlite:///evenbeat.db",
+            )  # fmt: skip
+
+    # -- hearing -------------------------------------------------------------------------------------------
+
+    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+        self._words.put(None)
+
+    def _hear(self) -> None:
+        """What children say; comes back in time for the next look."""
+        timeout = min(self._look, 0.25)
+        try:
+            word = self._words.get(timeout=timeout)
+            while True:
+                if word is not None:
+                    self._understand(*word)
+                word = self._words.get_nowait()
+        except Empty:
+            return
+
+    def _understand(self, child: Child, message: FromChild | None) -> None:
+        child.heard = time.monotonic()
+        if isinstance(message, Started):
+            child.up = self._came_up = True
+            _log.info("a process is up", extra={"node": child.name, "pid": child.process.pid})
+        elif isinstance(message, Failed):
+            child.failure = message.error
+        elif isinstance(message, Recycling):
+            # Its slot is free for the next at once: what is stuck must not cost capacity.
+            for slot in self._slots:
+                if slot.child is child:
+                    slot.child, slot.start_at = None, 0.0
+                    self._leaving.append(child)
+            child.deadline = time.monotonic() + self._drain / 1000 + LAST_ACTS
+
+    def _heed_signals(self) -> None:
+        """The first drains, the second hurries, a third one kills."""
+        now = time.monotonic()
+        while self._heeded < self._signals:
+            self._heeded += 1
+            message: msgspec.Struct = Drain(self._drain) if self._heeded == 1 else Hurry()
+            wait = {1: self._drain / 1000 + LAST_ACTS, 2: LAST_ACTS}.get(self._heeded, 0.0)
+            if self._heeded == 1:
+                _log.info("stopping", extra={"drain": write_duration(self._drain)})
+            for child in self._children():
+                if child.deadline is None or self._heeded > 1:
+                    child.deadline = now + wait
+                child.channel.send(message)
+
+    # -- life and death ------------------------------------------------------------------------------------
+
+    def _children(self) -> Iterator[Child]:
+        for slot in self._slots:
+            if slot.child is not None:
+                yield slot.child
+        yield from tuple(self._leaving)
+
+    def _fill(self) -> None:
+        """Start what is missing, and due."""
+        for slot in self._slots:
+            if slot.child is not None or self._signals or time.monotonic() < slot.start_at:
+                continue
+            # As long as nothing has come up, a failure is final once it is that of all.
+            if self._came_up or not slot.deaths:
+                try:
+                    slot.child = self._start()
+                except OSError as error:
+                    slot.deaths += 1
+                    slot.start_at = time.monotonic() + backoff(slot.deaths)
+                    _log.error("a process can't be started, trying again: %s", error)
+
+    def _start(self) -> Child:
+        self._count += 1
+        name = f"{self._name}-{self._count}"
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603  # the name is ours
+                [sys.executable, "-P", "-m", "evenbeat.supervised", name],
+                stdin=theirs.fileno(),
+                # Ctrl-C in a terminal is for the supervisor, which passes it on.
+                start_new_session=True,
+            )
+        with ours:
+            channel = Channel(ours.makefile("rb"), ours.makefile("wb"), _decoder)
+        child = Child(name, process, channel)
+        threading.Thread(target=self._listen, args=(child,), name=f"evenbeat-{name}", daemon=True).start()
+        channel.send(replace(self._begin, name=name))
+        return child
+
+    def _listen(self, child: Child) -> None:
+        while (message := child.channel.receive()) is not None:
+            self._words.put((child, message))
+        child.channel.close()
+        self._words.put((child, None))
+
+    def _bury(self) -> None:
+        """See who is gone, and who should be."""
+        now = time.monotonic()
+        for child in tuple(self._children()):
+            if child.process.poll() is None:
+                if child.deadline is not None and now >= child.deadline:
+                    _log.error("a process does not stop and is killed", extra={"node": child.name})
+                    self._kill(child, Estate(child.name, "released", "it did not stop"))
+                continue
+            code = child.process.returncode
+            why = f"its process died with {describe_exit(code)}"
+            if code not in (0, RECYCLE):
+                # What its jobs have started goes with it: the runs begin anew elsewhere.
+                end_group(child.process, KILL)
+            if child.failure is None:
+                level = logging.INFO if code in (0, RECYCLE) else logging.ERROR
+                fields = {"node": child.name, "pid": child.process.pid, "exit": describe_exit(code)}
+                _log.log(level, "a process has ended", extra=fields)
+            else:
+                _log.error("a process could not start: %s", child.failure, extra={"node": child.name})
+            self._forget(child)
+            # One that has left in order holds nothing, unless the store did not take it back.
+            self._hand_back(Estate(child.name, "released" if code in (0, RECYCLE) else "crashed", why))
+
+    def _kill(self, child: Child, estate: Estate) -> None:
+        end_group(child.process, KILL)
+        child.process.wait()
+        self._forget(child, at_once=True)
+        self._hand_back(estate)
+
+    def _forget(self, child: Child, at_once: bool = False) -> None:
+        if child in self._leaving:
+            self._leaving.remove(child)
+        now = time.monotonic()
+        for slot in self._slots:
+            if slot.child is child:
+                slot.child = None
+                slot.deaths = 1 if now - child.started >= LIVED else slot.deaths + 1
+                slot.start_at = now if at_once else now + backoff(slot.deaths)
+        if not child.up and not self._came_up:
+            self._first_failure = child.failure or f"it ended with {describe_exit(child.process.returncode)}"
+
+    def _failure(self) -> str | None:
+        """Why nothing ever came up: trying again for ever would only hide it."""
+        if self._came_up or self._signals or any(self._children()):
+            return None
+        return self._first_failure
+
+    def _leave(self) -> None:
+        """The last act: nothing is left running, and nothing in hand."""
+        for child in tuple(self._children()):
+            self._kill(child, Estate(child.name, "released", "the supervisor stops"))
+        deadline = time.monotonic() + _LAST_TRIES
+        while self._estates and time.monotonic() < deadline:
+            time.sleep(0.2)
+            self._settle_estates()
+        for estate in self._estates:
+            _log.error("runs could not be handed back: their leases will end", extra={"node": estate.name})
+        self._app.close()
+
+    # -- runs ----------------------------------------------------------------------------------------------
+
+    def _look_after(self) -> None:
+        """What its children can't do themselves. A store that is away is asked again with the next look."""
+        clock = time.monotonic()
+        if clock - self._looked > GRACE / 2 + 2 * self._look:
+            # It was this process that was away (frozen, or waiting for the store): what the others have
+            # said meanwhile may not have arrived yet.
+            for child in self._children():
+                child.heard = clock
+        self._looked = clock
+        try:
+            self._settle_estates()
+            now = self._app.store.now()
+            for child in tuple(self._children()):
+                self._look_at(child, now)
+        except StoreUnavailable as error:
+            _log.error("the store is unavailable, trying again: %s", error)
+
+    def _look_at(self, child: Child, now: Instant) -> None:
+        silent = time.monotonic() - child.heard
+        if silent < self._look:
+            # Alive: it renews what it holds, and what it does not renew it has let go on purpose.
+            child.kept = False
+            return
+        runs = self._running(child.name)
+        if silent >= GRACE and (overdue := [run for run in runs if is_overdue(run, now)]):
+            names = sorted({run.task for run in overdue})
+            _log.error("a run takes too long in a process that does not answer, which is killed", extra={
+                "node": child.name, "silent": round(silent, 1), "tasks": names,
+            })  # fmt: skip
+            keys = frozenset((run.id, run.attempt) for run in overdue)
+            self._kill(
+                child, Estate(child.name, "released", "another run of its process took too long", keys)
+            )
+            return
+        low = [run for run in runs if run.lease_until is not None and run.lease_until - now < self._lease / 2]
+        if not low:
+            return
+        if not child.kept:
+            child.kept = True
+            _log.warning("a process does not answer, its leases are renewed for it", extra={
+                "node": child.name, "silent": round(silent, 1), "tasks": sorted({run.task for run in runs}),
+            })  # fmt: skip
+        for at in range(0, len(low), _BATCH):
+            self._app.store.settle_runs(
+                [attempts.heartbeat(run, self._lease, uuid4().hex) for run in low[at : at + _BATCH]]
+            )
+
+    def _running(self, worker: str) -> list[Run]:
+        found: list[Run] = []
+        query = RunQuery(worker=worker, states=("running",), limit=_BATCH)
+        while True:
+            page = self._app.store.find_runs(query)
+            found += page.items
+            if page.cursor is None:
+                return found
+            query = replace(query, cursor=page.cursor)
+
+    def _hand_back(self, estate: Estate) -> None:
+        self._estates.append(estate)
+        try:
+            self._settle_estates()
+        except StoreUnavailable as error:
+            _log.error("runs can't be handed back yet, trying again: %s", error, extra={"node": estate.name})
+
+    def _settle_estates(self) -> None:
+        while self._estates:
+            self._settle_estate(self._estates[0])
+            del self._estates[0]
+
+    def _settle_estate(self, estate: Estate) -> None:
+        store = self._app.store
+        runs = self._running(estate.name)
+        now = store.now()
+        for at in range(0, len(runs), _BATCH):
+            batch = runs[at : at + _BATCH]
+            answers = store.settle_runs([inherited(run, estate, now) for run in batch])
+            for run, accepted in zip(batch, answers, strict=True):
+                if accepted:
+                    self._tell(run, estate, now)
+        if runs:
+            store.hint()
+
+    def _tell(self, run: Run, estate: Estate, now: Instant) -> None:
+        fields = {**run_fields(run), "worker": estate.name}
+        if (run.id, run.attempt) in estate.overdue:
+            _log.error("a run has timed out with its process", extra=fields)
+        elif estate.how == "released":
+            _log.warning("a run was handed back", extra={**fields, "why": estate.why})
+        else:
+            _log.error("a worker died, its run is handed back", extra={**fields, "why": estate.why})
+            if self._app.events:
+                self._app.events.tell(
+                    Event(kind="crashed", at=now, tenant=run.tenant, schedule=run.schedule, run=run,
+                          error=f"worker {estate.name} was lost: {estate.why}")
+                )  # fmt: skip
+
+
+def backoff(deaths: int) -> float:
+    """How long to wait after so many deaths in a row."""
+    return min(FIRST_BACKOFF * float(1 << min(deaths - 1, 10)), LONGEST_BACKOFF)
+
+
+def is_overdue(run: Run, now: Instant) -> bool:
+    """Whether it has taken longer than it may, and its own worker has had the time to see to it."""
+    timeout = run.execution.timeout
+    return (
+        timeout is not None and run.started_at is not None and now - run.started_at > timeout + GRACE * 1000
+    )
+
+
+def inherited(run: Run, estate: Estate, now: Instant) -> Transition:
+    """What becomes of a run whose process is gone."""
+    token = uuid4().hex
+    if (run.id, run.attempt) in estate.overdue:
+        allowed = write_duration(run.execution.timeout or 0)
+        return attempts.failed(run, f"timed out after {allowed}, and its process was killed", now, token)
+    if run.cancel_requested:
+        return attempts.cancelled(run, now, token)
+    if estate.how == "released":
+        return attempts.released(run, token)
+    # Nobody has to wait for the lease: the process is known to be gone.
+    return replace(attempts.crashed(run, now, token), lease_ended=False)

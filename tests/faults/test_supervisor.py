@@ -1,0 +1,352 @@
+"""``evenbeat run`` with real processes that are killed, frozen and stuck, and every tick accounted for.
+
+Real time, because signals, leases and deadlines of processes are the subject. Nothing is asserted about
+speed: what must not wait for a lease is shown with a lease that is longer than the test's patience.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenbeat.model import Execution, Run
+from evenbeat.rules.firing import trigger_of
+from evenbeat.stores.base import RunQuery, ScheduleQuery
+from evenbeat.stores.sqlite import SqliteStore
+from tests.faults import supervised_jobs
+
+APP = str(Path(supervised_jobs.__file__).resolve())
+PATIENCE = 60.0
+LONG = "10m"
+
+# As evenbeat run, and what it waits for is shorter.
+IMPATIENT = """
+import sys
+from evenbeat import supervisor
+from evenbeat.loading import load_app
+from evenbeat.observe import logs
+from evenbeat.supervised import Begin
+
+supervisor.GRACE = supervisor.LAST_ACTS = 1.0
+logs.configure("json")
+begin = Begin(app=sys.argv[1], options={"drain": sys.argv[2]}, stuck=1.0, log_format="json")
+sys.exit(supervisor.Supervisor(load_app(sys.argv[1]), begin).run())
+"""
+
+
+class Supervised:
+    """``evenbeat run`` in a folder, and what can be seen of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "supervisor.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.store = SqliteStore(folder / "evenbeat.db")
+        self.store.open()
+
+    def start(self, *options: str) -> None:
+        self._start("-m", "evenbeat", "run", APP, "--log-format", "json", *options)
+        count = int(options[options.index("--processes") + 1]) if "--processes" in options else 1
+        self.until(lambda: len(self.up()) == count and self.beats())
+
+    def start_impatient(self, drain: str = "1s") -> None:
+        self._start("-c", IMPATIENT, APP, drain)
+        self.until(lambda: self.up() and self.beats())
+
+    def _start(self, *words: str, **environment: str) -> None:
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=self.folder,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **environment},
+            )
+
+    def enqueue(self, task: str, name: str, **fields: Any) -> None:
+        now = self.store.now()
+        self.store.add_runs([Run(id=name, task=task, run_at=now, created_at=now, **fields)])
+        self.store.hint()
+
+    def beats(self) -> tuple[Run, ...]:
+        """The runs of all ticks that fired."""
+        page = self.store.find_runs(RunQuery(schedule="beat", limit=10_000))
+        assert page.cursor is None
+        return page.items
+
+    def run(self, name: str) -> Run:
+        return self.store.find_runs(RunQuery(ids=(name,))).items[0]
+
+    def logged(self, message: str) -> list[dict[str, Any]]:
+        lines = self.log.read_text().splitlines()
+        records = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return [record for record in records if record["msg"].startswith(message)]
+
+    def up(self) -> list[int]:
+        """The pids of all processes that ever were there."""
+        return [record["pid"] for record in self.logged("a process is up")]
+
+    def pid(self, name: str, attempt: int = 1) -> int:
+        """The process that executes an attempt, once it has begun."""
+        file = self.folder / f"{name}.{attempt}"
+        self.until(file.exists)
+        return int(file.read_text())
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, f"it did not come true; the log:\n{self.log.read_text()}"
+            time.sleep(0.05)
+
+    def until_state(self, name: str, state: str) -> Run:
+        self.until(lambda: self.run(name).state == state)
+        return self.run(name)
+
+    def wait(self) -> int:
+        assert self.process is not None
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end; the log:\n{self.log.read_text()}") from None
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def check_ticks(self) -> None:
+        """Every tick became one run, or has a row that says why not; nothing is in anybody's hands."""
+        runs = self.beats()
+        schedule = self.store.find_schedules(ScheduleQuery(name="beat")).items[0]
+        trigger = trigger_of(schedule)
+        assert schedule.next_tick is not None
+        ticks = [run.tick for run in runs]
+        for row in self.store.find_skipped("default", "beat", limit=10_000):
+            ticks += trigger.between_ms(row.first, row.last + 1)
+        counts = Counter(ticks)
+        assert set(counts) == set(trigger.between_ms(schedule.created_at + 1, schedule.next_tick))
+        assert set(counts.values()) <= {1}
+        assert counts
+        assert {run.state for run in runs} <= {"succeeded", "queued"}
+        assert not self.store.find_runs(RunQuery(states=("running",))).items
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        self.store.close()
+        # The children notice. None of them may outlive its test.
+        for pid in self.up() if self.log.exists() else []:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # A child that nobody waits for, where the tests are process 1's own children.
+        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
+        return not state.strip().startswith("Z") and bool(state.strip())
+    except ProcessLookupError:
+        return False
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[Supervised]:
+    with closing(Supervised(tmp_path)) as made:
+        yield made
+
+
+def test_the_runs_of_a_killed_process_are_executed_again_without_waiting_for_the_lease(
+    supervised: Supervised,
+) -> None:
+    supervised.start("--lease", LONG)
+    supervised.enqueue("first_hangs", "job")
+    pid = supervised.pid("job")
+    os.kill(pid, signal.SIGKILL)
+
+    run = supervised.until_state("job", "succeeded")
+    assert (run.attempt, run.crashes, run.failures) == (2, 1, 0)
+    assert supervised.pid("job", 2) != pid
+    assert supervised.logged("a process has ended")[0]["exit"] == "signal SIGKILL"
+    assert supervised.logged("a worker died")[0]["job_id"] == "job"
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_a_job_that_ends_its_process_harms_no_run_of_another(supervised: Supervised) -> None:
+    supervised.start("--lease", LONG, "--processes", "2", "--threads", "2")
+    for name in ("a", "b", "c"):  # more than one process has room for
+        supervised.enqueue("slow", name, payload='{"seconds": 4}')
+    pids = {name: supervised.pid(name) for name in ("a", "b", "c")}
+    assert len(set(pids.values())) == 2
+    supervised.enqueue("first_exits", "job")
+
+    run = supervised.until_state("job", "succeeded")
+    assert (run.attempt, run.crashes) == (2, 1)
+    assert supervised.logged("a process has ended")[0]["exit"] == "exit code 7"
+    for name, pid in pids.items():
+        other = supervised.until_state(name, "succeeded")
+        died = pid == supervised.pid("job")
+        assert (other.attempt, other.crashes) == ((2, 1) if died else (1, 0)), name
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_a_job_that_keeps_the_interpreter_to_itself_for_longer_than_its_lease_keeps_it(
+    supervised: Supervised,
+) -> None:
+    supervised.start("--lease", "2s", "--processes", "2")
+    supervised.enqueue("hold", "job", payload='{"seconds": 6}')
+
+    run = supervised.until_state("job", "succeeded")
+    assert (run.attempt, run.crashes) == (1, 0)
+    assert supervised.logged("a process does not answer, its leases are renewed for it")
+    assert not supervised.logged("the lease of a run was lost")
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_a_run_that_times_out_in_a_process_that_can_not_see_to_it_ends_with_the_process(
+    supervised: Supervised,
+) -> None:
+    supervised.start_impatient()
+    supervised.enqueue("first_hangs", "other")
+    pid = supervised.pid("other")
+    supervised.enqueue("hold", "job", payload='{"seconds": 600}', execution=Execution(timeout=1000))
+
+    run = supervised.until_state("job", "failed")
+    assert run.error == "timed out after 1s, and its process was killed"
+    assert (run.attempt, run.failures, run.crashes) == (1, 1, 0)
+    assert supervised.pid("job") == pid
+    other = supervised.until_state("other", "succeeded")
+    assert (other.attempt, other.crashes) == (2, 0), "it was handed back, and is not to blame"
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_a_process_with_a_stuck_thread_is_replaced_and_its_other_jobs_end_in_peace(
+    supervised: Supervised,
+) -> None:
+    supervised.start_impatient(drain="60s")
+    supervised.enqueue("slow", "other", payload='{"seconds": 8}')
+    supervised.pid("other")
+    supervised.enqueue("slow", "stuck", payload='{"seconds": 600}', execution=Execution(timeout=500))
+
+    run = supervised.until_state("stuck", "failed")
+    assert run.error == "timed out after 500ms"
+    supervised.until(lambda: supervised.logged("a process has ended"))
+    (end,) = supervised.logged("a process has ended")
+    assert end["exit"] == "exit code 75"
+    assert [record["time"] < end["time"] for record in supervised.logged("a process is up")] == [True, True]
+    assert not is_alive(supervised.pid("stuck"))
+    other = supervised.run("other")
+    assert (other.state, other.attempt, other.crashes) == ("succeeded", 1, 0)
+    supervised.enqueue("slow", "next", payload='{"seconds": 0}')
+    assert supervised.until_state("next", "succeeded").attempt == 1
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_ctrl_c_drains_and_running_jobs_end_in_peace(supervised: Supervised) -> None:
+    supervised.start("--processes", "2")
+    supervised.enqueue("slow", "job", payload='{"seconds": 2}')
+    supervised.pid("job")
+    # The terminal sends it to everybody in the foreground.
+    assert supervised.process is not None
+    os.killpg(supervised.process.pid, signal.SIGINT)
+
+    assert supervised.wait() == 0
+    run = supervised.run("job")
+    assert (run.state, run.attempt, run.crashes) == ("succeeded", 1, 0)
+    assert {record["exit"] for record in supervised.logged("a process has ended")} == {"exit code 0"}
+    supervised.check_ticks()
+
+
+def test_what_does_not_end_by_the_deadline_is_handed_back(supervised: Supervised) -> None:
+    supervised.start("--drain", "1s", "--lease", LONG)
+    supervised.enqueue("first_hangs", "job")
+    supervised.pid("job")
+
+    assert supervised.stop() == 0
+    run = supervised.run("job")
+    assert (run.state, run.attempt, run.crashes, run.failures) == ("queued", 1, 0, 0)
+    supervised.check_ticks()
+
+
+def test_a_second_signal_hurries(supervised: Supervised) -> None:
+    supervised.start("--drain", LONG, "--lease", LONG)
+    supervised.enqueue("first_hangs", "job")
+    supervised.pid("job")
+    supervised.signal(signal.SIGTERM)
+    supervised.until(lambda: supervised.logged("stopping"))
+    supervised.signal(signal.SIGTERM)
+
+    assert supervised.wait() == 0
+    assert supervised.run("job").state == "queued"
+    supervised.check_ticks()
+
+
+def test_a_process_that_does_not_stop_is_killed_and_its_runs_are_handed_back(supervised: Supervised) -> None:
+    supervised.start_impatient()
+    supervised.enqueue("first_hangs", "job")
+    os.kill(supervised.pid("job"), signal.SIGSTOP)
+
+    assert supervised.stop() == 0
+    assert supervised.logged("a process does not stop and is killed")
+    run = supervised.run("job")
+    assert (run.state, run.attempt, run.crashes) == ("queued", 1, 0)
+    assert not is_alive(supervised.pid("job"))
+    supervised.check_ticks()
+
+
+def test_processes_end_by_themselves_when_their_supervisor_is_gone(supervised: Supervised) -> None:
+    supervised.start("--processes", "2", "--drain", "1s")
+    supervised.enqueue("first_hangs", "job")
+    supervised.enqueue("crunch", "computing")
+    pids = {supervised.pid("job"), supervised.pid("computing"), *supervised.up()}
+    assert len(pids) == 3
+    supervised.signal(signal.SIGKILL)
+    supervised.wait()
+
+    supervised.until(lambda: not any(is_alive(pid) for pid in pids))
+    assert supervised.run("job").state == "queued"
+    supervised.check_ticks()
+
+
+def test_a_cpu_task_whose_process_is_killed_counts_a_crash_and_runs_again(supervised: Supervised) -> None:
+    supervised.start("--lease", LONG)
+    supervised.enqueue("crunch", "job")
+    pid = supervised.pid("job")
+    assert pid not in supervised.up()
+    os.kill(pid, signal.SIGKILL)
+
+    run = supervised.until_state("job", "succeeded")
+    assert (run.attempt, run.crashes, run.failures) == (2, 1, 0)
+    assert len(supervised.up()) == 1, "its worker goes on"
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_a_process_that_never_comes_up_is_an_error_and_not_tried_for_ever(supervised: Supervised) -> None:
+    words = ("-m", "evenbeat", "run", APP, "--log-format", "json", "--processes", "2")
+    supervised._start(*words, SUPERVISED_JOBS="fail-at-start")
+
+    assert supervised.wait() == 1
+    (record,) = supervised.logged("no process could be started: ")
+    assert "RuntimeError: only in the process that works" in record["msg"]

@@ -1,0 +1,375 @@
+"""``cpu=True`` tasks in real processes.
+
+Real time, because processes that start, end and die are the subject.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
+
+from evenbeat.executors import processes
+from evenbeat.executors.base import Attempt, Outcome
+from evenbeat.executors.processes import ProcessExecutor
+from evenbeat.model import Run, from_json, to_json
+from evenbeat.observe import run_logs
+from evenbeat.signals import describe_exit
+from evenbeat.tasks import Task
+
+JOBS = """
+import ctypes, logging, os, sys, time
+from evenbeat import Run, Scheduler
+
+app = Scheduler("memory://")
+
+@app.task(cpu=True)
+def pid(): return os.getpid()
+
+@app.task(cpu=True)
+def echo(text): return text
+
+@app.task(cpu=True)
+def fail():
+    raise ValueError("no \\ud800 good")
+
+@app.task(cpu=True)
+def leave(code): os._exit(code)
+
+@app.task(cpu=True)
+def segfault(): ctypes.string_at(0)
+
+@app.task(cpu=True)
+def unjson(): return {1, 2} and object()
+
+@app.task(cpu=True)
+def talk(run: Run):
+    run.log("a line")
+    logging.getLogger("jobs").warning("a %s", "record")
+    logging.getLogger("jobs").debug("not asked for")
+    print("a print", flush=True)
+    return sys.stdin.read()
+
+@app.task(cpu=True)
+def mine(run: Run): return [run.still_mine(), run.attempt, run.token]
+
+@app.task(cpu=True)
+def wait(run: Run, file):
+    open(file, "w").close()
+    while True:
+        run.check()
+        time.sleep(0.01)
+
+@app.task(cpu=True)
+def deaf(file, deafer=False):
+    with open(file, "w") as f: f.write(str(os.getpid()))
+    try:
+        if deafer:
+            sum(range(10**12))  # lets no signal handler in
+        while True: time.sleep(0.01)
+    finally:
+        open(file + ".unwound", "w").close()
+
+def made(number):
+    @app.task(name=f"made-{number}", cpu=True)
+    def job(): return number
+
+made(1)
+
+def plain(): return "plain"
+"""
+
+
+class Hand:
+    """An executor with one slot, and how what it was given ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ends: SimpleQueue[tuple[Attempt, Outcome]] = SimpleQueue()
+        self.executor = ProcessExecutor(1)
+        self.executor.start(lambda attempt, outcome: self.ends.put((attempt, outcome)))
+        self.held = True
+
+    def give(self, name: str, payload: dict[str, Any] | None = None, function: Any = None) -> Attempt:
+        if function is None:
+            function = _named(name)
+        run = Run(id=name, task=name, payload=to_json(payload), attempt=3)
+        attempt = Attempt(run, Task(function, name), time.monotonic(), -1.0, lambda _: self.held)
+        self.executor.submit([attempt])
+        return attempt
+
+    def outcome(self) -> Outcome:
+        try:
+            return self.ends.get(timeout=30)[1]
+        except Empty:
+            raise AssertionError("it did not end") from None
+
+    def result(self, name: str, **payload: Any) -> Any:
+        self.give(name, payload or None)
+        outcome = self.outcome()
+        assert outcome.kind == "returned", outcome
+        return from_json(outcome.result or "null")
+
+
+def _named(name: str) -> Callable[..., Any]:
+    """What the worker knows of a function: never called here."""
+
+    def function(**payload: Any) -> None:
+        raise AssertionError("called in the worker")
+
+    function.__module__, function.__qualname__ = "cpu_jobs", name
+    return function
+
+
+@pytest.fixture
+def hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hand]:
+    (tmp_path / "cpu_jobs.py").write_text(JOBS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = Hand(tmp_path)
+    yield made
+    made.executor.stop()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_process_executes_one_attempt_and_stays_for_the_next(hand: Hand) -> None:
+    first = hand.result("pid")
+
+    assert first != os.getpid()
+    assert hand.result("echo", text="ä" * 400_000) == "ä" * 400_000
+    assert hand.result("pid") == first
+
+
+def test_a_task_made_by_a_function_is_found_by_its_name_in_the_scheduler(hand: Hand) -> None:
+    assert hand.result("made-1") == 1
+
+
+def test_a_function_that_is_no_task_of_its_module_is_found_by_its_own_name(hand: Hand) -> None:
+    hand.give("other-name", None, _named("plain"))
+
+    assert hand.outcome() == Outcome("returned", '"plain"')
+
+
+def test_what_it_raises_comes_with_its_place(hand: Hand) -> None:
+    hand.give("fail")
+
+    kind, _, error = hand.outcome()
+    assert kind == "raised"
+    assert error is not None
+    assert error.splitlines()[0] == "ValueError: no ? good"
+    assert "cpu_jobs.py" in error
+    assert "executors" not in error
+
+
+def test_a_result_that_is_not_json_is_not_kept_and_the_log_says_so(hand: Hand) -> None:
+    attempt = hand.give("unjson")
+
+    assert hand.outcome() == Outcome("returned", "null")
+    assert "the result is not kept" in attempt.log.take()[0].text
+
+
+def test_lines_and_log_records_reach_the_log_of_the_run_and_prints_go_to_stderr(
+    hand: Hand, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_logs.start_capture()
+    try:
+        with caplog.at_level(logging.INFO):
+            attempt = hand.give("talk")
+            assert hand.outcome() == Outcome("returned", '""')
+    finally:
+        run_logs.stop_capture()
+
+    assert [chunk.text for chunk in attempt.log.take()] == ["a line", "WARNING jobs: a record"]
+    assert ("jobs", logging.WARNING, "a record") in caplog.record_tuples
+    assert capfd.readouterr() == ("", "a print\n")
+
+
+def test_whether_it_is_still_ours_is_answered_by_the_worker(hand: Hand) -> None:
+    assert hand.result("mine") == [True, 3, 3]
+    hand.held = False
+    assert hand.result("mine") == [False, 3, 3]
+
+
+def test_one_that_is_asked_to_end_and_does_has_stopped(hand: Hand, tmp_path: Path) -> None:
+    pid = hand.result("pid")
+    attempt = hand.give("wait", {"file": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
+    attempt.current.ask_to_end("cancelled")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome() == Outcome("stopped", error="the run was asked to stop: cancelled")
+    assert hand.result("pid") == pid
+
+
+def test_one_that_does_not_ask_is_unwound(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PATIENCE", 0.05)
+    pid = hand.result("pid")
+    attempt = hand.give("deaf", {"file": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
+    attempt.current.ask_to_end("timeout")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome().kind == "stopped"
+    assert (tmp_path / "begun.unwound").exists()
+    assert hand.result("pid") == pid
+
+
+def test_one_that_does_not_listen_at_all_is_killed_and_has_stopped(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PATIENCE", 0.05)
+    monkeypatch.setattr(processes, "OBEDIENCE", 0.05)
+    attempt = hand.give("deaf", {"file": str(tmp_path / "begun"), "deafer": True})
+    until((tmp_path / "begun").exists)
+    attempt.current.ask_to_end("timeout")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome() == Outcome("stopped", error="timeout")
+    assert hand.result("echo", text="next") == "next"
+
+
+def test_a_sigterm_from_elsewhere_is_for_the_worker_to_heed(hand: Hand, tmp_path: Path) -> None:
+    attempt = hand.give("wait", {"file": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
+    (child,) = hand.executor._running.values()
+    assert child._process is not None
+    child._process.terminate()
+    with pytest.raises(Empty):
+        hand.ends.get(timeout=0.2)
+    attempt.current.ask_to_end("stopping")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome().kind == "stopped"
+
+
+def test_one_that_is_asked_before_its_process_is_there_stops_as_well(hand: Hand, tmp_path: Path) -> None:
+    attempt = hand.give("wait", {"file": str(tmp_path / "begun")})
+    attempt.current.ask_to_end("stopping")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome().kind == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "how"),
+    [
+        ("leave", {"code": 3}, "exit code 3"),
+        ("leave", {"code": 0}, "exit code 0"),
+        ("segfault", None, "SIGSEGV"),
+    ],
+)
+def test_a_process_that_dies_by_itself_is_told_apart_and_replaced(
+    hand: Hand, name: str, payload: dict[str, Any] | None, how: str
+) -> None:
+    hand.give(name, payload)
+
+    kind, _, error = hand.outcome()
+    assert kind == "died"
+    assert error is not None
+    assert error.startswith("the process died with ")
+    assert error.endswith(how)
+    assert hand.result("echo", text="next") == "next"
+
+
+def test_a_process_that_dies_while_it_has_nothing_to_do_harms_no_run(hand: Hand) -> None:
+    pid = hand.result("pid")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_alive(pid))
+
+    assert hand.result("pid") != pid
+
+
+def test_a_module_that_can_not_be_loaded_is_an_error_of_the_run(hand: Hand) -> None:
+    function = _named("gone")
+    function.__module__ = "no_such_module"
+    hand.give("gone", None, function)
+    outcome = hand.outcome()
+    assert outcome.kind == "raised"
+    assert str(outcome.error).startswith('task "gone" can\'t be loaded in a process of its own: ')
+    assert 'there is no module "no_such_module"' in str(outcome.error)
+
+    hand.give("gone", None, _named("somewhere.<locals>.gone"))
+    assert "cpu=True needs a function at the top level" in str(hand.outcome().error)
+
+    (hand.folder / "bad_jobs.py").write_text("1 / 0\n")
+    function.__module__ = "bad_jobs"
+    hand.give("gone", None, function)
+    assert "ZeroDivisionError" in str(hand.outcome().error)
+
+
+def test_stopping_kills_what_runs(hand: Hand, tmp_path: Path) -> None:
+    hand.give("deaf", {"file": str(tmp_path / "begun")})
+    until(lambda: (tmp_path / "begun").exists() and (tmp_path / "begun").read_text())
+    pid = int((tmp_path / "begun").read_text())
+    hand.executor.stop()
+
+    assert hand.outcome().kind == "stopped"
+    until(lambda: not is_alive(pid))
+
+
+SCRIPT = """
+import os, re, sys, threading, time
+from evenbeat import Scheduler
+
+app = Scheduler("sqlite:///" + sys.argv[1] + "/evenbeat.db", poll="100ms")
+folder = sys.argv[1]
+
+@app.task(cpu=True)
+def name(folder):
+    with open(folder + "/name", "w") as f: f.write(__name__)
+
+@app.task(cpu=True)
+def hold(folder):
+    with open(folder + "/pid", "w") as f: f.write(str(os.getpid()))
+    os.rename(folder + "/pid", folder + "/held")
+    re.match(r"(a+)+$", "a" * 60 + "b")  # keeps the interpreter to itself for longer than anybody lives
+
+app.enqueue(name, {"folder": folder}, id="name")
+app.enqueue(hold, {"folder": folder}, id="hold")
+app.run()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the listening thread notices")
+def test_tasks_of_a_script_work_without_a_guard_and_die_with_it_also_while_computing(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    worker = subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(tmp_path)])
+    try:
+        until((tmp_path / "held").exists)
+        until((tmp_path / "name").exists)
+        pid = int((tmp_path / "held").read_text())
+        assert is_alive(pid)
+    finally:
+        worker.kill()
+        worker.wait(10)
+    until(lambda: not is_alive(pid))
+    until(lambda: (tmp_path / "name").read_text() == "__evenbeat_main__")
+
+
+def test_exits_are_described_as_people_know_them() -> None:
+    assert describe_exit(3) == "exit code 3"
+    assert describe_exit(-9) == "signal SIGKILL"
+    assert describe_exit(-99) == "signal 99"

@@ -1,0 +1,199 @@
+"""What the supervisor decides, and what it does about a store that is away; processes are in tests/faults."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from evenbeat import Event, InvalidValue, Scheduler, StoreUnavailable
+from evenbeat.cli.root import root
+from evenbeat.executors.base import Attempt
+from evenbeat.model import Execution, Run, Transition
+from evenbeat.stores.base import Claim, RunQuery
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.supervised import Begin, StuckThreads
+from evenbeat.supervisor import Child, Estate, Supervisor, backoff, inherited, is_overdue
+from evenbeat.tasks import Task
+
+RUN = Run(id="r", task="t", state="running", attempt=2, worker="w", started_at=10_000, lease_until=50_000)
+CRASH = Estate("w", "crashed", "its process died with signal SIGKILL")
+RELEASE = Estate("w", "released", "it did not stop")
+
+
+# -- decisions ---------------------------------------------------------------------------------------------
+
+
+def test_waits_between_deaths_double_up_to_half_a_minute() -> None:
+    assert [backoff(deaths) for deaths in (1, 2, 3, 6, 7, 1000)] == [0.5, 1, 2, 16, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "now", "overdue"),
+    [(None, 10**9, False), (1_000, 16_000, False), (1_000, 16_001, True)],
+)
+def test_a_run_is_overdue_when_its_own_worker_had_the_time_to_see_to_it(
+    timeout: int | None, now: int, overdue: bool
+) -> None:
+    assert is_overdue(replace(RUN, execution=Execution(timeout=timeout)), now) is overdue
+
+
+def test_a_crash_is_counted_and_does_not_wait_for_the_lease() -> None:
+    transition = inherited(RUN, CRASH, 20_000)
+
+    assert (transition.state, transition.crashes, transition.attempt) == ("queued", 1, 2)
+    assert not transition.lease_ended
+
+
+def test_a_run_that_must_not_run_twice_fails_with_its_process() -> None:
+    transition = inherited(replace(RUN, execution=Execution(on_crash="fail")), CRASH, 20_000)
+
+    assert (transition.state, transition.crashes, transition.lease_ended) == ("failed", 1, False)
+
+
+def test_a_run_that_is_handed_back_is_not_to_blame() -> None:
+    transition = inherited(replace(RUN, crashes=1), RELEASE, 20_000)
+
+    assert (transition.state, transition.crashes, transition.failures) == ("queued", UNSET, UNSET)
+
+
+@pytest.mark.parametrize("estate", [CRASH, RELEASE])
+def test_a_run_that_was_to_be_cancelled_is(estate: Estate) -> None:
+    assert inherited(replace(RUN, cancel_requested=True), estate, 20_000).state == "cancelled"
+
+
+def test_the_run_for_whose_sake_a_process_was_killed_has_timed_out() -> None:
+    estate = RELEASE._replace(overdue=frozenset([("r", 2)]))
+    transition = inherited(replace(RUN, execution=Execution(timeout=1_500)), estate, 20_000)
+
+    assert (transition.state, transition.failures) == ("failed", 1)
+    assert transition.error == "timed out after 1s500ms, and its process was killed"
+
+
+def test_threads_are_stuck_when_they_go_on_long_after_their_attempt_was_settled() -> None:
+    stuck = StuckThreads(30)
+    task: Task[..., None] = Task(lambda: None, "t")
+    attempt, waiting = (Attempt(RUN, task, 0.0, 30.0, lambda _: True) for _ in range(2))
+    waiting.settled = True  # handed back before it was begun
+    assert attempt.begin()
+
+    assert stuck.look([attempt, waiting], 100.0) == []
+    attempt.settled = True
+    assert stuck.look([attempt, waiting], 200.0) == []
+    assert stuck.look([attempt, waiting], 230.0) == []
+    assert stuck.look([attempt, waiting], 230.1) == ["t"]
+    attempt.over = 231.0
+    assert stuck.look([attempt, waiting], 231.0) == []
+
+
+# -- a store -----------------------------------------------------------------------------------------------
+
+
+class Moody(MemoryStore):
+    """A store that is away when it is told to be."""
+
+    away = False
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        if self.away:
+            raise StoreUnavailable("away")
+        return super().settle_runs(transitions)
+
+
+class Silent(Child):
+    """A child that was last heard of some time ago."""
+
+    def __init__(self, seconds: float) -> None:
+        self.name = "w"
+        self.heard = time.monotonic() - seconds
+        self.kept = False
+
+
+@pytest.fixture
+def store() -> Moody:
+    store = Moody()
+    store.open()
+    now = store.now()
+    store.add_runs([Run(id="r", task="t", run_at=now, created_at=now)])
+    claim = Claim(worker="w", token="c", limit=1, now=now, lease=10_000)
+    assert store.claim_runs(claim).runs
+    return store
+
+
+def supervisor(store: Moody, processes: int = 1) -> Supervisor:
+    app = Scheduler(store, lease="30s")
+    app.on_event(EVENTS.append)
+    return Supervisor(app, Begin(app="app.py"), processes)
+
+
+EVENTS: list[Event] = []
+
+
+def test_runs_that_can_not_be_handed_back_now_are_with_the_next_look(store: Moody) -> None:
+    EVENTS.clear()
+    watching = supervisor(store)
+    store.away = True
+    watching._hand_back(CRASH)
+    watching._look_after()
+    assert store.find_runs(RunQuery()).items[0].state == "running"
+    assert EVENTS == []
+    store.away = False
+    watching._look_after()
+
+    run = store.find_runs(RunQuery()).items[0]
+    assert (run.state, run.crashes) == ("queued", 1)
+    assert [(event.kind, event.error) for event in EVENTS] == [
+        ("crashed", "worker w was lost: its process died with signal SIGKILL")
+    ]
+
+
+def test_only_a_process_that_gives_no_sign_of_life_has_its_leases_renewed(store: Moody) -> None:
+    watching = supervisor(store)
+    before = store.find_runs(RunQuery()).items[0].lease_until
+    assert before is not None
+    watching._look_at(Silent(1.0), store.now())
+    assert store.find_runs(RunQuery()).items[0].lease_until == before
+    watching._look_at(Silent(5.1), store.now())
+
+    after = store.find_runs(RunQuery()).items[0].lease_until
+    assert after is not None
+    assert after > before + 15_000
+    watching._look_at(Silent(5.1), store.now())
+    assert store.find_runs(RunQuery()).items[0].lease_until == after, "more than half of it is left"
+
+
+def test_processes_that_share_no_memory_are_refused(store: Moody) -> None:
+    with pytest.raises(InvalidValue, match="each process would have a memory of its own; name a store"):
+        supervisor(store, processes=2).run()
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
+    monkeypatch.chdir(folder)
+    return CliRunner().invoke(root, ["run", *words], prog_name="evenbeat")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "which app? give a file, like app.py"),
+        (("nowhere.py",), "there is no file"),
+        (("app.py", "--no-ticker", "--no-worker"), "leave nothing to do"),
+        (("app.py", "--processes", "0"), "processes 0 is not a whole number of 1 to 10,000"),
+        (("app.py", "--lease", "1ms"), 'lease "1ms" is shorter than 1000 ms'),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
+) -> None:
+    result = refused(tmp_path, monkeypatch, *words)
+
+    assert result.exit_code == 2
+    assert message in result.output
