@@ -63,9 +63,14 @@ def defaults(text: str, column: str) -> dict[str, str]:
 
 
 def public(kind: type) -> set[str]:
-    """Its names, without the async twins, which the page speaks of once."""
+    """Its names, without the async twins, which the page speaks of once, and what is for ourselves."""
     names = {name for name in dir(kind) if not name.startswith("_")}
-    return {name for name in names if not (name[0] == "a" and name[1:] in names)}
+    ours = {
+        name
+        for name in names
+        if (inspect.getdoc(getattr(kind, name)) or "").startswith(("For workers", "For tests"))
+    }
+    return {name for name in names - ours if not (name[0] == "a" and name[1:] in names)}
 
 
 def signature(function: Callable[..., Any]) -> str:
