@@ -20,6 +20,7 @@ from evenbeat.node_settings import NodeOptions, NodeSettings
 from evenbeat.observe.events import EventKind
 from evenbeat.runs import Runs
 from evenbeat.schedules import Schedules
+from evenbeat.settings import read_settings
 
 PAGE = (Path(__file__).parents[2] / "docs/reference.md").read_text("utf-8")
 APP = evenbeat.Scheduler("memory://")
@@ -178,11 +179,7 @@ def test_errors_are_listed() -> None:
 
 
 def test_settings_are_listed(tmp_path: Path) -> None:
-    from evenbeat import settings
-
-    read = getattr(settings, "read_settings", None)
-    if read is not None:
-        assert set(codes(section("Settings"))) == set(read({}, environment={}, folder=tmp_path))
+    assert set(codes(section("Settings"))) == set(read_settings({}, environment={}, folder=tmp_path))
 
 
 def test_other_names_point_at_what_is_there() -> None:
