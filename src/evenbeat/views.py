@@ -93,11 +93,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lateness(self) -> float | None:
-        """Seconds from when it was to start to its (latest) start; None if it has not started, or waits to
-        be tried again."""
-        if self.started_at is None or self.started_at < self.scheduled_at:
+        """Seconds from when it was to start to its start; None if it has not started, or was tried again:
+        only the latest start is known."""
+        if self.started_at is None or self.attempt != 1:
             return None
-        return (self.started_at - self.scheduled_at).total_seconds()
+        return max(0.0, (self.started_at - self.scheduled_at).total_seconds())
 
     @property
     def duration(self) -> float | None:
