@@ -109,7 +109,7 @@ class LiveOutput:
     def _row(self, at: Instant, sign: str, style: str, name: str, said: str, late: int | None = None) -> Text:
         from rich.text import Text
 
-        moment = time.strftime("%H:%M:%S", time.localtime(at / 1000) if at else None)
+        moment = time.strftime("%H:%M:%S", time.localtime(at / 1000 if at else None))
         row = Text()
         row.append(f"{moment} ", style="dim")
         row.append(f"{sign} ", style=style)
