@@ -29,6 +29,8 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipP
 
 from evenbeat.cli.root import root
 
+pytest_plugins = ["pytester"]
+
 ROOT = Path(__file__).parent
 ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC"}
 NOW = 1_772_438_400

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from evenbeat.errors import InvalidValue, shown
-from evenbeat.model import check_name, check_task, to_json
+from evenbeat.errors import InvalidValue, RunRefused, shown
+from evenbeat.model import Run, check_name, check_task, to_json
 from evenbeat.stores.base import Store
 from evenbeat.tasks import Call, Task, Tasks
 
@@ -37,6 +38,19 @@ class Access:
             self._is_open = False
             self._store.close()
 
+    @contextmanager
+    def replaced(self, store: Store) -> Iterator[None]:
+        """Another store in place of this one until the block ends; this one is left as it is."""
+        with self._opening:
+            before = self._store, self._is_open
+            self._store, self._is_open = store, False
+        try:
+            yield
+        finally:
+            self.close()
+            with self._opening:
+                self._store, self._is_open = before
+
     def tenant_of(self, tenant: str | None) -> str:
         if tenant is None:
             return self.tenant
@@ -59,9 +73,21 @@ class Access:
                 f"payload {shown(payload)} is not an object of named arguments", field="payload",
                 value=payload, hint='write it like {"team": "ops"}',
             )  # fmt: skip
+        if not isinstance(task, (str, Task, Call)):
+            raise InvalidValue(
+                f"task {shown(task)} is not registered", field="task", value=task,
+                hint="decorate the function with @app.task and give what that returns, or its name",
+            )  # fmt: skip
         name = task if isinstance(task, str) else task.task if isinstance(task, Call) else task.name
         check_task(name)
         local = self.tasks.get(name)
         if local is not None:
             local.check(payload or {})
         return name, to_json(None if payload is None else dict(payload)), local
+
+
+def refuse_foreign(found: Iterable[Run], tenant: str) -> None:
+    """Ids are of all tenants together: a run of another one is no answer to a repeated request."""
+    for run in found:
+        if run.tenant != tenant:
+            raise RunRefused(f"run id {shown(run.id)} is taken by another tenant", subject=run.id)

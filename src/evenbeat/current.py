@@ -34,14 +34,17 @@ class Run:
 
     @property
     def id(self) -> str:
+        """The same for all attempts, and never used again: the idempotency key."""
         return self._record.id
 
     @property
     def task(self) -> str:
+        """The name of the task."""
         return self._record.task
 
     @property
     def tenant(self) -> str:
+        """Whose run it is."""
         return self._record.tenant
 
     @property
@@ -83,14 +86,17 @@ class Run:
 
     @property
     def priority(self) -> int:
+        """0 to 9: higher first."""
         return self._record.priority
 
     @property
     def queue(self) -> str:
+        """The queue that it waited in."""
         return self._record.queue
 
     @property
     def payload(self) -> Any:
+        """The named arguments, as they were stored."""
         return model.from_json(self._record.payload)
 
     @property

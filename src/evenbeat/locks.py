@@ -7,6 +7,7 @@ that lives but was frozen past its time does not know: pass the token on to what
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
@@ -66,9 +67,10 @@ class Lock:
     ``with app.lock("import", ttl="1m") as lock:`` raises ``LockHeld`` if somebody else has it.
     """
 
-    def __init__(self, store: Store, name: str, ttl: Duration, tenant: str = "default") -> None:
+    def __init__(self, store: Callable[[], Store], name: str, ttl: Duration, tenant: str = "default") -> None:
         check_name(name, "lock")
         read_duration(ttl, "ttl")
+        # Asked for each time: a lock that a module makes when it is imported opens no database.
         self._store = store
         self.name = name
         self.tenant = tenant
@@ -77,15 +79,15 @@ class Lock:
 
     def acquire(self) -> bool:
         """Take it for ``ttl``; False if somebody else holds it."""
-        return acquire(self._store, self.name, self.ttl, self.token, self.tenant)
+        return acquire(self._store(), self.name, self.ttl, self.token, self.tenant)
 
     def extend(self) -> bool:
         """Hold it for ``ttl`` from now on; False if it is not ours any more."""
-        return extend(self._store, self.name, self.ttl, self.token, self.tenant)
+        return extend(self._store(), self.name, self.ttl, self.token, self.tenant)
 
     def release(self) -> bool:
         """Let go of it; False, and no harm, if it is not ours any more."""
-        released = release(self._store, self.name, self.token, self.tenant)
+        released = release(self._store(), self.name, self.token, self.tenant)
         # A token is never used twice: a late repetition of this release can't end a later hold.
         self.token = new_token()
         return released

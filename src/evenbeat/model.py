@@ -408,6 +408,8 @@ def decode_policy(text: str, kind: type[_Struct]) -> _Struct:
 
 
 def _storable(field: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise InvalidValue(f"{field} {shown(text)} is not a text", field=field, value=text)
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from evenbeat import current, views
-from evenbeat.access import Access
+from evenbeat.access import Access, refuse_foreign
 from evenbeat.durations import Duration, read_duration
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant, read_instant
 from evenbeat.locks import Lock
@@ -61,6 +62,7 @@ class Scheduler:
         self._options = options
         read_node_settings(options)
         self._node: Node | None = None
+        self._node_kind = Node
         self._on_start: list[Callable[[], object]] = []
         self._on_stop: list[Callable[[], object]] = []
         self.schedules = Schedules(self._access)
@@ -128,6 +130,11 @@ class Scheduler:
         trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
+            if not callable(function):
+                raise InvalidValue(
+                    f"task {shown(function)} is not a function", field="function", value=function,
+                    hint="write @app.task above one, or @app.task(name=…) to name it otherwise",
+                )  # fmt: skip
             task: Task[..., Any] = Task(
                 function,
                 name or function.__name__,
@@ -170,7 +177,9 @@ class Scheduler:
         if store.add_runs([run])[0]:
             store.hint()
             return views.run_info(run)
-        return views.run_info(store.find_runs(RunQuery(ids=(run.id,))).items[0])
+        found = store.find_runs(RunQuery(ids=(run.id,))).items
+        refuse_foreign(found, run.tenant)
+        return views.run_info(found[0])
 
     def enqueue_many(
         self,
@@ -197,13 +206,20 @@ class Scheduler:
             batch.append(self._run(task, payload, due, now, run_id, tenant, options))
             made.append(batch[-1].id)
             if len(batch) >= _BATCH:
-                store.add_runs(batch)
-                store.hint()
+                self._add(batch)
                 batch = []
         if batch:
-            store.add_runs(batch)
-            store.hint()
+            self._add(batch)
         return made
+
+    def _add(self, batch: list[Run]) -> None:
+        store = self._access.store()
+        answers = store.add_runs(batch)
+        store.hint()
+        if not all(answers):
+            present = tuple(run.id for run, is_new in zip(batch, answers, strict=True) if not is_new)
+            found = store.find_runs(RunQuery(ids=present, limit=len(present))).items
+            refuse_foreign(found, batch[0].tenant)
 
     def _run(
         self,
@@ -234,7 +250,7 @@ class Scheduler:
 
     def lock(self, name: str, ttl: Duration = "30s", *, tenant: str | None = None) -> Lock:
         """A named lock, not taken yet: ``with app.lock("import"): …`` raises ``LockHeld`` if it is held."""
-        return Lock(self._access.store(), name, ttl, self._access.tenant_of(tenant))
+        return Lock(self._access.store, name, ttl, self._access.tenant_of(tenant))
 
     # -- hooks ---------------------------------------------------------------------------------------------
 
@@ -289,7 +305,9 @@ class Scheduler:
         settings = self.node_settings(**options)
         store = self._access.store()
         self.declare_tasks()
-        node = Node(store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name)
+        node = self._node_kind(
+            store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
+        )
         node.start()
         self._node = node
         try:
@@ -345,6 +363,26 @@ class Scheduler:
     def close(self) -> None:
         """Let go of the store; it is opened again when it is needed."""
         self._access.close()
+
+    @contextmanager
+    def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[None]:
+        """For tests (``evenbeat.testing.virtual``): another store, and kind of node, until the block ends."""
+        if self._node is not None:
+            raise InvalidValue(
+                "the scheduler is running on its own store",
+                field="store",
+                value=store,
+                hint="stop() it first",
+            )
+        before, self._node_kind = self._node_kind, node
+        try:
+            with self._access.replaced(store):
+                try:
+                    yield
+                finally:
+                    self.stop()
+        finally:
+            self._node_kind = before
 
     def node_settings(self, **options: Unpack[NodeOptions]) -> NodeSettings:
         """How a node that is started with these options works."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, Unpack
@@ -10,11 +10,11 @@ from typing import Any, TypeAlias, Unpack
 from msgspec.structs import replace
 
 from evenbeat import views
-from evenbeat.access import Access
+from evenbeat.access import Access, refuse_foreign
 from evenbeat.errors import Conflict, RunRefused, ScheduleNotFound
 from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant, from_ms, read_instant
-from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run
+from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run, from_json
 from evenbeat.options import (
     SCHEDULE,
     ScheduleOptions,
@@ -22,7 +22,7 @@ from evenbeat.options import (
     refuse_unknown,
 )
 from evenbeat.rules import changes
-from evenbeat.rules.firing import Active, Planned, needs_active, trigger_of
+from evenbeat.rules.firing import Active, Planned, coming, needs_active, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
 from evenbeat.tasks import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
@@ -38,12 +38,13 @@ Moment: TypeAlias = datetime | str
 # Inside the class, ``list`` is a method.
 Moments: TypeAlias = list[datetime]
 Ledger: TypeAlias = list[SkippedInfo]
+Histories: TypeAlias = list[ScheduleHistory]
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
     """What ``update`` may change."""
 
-    task: Task[..., Any] | str
+    task: Task[..., Any] | Call | str
     trigger: Trigger | str
     payload: Mapping[str, Any] | None
 
@@ -152,9 +153,9 @@ class Schedules:
             trigger, first = schedule.bind("preview", now), None
         else:
             row = self._present(schedule, self._access.tenant_of(tenant))
-            if row.next_tick is None:
+            trigger, first = trigger_of(row), coming(row)
+            if first is None:
                 return []
-            trigger, first = trigger_of(row), row.next_tick
         if since is not None:
             now, first = read_instant(since, "since"), None
         if first is None:
@@ -210,12 +211,14 @@ class Schedules:
         run_id = id or new_run_id(store.now())
         found = store.find_runs(RunQuery(ids=(run_id,))).items
         if found:
+            refuse_foreign(found, self._access.tenant_of(tenant))
             return views.run_info(found[0])
         made: list[Run] = []
 
         def triggered(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
-            _, text, _ = self._access.call(row.task, payload)
-            planned = changes.trigger_now(row, run_id, now, active, None if payload is None else text)
+            # Without one it is the schedule's own, which was checked when it was said.
+            text = None if payload is None else self._access.call(row.task, payload)[1]
+            planned = changes.trigger_now(row, run_id, now, active, text)
             if planned is None:
                 raise RunRefused(
                     f"schedule {name} has {len(active)} active run(s), and its policies (overlap="
@@ -235,7 +238,11 @@ class Schedules:
 
     def history(self, name: str, *, tenant: str | None = None) -> ScheduleHistory:
         """How often it ran, when last, and with what error: also of runs whose records are purged."""
-        return views.history(self._access.store().statistics(self._access.tenant_of(tenant), name))
+        return self.histories([(self._access.tenant_of(tenant), name)])[0]
+
+    def histories(self, schedules: Sequence[tuple[str, str]]) -> Histories:
+        """``history`` of many, by (tenant, name), in this order."""
+        return [views.history(figures) for figures in self._access.store().statistics(schedules)]
 
     aadd = twin(add)
     adeclare = twin(declare)
@@ -251,6 +258,7 @@ class Schedules:
     atrigger = twin(trigger)
     askipped = twin(skipped)
     ahistory = twin(history)
+    ahistories = twin(histories)
 
     def _wanted(
         self,
@@ -280,13 +288,12 @@ class Schedules:
         if "trigger" in changed:
             wishes["trigger"] = str(changed["trigger"])
         if "task" in changed or "payload" in changed:
-            wishes["task"], text, local = self._access.call(
-                changed.get("task", row.task), changed.get("payload")
-            )
-            if "payload" in changed:
+            task = changed.get("task", row.task)
+            says_payload = "payload" in changed or isinstance(task, Call)
+            payload = changed.get("payload") if says_payload else from_json(row.payload)
+            wishes["task"], text, _ = self._access.call(task, payload)
+            if says_payload:
                 wishes["payload"] = text
-            elif local is not None:
-                local.check(views.schedule_info(row).payload or {})
         return wishes | read_schedule_fields(changed, row.execution, row.catch_up)
 
     def _create(

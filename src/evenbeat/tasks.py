@@ -71,7 +71,7 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.wants_run is not None:
-            given = self._signature.bind(*args, **kwargs).arguments
+            given = self._named(*args, **kwargs)
             now = model.Run(id="direct", task=self.name, payload=to_json(given), attempt=1)
             return self.function(**given, **{self.wants_run: current.Run(now)})
         return self.function(*args, **kwargs)
@@ -79,16 +79,19 @@ class Task(Generic[P, R]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
         """The task with these arguments as its payload, checked here rather than when it runs."""
         try:
-            given = self._signature.bind(*args, **kwargs)
+            return Call(self.name, self._named(*args, **kwargs))
         except TypeError as error:
             raise self._refused(error) from None
+
+    def _named(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """All arguments by name, the run aside."""
         arguments: dict[str, Any] = {}
-        for name, value in given.arguments.items():
+        for name, value in self._signature.bind(*args, **kwargs).arguments.items():
             if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
                 arguments |= value
             else:
                 arguments[name] = value
-        return Call(self.name, arguments)
+        return arguments
 
     def check(self, payload: Mapping[str, Any]) -> None:
         """Refuse a payload that the function can't be called with."""
@@ -173,7 +176,8 @@ def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Si
 def _is_run(annotation: object, function: Callable[..., Any]) -> bool:
     if isinstance(annotation, str):
         # Written under ``from __future__ import annotations``: only the name of this one matters.
-        target: Any = getattr(function, "__globals__", {})
+        # Of the function that wrote it, which decorators may hide.
+        target: Any = getattr(inspect.unwrap(function), "__globals__", {})
         for part in annotation.split("."):
             target = target.get(part) if isinstance(target, dict) else getattr(target, part, None)
         annotation = target

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from evenbeat.instants import Instant, write_instant
 from evenbeat.observe.events import Event, Events
 from evenbeat.observe.logs import run_fields
+from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
-from evenbeat.stores.base import Store
+from evenbeat.stores.base import RunQuery, Store
 
 # Schedules fired in one transaction: 17 ms on SQLite, in which nobody else writes there.
 BATCH = 500
@@ -42,10 +43,20 @@ class Ticker:
             )
             if self._events:
                 self._events.tell(Event(kind="quarantined", at=now, tenant=tenant, schedule=name))
+        cancels = [run for planned in done.planned for run in planned.cancels]
+        if cancels and self._end_waiting(cancels, now):
+            return now  # their schedules woke up
         if not done.planned and done.next_wake is not None and done.next_wake <= now:
             # Due, and not to be had: another node is firing it.
             return now + _AGAIN
         return done.next_wake
+
+    def _end_waiting(self, cancels: list[str], now: Instant) -> bool:
+        """Runs that were asked to stop and wait for a retry: nobody has them in hand who could end them."""
+        waiting = self._store.find_runs(RunQuery(ids=tuple(cancels), states=("queued",), limit=len(cancels)))
+        # The same token from every node: who comes second repeats.
+        ends = [attempts.cancel(run, now, f"overlap.{run.id}.{run.attempt}") for run in waiting.items]
+        return any(self._store.settle_runs([end for end in ends if end is not None]))
 
     def _report(self, fired: tuple[Planned, ...], now: Instant) -> None:
         loud = _log.isEnabledFor(logging.INFO)

@@ -10,6 +10,7 @@ import msgspec
 from evenbeat import model
 from evenbeat.instants import Instant, from_ms
 from evenbeat.model import Cause, Kind, Reason, RunState, ScheduleState
+from evenbeat.rules.firing import coming
 from evenbeat.triggers import Trigger, parse_trigger
 
 
@@ -23,7 +24,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Its text; ``parse_trigger`` makes a trigger of it."""
     state: ScheduleState
     next_run: datetime | None
-    """The coming tick, in the trigger's zone. None if there is none."""
+    """The coming tick, in the trigger's zone. None if there is none. While it is paused: the first after the
+    pause, or, where that has no end, the one that would come."""
     payload: Any
     kind: Kind
     queue: str
@@ -91,8 +93,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lateness(self) -> float | None:
-        """Seconds from when it was to start to its (latest) start; None if it has not started."""
-        if self.started_at is None:
+        """Seconds from when it was to start to its (latest) start; None if it has not started, or waits to
+        be tried again."""
+        if self.started_at is None or self.started_at < self.scheduled_at:
             return None
         return (self.started_at - self.scheduled_at).total_seconds()
 
@@ -131,7 +134,7 @@ def schedule_info(schedule: model.Schedule) -> ScheduleInfo:
         task=schedule.task,
         trigger=schedule.trigger,
         state=schedule.state,
-        next_run=_in_zone_of(parse_trigger(schedule.trigger), schedule.next_tick),
+        next_run=_in_zone_of(parse_trigger(schedule.trigger), coming(schedule)),
         payload=model.from_json(schedule.payload),
         kind=schedule.kind,
         queue=schedule.queue,

@@ -220,7 +220,10 @@ class Worker:
             assert task is not None
             attempt = Attempt(run, task, before, self._lease / 1000, self._is_held, self._clock)
             lane.in_hand[attempt.key] = self.held[attempt.key] = attempt
-            fresh.append(attempt)
+            if run.cancel_requested:
+                self._refuse(attempt)
+            else:
+                fresh.append(attempt)
         if self._events:
             for attempt in fresh:
                 self._tell(attempt, "started", now)
@@ -228,6 +231,13 @@ class Worker:
         if idle:
             self._claimed()
         return due
+
+    def _refuse(self, attempt: Attempt) -> None:
+        """It was cancelled while it waited: it ends without being begun."""
+        attempt.current.ask_to_end("cancelled")
+        attempt.withdraw()
+        self._ended.append((attempt, Outcome("stopped")))
+        self._wake()
 
     def _is_held(self, run: Run) -> bool:
         """Ask the store whether a run is still this worker's, and not taken over by another."""

@@ -146,7 +146,7 @@ class WholeRecords(WatchedMemory):
         self._store(settled(run, transition, self.now()))
         if transition.counts is not None:
             key = (transition.counts.tenant, transition.counts.schedule)
-            self._statistics[key] = added(self.statistics(*key), transition.counts)
+            self._statistics[key] = added(self.statistics([key])[0], transition.counts)
         if transition.wakes is not None:
             self._wake(transition.wakes)
         return True
@@ -159,7 +159,7 @@ class CountsTwice(WatchedMemory):
         run = self._runs.get(transition.run)
         if run is not None and run.settled == transition.token and transition.counts is not None:
             key = (transition.counts.tenant, transition.counts.schedule)
-            self._statistics[key] = added(self.statistics(*key), transition.counts)
+            self._statistics[key] = added(self.statistics([key])[0], transition.counts)
         return super()._settle(transition)
 
 

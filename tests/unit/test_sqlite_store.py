@@ -771,7 +771,7 @@ def test_nothing_of_the_driver_escapes(store: SqliteStore, path: Path) -> None:
         lambda: store.find_runs(RunQuery()),
         lambda: store.count_runs(),
         lambda: store.find_skipped("default", "a"),
-        lambda: store.statistics("default", "a"),
+        lambda: store.statistics([("default", "a")]),
         lambda: store.purge(1, 1),
         lambda: store.get_record("k", "t", "x"),
         lambda: store.put_record(Record(kind="k", key="x", body="")),

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 
 from evenbeat.executors.base import Attempt, Ended, Outcome, raised, returned
-from evenbeat.executors.threads import execute
 from evenbeat.observe.run_logs import current_log
 
 
@@ -19,7 +18,7 @@ class InlineExecutor:
     def submit(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
             if attempt.begin():
-                self._ended(attempt, _awaited(attempt) if attempt.task.is_async else execute(attempt))
+                self._ended(attempt, _execute(attempt))
 
     def interrupt(self, attempt: Attempt) -> None:
         """Nobody is there to call it."""
@@ -28,12 +27,14 @@ class InlineExecutor:
         """Nothing is left."""
 
 
-def _awaited(attempt: Attempt) -> Outcome:
-    async def call() -> object:
-        current_log.set(attempt.log)
-        return await attempt.task.function(**attempt.task.arguments(attempt.current))
-
+def _execute(attempt: Attempt) -> Outcome:
+    token = current_log.set(attempt.log)
     try:
-        return returned(attempt, asyncio.run(call()))
+        value = attempt.task.function(**attempt.task.arguments(attempt.current))
+        return returned(attempt, asyncio.run(value) if attempt.task.is_async else value)
+    except KeyboardInterrupt:
+        raise  # by who runs the tests: elsewhere no job gets it
     except BaseException as error:  # as in threads
         return raised(attempt, error)
+    finally:
+        current_log.reset(token)

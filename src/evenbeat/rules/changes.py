@@ -115,6 +115,7 @@ def pause(
 ) -> Planned:
     """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is dealt with."""
     _check_there(schedule)
+    check_schedule(replace(schedule, pause_note=note))
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
     if settled.schedule.state == "finished":
         return settled._replace(schedule=_revised(settled.schedule, now))

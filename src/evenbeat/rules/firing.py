@@ -48,6 +48,14 @@ def trigger_of(schedule: Schedule) -> Trigger:
     return trigger
 
 
+def coming(schedule: Schedule) -> Instant | None:
+    """The next tick that is to fire: while it is paused with an end, the first from then on."""
+    tick, until = schedule.next_tick, schedule.paused_until
+    if schedule.state != "paused" or tick is None or until is None or tick >= until:
+        return tick
+    return trigger_of(schedule).next_ms(until - 1)
+
+
 def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
     """What a schedule that woke up becomes: fires, coalesces, skips, waits, or goes back to sleep.
 

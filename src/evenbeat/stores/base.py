@@ -198,8 +198,8 @@ class Store(Protocol):
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         """The ledger of a schedule, the newest ticks first."""
 
-    def statistics(self, tenant: str, schedule: str) -> Statistics:
-        """The statistics of a schedule; zeros if it has none yet."""
+    def statistics(self, schedules: Sequence[tuple[str, str]]) -> list[Statistics]:
+        """The statistics of schedules, by (tenant, name), in this order; zeros where there are none yet."""
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         """Delete up to ``limit`` rows that belong to the past: runs that were over before that instant,

@@ -322,10 +322,11 @@ class MemoryStore:
         rows.sort(key=lambda row: (row.last, row.first), reverse=True)
         return rows[:limit]
 
-    def statistics(self, tenant: str, schedule: str) -> Statistics:
+    def statistics(self, schedules: Sequence[tuple[str, str]]) -> list[Statistics]:
         with self._lock:
-            found = self._statistics.get((tenant, schedule))
-        return found or Statistics(tenant=tenant, schedule=schedule)
+            return [
+                self._statistics.get(key) or Statistics(tenant=key[0], schedule=key[1]) for key in schedules
+            ]
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         with self._lock:

@@ -658,7 +658,7 @@ class StoreContract:
         done = attempts.succeeded(held, None, clock.now, "t", adds=(following,))
         assert store.settle_runs([done]) == [True]
         assert store.settle_runs([done]) == [True]
-        assert store.statistics("default", "cleanup").run_count == 1
+        assert store.statistics([("default", "cleanup")])[0].run_count == 1
         assert len(self.runs(store)) == 2
 
     def test_a_retry_is_accepted_again_also_when_the_run_was_claimed_since(
@@ -952,8 +952,10 @@ class StoreContract:
         assert store.count_runs("acme") == {"queued": 1}
         (acme,) = [held for held in self.claim(store) if held.tenant == "acme"]
         store.settle_runs([attempts.failed(acme, "boom", clock.now, "t")])
-        assert store.statistics("acme", "cleanup").failure_count == 1
-        assert store.statistics("zeta", "cleanup") == Statistics(tenant="zeta", schedule="cleanup")
+        figures = store.statistics([("acme", "cleanup"), ("zeta", "cleanup")])
+        assert figures[0].failure_count == 1
+        assert figures[1] == Statistics(tenant="zeta", schedule="cleanup")
+        assert store.statistics([]) == []
 
     def test_statistics_outlive_the_history(self, store: Store, clock: VirtualClock) -> None:
         self.add(store, schedule())
@@ -967,7 +969,7 @@ class StoreContract:
         while store.purge(clock.now, 1):
             pass
         assert self.runs(store) == []
-        figures = store.statistics("default", "cleanup")
+        (figures,) = store.statistics([("default", "cleanup")])
         assert (figures.run_count, figures.success_count, figures.failure_count) == (3, 2, 1)
         assert (figures.last_error, figures.last_run) == ("boom", clock.now - 60 * MINUTE)
         assert figures.last_success == figures.last_run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, RunQuery
@@ -95,9 +97,10 @@ def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[
     return [read_skipped(row) for row in rows]
 
 
-def statistics(commands: Commands, tenant: str, schedule: str) -> Statistics:
-    rows = commands.rows("select statistics", sql.SELECT_STATISTICS, (tenant, schedule))
-    return read_statistics(rows[0]) if rows else Statistics(tenant=tenant, schedule=schedule)
+def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+    rows = commands.rows("select statistics", sql.SELECT_STATISTICS, (json_list(keys),))
+    found = {(known.tenant, known.schedule): known for known in map(read_statistics, rows)}
+    return [found.get(key) or Statistics(tenant=key[0], schedule=key[1]) for key in keys]
 
 
 def log(commands: Commands, run: str) -> list[LogChunk]:

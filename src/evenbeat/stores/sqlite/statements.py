@@ -206,7 +206,9 @@ ORDER BY last DESC, first DESC LIMIT ?
 """  # noqa: S608
 
 SELECT_STATISTICS = f"""
-SELECT {", ".join(STATISTICS)} FROM evenbeat_statistics WHERE tenant = ? AND schedule = ?
+SELECT {", ".join(f"figures.{column}" for column in STATISTICS)}
+FROM json_each(?) AS wanted CROSS JOIN evenbeat_statistics AS figures
+WHERE figures.tenant = wanted.value ->> 0 AND figures.schedule = wanted.value ->> 1
 """  # noqa: S608
 
 SELECT_OVER = """

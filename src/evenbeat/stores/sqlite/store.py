@@ -128,9 +128,9 @@ class SqliteStore:
         with self._connections.read() as commands:
             return history.skipped(commands, tenant, schedule, limit)
 
-    def statistics(self, tenant: str, schedule: str) -> Statistics:
+    def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
         with self._connections.read() as commands:
-            return history.statistics(commands, tenant, schedule)
+            return history.statistics(commands, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         with self._connections.write() as commands:

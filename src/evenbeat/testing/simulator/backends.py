@@ -100,7 +100,7 @@ class DatabaseBackend:
             schedules,
             runs,
             {key: store.find_skipped(*key, limit=_EVERYTHING) for key in schedules},
-            {key: store.statistics(*key) for key in schedules},
+            dict(zip(schedules, store.statistics(list(schedules)), strict=True)),
         )
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ def command(
     """List schedules: their state, next run and last result."""
     with opened(store, tenant) as app:
         rows = app.schedules.list(state=state, task=task, limit=limit, all_tenants=all_tenants)
-        histories = [app.schedules.history(row.name, tenant=row.tenant) for row in rows]
+        histories = app.schedules.histories([(row.tenant, row.name) for row in rows])
         wall = Wall.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:

@@ -1,0 +1,338 @@
+"""A scheduler in virtual time: a test moves the clock, and each run is executed at its own instant."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from evenbeat import views
+from evenbeat.durations import Duration, is_duration, read_duration
+from evenbeat.errors import EvenbeatError, InvalidValue, shown
+from evenbeat.executors.inline import InlineExecutor
+from evenbeat.instants import Instant, from_ms, read_instant, write_instant
+from evenbeat.model import FINAL_STATES, LogChunk, Transition
+from evenbeat.node import Node
+from evenbeat.node_settings import NodeSettings
+from evenbeat.observe import run_logs
+from evenbeat.observe.events import Events
+from evenbeat.scheduler import Scheduler
+from evenbeat.schedules import Moment, Schedules
+from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Store
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.tasks import Tasks
+from evenbeat.testing.clock import START, VirtualClock
+from evenbeat.ticker import Ticker
+from evenbeat.twins import twin
+from evenbeat.views import RunInfo
+from evenbeat.worker import Lane, Worker
+
+LIMIT = 20_000
+"""Runs of one stretch of travel, unless more are allowed: some seconds of work."""
+
+
+@contextmanager
+def virtual(app: Scheduler | None = None, *, now: Moment | None = None) -> Iterator[VirtualScheduler]:
+    """Put an app into virtual time until the block ends; its own store is not touched meanwhile.
+
+    The app keeps its tasks, its decorated schedules are declared, everything else starts empty, at
+    ``now`` (2026-03-01T12:00:00Z). Without an app it is a new one. An app that was started is refused.
+    """
+    app = Scheduler("memory://") if app is None else app
+    clock = VirtualClock(START if now is None else read_instant(now, "now"))
+    store = VirtualStore(clock)
+    with app.stand_in(store, _StillNode):
+        scheduler = VirtualScheduler(app, store, clock)
+        yield scheduler
+
+
+class TravelTooLong(EvenbeatError):
+    """More happened on the way than a test can mean.
+
+    ``limit`` is what was allowed, ``what`` names the schedule or the task that most of it was of.
+    """
+
+    def __init__(self, what: str, count: int, limit: int, since: Instant, reached: Instant) -> None:
+        super().__init__(
+            f"more than {limit:,} runs between {write_instant(since)} and {write_instant(reached)}, "
+            f"{count:,} of them of {what}; travel less far, pause it, or allow more: "
+            f"travel(…, limit={limit * 10:_})"
+        )
+        self.what = what
+        self.count = count
+        self.limit = limit
+
+
+class VirtualScheduler:
+    """An app in virtual time: all that ``Scheduler`` offers for making and changing, and time to move.
+
+    Time stands still but for ``travel`` and ``down_for``. The app itself (``app``) is in the same virtual
+    time: what code under test does with it happens here.
+    """
+
+    def __init__(self, app: Scheduler, store: VirtualStore, clock: VirtualClock) -> None:
+        self.app = app
+        self.tenant = app.tenant
+        self.tasks = app.tasks
+        self.task = app.task
+        self.runs = app.runs
+        self.enqueue = app.enqueue
+        self.enqueue_many = app.enqueue_many
+        self.lock = app.lock
+        self.events = app.events
+        self.on_event = app.on_event
+        self.on_error = app.on_error
+        self.on_idle = app.on_idle
+        self._store = store
+        self._clock = clock
+        self._declared: set[str] = set()
+        self._travelling = False
+        self._upcoming: Instant | None = None
+        self._declare()
+        store.while_waiting = self._wait
+
+    @property
+    def now(self) -> datetime:
+        """The virtual time, in UTC: what the store says, and so the whole scheduler."""
+        return from_ms(self._clock.now)
+
+    @property
+    def store(self) -> Store:
+        """The store in memory that stands in for the app's own."""
+        return self._store
+
+    @property
+    def schedules(self) -> Schedules:
+        self._declare()
+        return self.app.schedules
+
+    @property
+    def fired(self) -> list[RunInfo]:
+        """The runs that ticks became so far, as they are now, in the order of firing."""
+        return self._store.fired()
+
+    @property
+    def finished(self) -> list[RunInfo]:
+        """The runs that are over, in the order in which they ended."""
+        return list(self._store.finished)
+
+    def travel(self, to: Duration | Moment, *, limit: int = LIMIT) -> list[RunInfo]:
+        """Let time pass from event to event; the runs that ended on the way, in order.
+
+        ``to`` is how far (``"+3d"``, ``"3d"``, a timedelta, seconds) or an instant (an aware datetime or
+        its text). Runs take no time. More than ``limit`` of them are an error (``TravelTooLong``).
+        """
+        return self._travel(self._target(to), limit)
+
+    def run_pending(self, *, limit: int = LIMIT) -> list[RunInfo]:
+        """Do what is due now, and what follows from it now; the runs that ended."""
+        return self._travel(self._clock.now, limit)
+
+    def down_for(self, outage: Duration) -> datetime:
+        """Time passes and nobody is there: nothing fires, nothing runs. Then, what time it is.
+
+        What was missed is caught up, by each schedule's policy, with the next ``travel`` or ``run_pending``.
+        """
+        self._declare()
+        self._clock.advance(outage)
+        return self.now
+
+    atravel = twin(travel)
+    arun_pending = twin(run_pending)
+
+    def __repr__(self) -> str:
+        return f"<VirtualScheduler at {write_instant(self._clock.now)}>"
+
+    def _declare(self) -> None:
+        """The schedules of decorated tasks, each once: what a test made of one later stays."""
+        for task in self.tasks:
+            if task.trigger is not None and task.name not in self._declared:
+                self._declared.add(task.name)
+                self.app.schedules.declare_task(task)
+
+    def _target(self, to: Duration | Moment) -> Instant:
+        now = self._clock.now
+        if isinstance(to, str):
+            text = to.strip().removeprefix("+")
+            if text != to.strip() or is_duration(text):
+                return now + read_duration(text, "to")
+        if isinstance(to, (str, datetime)):
+            target = read_instant(to, "to")
+            if target < now:
+                raise InvalidValue(
+                    f"to {shown(str(to))} is before {write_instant(now)}, which it is now",
+                    field="to", value=to, hint="time goes one way: start earlier, with virtual(app, now=…)",
+                )  # fmt: skip
+            return target
+        return now + read_duration(to, "to")
+
+    def _travel(self, end: Instant, limit: int) -> list[RunInfo]:
+        self._refuse_nonsense()
+        self._declare()
+        before = len(self._store.finished)
+        journey = _Journey(self._store, self._clock, self.tasks, self.events, limit)
+        self._travelling = True
+        run_logs.start_capture()
+        try:
+            self._upcoming = journey.go(end)
+        finally:
+            run_logs.stop_capture()
+            self._travelling = False
+        return self._store.finished[before:]
+
+    def _wait(self, seconds: float) -> None:
+        """Somebody waits for a run (``runs.wait_for``): nobody but them is there to let time pass."""
+        ended = self._travel(self._clock.now + max(1, round(seconds * 1000)), LIMIT)
+        if not ended and self._upcoming is None:
+            raise EvenbeatError(
+                f"nothing more happens after {write_instant(self._clock.now)}: what is waited for never comes"
+            )
+
+    def _refuse_nonsense(self) -> None:
+        if self._travelling:
+            raise InvalidValue(
+                "a task, or a listener, moves the time that it runs in", field="travel", value=True,
+                hint="only the test itself can: a run takes no time",
+            )  # fmt: skip
+        asyncio = sys.modules.get("asyncio")
+        if asyncio is not None and any(task.is_async for task in self.tasks):
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                return
+            raise InvalidValue(
+                "async tasks can't be executed inside a running event loop", field="travel", value=True,
+                hint="in an async test, write: await scheduler.atravel(…), or arun_pending()",
+            )  # fmt: skip
+
+
+class _Journey:
+    """One stretch of travel: the real ticker and worker, stepped wherever something is due."""
+
+    def __init__(
+        self, store: VirtualStore, clock: VirtualClock, tasks: Tasks, events: Events, limit: int
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._limit = limit
+        self._since = clock.now
+        self._ticker = Ticker(store, events)
+        # One for tasks of every kind, so that priority and time decide among all of them.
+        lane = _OneAtATime(InlineExecutor(), slots=1)
+        self._worker = Worker(store, tasks, events, lambda _kind: lane, name="virtual")
+        store.woken.clear()
+        store.started.clear()
+
+    def go(self, end: Instant) -> Instant | None:
+        """Until ``end``; answers when there is something to do after it."""
+        try:
+            while (due := self._do_what_is_due()) is not None and due <= end:
+                self._clock.now = due
+        finally:
+            # Also where it ends early: what was executed is recorded.
+            self._worker.drain()
+            self._worker.step(self._clock.now)
+        self._clock.now = end
+        return due
+
+    def _do_what_is_due(self) -> Instant | None:
+        """Step until nothing is left to do now; answers when there is next."""
+        now = self._clock.now
+        while True:
+            seen = self._store.changes
+            wake = self._ticker.step(now)
+            due = self._worker.step(now)
+            self._check_limit()
+            upcoming = min((at for at in (wake, due) if at is not None), default=None)
+            # A run that is in hand was executed, and is recorded with the next step; what it did, or a
+            # listener, shows in the count of changes.
+            if not self._worker.is_processing and self._store.changes == seen:
+                if upcoming is None or upcoming > now:
+                    return upcoming
+
+    def _check_limit(self) -> None:
+        for counts in (self._store.started, self._store.woken):
+            if counts.total() > self._limit:
+                what, count = counts.most_common(1)[0]
+                raise TravelTooLong(what, count, self._limit, self._since, self._clock.now)
+
+
+class _OneAtATime(Lane):
+    """No run is claimed before the one before it is recorded: what it did to the others counts."""
+
+    def room(self, now: float) -> int:
+        return self.slots - len(self.in_hand)
+
+
+class VirtualStore(MemoryStore):
+    """The store in memory, which also remembers what a test may ask for."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.finished: list[RunInfo] = []
+        self.woken: Counter[str] = Counter()
+        self.started: Counter[str] = Counter()
+        self.while_waiting: Callable[[float], object] | None = None
+
+    @property
+    def changes(self) -> int:
+        """Grows with each hint, and so with each change that a user makes."""
+        return self._changes
+
+    def fired(self) -> list[RunInfo]:
+        return [views.run_info(run) for run in self._runs.values() if run.cause == "tick"]
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        fired = super().fire_due(now, limit, plan)
+        self.woken.update(
+            _schedule(planned.schedule.tenant, planned.schedule.name) for planned in fired.planned
+        )
+        return fired
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        # Of every queue: which node serves which is no matter of a test in one process.
+        queues = tuple(sorted({queue for queue, _ in self._ready}))
+        claimed = super().claim_runs(replace(claim, queues=queues or claim.queues))
+        for run in claimed.runs:
+            what = f"task {shown(run.task)}" if run.schedule is None else _schedule(run.tenant, run.schedule)
+            self.started[what] += 1
+        return claimed
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        answers = super().settle_runs(transitions)
+        for transition, accepted in zip(transitions, answers, strict=True):
+            if accepted and transition.state in FINAL_STATES:
+                self.finished.append(views.run_info(self._runs[transition.run]))
+        return answers
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        super().append_log([replace(chunk, at=self.now()) for chunk in chunks])
+
+    def wait(self, timeout: float) -> bool:
+        seen = self._changes
+        if self.while_waiting is not None:
+            self.while_waiting(timeout)
+        return self._changes != seen
+
+
+class _StillNode(Node):
+    """Stands where ``app.start()`` puts a node: while a test moves time, no thread does anything."""
+
+    def __init__(
+        self, store: Store, tasks: Tasks, events: Events, settings: NodeSettings, **_duties: bool
+    ) -> None:
+        super().__init__(store, tasks, events, settings, ticker=False, worker=False)
+
+    def start(self) -> None:
+        pass
+
+    def stop(self, drain: int | None = None) -> None:
+        pass
+
+
+def _schedule(tenant: str, name: str) -> str:
+    return f"schedule {shown(name)}" + ("" if tenant == "default" else f" of tenant {shown(tenant)}")

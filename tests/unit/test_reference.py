@@ -1,0 +1,215 @@
+"""docs/reference.md and the code say the same: every public name, signature, option, event and error."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+import evenbeat
+from evenbeat import errors, options
+from evenbeat.durations import read_duration
+from evenbeat.locks import Lock
+from evenbeat.model import CatchUp, Execution, Run, Schedule
+from evenbeat.node_settings import NodeOptions, NodeSettings
+from evenbeat.observe.events import EventKind
+from evenbeat.runs import Runs
+from evenbeat.schedules import Schedules
+from evenbeat.settings import read_settings
+
+PAGE = (Path(__file__).parents[2] / "docs/reference.md").read_text("utf-8")
+APP = evenbeat.Scheduler("memory://")
+TASK = APP.task(name="noted")(lambda: None)
+
+# The heading of a section -> the class it is about, and one of it: its own attributes may be listed, too.
+CLASSES: dict[str, tuple[type, object]] = {
+    "Scheduler": (evenbeat.Scheduler, APP),
+    "app.schedules": (Schedules, APP.schedules),
+    "app.runs": (Runs, APP.runs),
+    "Run": (evenbeat.Run, evenbeat.Run(Run(id="r", task="t"))),
+    "Task": (evenbeat.Task, TASK),
+    "Lock": (Lock, APP.lock("noted")),
+}
+RECORDS: list[type[msgspec.Struct]] = [
+    evenbeat.ScheduleInfo, evenbeat.RunInfo, evenbeat.ScheduleHistory, evenbeat.SkippedInfo, evenbeat.LogLine,
+]  # fmt: skip
+
+
+def section(heading: str) -> str:
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"reference.md has no section {heading}"
+    return found[1]
+
+
+def rows(text: str, column: str | None = None) -> Iterator[list[str]]:
+    """The cells of the tables in a text; only of those whose first column is called so."""
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        lines = [[cell.strip() for cell in line.strip("|\n").split(" | ")] for line in table.splitlines()]
+        if column is None or lines[0][0].strip(" `") == column:
+            yield from lines[2:]
+
+
+def codes(text: str, column: str | None = None) -> list[str]:
+    """What stands in backticks in the first cells."""
+    return [code for row in rows(text, column) for code in re.findall(r"`([^`]+)`", row[0])]
+
+
+def defaults(text: str, column: str) -> dict[str, str]:
+    return {row[0].strip("`"): row[1] for row in rows(text, column)}
+
+
+def public(kind: type) -> set[str]:
+    """Its names, without the async twins, which the page speaks of once, and what is for ourselves."""
+    names = {name for name in dir(kind) if not name.startswith("_")}
+    ours = {
+        name
+        for name in names
+        if (inspect.getdoc(getattr(kind, name)) or "").startswith(("For workers", "For tests"))
+    }
+    return {name for name in names - ours if not (name[0] == "a" and name[1:] in names)}
+
+
+def signature(function: Callable[..., Any]) -> str:
+    """As the page writes it: without self and types."""
+    bare = inspect.signature(function)
+    kept = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in bare.parameters.values()
+        if parameter.name != "self"
+    ]
+    return str(bare.replace(parameters=kept, return_annotation=inspect.Signature.empty))
+
+
+def written(kind: type, name: str) -> str:
+    """A member as the page writes it."""
+    member = inspect.getattr_static(kind, name)
+    return name + signature(member) if inspect.isfunction(member) else name
+
+
+def test_every_public_name_of_the_package_is_listed_and_no_other() -> None:
+    assert sorted(codes(section("Names"))) == sorted(evenbeat.__all__)
+
+
+@pytest.mark.parametrize("heading", CLASSES)
+def test_members_are_listed_as_they_are(heading: str) -> None:
+    kind, one = CLASSES[heading]
+    listed = codes(section(heading))
+    missing = {written(kind, name) for name in public(kind)} - set(listed)
+    assert not missing, f"reference.md lacks, or has otherwise, under {heading}: {sorted(missing)}"
+    unknown = {name for name in listed if not hasattr(one, name.partition("(")[0])}
+    assert not unknown
+
+
+def test_triggers_are_listed_as_they_are() -> None:
+    names = ("cron", "every", "at", "parse_trigger")
+    makers = [name + signature(getattr(evenbeat, name)) for name in names]
+    assert codes(section("Triggers"), "function") == makers
+    wanted = {written(evenbeat.Trigger, name) for name in public(evenbeat.Trigger)}
+    assert set(codes(section("Triggers"), "method")) == wanted
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_fields_of_records_are_listed(record: type[msgspec.Struct]) -> None:
+    listed = codes(section("What you get back"), record.__name__)
+    assert sorted(listed) == sorted(public(record))
+
+
+def test_async_twins_are_as_the_page_says() -> None:
+    for kind in (Schedules, Runs, Lock):
+        without = {name for name in public(kind) if not hasattr(kind, f"a{name}")}
+        assert without <= {"declare_task"}, kind
+    twins = {name for name in public(evenbeat.Scheduler) if hasattr(evenbeat.Scheduler, f"a{name}")}
+    said = re.search(r"of `Scheduler` have such a twin: ([\w, \n]+);", PAGE)
+    assert said is not None
+    assert twins == set(re.findall(r"\w+", said[1]))
+
+
+def test_options_are_listed_with_their_defaults() -> None:
+    text = section("Task, schedule and run options")
+    run = defaults(text, "run option")
+    assert list(run) == list(options.RUN)
+    execution, schedule = Execution(), Schedule(name="n", task="t", trigger="every 1m")
+    same(run, {name: getattr(execution, name) for name in options.EXECUTION})
+    same(run, {"queue": schedule.queue, "priority": schedule.priority})
+    policies = defaults(text, "schedule option")
+    assert [*run, *policies] == list(options.SCHEDULE)
+    late = CatchUp()
+    same(policies, {"catch_up": late.kind, "grace": late.grace, "catch_up_limit": late.limit})
+    same(policies, {name: getattr(schedule, name) for name in ("overlap", "max_concurrent", "spread")})
+
+
+def test_node_options_are_listed_with_their_defaults() -> None:
+    listed = defaults(section("Node options"), "node option")
+    assert list(listed) == list(NodeOptions.__annotations__)
+    settings = NodeSettings()
+    assert listed.pop("cpu_processes") == "cores"
+    assert listed.pop("queues") == ", ".join(settings.queues)
+    same(listed, {name: getattr(settings, name) for name in listed})
+
+
+def same(listed: dict[str, str], real: dict[str, Any]) -> None:
+    for name, value in real.items():
+        said: Any = listed[name]
+        if said == "none":
+            said = None
+        elif re.fullmatch(r"\d+(s|m|h|d)", said):
+            said = read_duration(said, name)
+        elif said.isdecimal():
+            said = int(said)
+        assert said == value, name
+
+
+def test_events_are_listed_with_their_fields() -> None:
+    assert sorted(codes(section("Events"), "event")) == sorted(get_args(EventKind))
+    assert sorted(codes(section("Events"), "event field")) == sorted(evenbeat.Event.__struct_fields__)
+
+
+def test_errors_are_listed() -> None:
+    real = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.EvenbeatError)
+    }
+    assert set(codes(section("Errors"))) == real
+
+
+def test_settings_are_listed(tmp_path: Path) -> None:
+    assert set(codes(section("Settings"))) == set(read_settings({}, environment={}, folder=tmp_path))
+
+
+def test_other_names_point_at_what_is_there() -> None:
+    targets = [
+        code
+        for row in rows(section("Other names for the same"))
+        for code in re.findall(r"`app\.([\w.]+)", row[1])
+    ]
+    assert len(targets) > 10
+    for target in targets:
+        one: object = APP
+        for part in target.split("."):
+            one = getattr(one, part)
+
+
+def test_links_inside_the_documents_lead_somewhere() -> None:
+    root = Path(__file__).parents[2]
+    for document in [root / "README.md", *(root / "docs").rglob("*.md")]:
+        text = document.read_text("utf-8")
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if "://" in target:
+                continue
+            path, _, anchor = target.partition("#")
+            file = (document.parent / path).resolve() if path else document
+            assert file.exists(), f"{document.name} links to {target}"
+            if anchor:
+                assert anchor in anchors(file.read_text("utf-8")), f"{document.name} links to {target}"
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to headings."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
