@@ -16,11 +16,19 @@ if "fail-at-start" in os.environ.get("SUPERVISED_JOBS", "") and "supervised" in 
     raise RuntimeError("only in the process that works")
 
 
-def note(run: Run) -> None:
-    """Leave the pid in a file that is named after the attempt, whole from its first moment."""
-    draft = Path(f"draft-{run.id}.{run.attempt}")
+def begin(run: Run) -> int:
+    """How many times this run has been begun, with this one, by what the file system says.
+
+    Not its attempt: a run that is claimed and has to wait is handed back and claimed anew. The file of each
+    time has the pid in it from its first moment.
+    """
+    draft = Path(f"draft-{run.id}-{os.getpid()}")
     draft.write_text(str(os.getpid()))
-    draft.rename(f"{run.id}.{run.attempt}")
+    times = 1
+    while Path(f"{run.id}.{times}").exists():
+        times += 1
+    draft.rename(f"{run.id}.{times}")
+    return times
 
 
 @app.task(schedule=every("100ms"))
@@ -29,34 +37,33 @@ def beat() -> None:
 
 
 @app.task
-def slow(run: Run, seconds: float) -> None:
-    note(run)
-    time.sleep(seconds)
+def wait(run: Run) -> None:
+    """Until the test says go."""
+    begin(run)
+    while not Path("go").exists():
+        time.sleep(0.05)
 
 
 @app.task
 def first_hangs(run: Run) -> None:
-    note(run)
-    if run.attempt == 1:
+    if begin(run) == 1:
         time.sleep(600)
 
 
 @app.task
 def first_exits(run: Run) -> None:
-    note(run)
-    if run.attempt == 1:
+    if begin(run) == 1:
         os._exit(7)
 
 
 @app.task
 def hold(run: Run, seconds: int) -> None:
     """Keep the interpreter to itself: C code that lets nobody else in, as a regular expression may be."""
-    note(run)
+    begin(run)
     ctypes.PyDLL(None).sleep(seconds)
 
 
 @app.task(cpu=True)
 def crunch(run: Run) -> None:
-    note(run)
-    if run.attempt == 1:
+    if begin(run) == 1:
         time.sleep(600)

@@ -97,11 +97,19 @@ class Supervised:
         """The pids of all processes that ever were there."""
         return [record["pid"] for record in self.logged("a process is up")]
 
-    def pid(self, name: str, attempt: int = 1) -> int:
-        """The process that executes an attempt, once it has begun."""
-        file = self.folder / f"{name}.{attempt}"
+    def pid(self, name: str, time: int = 1) -> int:
+        """The process in which a run was begun for the first or a later time, once it was."""
+        file = self.folder / f"{name}.{time}"
         self.until(file.exists)
         return int(file.read_text())
+
+    def begun(self, name: str) -> int:
+        """How many times a run was begun."""
+        return len(list(self.folder.glob(f"{name}.*")))
+
+    def go(self) -> None:
+        """Let the jobs end that wait for it."""
+        (self.folder / "go").touch()
 
     def until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -181,7 +189,7 @@ def test_the_runs_of_a_killed_process_are_executed_again_without_waiting_for_the
     os.kill(pid, signal.SIGKILL)
 
     run = supervised.until_state("job", "succeeded")
-    assert (run.attempt, run.crashes, run.failures) == (2, 1, 0)
+    assert (supervised.begun("job"), run.crashes, run.failures) == (2, 1, 0)
     assert supervised.pid("job", 2) != pid
     assert supervised.logged("a process has ended")[0]["exit"] == "signal SIGKILL"
     assert supervised.logged("a worker died")[0]["job_id"] == "job"
@@ -192,18 +200,19 @@ def test_the_runs_of_a_killed_process_are_executed_again_without_waiting_for_the
 def test_a_job_that_ends_its_process_harms_no_run_of_another(supervised: Supervised) -> None:
     supervised.start("--lease", LONG, "--processes", "2", "--threads", "2")
     for name in ("a", "b", "c"):  # more than one process has room for
-        supervised.enqueue("slow", name, payload='{"seconds": 4}')
+        supervised.enqueue("wait", name)
     pids = {name: supervised.pid(name) for name in ("a", "b", "c")}
     assert len(set(pids.values())) == 2
     supervised.enqueue("first_exits", "job")
 
     run = supervised.until_state("job", "succeeded")
-    assert (run.attempt, run.crashes) == (2, 1)
+    assert (supervised.begun("job"), run.crashes) == (2, 1)
     assert supervised.logged("a process has ended")[0]["exit"] == "exit code 7"
+    supervised.go()
     for name, pid in pids.items():
         other = supervised.until_state(name, "succeeded")
         died = pid == supervised.pid("job")
-        assert (other.attempt, other.crashes) == ((2, 1) if died else (1, 0)), name
+        assert (supervised.begun(name), other.crashes) == ((2, 1) if died else (1, 0)), name
     assert supervised.stop() == 0
     supervised.check_ticks()
 
@@ -215,7 +224,7 @@ def test_a_job_that_keeps_the_interpreter_to_itself_for_longer_than_its_lease_ke
     supervised.enqueue("hold", "job", payload='{"seconds": 6}')
 
     run = supervised.until_state("job", "succeeded")
-    assert (run.attempt, run.crashes) == (1, 0)
+    assert (supervised.begun("job"), run.crashes) == (1, 0)
     assert supervised.logged("a process does not answer, its leases are renewed for it")
     assert not supervised.logged("the lease of a run was lost")
     assert supervised.stop() == 0
@@ -232,10 +241,10 @@ def test_a_run_that_times_out_in_a_process_that_can_not_see_to_it_ends_with_the_
 
     run = supervised.until_state("job", "failed")
     assert run.error == "timed out after 1s, and its process was killed"
-    assert (run.attempt, run.failures, run.crashes) == (1, 1, 0)
+    assert (supervised.begun("job"), run.failures, run.crashes) == (1, 1, 0)
     assert supervised.pid("job") == pid
     other = supervised.until_state("other", "succeeded")
-    assert (other.attempt, other.crashes) == (2, 0), "it was handed back, and is not to blame"
+    assert (supervised.begun("other"), other.crashes) == (2, 0), "it was handed back, and is not to blame"
     assert supervised.stop() == 0
     supervised.check_ticks()
 
@@ -244,36 +253,37 @@ def test_a_process_with_a_stuck_thread_is_replaced_and_its_other_jobs_end_in_pea
     supervised: Supervised,
 ) -> None:
     supervised.start_impatient(drain="60s")
-    supervised.enqueue("slow", "other", payload='{"seconds": 8}')
+    supervised.enqueue("wait", "other")
     supervised.pid("other")
-    supervised.enqueue("slow", "stuck", payload='{"seconds": 600}', execution=Execution(timeout=500))
+    supervised.enqueue("first_hangs", "stuck", execution=Execution(timeout=500))
 
     run = supervised.until_state("stuck", "failed")
     assert run.error == "timed out after 500ms"
+    supervised.until(lambda: len(supervised.up()) == 2)
+    assert is_alive(supervised.pid("other")), "the next one does not wait for its end"
+    supervised.go()
+    other = supervised.until_state("other", "succeeded")
+    assert (supervised.begun("other"), other.crashes) == (1, 0)
     supervised.until(lambda: supervised.logged("a process has ended"))
-    (end,) = supervised.logged("a process has ended")
-    assert end["exit"] == "exit code 75"
-    assert [record["time"] < end["time"] for record in supervised.logged("a process is up")] == [True, True]
+    assert supervised.logged("a process has ended")[0]["exit"] == "exit code 75"
     assert not is_alive(supervised.pid("stuck"))
-    other = supervised.run("other")
-    assert (other.state, other.attempt, other.crashes) == ("succeeded", 1, 0)
-    supervised.enqueue("slow", "next", payload='{"seconds": 0}')
-    assert supervised.until_state("next", "succeeded").attempt == 1
     assert supervised.stop() == 0
     supervised.check_ticks()
 
 
 def test_ctrl_c_drains_and_running_jobs_end_in_peace(supervised: Supervised) -> None:
-    supervised.start("--processes", "2")
-    supervised.enqueue("slow", "job", payload='{"seconds": 2}')
+    supervised.start("--processes", "2", "--drain", LONG)
+    supervised.enqueue("wait", "job")
     supervised.pid("job")
     # The terminal sends it to everybody in the foreground.
     assert supervised.process is not None
     os.killpg(supervised.process.pid, signal.SIGINT)
+    supervised.until(lambda: supervised.logged("stopping"))
+    supervised.go()
 
     assert supervised.wait() == 0
     run = supervised.run("job")
-    assert (run.state, run.attempt, run.crashes) == ("succeeded", 1, 0)
+    assert (run.state, supervised.begun("job"), run.crashes) == ("succeeded", 1, 0)
     assert {record["exit"] for record in supervised.logged("a process has ended")} == {"exit code 0"}
     supervised.check_ticks()
 
@@ -285,7 +295,7 @@ def test_what_does_not_end_by_the_deadline_is_handed_back(supervised: Supervised
 
     assert supervised.stop() == 0
     run = supervised.run("job")
-    assert (run.state, run.attempt, run.crashes, run.failures) == ("queued", 1, 0, 0)
+    assert (run.state, run.crashes, run.failures) == ("queued", 0, 0)
     supervised.check_ticks()
 
 
@@ -310,7 +320,7 @@ def test_a_process_that_does_not_stop_is_killed_and_its_runs_are_handed_back(sup
     assert supervised.stop() == 0
     assert supervised.logged("a process does not stop and is killed")
     run = supervised.run("job")
-    assert (run.state, run.attempt, run.crashes) == ("queued", 1, 0)
+    assert (run.state, run.crashes, run.failures) == ("queued", 0, 0)
     assert not is_alive(supervised.pid("job"))
     supervised.check_ticks()
 
@@ -337,7 +347,7 @@ def test_a_cpu_task_whose_process_is_killed_counts_a_crash_and_runs_again(superv
     os.kill(pid, signal.SIGKILL)
 
     run = supervised.until_state("job", "succeeded")
-    assert (run.attempt, run.crashes, run.failures) == (2, 1, 0)
+    assert (supervised.begun("job"), run.crashes, run.failures) == (2, 1, 0)
     assert len(supervised.up()) == 1, "its worker goes on"
     assert supervised.stop() == 0
     supervised.check_ticks()

@@ -359,14 +359,14 @@ def test_tasks_of_a_script_work_without_a_guard_and_die_with_it_also_while_compu
     worker = subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(tmp_path)])
     try:
         until((tmp_path / "held").exists)
-        until((tmp_path / "name").exists)
+        until(lambda: (tmp_path / "name").exists() and (tmp_path / "name").read_text())
+        assert (tmp_path / "name").read_text() == "__evenbeat_main__"
         pid = int((tmp_path / "held").read_text())
         assert is_alive(pid)
     finally:
         worker.kill()
         worker.wait(10)
     until(lambda: not is_alive(pid))
-    until(lambda: (tmp_path / "name").read_text() == "__evenbeat_main__")
 
 
 def test_exits_are_described_as_people_know_them() -> None:

@@ -25,7 +25,7 @@ from evenbeat import current, modules
 from evenbeat.channel import Channel, storable
 from evenbeat.errors import InvalidValue, ModuleFailed, shown
 from evenbeat.executors.base import Attempt, describe
-from evenbeat.executors.messages import Ask, Ended, Execute, IsMine, Line, Logged, Place, ToChild
+from evenbeat.executors.messages import Ask, Began, Ended, Execute, IsMine, Line, Logged, Place, ToChild
 from evenbeat.executors.threads import execute
 from evenbeat.instants import Instant
 from evenbeat.model import Run
@@ -81,6 +81,7 @@ class Server:
             if isinstance(message, Execute):
                 # Here, not in the main thread: a request to end that follows must find it.
                 self._present = self._attempt(message)
+                self._channel.send(Began())
                 self._work.put(self._present)
             elif isinstance(message, Ask):
                 if self._present is not None:

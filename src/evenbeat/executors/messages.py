@@ -44,6 +44,10 @@ class Mine(msgspec.Struct, frozen=True, tag=True):
     held: bool
 
 
+class Began(msgspec.Struct, frozen=True, tag=True):
+    """The attempt was received: from now on the death of the process is its own."""
+
+
 class Logged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A log record of the function."""
 
@@ -73,4 +77,4 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 ToChild: TypeAlias = Execute | Ask | Mine
-FromChild: TypeAlias = Logged | Line | IsMine | Ended
+FromChild: TypeAlias = Began | Logged | Line | IsMine | Ended

@@ -22,7 +22,7 @@ import msgspec
 from evenbeat.channel import Channel
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.executors.base import Attempt, Ended, Outcome, describe
-from evenbeat.executors.messages import Ask, Execute, FromChild, IsMine, Line, Logged, Mine, Place
+from evenbeat.executors.messages import Ask, Began, Execute, FromChild, IsMine, Line, Logged, Mine, Place
 from evenbeat.executors.messages import Ended as Said
 from evenbeat.observe.run_logs import current_log
 from evenbeat.signals import KILL, describe_exit, end_group
@@ -141,6 +141,12 @@ class Child:
             current_log.reset(token)
 
     def _executed(self, attempt: Attempt, place: Place) -> Outcome:
+        outcome = self._tried(attempt, place)
+        # A process that died while it had nothing to do, and was not seen to be gone: nothing was begun.
+        return outcome or self._tried(attempt, place) or Outcome("died", error="no process could be started")
+
+    def _tried(self, attempt: Attempt, place: Place) -> Outcome | None:
+        """None if the process was gone before it could begin."""
         channel = self._ready()
         level = logging.getLogger().getEffectiveLevel()
         channel.send(
@@ -148,14 +154,18 @@ class Child:
         )
         if attempt.current.asked is not None:  # while the process was being started
             channel.send(Ask(attempt.current.asked))
+        began = False
         while (message := channel.receive()) is not None:
             if isinstance(message, Said):
                 return Outcome(message.kind, message.result, message.error)
-            self._hear(attempt, message, channel)
+            if isinstance(message, Began):
+                began = True
+            else:
+                self._hear(attempt, message, channel)
         code = self._bury()
         if self._killed:
             return Outcome("stopped", error=attempt.current.asked)
-        return Outcome("died", error=f"the process died with {describe_exit(code)}")
+        return Outcome("died", error=f"the process died with {describe_exit(code)}") if began else None
 
     def _hear(self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]) -> None:
         if isinstance(message, IsMine):
