@@ -41,8 +41,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     pause_note: str
     paused_until: datetime | None
     revision: int
-    fired: int
-    """How many times it fired or was moved."""
+    """Counts the changes of what was said."""
     created_at: datetime
     updated_at: datetime
 
@@ -149,7 +148,6 @@ def schedule_info(schedule: model.Schedule) -> ScheduleInfo:
         pause_note=schedule.pause_note,
         paused_until=_moment(schedule.paused_until),
         revision=schedule.revision,
-        fired=schedule.fire_seq,
         created_at=from_ms(schedule.created_at),
         updated_at=from_ms(schedule.updated_at),
     )

@@ -826,19 +826,9 @@ def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
 
 NOT_AWAITED = {
     # Nothing in them waits for a store,
-    Scheduler: {
-        "task",
-        "lock",
-        "hurry",
-        "node_settings",
-        "on_start",
-        "on_stop",
-        "on_idle",
-        "on_error",
-        "on_event",
-    }
-    # they are for signals, or for tests.
-    | {"run", "hurry", "stand_in"},
+    Scheduler: {"task", "lock", "on_start", "on_stop", "on_idle", "on_error", "on_event"}
+    # they are for signals, for supervisors, or for tests.
+    | {"run", "hurry", "node_settings", "stand_in"},
     # What a node calls.
     Schedules: {"declare_task"},
     Runs: set(),

@@ -320,7 +320,7 @@ class _StillNode(Node):
     """Stands where ``app.start()`` puts a node: while a test moves time, no thread does anything."""
 
     def __init__(
-        self, store: Store, tasks: Tasks, events: Events, settings: NodeSettings, **_duties: bool
+        self, store: Store, tasks: Tasks, events: Events, settings: NodeSettings, **_said: object
     ) -> None:
         super().__init__(store, tasks, events, settings, ticker=False, worker=False)
 
