@@ -150,7 +150,7 @@ class LiveOutput:
             counts = dict(self._counts)
         upcoming = [f"{name} in {_brief((tick - now) / 1000)}" for tick, name in coming[:_MOST_NEXT]]
         done = f"{counts['succeeded']:,} succeeded"
-        for kind, words in (("retrying", "tried again"), ("failed", "failed"), ("skipped", "ticks skipped")):
+        for kind, words in (("retrying", "tried again"), ("failed", "failed"), ("skipped", "skipped")):
             if counts[kind]:
                 done += f" · {counts[kind]:,} {words}"
         lines = [

@@ -81,8 +81,8 @@ class _Watch:
             changed = sorted({path for path, _ in now.items() ^ seen.items()})
             seen = now
             if changed:
-                self._say(f"{os.path.relpath(changed[0])} changed: starting again")
                 self._end(child)
+                self._say(f"{os.path.relpath(changed[0])} changed: starting again")
                 child = self._start()
             elif child.poll() is not None and not self._signals:
                 self._say("the app ended: waiting for a change of its files (Ctrl-C stops)")

@@ -1,0 +1,116 @@
+"""``evenbeat dev`` and ``evenbeat demo`` as people use them: started, edited, stopped, started again.
+
+Real time and real processes: reloading and draining are the subject. The tests wait for what is said.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+APP = """
+from evenbeat import Scheduler, every
+
+app = Scheduler("sqlite:///evenbeat.db")
+
+@app.task(schedule=every("200ms"))
+def greet():
+    return "hello"
+"""
+
+
+class Said:
+    """What a command says, as it says it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.text = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.text += line
+
+    def wait_for(self, *words: str) -> None:
+        self.wait_until(lambda: all(word in self.text for word in words), f"{words}")
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, f"never came: {what}; said was\n{self.text}"
+            time.sleep(0.05)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join(10)
+        return code
+
+
+@contextmanager
+def evenbeat(folder: Path, *arguments: str) -> Iterator[Said]:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evenbeat", *arguments], cwd=folder, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        yield Said(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_an_app_is_started_again_when_its_file_changes(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(APP)
+    with evenbeat(tmp_path, "dev", "app.py") as dev:
+        dev.wait_for("Evenbeat runs app.py", '→ "hello"')
+        app.write_text(APP.replace("hello", "good morning"))
+        dev.wait_for("app.py changed: starting again", '→ "good morning"')
+        app.write_text("not python (")
+        dev.wait_for("SyntaxError", "waiting for a change")
+        app.write_text(APP.replace("hello", "back again"))
+        dev.wait_for('→ "back again"')
+        assert dev.stop() == 0
+    assert not (tmp_path / "evenbeat.db-wal").exists()  # it was closed, not killed
+
+
+def test_dev_without_reloading_drains_when_it_is_terminated(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with evenbeat(tmp_path, "dev", "--no-reload", "app.py") as dev:
+        dev.wait_for('→ "hello"')
+        assert dev.stop(signal.SIGTERM) == 0
+
+
+def test_dev_says_what_is_missing(tmp_path: Path) -> None:
+    with evenbeat(tmp_path, "dev") as dev:
+        assert dev.process.wait(60) == 2
+        dev.wait_for("which app?")
+
+
+def test_the_demo_runs_stops_and_catches_up_when_it_is_started_again(tmp_path: Path) -> None:
+    with evenbeat(tmp_path, "demo") as demo:
+        demo.wait_for("welcome", "pulse", "clock", "primes", "flaky", "sent with attempt 2")
+        assert demo.stop() == 0
+        assert "Stopped; evenbeat-demo.db has" in demo.text
+    time.sleep(4.5)  # long enough that the interval of two seconds misses a tick
+    with evenbeat(tmp_path, "demo", "--for", "1s") as again:
+        assert again.process.wait(60) == 0
+        again.wait_for("Nobody was here for", "one run stands for them", "Stopped")
+    with evenbeat(tmp_path, "demo", "--fresh", "--for", "500ms") as fresh:
+        assert fresh.process.wait(60) == 0
+        fresh.wait_for("Stopped")
+        assert "Nobody was here" not in fresh.text
