@@ -106,6 +106,8 @@ class Run:
 
     def check(self) -> None:
         """Raise ``RunCancelled`` if this run should end. Call it between the steps of long work."""
+        if self._asked is None and not self._still_mine():
+            self.ask_to_end("lost")
         if self._asked is not None:
             raise RunCancelled(self._asked)
 

@@ -112,8 +112,9 @@ class ScheduleExists(EvenbeatError):
 class ScheduleNotFound(EvenbeatError):
     """There is no schedule of that name, or not any more."""
 
-    def __init__(self, tenant: str, name: str) -> None:
-        super().__init__(f"there is no schedule {shown(name)} of tenant {shown(tenant)}")
+    def __init__(self, tenant: str, name: str, hint: str | None = None) -> None:
+        said = f"there is no schedule {shown(name)} of tenant {shown(tenant)}"
+        super().__init__(said if hint is None else f"{said}; {hint}")
         self.tenant = tenant
         self.name = name
 

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
-from evenbeat.observe.events import Event, Events
+from evenbeat.observe.events import Events
+from evenbeat.stores.base import wall_clock
 
 Step: TypeAlias = Callable[[Instant], Instant | None]
 """Does what is due by the given instant, and answers when to be called again: None if only when woken."""
@@ -77,8 +78,8 @@ class Loop:
         fields = {"component": self.name, "failures": self._failures, "retry_in": wait}
         if isinstance(error, StoreUnavailable):
             _log.error("the store is unavailable, trying again: %s", error, extra=fields)
-            if self._events:
-                self._events.tell(Event(kind="store_unavailable", at=0, error=str(error)))
+            # By this machine's clock: the store's can't be asked.
+            self._events.tell("store_unavailable", wall_clock(), error=str(error))
         else:
             _log.exception("a step failed, trying again", extra=fields)
         return wait
@@ -86,5 +87,4 @@ class Loop:
     def _recover(self) -> None:
         _log.info("working again", extra={"component": self.name, "failures": self._failures})
         self._failures = 0
-        if self._events:
-            self._events.tell(Event(kind="store_back", at=self._clock()))
+        self._events.tell("store_back", wall_clock())

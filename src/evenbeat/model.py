@@ -259,9 +259,13 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """(tenant, name) of a schedule that may have been waiting for this run."""
 
 
-def check_name(value: object, field: str) -> None:
+def is_name(value: object) -> bool:
     """Names and tenants: letters, digits, ``_`` and ``-``, 1 to 128 of them."""
-    if not (isinstance(value, str) and _NAME.fullmatch(value)):
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def check_name(value: object, field: str) -> None:
+    if not is_name(value):
         raise InvalidValue(
             f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
         )
@@ -293,9 +297,9 @@ def check_schedule(schedule: Schedule) -> Schedule:
     check_name(schedule.queue, "queue")
     check_task(schedule.task)
     read_priority(schedule.priority)
-    _one_of("kind", schedule.kind, ("task", "flow"))
-    _one_of("overlap", schedule.overlap, ("allow", "skip", "queue", "queue_all", "cancel_running"))
-    _one_of("catch_up", schedule.catch_up.kind, ("latest", "all", "skip"))
+    check_one_of("kind", schedule.kind, ("task", "flow"))
+    check_one_of("overlap", schedule.overlap, ("allow", "skip", "queue", "queue_all", "cancel_running"))
+    check_one_of("catch_up", schedule.catch_up.kind, ("latest", "all", "skip"))
     _whole("catch_up.grace", schedule.catch_up.grace, 0)
     _whole("catch_up.limit", schedule.catch_up.limit, 1, 10_000)
     _whole("spread", schedule.spread, 0, 86_400_000)
@@ -321,7 +325,7 @@ def check_execution(execution: Execution) -> Execution:
     _whole("longest_backoff", execution.longest_backoff, 0)
     if execution.timeout is not None:
         _whole("timeout", execution.timeout, 1)
-    _one_of("on_crash", execution.on_crash, ("rerun", "fail"))
+    check_one_of("on_crash", execution.on_crash, ("rerun", "fail"))
     _whole("crashes", execution.crashes, 0, 1000)
     return execution
 
@@ -418,7 +422,7 @@ def _storable(field: str, text: str) -> None:
         ) from None
 
 
-def _one_of(field: str, value: object, known: tuple[str, ...]) -> None:
+def check_one_of(field: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidValue(
             f"{field} {shown(value)} is not one of {', '.join(known)}", field=field, value=value

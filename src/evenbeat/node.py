@@ -17,7 +17,7 @@ from evenbeat.keeper import Keeper
 from evenbeat.loop import Loop
 from evenbeat.node_settings import NodeSettings
 from evenbeat.observe import run_logs
-from evenbeat.observe.events import Event, Events
+from evenbeat.observe.events import EventKind, Events
 from evenbeat.stores.base import Store
 from evenbeat.tasks import Task, TaskKind, Tasks
 from evenbeat.ticker import Ticker
@@ -217,6 +217,5 @@ class Node:
         if self._keeper_loop is not None:
             self._keeper_loop.wake()
 
-    def _tell(self, kind: str) -> None:
-        if self._events:
-            self._events.tell(Event(kind=kind, at=self._store.now()))  # type: ignore[arg-type]
+    def _tell(self, kind: EventKind) -> None:
+        self._events.tell(kind, self._store.now())

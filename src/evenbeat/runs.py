@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from evenbeat import views
 from evenbeat.access import Access
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import RunNotFound, RunRefused
-from evenbeat.model import FINAL_STATES, Run, RunState, from_json
+from evenbeat.model import FINAL_STATES, Run, RunState, check_one_of, from_json
 from evenbeat.rules import attempts
 from evenbeat.schedules import Schedules
 from evenbeat.stores.base import RunQuery
@@ -47,6 +47,8 @@ class Runs:
         limit: int = 100,
     ) -> list[RunInfo]:
         """Runs, the newest first."""
+        if state is not None:
+            check_one_of("state", state, get_args(RunState))
         query = RunQuery(
             tenant=None if all_tenants else self._access.tenant_of(tenant),
             schedule=schedule,
@@ -109,7 +111,10 @@ class Runs:
 
     def logs(self, id: str) -> Lines:  # noqa: A002
         """What the run wrote to its log, attempt by attempt."""
-        return [views.log_line(chunk) for chunk in self._access.store().read_log(id)]
+        chunks = self._access.store().read_log(id)
+        if not chunks:
+            self._record(id)
+        return [views.log_line(chunk) for chunk in chunks]
 
     def wait_for(self, id: str, timeout: Duration | None = None) -> RunInfo:  # noqa: A002
         """Wait until a run is over, at most ``timeout``; the run as it is then, over or not."""

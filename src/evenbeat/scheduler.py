@@ -13,16 +13,17 @@ from evenbeat.access import Access, refuse_foreign
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.ids import new_run_id
-from evenbeat.instants import Instant, read_instant
+from evenbeat.instants import Instant
 from evenbeat.locks import Lock
 from evenbeat.model import NORMAL, Execution, Run, check_run
 from evenbeat.modules import is_looking
+from evenbeat.moments import Moment, read_moment
 from evenbeat.node import Node
 from evenbeat.node_settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
 from evenbeat.options import RUN, SCHEDULE, RunOptions, ScheduleOptions, read_run_fields, refuse_unknown
 from evenbeat.runs import Runs
-from evenbeat.schedules import Moment, Schedules
+from evenbeat.schedules import Schedules
 from evenbeat.settings import default_store
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
@@ -183,7 +184,7 @@ class Scheduler:
 
     def enqueue_many(
         self,
-        calls: Iterable[Call | tuple[Task[..., Any] | str, Mapping[str, Any] | None]],
+        calls: Iterable[Call | Task[..., Any] | str | tuple[Task[..., Any] | str, Mapping[str, Any] | None]],
         *,
         delay: Duration | None = None,
         at: Moment | None = None,
@@ -199,7 +200,7 @@ class Scheduler:
         made: list[str] = []
         batch: list[Run] = []
         for entry in calls:
-            task, payload = (entry, None) if isinstance(entry, Call) else entry
+            task, payload = entry if isinstance(entry, tuple) else (entry, None)
             run_id = None if chosen is None else next(chosen, "")
             if run_id == "":
                 raise InvalidValue("there are fewer ids than calls", field="ids", value=len(made))
@@ -208,6 +209,11 @@ class Scheduler:
             if len(batch) >= _BATCH:
                 self._add(batch)
                 batch = []
+        if chosen is not None and next(chosen, None) is not None:
+            raise InvalidValue(
+                "there are more ids than calls", field="ids", value=len(made),
+                hint=f"{len(made) - len(batch):,} of {len(made):,} runs were added",
+            )  # fmt: skip
         if batch:
             self._add(batch)
         return made
@@ -450,4 +456,4 @@ def _due(now: Instant, delay: Duration | None, at: Moment | None) -> Instant:
         raise InvalidValue("delay and at are both given", field="at", value=at, hint="give one of them")
     if delay is not None:
         return now + read_duration(delay, "delay")
-    return now if at is None else read_instant(at, "at")
+    return now if at is None else read_moment(at, "at", now)

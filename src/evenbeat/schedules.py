@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack, get_args
 
 from msgspec.structs import replace
 
 from evenbeat import views
 from evenbeat.access import Access, refuse_foreign
-from evenbeat.errors import Conflict, RunRefused, ScheduleNotFound
+from evenbeat.errors import Conflict, InvalidValue, RunRefused, ScheduleNotFound, shown
 from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant, from_ms, read_instant
-from evenbeat.model import CatchUp, Execution, Run, Schedule, ScheduleState, check_name, check_run, from_json
+from evenbeat.model import (
+    CatchUp,
+    Execution,
+    Run,
+    Schedule,
+    ScheduleState,
+    check_name,
+    check_one_of,
+    check_run,
+    from_json,
+    is_name,
+)
+from evenbeat.moments import Moment, read_moment
 from evenbeat.options import (
     SCHEDULE,
     ScheduleOptions,
@@ -33,8 +45,6 @@ from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo
 _TRIES = 50
 _PAGE = 500
 
-Moment: TypeAlias = datetime | str
-"""An aware datetime, or its ISO 8601 text with an offset."""
 # Inside the class, ``list`` is a method.
 Moments: TypeAlias = list[datetime]
 Ledger: TypeAlias = list[SkippedInfo]
@@ -75,8 +85,7 @@ class Schedules:
         It first runs at the next tick, not before ``start_at``; ``run_now`` asks for one run at once besides.
         """
         wanted = self._wanted(name, trigger, task, payload, tenant, options)
-        start = _instant(start_at, "start_at", parse_trigger(wanted.trigger))
-        return self._create(wanted, start, run_now, changes.create)
+        return self._create(wanted, self._start(start_at, wanted), run_now, changes.create)
 
     def declare(
         self,
@@ -96,7 +105,7 @@ class Schedules:
         ``run_now`` count only when it is made.
         """
         wanted = self._wanted(name, trigger, task, payload, tenant, options)
-        return self._declare(wanted, _instant(start_at, "start_at", parse_trigger(wanted.trigger)), run_now)
+        return self._declare(wanted, self._start(start_at, wanted), run_now)
 
     def declare_task(self, task: Task[..., Any]) -> ScheduleInfo:
         """Declare the schedule that a task was decorated with. A node does so when it starts."""
@@ -124,6 +133,7 @@ class Schedules:
             limit=_PAGE if limit is None else min(limit, _PAGE),
         )
         if state is not None:
+            check_one_of("state", state, get_args(ScheduleState))
             query = replace(query, states=(state,))
         found: list[ScheduleInfo] = []
         while True:
@@ -147,8 +157,13 @@ class Schedules:
         since: datetime | None = None,
         tenant: str | None = None,
     ) -> Moments:
-        """The coming ticks of a trigger, or of the schedule of that name: the real ones, not yet fired."""
+        """The coming ticks of a trigger, or of the schedule of that name: the real ones, not yet fired.
+
+        A text that can't be a name is a trigger's: ``preview("every 10m")``.
+        """
         now = self._access.store().now()
+        if isinstance(schedule, str) and not is_name(schedule):
+            schedule = parse_trigger(schedule)
         if isinstance(schedule, Trigger):
             trigger, first = schedule.bind("preview", now), None
         else:
@@ -167,8 +182,17 @@ class Schedules:
         self, name: str, note: str = "", *, until: Moment | None = None, tenant: str | None = None
     ) -> ScheduleInfo:
         """No ticks from now on, until it is resumed or ``until`` comes; they are recorded as skipped."""
-        end = _instant(until, "until")
-        return self._change(name, tenant, lambda row, now, active: changes.pause(row, now, note, end, active))
+
+        def paused(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
+            end = None if until is None else read_moment(until, "until", now)
+            if end is not None and end <= now:
+                raise InvalidValue(
+                    f"until {shown(until)} is over already", field="until", value=until,
+                    hint='give a time to come, or how long, like "2h"',
+                )  # fmt: skip
+            return changes.pause(row, now, note, end, active)
+
+        return self._change(name, tenant, paused)
 
     def resume(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
         """Ticks again, from the next one on. No harm if it is not paused."""
@@ -176,8 +200,11 @@ class Schedules:
 
     def reschedule(self, name: str, at: Moment, *, tenant: str | None = None) -> ScheduleInfo:
         """Move the next tick, and it alone: those after it come as the trigger says."""
-        tick = read_instant(at, "at")
-        return self._change(name, tenant, lambda row, now, active: changes.reschedule(row, tick, now, active))
+        return self._change(
+            name,
+            tenant,
+            lambda row, now, active: changes.reschedule(row, read_moment(at, "at", now), now, active),
+        )
 
     def update(
         self, name: str, *, tenant: str | None = None, **changed: Unpack[ScheduleChanges]
@@ -234,11 +261,17 @@ class Schedules:
     def skipped(self, name: str, limit: int = 100, *, tenant: str | None = None) -> Ledger:
         """The ledger: which ticks did not become runs of their own, and why; the newest first."""
         rows = self._access.store().find_skipped(self._access.tenant_of(tenant), name, limit)
+        if not rows:
+            self._known(name, self._access.tenant_of(tenant))
         return [views.skipped_info(row) for row in rows]
 
     def history(self, name: str, *, tenant: str | None = None) -> ScheduleHistory:
         """How often it ran, when last, and with what error: also of runs whose records are purged."""
-        return self.histories([(self._access.tenant_of(tenant), name)])[0]
+        key = (self._access.tenant_of(tenant), name)
+        figures = self.histories([key])[0]
+        if figures.run_count == 0:
+            self._known(name, key[0])
+        return figures
 
     def histories(self, schedules: Sequence[tuple[str, str]]) -> Histories:
         """``history`` of many, by (tenant, name), in this order."""
@@ -296,6 +329,14 @@ class Schedules:
                 wishes["payload"] = text
         return wishes | read_schedule_fields(changed, row.execution, row.catch_up)
 
+    def _start(self, start_at: Moment | None, wanted: Schedule) -> Instant | None:
+        """Where only a wall clock is given, it is that of the trigger."""
+        if start_at is None:
+            return None
+        return read_moment(
+            start_at, "start_at", self._access.store().now(), parse_trigger(wanted.trigger).tzinfo
+        )
+
     def _create(
         self,
         wanted: Schedule,
@@ -338,7 +379,7 @@ class Schedules:
 
         def decided(row: Schedule | None, now: Instant) -> Planned | None:
             if row is None:
-                raise ScheduleNotFound(owner, name)
+                raise self._not_found(name, owner)
             return decide(row, now, self._active(row))
 
         return self._write(owner, name, decided)
@@ -367,10 +408,23 @@ class Schedules:
         return next(iter(self._access.store().find_schedules(query).items), None)
 
     def _present(self, name: str, tenant: str) -> Schedule:
-        row = self._row(tenant, name)
-        if row is None or row.state == "deleted":
-            raise ScheduleNotFound(tenant, name)
+        row = self._known(name, tenant)
+        if row.state == "deleted":
+            raise self._not_found(name, tenant)
         return row
+
+    def _known(self, name: str, tenant: str) -> Schedule:
+        """Its row, also if it was deleted."""
+        row = self._row(tenant, name)
+        if row is None:
+            raise self._not_found(name, tenant)
+        return row
+
+    def _not_found(self, name: str, tenant: str) -> ScheduleNotFound:
+        task = self._access.tasks.get(name)
+        decorated = task is not None and task.trigger is not None and tenant == self._access.tenant
+        hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
+        return ScheduleNotFound(tenant, name, hint)
 
     def _active(self, row: Schedule) -> tuple[Active, ...]:
         """Its active runs, if its policies ask for them. Read after the row: whoever adds one changes it."""
@@ -379,12 +433,6 @@ class Schedules:
         query = RunQuery(tenant=row.tenant, schedule=row.name, states=("queued", "running"), limit=_PAGE)
         runs = self._access.store().find_runs(query).items
         return tuple(Active(run.id, run.state, run.cancel_requested) for run in runs)
-
-
-def _instant(moment: Moment | None, field: str, trigger: Trigger | None = None) -> Instant | None:
-    if moment is None:
-        return None
-    return read_instant(moment, field, None if trigger is None else trigger.tzinfo)
 
 
 def _ticks(trigger: Trigger, first: Instant | None) -> Iterator[Instant]:

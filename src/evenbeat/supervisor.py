@@ -33,7 +33,6 @@ from evenbeat.durations import write_duration
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Transition
-from evenbeat.observe.events import Event
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.scheduler import Scheduler
@@ -396,11 +395,9 @@ class Supervisor:
             _log.warning("a run was handed back", extra={**fields, "why": estate.why})
         else:
             _log.error("a worker died, its run is handed back", extra={**fields, "why": estate.why})
-            if self._app.events:
-                self._app.events.tell(
-                    Event(kind="crashed", at=now, tenant=run.tenant, schedule=run.schedule, run=run,
-                          error=f"worker {estate.name} was lost: {estate.why}")
-                )  # fmt: skip
+            self._app.events.tell(
+                "crashed", now, run=run, error=f"worker {estate.name} was lost: {estate.why}"
+            )
 
 
 def backoff(deaths: int) -> float:

@@ -57,6 +57,7 @@ class Task(Generic[P, R]):
         """When it runs by itself: declared as a schedule of the same name when a node starts."""
         self.policies: ScheduleOptions = policies or {}
         self.is_async = inspect.iscoroutinefunction(function)
+        _refuse_unfit(function, name)
         if self.is_async and cpu:
             raise InvalidValue(
                 f"task {shown(name)} is async and cpu", field="cpu", value=cpu,
@@ -149,6 +150,19 @@ class Tasks:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _refuse_unfit(function: Callable[..., Any], name: str) -> None:
+    """What looks like a task and would do nothing."""
+    if name == "<lambda>":
+        raise InvalidValue(
+            "a lambda has no name to be found by", field="name", value=name, hint="give it one: name=…"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidValue(
+            f"task {shown(name)} is a generator: calling it does nothing", field="function", value=name,
+            hint="return a value instead of yielding several",
+        )  # fmt: skip
 
 
 def _place(task: Task[..., Any]) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from evenbeat.instants import Instant, write_instant
-from evenbeat.observe.events import Event, Events
+from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
@@ -41,8 +41,7 @@ class Ticker:
                 "a schedule can't be understood and sleeps until it is written anew",
                 extra={"component": "ticker", "schedule_id": name, "tenant": tenant},
             )
-            if self._events:
-                self._events.tell(Event(kind="quarantined", at=now, tenant=tenant, schedule=name))
+            self._events.tell("quarantined", now, key=(tenant, name))
         cancels = [run for planned in done.planned for run in planned.cancels]
         if cancels and self._end_waiting(cancels, now):
             return now  # their schedules woke up
@@ -68,17 +67,11 @@ class Ticker:
             for run in planned.runs:
                 if loud:
                     _log.info("fired", extra={**run_fields(run), "component": "ticker", "next_run": upcoming})
-                if self._events:
-                    self._events.tell(
-                        Event(kind="fired", at=now, tenant=run.tenant, schedule=run.schedule, run=run,
-                              next_run=schedule.next_tick)
-                    )  # fmt: skip
+                self._events.tell("fired", now, run=run, schedule=schedule)
             for skipped in planned.skipped:
                 fields = {"schedule_id": schedule.name, "tenant": schedule.tenant, "reason": skipped.reason}
                 if loud:
                     _log.info("skipped", extra={**fields, "component": "ticker", "count": skipped.count})
-                if self._events:
-                    self._events.tell(
-                        Event(kind="skipped", at=now, tenant=schedule.tenant, schedule=schedule.name,
-                              reason=skipped.reason, count=skipped.count, next_run=schedule.next_tick)
-                    )  # fmt: skip
+                self._events.tell(
+                    "skipped", now, schedule=schedule, reason=skipped.reason, count=skipped.count
+                )

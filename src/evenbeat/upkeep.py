@@ -13,7 +13,7 @@ import msgspec
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.model import Record, encode
-from evenbeat.observe.events import Event, Events
+from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.stores.base import RunQuery, Store
@@ -82,11 +82,7 @@ class Reaper:
                 "a worker was lost, its run is taken over",
                 extra={**run_fields(run), "component": "reaper", "worker": run.worker},
             )
-            if self._events:
-                self._events.tell(
-                    Event(kind="crashed", at=now, tenant=run.tenant, schedule=run.schedule, run=run,
-                          error=f"worker {run.worker} was lost")
-                )  # fmt: skip
+            self._events.tell("crashed", now, run=run, error=f"worker {run.worker} was lost")
         self._store.hint()
         return now if len(lost) == REAP_BATCH else now + self._every
 

@@ -41,8 +41,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     pause_note: str
     paused_until: datetime | None
     revision: int
-    fired: int
-    """How many times it fired or was moved."""
+    """Counts the changes of what was said."""
     created_at: datetime
     updated_at: datetime
 
@@ -93,11 +92,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lateness(self) -> float | None:
-        """Seconds from when it was to start to its (latest) start; None if it has not started, or waits to
-        be tried again."""
-        if self.started_at is None or self.started_at < self.scheduled_at:
+        """Seconds from when it was to start to its start; None if it has not started, or was tried again:
+        only the latest start is known."""
+        if self.started_at is None or self.attempt != 1:
             return None
-        return (self.started_at - self.scheduled_at).total_seconds()
+        return max(0.0, (self.started_at - self.scheduled_at).total_seconds())
 
     @property
     def duration(self) -> float | None:
@@ -149,7 +148,6 @@ def schedule_info(schedule: model.Schedule) -> ScheduleInfo:
         pause_note=schedule.pause_note,
         paused_until=_moment(schedule.paused_until),
         revision=schedule.revision,
-        fired=schedule.fire_seq,
         created_at=from_ms(schedule.created_at),
         updated_at=from_ms(schedule.updated_at),
     )

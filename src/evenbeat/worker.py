@@ -17,7 +17,7 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Executor, Outcome
 from evenbeat.instants import Instant
 from evenbeat.model import LogChunk, Run, Transition
-from evenbeat.observe.events import Event, EventKind, Events
+from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, RunQuery, Store
@@ -192,7 +192,7 @@ class Worker:
         """Once per turn to idle."""
         busy = bool(self.held) or (due is not None and due <= now)
         if self._busy and not busy and self._events:
-            self._events.tell(Event(kind="idle", at=now))
+            self._events.tell("idle", now)
         self._busy = busy
 
     # -- claiming ------------------------------------------------------------------------------------------
@@ -311,17 +311,13 @@ class Worker:
         took = None if attempt.over is None or attempt.began is None else attempt.over - attempt.began
         result = None if end is None else end.transition.result
         self._events.tell(
-            Event(
-                kind=kind,
-                at=now,
-                tenant=run.tenant,
-                schedule=run.schedule,
-                run=run,
-                error=None if end is None else end.error,
-                result=None if result is msgspec.UNSET else result,
-                duration=took,
-                delay=None if end is None else end.delay,
-            )
+            kind,
+            now,
+            run=run,
+            error=None if end is None else end.error,
+            result=None if result is msgspec.UNSET else result,
+            duration=took,
+            delay=None if end is None else end.delay,
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import from_ms
 from evenbeat.loop import Loop
 from evenbeat.model import Run, Schedule
 from evenbeat.observe.events import Event, Events
@@ -58,7 +59,7 @@ def test_the_ticker_fires_what_is_due_and_says_when_to_come_back(
     assert ticker.step(clock.now) == clock.now + 60_000
     assert woken == [True]
     assert [(event.kind, event.schedule, event.next_run) for event in heard] == [
-        ("fired", "minutely", clock.now + 60_000)
+        ("fired", "minutely", from_ms(clock.now + 60_000))
     ]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from evenbeat.cli.phrases import span
-from evenbeat.instants import Instant
+from evenbeat.instants import Instant, to_ms
+from evenbeat.model import to_json
 from evenbeat.observe.events import Event
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class LiveOutput:
         app.on_event(self._show)
 
     def __enter__(self) -> LiveOutput:
+        self._show_logs()
         if self.console.is_terminal:
             from rich.live import Live
 
@@ -54,6 +58,15 @@ class LiveOutput:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def _show_logs(self) -> None:
+        """What jobs log, between the lines, and kept with their runs; of Evenbeat's own, what went wrong."""
+        logging.getLogger("evenbeat").setLevel(logging.ERROR)
+        root = logging.getLogger()
+        if root.handlers:
+            return  # the app has said itself where its logs go
+        root.setLevel(logging.INFO)
+        root.addHandler(_LogLines(self))
 
     def say(self, text: str, style: str = "dim") -> None:
         from rich.text import Text
@@ -72,11 +85,12 @@ class LiveOutput:
         if event.kind in self._counts:
             self._counts[event.kind] += event.count
         if event.next_run is not None and event.schedule is not None:
-            self._next[event.schedule] = event.next_run
+            self._next[event.schedule] = to_ms(event.next_run)
         run = event.run
         if event.kind == "started" and run is not None:
-            due = run.run_at if run.tick is None or run.failures else run.tick
-            self._started[run.id] = (max(0, event.at - due), time.monotonic(), run.task)
+            due = run.run_at if run.failures or run.crashes else run.scheduled_at
+            late = max(0, to_ms(event.at) - to_ms(due))
+            self._started[run.id] = (late, time.monotonic(), run.task)
             return None
         if event.kind == "fired" or event.kind == "idle" or event.kind.startswith("node_"):
             return None
@@ -93,10 +107,10 @@ class LiveOutput:
         assert run is not None
         sign, style, what = _ENDS.get(event.kind, ("·", "dim", event.kind))
         if event.kind == "succeeded":
-            result = "" if event.result in (None, "null") else f" → {_short(event.result or '')}"
+            result = "" if event.result is None else f" → {_short(to_json(event.result))}"
             what = f"took {_brief(event.duration if event.duration is not None else took)}{result}"
         elif event.kind == "retrying":
-            what = f"{_first_line(event.error)}; again in {span(event.delay or 0)}"
+            what = f"{_first_line(event.error)}; again in {_brief(event.delay or 0)}"
         elif event.error:
             what = f"{what}: {_first_line(event.error)}"
         row = self._row(event.at, sign, style, run.schedule or run.task, what, late)
@@ -106,12 +120,13 @@ class LiveOutput:
             row.append("  (by hand)" if run.cause == "trigger" else "  (enqueued)", style="dim")
         return row
 
-    def _row(self, at: Instant, sign: str, style: str, name: str, said: str, late: int | None = None) -> Text:
+    def _row(
+        self, at: datetime, sign: str, style: str, name: str, said: str, late: int | None = None
+    ) -> Text:
         from rich.text import Text
 
-        moment = time.strftime("%H:%M:%S", time.localtime(at / 1000 if at else None))
         row = Text()
-        row.append(f"{moment} ", style="dim")
+        row.append(f"{at.astimezone():%H:%M:%S} ", style="dim")
         row.append(f"{sign} ", style=style)
         row.append(f"{name:<12} ", style="bold")
         lateness = "" if late is None else f"+{late} ms" if late < _LATE else f"+{_brief(late / 1000)}"
@@ -161,6 +176,23 @@ class LiveOutput:
                 for schedule in found
                 if schedule.next_run is not None and schedule.state == "active"
             }
+
+
+class _LogLines(logging.Handler):
+    """Log records as lines of the live output."""
+
+    def __init__(self, live: LiveOutput) -> None:
+        super().__init__()
+        self._live = live
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            at = datetime.fromtimestamp(record.created)
+            loud = record.levelno >= logging.WARNING
+            said = f"{at:%H:%M:%S}   {record.levelname.lower()} {record.name}: {self.format(record)}"
+            self._live.say(said, "yellow" if loud else "dim")
+        except Exception:
+            self.handleError(record)
 
 
 _ENDS = {

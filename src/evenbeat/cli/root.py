@@ -17,6 +17,7 @@ class Root(Reporting, LazyGroup):
     cls=Root,
     sections={
         "Run it": {
+            "dev": Lazy("evenbeat.cli.commands.dev", "Run an app here, and again when its files change."),
             "run": Lazy("evenbeat.cli.commands.run", "Run an app: fire its schedules, execute its tasks."),
             "demo": Lazy(
                 "evenbeat.cli.commands.demo", "Run jobs of every kind on an SQLite file, and watch."

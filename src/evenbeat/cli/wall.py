@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from evenbeat.cli.here import LocalZone, local_zone
 from evenbeat.cli.phrases import date_time, span, timespec
-from evenbeat.durations import is_duration, read_duration
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant, read_instant, to_ms
+from evenbeat.instants import Instant, to_ms
+from evenbeat.moments import read_moment
 
 _WEEK = 6
 _NOW = 1_000
@@ -58,11 +58,8 @@ class Wall(NamedTuple):
 
     def read(self, text: str, field: str) -> Instant:
         """A date and time, here unless it has an offset, or a duration from now: ``2h``, ``+2h``."""
-        words = text.strip().removeprefix("+")
-        if is_duration(words):
-            return self.now + read_duration(words, field)
         try:
-            return read_instant(text, field, self.zone.tzinfo)
+            return read_moment(text, field, self.now, self.zone.tzinfo)
         except InvalidValue as error:
             raise InvalidValue(
                 f"{field} {shown(text)} is neither a date and time nor a duration", field=field, value=text,

@@ -12,7 +12,7 @@ import time
 from evenbeat import Run, Scheduler, cron, every
 
 app = Scheduler("sqlite:///evenbeat-demo.db", threads=4, cpu_processes=1, drain="10s")
-log = logging.getLogger(__name__)
+log = logging.getLogger("demo")
 
 
 @app.task(schedule=cron("*/5 * * * * *"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -127,6 +128,12 @@ def returned(attempt: Attempt, value: object) -> Outcome:
     the work is done, and doing it again would be worse."""
     if value is None:
         return _NOTHING
+    if inspect.isawaitable(value) or inspect.isgenerator(value):
+        # The function has begun nothing: taking this for success would hide that.
+        if inspect.iscoroutine(value):
+            value.close()
+        what = f"the task returned a {type(value).__name__}, which nobody runs"
+        return Outcome("raised", error=f"TypeError: {what}; make it an async def and await there")
     try:
         return Outcome("returned", to_json(value, "result"))
     except InvalidValue as error:

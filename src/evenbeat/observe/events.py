@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
-from evenbeat.instants import Instant
-from evenbeat.model import Reason, Run
+from evenbeat.instants import Instant, from_ms
+from evenbeat.model import Reason, Run, Schedule, from_json
+from evenbeat.views import RunInfo, run_info
 
 EventKind: TypeAlias = Literal[
     "fired", "skipped", "quarantined",  # a schedule
@@ -23,20 +25,20 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened on this node."""
 
     kind: EventKind
-    at: Instant
-    """Milliseconds UTC by the store's clock."""
+    at: datetime
+    """By the store's clock."""
     tenant: str | None = None
     schedule: str | None = None
-    run: Run | None = None
-    """The run as it was claimed or fired; what became of it is in ``kind``, ``error`` and ``result``."""
+    run: RunInfo | None = None
+    """The run as it was fired or claimed; what became of it is in ``kind``, ``error`` and ``result``."""
     error: str | None = None
-    result: str | None = None
-    """JSON text."""
+    result: Any = None
+    """Of ``succeeded``: what the task returned."""
     duration: float | None = None
     """Seconds that the attempt took."""
-    delay: int | None = None
-    """Of ``retrying``: milliseconds until the next attempt."""
-    next_run: Instant | None = None
+    delay: float | None = None
+    """Of ``retrying``: seconds until the next attempt."""
+    next_run: datetime | None = None
     """Of ``fired`` and ``skipped``: the schedule's next tick."""
     reason: Reason | None = None
     """Of ``skipped``: why."""
@@ -61,9 +63,46 @@ class Events:
     def __bool__(self) -> bool:
         return bool(self._listeners)
 
-    def tell(self, event: Event) -> None:
+    def tell(
+        self,
+        kind: EventKind,
+        at: Instant,
+        *,
+        run: Run | None = None,
+        schedule: Schedule | None = None,
+        key: tuple[str, str] | None = None,
+        result: str | None = None,
+        delay: int | None = None,
+        **facts: Unpack[_Facts],
+    ) -> None:
+        """Tell of something. Of what is told about a schedule, ``key`` is (tenant, name)."""
+        if not self._listeners:
+            return
+        if key is None and run is not None:
+            key = (run.tenant, run.schedule or "")
+        elif key is None and schedule is not None:
+            key = schedule.key
+        upcoming = None if schedule is None or schedule.next_tick is None else from_ms(schedule.next_tick)
+        event = Event(
+            kind=kind,
+            at=from_ms(at),
+            tenant=None if key is None else key[0],
+            schedule=None if key is None else key[1] or None,
+            run=None if run is None else run_info(run),
+            result=None if result is None else from_json(result),
+            delay=None if delay is None else delay / 1000,
+            next_run=upcoming,
+            **facts,
+        )
         for listener in self._listeners:
             try:
                 listener(event)
             except Exception:
                 _log.exception("a listener raised", extra={"event": event.kind})
+
+
+class _Facts(TypedDict, total=False):
+    error: str | None
+    duration: float | None
+    reason: Reason
+    count: int

@@ -11,17 +11,18 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from evenbeat import views
-from evenbeat.durations import Duration, is_duration, read_duration
+from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
 from evenbeat.instants import Instant, from_ms, read_instant, write_instant
 from evenbeat.model import FINAL_STATES, LogChunk, Transition
+from evenbeat.moments import Moment, read_moment
 from evenbeat.node import Node
 from evenbeat.node_settings import NodeSettings
 from evenbeat.observe import run_logs
 from evenbeat.observe.events import Events
 from evenbeat.scheduler import Scheduler
-from evenbeat.schedules import Moment, Schedules
+from evenbeat.schedules import Schedules
 from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks import Tasks
@@ -36,7 +37,7 @@ LIMIT = 20_000
 
 
 @contextmanager
-def virtual(app: Scheduler | None = None, *, now: Moment | None = None) -> Iterator[VirtualScheduler]:
+def virtual(app: Scheduler | None = None, *, now: datetime | str | None = None) -> Iterator[VirtualScheduler]:
     """Put an app into virtual time until the block ends; its own store is not touched meanwhile.
 
     The app keeps its tasks, its decorated schedules are declared, everything else starts empty, at
@@ -156,19 +157,15 @@ class VirtualScheduler:
 
     def _target(self, to: Duration | Moment) -> Instant:
         now = self._clock.now
-        if isinstance(to, str):
-            text = to.strip().removeprefix("+")
-            if text != to.strip() or is_duration(text):
-                return now + read_duration(text, "to")
-        if isinstance(to, (str, datetime)):
-            target = read_instant(to, "to")
-            if target < now:
-                raise InvalidValue(
-                    f"to {shown(str(to))} is before {write_instant(now)}, which it is now",
-                    field="to", value=to, hint="time goes one way: start earlier, with virtual(app, now=…)",
-                )  # fmt: skip
-            return target
-        return now + read_duration(to, "to")
+        if isinstance(to, (int, float)):
+            return now + read_duration(to, "to")
+        target = read_moment(to, "to", now)
+        if target < now:
+            raise InvalidValue(
+                f"to {shown(str(to))} is before {write_instant(now)}, which it is now",
+                field="to", value=to, hint="time goes one way: start earlier, with virtual(app, now=…)",
+            )  # fmt: skip
+        return target
 
     def _travel(self, end: Instant, limit: int) -> list[RunInfo]:
         self._refuse_nonsense()
@@ -323,7 +320,7 @@ class _StillNode(Node):
     """Stands where ``app.start()`` puts a node: while a test moves time, no thread does anything."""
 
     def __init__(
-        self, store: Store, tasks: Tasks, events: Events, settings: NodeSettings, **_duties: bool
+        self, store: Store, tasks: Tasks, events: Events, settings: NodeSettings, **_said: object
     ) -> None:
         super().__init__(store, tasks, events, settings, ticker=False, worker=False)
 

@@ -27,7 +27,7 @@ _DRAIN = "3s"
 @click.option("--no-reload", is_flag=True, help="Don't start it again when a file changes.")
 @click.option("--once", is_flag=True, hidden=True)
 def command(app: str | None, no_reload: bool, once: bool) -> None:
-    """Run an app here, watch what it does, and start it again when its files change.
+    """Run an app here, and again when its files change.
 
     APP is a file (app.py) or a module with the name of the scheduler in it (shop.jobs:app); evenbeat.toml
     can say it, too. One ticker and one worker, in one process; in production use 'evenbeat run'.

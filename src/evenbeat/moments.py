@@ -1,0 +1,23 @@
+"""Moments as users say them: a datetime, its text, or how long from now."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, tzinfo
+from typing import TypeAlias
+
+from evenbeat.durations import is_duration, read_duration
+from evenbeat.instants import Instant, read_instant
+
+Moment: TypeAlias = datetime | timedelta | str
+"""An aware datetime or its ISO 8601 text with an offset; or how long from now, like ``"2h"``."""
+
+
+def read_moment(moment: Moment, field: str, now: Instant, tz: tzinfo | None = None) -> Instant:
+    """The instant that is meant. With ``tz``, a text without an offset is a wall-clock time there."""
+    if isinstance(moment, timedelta):
+        return now + read_duration(moment, field)
+    if isinstance(moment, str):
+        text = moment.strip().removeprefix("+")
+        if text != moment.strip() or is_duration(text):
+            return now + read_duration(text, field)
+    return read_instant(moment, field, tz)
