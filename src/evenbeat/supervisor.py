@@ -424,4 +424,5 @@ def inherited(run: Run, estate: Estate, now: Instant) -> Transition:
     if estate.how == "released":
         return attempts.released(run, token)
     # Nobody has to wait for the lease: the process is known to be gone.
-    return replace(attempts.crashed(run, now, token), lease_ended=False)
+    error = f"worker {estate.name} was lost during attempt {run.attempt}: {estate.why}"
+    return replace(attempts.crashed(run, now, token, error), lease_ended=False)

@@ -359,7 +359,7 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
     if kind == "timeout":
         error = f"timed out after {write_duration(run.execution.timeout or 0)}"
     if kind == "died":
-        crashed = replace(attempts.crashed(run, now, token), lease_ended=False)
+        crashed = replace(attempts.crashed(run, now, token, error), lease_ended=False)
         return _End(attempt, crashed, "crashed", error)
     transition = attempts.failed(run, error, now, token)
     if transition.state == "queued":

@@ -54,6 +54,7 @@ def test_a_run_that_must_not_run_twice_fails_with_its_process() -> None:
     transition = inherited(replace(RUN, execution=Execution(on_crash="fail")), CRASH, 20_000)
 
     assert (transition.state, transition.crashes, transition.lease_ended) == ("failed", 1, False)
+    assert transition.error == "worker w was lost during attempt 2: its process died with signal SIGKILL"
 
 
 def test_a_run_that_is_handed_back_is_not_to_blame() -> None:

@@ -33,13 +33,16 @@ def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
     return replace(again, failures=failures, error=_kept(error))
 
 
-def crashed(run: Run, now: Instant, token: str) -> Transition:
-    """The lease ended without a word: the worker is gone, or cut off. Its late result will be refused."""
+def crashed(run: Run, now: Instant, token: str, error: str | None = None) -> Transition:
+    """The lease ended without a word: the worker is gone, or cut off. Its late result will be refused.
+
+    ``error`` says why where that is known.
+    """
     crashes = run.crashes + 1
     if run.cancel_requested:
         return replace(cancelled(run, now, token), lease_ended=True)
     if run.execution.on_crash == "fail" or crashes > run.execution.crashes:
-        error = f"worker {run.worker} was lost during attempt {run.attempt}"
+        error = error or f"worker {run.worker} was lost during attempt {run.attempt}"
         dead = _ended(run, "failed", now, token, error=error, crashes=crashes)
         return replace(dead, lease_ended=True)
     return replace(_queued(run, 0, token), crashes=crashes, lease_ended=True)
