@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 from evenbeat.errors import StoreUnavailable
@@ -35,6 +36,14 @@ _log = logging.getLogger("evenbeat.node")
 def node_name() -> str:
     """Readable, and never that of another node: two containers may share a host name and a pid."""
     return f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def installed_version() -> str:
+    """That of this package; nothing where it is used without being installed."""
+    try:
+        return metadata.version("evenbeat")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def make_lane(kind: TaskKind, settings: NodeSettings) -> Lane:
@@ -65,7 +74,6 @@ class Node:
         ticker: bool = True,
         worker: bool = True,
         name: str | None = None,
-        version: str = "",
     ) -> None:
         self.name = name or node_name()
         self._store = store
@@ -100,7 +108,7 @@ class Node:
             name=self.name,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=version,
+            version=installed_version(),
             started_at=now,
             seen_at=now,
             ticker=ticker,

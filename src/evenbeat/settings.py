@@ -233,10 +233,11 @@ def _text(name: str, value: Any) -> str:
 
 def _app(name: str, value: Any) -> str:
     text = _text(name, value)
-    if not re.search(r"\.py$|[^:]:[^:]", text):
+    # Whether there is a scheduler in it is for who loads it to say.
+    if not re.search(r"\.py$|[^:]:[^:]|^[A-Za-z_][\w.]*$", text):
         raise InvalidValue(
             f"{name} {shown(value)} names no scheduler", field=name, value=value,
-            hint="write a file, app.py, or module:name, shop.jobs:app",
+            hint="write a file, app.py, or a module, shop.jobs or shop.jobs:app",
         )  # fmt: skip
     return text
 

@@ -114,7 +114,7 @@ def test_values_of_the_environment_are_read_from_text(tmp_path: Path) -> None:
         ("queues = []", "queues are none"),
         ('queues = ["a", ""]', 'queue "" is not 1 to 128'),
         ('log_format = "xml"', 'log_format "xml" is not one of text, json'),
-        ('app = "shop"', 'app "shop" names no scheduler; write a file, app.py, or module:name'),
+        ('app = "my shop"', 'app "my shop" names no scheduler; write a file, app.py, or a module'),
         ('store = "evenbeat.db"', 'store "evenbeat.db" is not a URL; write sqlite:///evenbeat.db'),
         ("store = 1", "store 1 is not a text"),
     ],

@@ -327,6 +327,41 @@ def test_a_cancelled_run_that_returns_all_the_same_has_succeeded() -> None:
     assert bench.run("r").state == "succeeded"
 
 
+def test_a_cancelled_run_that_takes_no_notice_still_times_out() -> None:
+    bench = Workbench()
+    bench.add("r", Execution(timeout=1_000))
+    bench.step()
+    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
+    assert transition is not None
+    bench.store.settle_runs([transition])
+    attempt = bench.executor.running[0]
+    attempt.claimed -= 2
+    bench.keep()
+    assert attempt.current.asked == "cancelled"
+    assert attempt.began is not None
+    attempt.began -= 2
+    bench.keep()
+    bench.step()
+    assert bench.run("r").state == "cancelled"
+
+
+def test_a_run_that_was_cancelled_and_handed_back_is_cancelled_and_not_begun_again() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
+    assert transition is not None
+    bench.store.settle_runs([transition])
+    bench.store.settle_runs([attempts.released(bench.run("r"), "stopping worker")])
+    other = Workbench()
+    other.store = bench.store
+    other.worker._store = bench.store
+    other.step()
+    assert other.executor.running == []
+    other.step()
+    assert bench.run("r").state == "cancelled"
+
+
 def test_what_was_claimed_ahead_and_has_to_wait_is_handed_back() -> None:
     bench = Workbench(slots=1)
     bench.claim_ahead()

@@ -1,0 +1,57 @@
+"""Waiting for a signal: the first ends the wait, the next one hurries. Real signals, in processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from evenbeat import InvalidValue, Scheduler
+from evenbeat.signals import check_main_thread, describe_exit
+
+PROGRAM = """
+import os, signal, sys
+from evenbeat.signals import until_signalled
+hurried = []
+signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
+if sys.argv[1] == "signal":
+    import threading
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    until_signalled(lambda: hurried.append(1))
+else:
+    until_signalled(lambda: hurried.append(1), timeout=0.01)
+first = list(hurried)
+os.kill(os.getpid(), signal.SIGINT)
+print(first, hurried)
+"""
+
+
+@pytest.mark.parametrize("how", ["signal", "time"])
+def test_a_signal_or_the_time_ends_the_wait_and_a_further_one_hurries(how: str) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] [1]"
+
+
+def test_run_outside_the_main_thread_says_what_to_do() -> None:
+    caught: list[InvalidValue] = []
+
+    def elsewhere() -> None:
+        try:
+            Scheduler("memory://").run()
+        except InvalidValue as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=elsewhere, name="web")
+    thread.start()
+    thread.join()
+    assert 'thread "web" does not get; call it in the main thread, or use start()' in str(caught[0])
+    check_main_thread()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(0, "exit code 0"), (3, "exit code 3"), (-9, "signal SIGKILL"), (-99, "signal 99")]
+)
+def test_an_exit_is_named(code: int, words: str) -> None:
+    assert describe_exit(code) == words
