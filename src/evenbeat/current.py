@@ -59,8 +59,8 @@ class Run:
 
     @property
     def scheduled_at(self) -> datetime:
-        """When it was to start: its tick, else the time it was enqueued for."""
-        return from_ms(self._record.run_at) if self._record.tick is None else from_ms(self._record.tick)
+        """What it was meant for: its tick, else the time it was enqueued for. The same for every attempt."""
+        return from_ms(self._record.scheduled_at)
 
     @property
     def cause(self) -> model.Cause:

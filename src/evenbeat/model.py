@@ -150,8 +150,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = NORMAL
     execution: Execution = Execution()
     state: RunState = "queued"
+    scheduled_at: Instant = 0
+    """What it was meant for: its tick, or the time it was enqueued for. The same for every attempt."""
     run_at: Instant = 0
-    """Not before this."""
+    """Not before this: a retry moves it."""
     attempt: int = 0
     """The fencing token: grows with each claim."""
     failures: int = 0

@@ -248,6 +248,7 @@ class Scheduler:
                 tenant=self._access.tenant_of(tenant),
                 task=name,
                 payload=text,
+                scheduled_at=due,
                 run_at=due,
                 created_at=now,
                 **fields,

@@ -13,6 +13,7 @@ from evenbeat import current, model
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.model import NORMAL, Execution, check_task, to_json
 from evenbeat.options import ScheduleOptions
+from evenbeat.stores.base import wall_clock
 from evenbeat.triggers import Trigger
 
 P = ParamSpec("P")
@@ -73,8 +74,11 @@ class Task(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.wants_run is not None:
             given = self._named(*args, **kwargs)
-            now = model.Run(id="direct", task=self.name, payload=to_json(given), attempt=1)
-            return self.function(**given, **{self.wants_run: current.Run(now)})
+            now = wall_clock()
+            run = model.Run(
+                id="direct", task=self.name, payload=to_json(given), attempt=1, scheduled_at=now, run_at=now
+            )
+            return self.function(**given, **{self.wants_run: current.Run(run)})
         return self.function(*args, **kwargs)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:

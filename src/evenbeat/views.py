@@ -68,7 +68,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None
     tick: datetime | None
     scheduled_at: datetime
-    """When it was, or is, to start: its tick, else the time it was enqueued for."""
+    """What it was meant for: its tick, else the time it was enqueued for. The same for every attempt."""
     run_at: datetime
     """Not before this: the tick, or the wait before a retry."""
     cause: Cause
@@ -161,8 +161,7 @@ def run_info(run: model.Run) -> RunInfo:
         state=run.state,
         schedule=run.schedule,
         tick=_moment(run.tick),
-        # A retry moves run_at; what a run enqueued by hand was meant for is kept where it can be known.
-        scheduled_at=from_ms(run.run_at if run.tick is None else run.tick),
+        scheduled_at=from_ms(run.scheduled_at),
         run_at=from_ms(run.run_at),
         cause=run.cause,
         coalesced=run.coalesced,

@@ -822,6 +822,20 @@ def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
     assert "a listener raised" in caplog.text
 
 
+def test_what_a_run_is_meant_for_is_the_same_for_every_attempt(scheduler: VirtualScheduler) -> None:
+    seen: list[tuple[int, object]] = []
+
+    @scheduler.task(retries=2, backoff="1m")
+    def fails(run: Run) -> None:
+        seen.append((run.attempt, run.scheduled_at))
+        raise ValueError("not today")
+
+    due = scheduler.enqueue(fails, delay="10m").scheduled_at
+    (run,) = scheduler.travel("+1h")
+    assert seen == [(1, due), (2, due), (3, due)]
+    assert (run.scheduled_at, run.lateness) == (due, None)
+
+
 # -- twins ---------------------------------------------------------------------------------------------------
 
 NOT_AWAITED = {

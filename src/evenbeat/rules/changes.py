@@ -211,6 +211,7 @@ def trigger_now(
         queue=schedule.queue,
         priority=schedule.priority,
         execution=schedule.execution,
+        scheduled_at=now,
         run_at=now,
         created_at=now,
     )

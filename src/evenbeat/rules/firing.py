@@ -246,6 +246,7 @@ def _run(schedule: Schedule, tick: Instant, now: Instant, coalesced: int = 0) ->
         queue=schedule.queue,
         priority=schedule.priority,
         execution=schedule.execution,
+        scheduled_at=tick,
         run_at=tick,
         created_at=now,
     )

@@ -490,7 +490,8 @@ class StoreContract:
 
     def test_a_run_comes_back_as_it_was_added(self, store: Store) -> None:
         added = run(
-            "enqueued-1", payload='"\\u0000"', priority=9, run_at=store.now(), created_at=store.now(),
+            "enqueued-1", payload='"\\u0000"', priority=9, scheduled_at=store.now() - 1,
+            run_at=store.now(), created_at=store.now(),
             execution=Execution(retries=2, backoff=5), error="é\n", result='{"a":1}', tenant="acme",
         )  # fmt: skip
         assert store.add_runs([added]) == [True]

@@ -81,6 +81,7 @@ CREATE TABLE evenbeat_runs (
     state            TEXT    NOT NULL
                      CHECK (state = 'queued' OR state = 'running' OR state = 'succeeded' OR state = 'failed'
                             OR state = 'cancelled'),
+    scheduled_at     INTEGER NOT NULL,
     run_at           INTEGER NOT NULL,
     attempt          INTEGER NOT NULL CHECK (attempt >= 0),
     failures         INTEGER NOT NULL,
