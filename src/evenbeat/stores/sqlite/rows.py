@@ -36,9 +36,9 @@ SCHEDULE = (
 )  # fmt: skip
 RUN = (
     "id", "tenant", "schedule", "generation", "tick", "cause", "coalesced", "gated", "task", "kind",
-    "payload", "queue", "priority", "execution", "state", "scheduled_at", "run_at", "attempt", "failures",
-    "crashes", "worker", "claim", "lease_until", "cancel_requested", "created_at", "started_at", "finished_at",
-    "result", "error", "settled", "format",
+    "payload", "queue", "priority", "execution", "state", "scheduled_at", "run_at", "attempt",
+    "failures", "crashes", "worker", "claim", "lease_until", "cancel_requested", "created_at",
+    "started_at", "finished_at", "result", "error", "settled", "format",
 )  # fmt: skip
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
@@ -93,7 +93,8 @@ def read_run(row: Row) -> Run:
     (
         id_, tenant, schedule, generation, tick, cause, coalesced, gated, task, kind, payload, queue,
         priority, execution, state, scheduled_at, run_at, attempt, failures, crashes, worker, claim,
-        lease_until, cancel_requested, created_at, started_at, finished_at, result, error, settled, format_, *_,
+        lease_until, cancel_requested, created_at, started_at, finished_at, result, error, settled,
+        format_, *_,
     ) = row  # fmt: skip
     if type(row) is Garbled:
         raise Unreadable("the row holds text that is not UTF-8")
@@ -103,10 +104,10 @@ def read_run(row: Row) -> Run:
         id=id_, tenant=tenant, schedule=schedule, generation=generation, tick=tick, cause=cause,
         coalesced=coalesced, gated=gated == 1, task=task, kind=kind, payload=payload, queue=queue,
         priority=priority, execution=_policy("execution", execution, Execution), state=state,
-        scheduled_at=scheduled_at, run_at=run_at, attempt=attempt, failures=failures, crashes=crashes, worker=worker, claim=claim,
-        lease_until=lease_until, cancel_requested=cancel_requested == 1, created_at=created_at,
-        started_at=started_at, finished_at=finished_at, result=result, error=error, settled=settled,
-        format=format_,
+        scheduled_at=scheduled_at, run_at=run_at, attempt=attempt, failures=failures, crashes=crashes,
+        worker=worker, claim=claim, lease_until=lease_until, cancel_requested=cancel_requested == 1,
+        created_at=created_at, started_at=started_at, finished_at=finished_at, result=result,
+        error=error, settled=settled, format=format_,
     )  # fmt: skip
 
 
@@ -114,9 +115,9 @@ def run_row(run: Run) -> Row:
     r = run
     return (
         r.id, r.tenant, r.schedule, r.generation, r.tick, r.cause, r.coalesced, r.gated, r.task, r.kind,
-        r.payload, r.queue, r.priority, encode_policy(r.execution), r.state, r.scheduled_at, r.run_at, r.attempt,
-        r.failures, r.crashes, r.worker, r.claim, r.lease_until, r.cancel_requested, r.created_at,
-        r.started_at, r.finished_at, r.result, r.error, r.settled, r.format,
+        r.payload, r.queue, r.priority, encode_policy(r.execution), r.state, r.scheduled_at, r.run_at,
+        r.attempt, r.failures, r.crashes, r.worker, r.claim, r.lease_until, r.cancel_requested,
+        r.created_at, r.started_at, r.finished_at, r.result, r.error, r.settled, r.format,
     )  # fmt: skip
 
 
