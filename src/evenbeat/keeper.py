@@ -62,10 +62,20 @@ class Keeper:
         if old and clock - self._asked >= ASK:
             self._asked = clock
             self._see_cancels(old)
-            lines = [line for attempt in old if attempt.log for line in attempt.log.take()]
-            if lines:
-                self._store.append_log(lines)
+            self._keep_logs(old)
         return now + LOOK
+
+    def _keep_logs(self, held: list[Attempt]) -> None:
+        """Store what long runs have logged so far."""
+        taken = [(attempt.log, attempt.log.take()) for attempt in held if attempt.log]
+        if not taken:
+            return
+        try:
+            self._store.append_log([line for _, lines in taken for line in lines])
+        except BaseException:
+            for log, lines in taken:
+                log.give_back(lines)
+            raise
 
     def _end_overdue(self, held: list[Attempt], clock: float) -> None:
         for attempt in held:

@@ -63,7 +63,7 @@ class Loop:
                 now = self._clock()
                 due = self._step(now)
                 wait = self._poll if due is None else min(self._poll, (due - self._clock()) / 1000)
-            except Exception as error:
+            except BaseException as error:  # also SystemExit, from whatever code of others was called
                 self._stopping.wait(self._fail(error))
                 continue
             if self._failures:
@@ -71,7 +71,7 @@ class Loop:
             if wait > 0:
                 self._awake.wait(wait)
 
-    def _fail(self, error: Exception) -> float:
+    def _fail(self, error: BaseException) -> float:
         """Say it, and how long to wait: a store that is away is not asked in a circle."""
         self._failures += 1
         wait = min(_FIRST_BACKOFF * float(1 << min(self._failures - 1, 10)), _LONGEST_BACKOFF)

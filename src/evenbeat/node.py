@@ -170,6 +170,10 @@ class Node:
         for loop in self._loops:
             if not loop.join(_LAST_TRIES):
                 _log.warning("a loop does not end", extra={"component": loop.name})
+        if self._worker is not None and self._worker_loop is not None and self._worker_loop.join(0):
+            # What ended while the loop did.
+            worker = self._worker
+            self._attempt(lambda: worker.step(self._store.now()))
         self._listener.join(self._settings.poll / 1000 + 1)
         self._attempt(self._presence.leave)
         run_logs.stop_capture()
@@ -178,7 +182,9 @@ class Node:
 
     def _drain(self, worker: Worker, deadline: float) -> None:
         worker.drain()
-        self._until(lambda: not worker.is_processing or self._hurry.is_set(), deadline)
+        self._until(
+            lambda: (worker.is_drained and not worker.is_processing) or self._hurry.is_set(), deadline
+        )
         left = [attempt for attempt in worker.running() if not attempt.settled]
         if left:
             _log.warning("jobs are still running at the deadline and are handed back", extra={
@@ -226,4 +232,5 @@ class Node:
             self._keeper_loop.wake()
 
     def _tell(self, kind: EventKind) -> None:
-        self._events.tell(kind, self._store.now())
+        if self._events:
+            self._attempt(lambda: self._events.tell(kind, self._store.now()))

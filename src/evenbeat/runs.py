@@ -12,7 +12,7 @@ from evenbeat import views
 from evenbeat.access import Access
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import RunNotFound, RunRefused
-from evenbeat.model import FINAL_STATES, Run, RunState, check_one_of, from_json
+from evenbeat.model import FINAL_STATES, Run, RunState, check_one_of
 from evenbeat.rules import attempts
 from evenbeat.schedules import Schedules
 from evenbeat.stores.base import RunQuery
@@ -99,8 +99,8 @@ class Runs:
             raise RunRefused(
                 f"run {id} is {run.state}; only failed and cancelled runs can be tried again", subject=id
             )
-        if run.gated and run.schedule is not None:
-            return self._schedules.trigger(run.schedule, from_json(run.payload), tenant=run.tenant)
+        if (again := self._schedules.trigger_again(run)) is not None:
+            return again
         transition = attempts.retried(run, uuid4().hex)
         assert transition is not None
         store = self._access.store()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -63,6 +64,7 @@ class Scheduler:
         self._options = options
         read_node_settings(options)
         self._node: Node | None = None
+        self._stopping = threading.Lock()
         self._node_kind = Node
         self._on_start: list[Callable[[], object]] = []
         self._on_stop: list[Callable[[], object]] = []
@@ -329,13 +331,16 @@ class Scheduler:
 
         Safe to repeat. ``timeout`` goes before the ``drain`` setting.
         """
-        node = self._node
-        if node is None:
-            return
-        try:
-            node.stop(None if timeout is None else read_duration(timeout, "timeout"))
-        finally:
-            self._node = None
+        drain = None if timeout is None else read_duration(timeout, "timeout")
+        # One at a time: who comes second finds it stopped.
+        with self._stopping:
+            node = self._node
+            if node is None:
+                return
+            try:
+                node.stop(drain)
+            finally:
+                self._node = None
         for hook in self._on_stop:
             try:
                 hook()

@@ -234,8 +234,15 @@ class Schedules:
         ``RunRefused`` if the schedule's overlap policy has no room for it now. With an ``id`` of your own
         it can be repeated after a lost answer: a run that is there already is what you get.
         """
+        # Without one it is the schedule's own, which was checked when it was said.
+        row = None if payload is None else self._present(name, self._access.tenant_of(tenant))
+        text = None if row is None else self._access.call(row.task, payload)[1]
+        return self._trigger(name, text, id, tenant)
+
+    def _trigger(self, name: str, payload: str | None, run_id: str | None, tenant: str | None) -> RunInfo:
+        """With a payload that is JSON text already; None: the schedule's own."""
         store = self._access.store()
-        run_id = id or new_run_id(store.now())
+        run_id = run_id or new_run_id(store.now())
         found = store.find_runs(RunQuery(ids=(run_id,))).items
         if found:
             refuse_foreign(found, self._access.tenant_of(tenant))
@@ -243,9 +250,7 @@ class Schedules:
         made: list[Run] = []
 
         def triggered(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
-            # Without one it is the schedule's own, which was checked when it was said.
-            text = None if payload is None else self._access.call(row.task, payload)[1]
-            planned = changes.trigger_now(row, run_id, now, active, text)
+            planned = changes.trigger_now(row, run_id, now, active, payload)
             if planned is None:
                 raise RunRefused(
                     f"schedule {name} has {len(active)} active run(s), and its policies (overlap="
@@ -353,8 +358,14 @@ class Schedules:
             if planned is None or not (run_now and fresh):
                 return planned
             # The same step: a schedule that was made to run at once does, or was not made.
-            first = changes.trigger_now(planned.schedule, run_id, now)
-            assert first is not None
+            # Runs of a deleted namesake may still be active.
+            first = changes.trigger_now(planned.schedule, run_id, now, self._active(planned.schedule))
+            if first is None:
+                raise RunRefused(
+                    f"run_now: runs of an earlier schedule {wanted.name} are still active, and overlap="
+                    f"{wanted.overlap} leaves no room; make it without run_now",
+                    subject=wanted.name,
+                )
             return planned._replace(schedule=first.schedule, runs=planned.runs + first.runs)
 
         return self._write(wanted.tenant, wanted.name, decided)
@@ -426,13 +437,31 @@ class Schedules:
         hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
         return ScheduleNotFound(tenant, name, hint)
 
+    def trigger_again(self, run: Run) -> RunInfo | None:
+        """For ``runs.retry``: a new run with the payload of this one, if its schedule bounds its active runs.
+
+        Making the old one active again would pass it by; None if there is no such bound.
+        """
+        if run.schedule is None:
+            return None
+        row = self._row(run.tenant, run.schedule)
+        bounded = row is not None and row.state != "deleted" and needs_active(row)
+        if not (run.gated or bounded):
+            return None
+        return self._trigger(run.schedule, run.payload, None, run.tenant)
+
     def _active(self, row: Schedule) -> tuple[Active, ...]:
         """Its active runs, if its policies ask for them. Read after the row: whoever adds one changes it."""
         if not needs_active(row):
             return ()
         query = RunQuery(tenant=row.tenant, schedule=row.name, states=("queued", "running"), limit=_PAGE)
-        runs = self._access.store().find_runs(query).items
-        return tuple(Active(run.id, run.state, run.cancel_requested) for run in runs)
+        found: list[Active] = []
+        while True:
+            page = self._access.store().find_runs(query)
+            found += (Active(run.id, run.state, run.cancel_requested) for run in page.items)
+            if page.cursor is None:
+                return tuple(found)
+            query = replace(query, cursor=page.cursor)
 
 
 def _ticks(trigger: Trigger, first: Instant | None) -> Iterator[Instant]:

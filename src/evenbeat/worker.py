@@ -46,6 +46,8 @@ class Lane:
         self.slots = slots
         self.token: str | None = None
         """Of a claim that was not answered yet."""
+        self.asked = 0.0
+        """When that was first sent."""
         self.in_hand: dict[tuple[str, int], Attempt] = {}
         """Claimed, and not ended."""
         self._finished = 0
@@ -121,6 +123,8 @@ class Worker:
         self.held: dict[tuple[str, int], Attempt] = {}
         """Claimed, and what became of it not recorded yet: the leases to keep."""
         self._draining = False
+        self.is_drained = False
+        """Nothing will be claimed any more, and what was not begun is handed back."""
         self._busy = False
         for task in tasks:
             self.learn(task)
@@ -166,9 +170,11 @@ class Worker:
                 self.give_up(attempt, "released")
 
     def drain(self) -> None:
-        """From now on no claims; what was claimed ahead and not begun is handed back."""
+        """From now on no claims; what was claimed ahead and not begun is handed back.
+
+        A claim may be under way: ``is_drained`` says when none is any more.
+        """
         self._draining = True
-        self.withdraw(self.running())
         self._wake()
 
     def stop(self) -> None:
@@ -179,6 +185,10 @@ class Worker:
         """Record what ended, claim what there is room for; answers when the next run is due."""
         self._settle(now)
         if self._draining:
+            # In the thread that claims: what the last claim brought is seen here.
+            self.withdraw(self.running())
+            self._settle(now)
+            self.is_drained = True
             return None
         due: Instant | None = None
         for lane in self._lanes.values():
@@ -198,12 +208,13 @@ class Worker:
     # -- claiming ------------------------------------------------------------------------------------------
 
     def _claim(self, lane: Lane, now: Instant) -> Instant | None:
-        before = self._clock()
-        room = lane.room(before)
+        room = lane.room(self._clock())
         if room <= 0 or not lane.tasks:
             return None  # woken when a run ends
-        # Kept until it is answered: a repetition finds what the lost answer told of.
-        lane.token = lane.token or self._new_token()
+        if lane.token is None:
+            # Kept until it is answered: a repetition finds what the lost answer told of, with leases that
+            # began when it was first sent.
+            lane.token, lane.asked = self._new_token(), self._clock()
         claim = Claim(
             worker=self.name, token=lane.token, limit=room, now=now, lease=self._lease, tasks=lane.tasks,
             queues=self._queues,
@@ -218,7 +229,7 @@ class Worker:
         for run in runs:
             task = self._tasks.get(run.task)
             assert task is not None
-            attempt = Attempt(run, task, before, self._lease / 1000, self._is_held, self._clock)
+            attempt = Attempt(run, task, lane.asked, self._lease / 1000, self._is_held, self._clock)
             lane.in_hand[attempt.key] = self.held[attempt.key] = attempt
             if run.cancel_requested:
                 self._refuse(attempt)
@@ -254,9 +265,7 @@ class Worker:
         while self._ended or self._ends:
             while self._ended and len(self._ends) < SETTLE_BATCH:
                 self._conclude(*self._ended.popleft(), now)
-            if self._logs:
-                self._store.append_log(self._logs)
-                self._logs = []
+            self._keep_logs()
             if not self._ends:
                 continue
             answers = self._record([end.transition for end in self._ends])
@@ -264,8 +273,37 @@ class Worker:
             for end, accepted in zip(ends, answers, strict=True):
                 self.held.pop(end.attempt.key, None)
                 self._report(end if accepted else end._replace(kind="lost", error="came too late"), now)
+            self._end_cancelled(ends, answers, now)
             if any(end.transition.wakes is not None or end.kind == "released" for end in ends):
                 self._store.hint()
+
+    def _end_cancelled(self, ends: list[_End], answers: list[bool], now: Instant) -> None:
+        """Runs that went back to the queue, and were asked to stop before anybody here knew of it."""
+        queued = [
+            end.transition.run
+            for end, accepted in zip(ends, answers, strict=True)
+            if accepted and end.transition.state == "queued"
+        ]
+        if not queued:
+            return
+        query = RunQuery(ids=tuple(queued), states=("queued",), cancel_requested=True, limit=len(queued))
+        asked = self._store.find_runs(query).items
+        # The same token from whoever comes second: it repeats.
+        transitions = [attempts.cancel(run, now, f"asked.{run.id}.{run.attempt}") for run in asked]
+        if transitions:
+            self._store.settle_runs([transition for transition in transitions if transition is not None])
+
+    def _keep_logs(self) -> None:
+        """What was logged, before the end of its run: whoever sees the end sees all of it."""
+        if not self._logs:
+            return
+        try:
+            self._store.append_log(self._logs)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            _log.exception("lines of logs can't be kept", extra={"component": "worker"})
+        self._logs = []
 
     def _conclude(self, attempt: Attempt, outcome: Outcome, now: Instant) -> None:
         """What becomes of the run, unless that was decided before."""
@@ -344,9 +382,11 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
     token = f"{run.claim}.{outcome.kind}"
     kind: str = outcome.kind
     if kind == "stopped":
-        kind = {"cancelled": "cancelled", "stopping": "released", "timeout": "timeout"}.get(
-            asked or "", "raised"
-        )
+        # "lost" may be a mistake: a store that does not answer can't say whose the run is. If another worker
+        # has it, this is refused.
+        kind = {
+            "cancelled": "cancelled", "stopping": "released", "lost": "released", "timeout": "timeout",
+        }.get(asked or "", "raised")  # fmt: skip
     if kind == "released" and run.cancel_requested:
         kind = "cancelled"
     if kind == "returned":

@@ -822,6 +822,37 @@ def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
     assert "a listener raised" in caplog.text
 
 
+def test_no_way_of_adding_a_run_passes_the_overlap_policy_by(scheduler: VirtualScheduler) -> None:
+    schedules, runs = scheduler.schedules, scheduler.runs
+    schedules.add("a", every("1h"), "elsewhere")
+    old = schedules.trigger("a")
+    runs.cancel(old.id)
+    schedules.update("a", overlap="skip")
+    schedules.trigger("a")
+    with pytest.raises(RunRefused, match="no room"):
+        runs.retry(old.id)  # it was made before the policy was
+    schedules.delete("a")
+    with pytest.raises(RunRefused, match="run_now"):
+        schedules.add("a", every("1h"), "elsewhere", overlap="skip", run_now=True)
+    assert len(runs.list(schedule="a", state="queued")) == 1
+
+
+def test_a_bound_of_many_runs_is_a_bound(scheduler: VirtualScheduler) -> None:
+    scheduler.schedules.add("b", every("1h"), "elsewhere", max_concurrent=501)
+    for _ in range(501):
+        scheduler.schedules.trigger("b")
+    with pytest.raises(RunRefused, match="501 active"):
+        scheduler.schedules.trigger("b")
+
+
+def test_a_retry_by_way_of_the_schedule_has_the_payload_of_the_run(scheduler: VirtualScheduler) -> None:
+    scheduler.schedules.add("c", every("1h"), "elsewhere", overlap="skip")
+    run = scheduler.schedules.trigger("c")
+    scheduler.runs.cancel(run.id)
+    scheduler.schedules.update("c", payload={"new": 1})
+    assert scheduler.runs.retry(run.id).payload is None
+
+
 def test_what_a_run_is_meant_for_is_the_same_for_every_attempt(scheduler: VirtualScheduler) -> None:
     seen: list[tuple[int, object]] = []
 
@@ -843,8 +874,8 @@ NOT_AWAITED = {
     Scheduler: {"task", "lock", "on_start", "on_stop", "on_idle", "on_error", "on_event"}
     # they are for signals, for supervisors, or for tests.
     | {"run", "hurry", "node_settings", "stand_in"},
-    # What a node calls.
-    Schedules: {"declare_task"},
+    # What a node and app.runs call.
+    Schedules: {"declare_task", "trigger_again"},
     Runs: set(),
     Lock: set(),
 }

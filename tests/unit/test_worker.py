@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Outcome
 from evenbeat.model import Execution, Transition
 from evenbeat.rules import attempts
+from evenbeat.stores.base import Claim, Claimed
 from evenbeat.worker import MOST_AHEAD, Lane
 from tests.unit.workbench import HandExecutor, Workbench, result, work
 
@@ -164,6 +167,76 @@ def test_draining_hands_back_at_once_what_was_not_begun_and_claims_nothing() -> 
     assert bench.executor.running == []  # the ones handed back were not begun here after all
 
 
+def test_draining_waits_for_a_claim_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench()
+    bench.add("r")
+    claim = bench.store.claim_runs
+
+    def interrupted(wanted: Claim) -> Claimed:
+        bench.worker.drain()  # another thread stops the node just now
+        return claim(wanted)
+
+    monkeypatch.setattr(bench.store, "claim_runs", interrupted)
+    drained = [bench.worker.is_drained for _ in range(2) if bench.step() is None or True]
+    # Who stops the node must not take the first for the end.
+    assert drained == [False, True]
+    bench.executor.end(result("done"))
+    bench.step()
+    assert bench.run("r").state == "succeeded"
+
+
+def test_leases_of_a_repeated_claim_count_from_when_it_was_first_sent() -> None:
+    bench = Workbench(lease=30_000)
+    seconds = [100.0]
+    bench.worker._clock = lambda: seconds[0]
+    bench.add("r")
+    bench.store.lose.add("claim")
+    with pytest.raises(StoreUnavailable):
+        bench.step()
+    seconds[0] += 10
+    bench.step()
+    assert bench.executor.running[0].lease_end == 130.0
+
+
+def test_a_run_that_was_asked_to_stop_and_failed_meanwhile_is_not_tried_again() -> None:
+    bench = Workbench()
+    bench.add("r", Execution(retries=5, backoff=3_600_000))
+    bench.step()
+    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
+    assert transition is not None
+    bench.store.settle_runs([transition])
+    bench.executor.end(Outcome("raised", error="ValueError: no"))  # before the keeper has looked
+    bench.step()
+    assert bench.run("r").state == "cancelled"
+
+
+def test_a_function_that_ended_because_the_store_was_away_is_handed_back_and_has_not_failed() -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    attempt = bench.executor.running[0]
+    attempt.current.ask_to_end("lost")  # as run.check() does where nobody can say whose the run is
+    bench.executor.end(Outcome("stopped", error="lost"))
+    bench.worker.drain()
+    bench.step()
+    assert (bench.run("r").state, bench.run("r").failures) == ("queued", 0)
+
+
+def test_lines_that_can_not_be_stored_hold_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+
+    def refuse(chunks: object) -> None:
+        raise OverflowError("not a number of this world")
+
+    monkeypatch.setattr(bench.store, "append_log", refuse)
+    bench.executor.running[0].current.log("a line")
+    bench.executor.end()
+    bench.step()
+    assert bench.run("r").state == "succeeded"
+
+
 def test_handing_back_wakes_up_others() -> None:
     bench = Workbench()
     bench.add("r")
@@ -203,6 +276,7 @@ def test_idle_is_told_once_per_turn() -> None:
 def test_a_listener_that_raises_harms_nobody() -> None:
     bench = Workbench()
     bench.events.listen(lambda _: 1 / 0)
+    bench.events.listen(lambda _: sys.exit(1))
     bench.add("r")
     bench.step()
     bench.executor.end()
@@ -391,6 +465,28 @@ def test_lines_that_a_long_run_logs_are_stored_while_it_runs() -> None:
     bench.executor.end()
     bench.step()
     assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway", "done"]
+
+
+def test_lines_that_could_not_be_stored_are_stored_with_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    attempt = bench.executor.running[0]
+    attempt.current.log("halfway")
+    attempt.claimed -= 2
+
+    def away(chunks: object) -> None:
+        raise StoreUnavailable("locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "append_log", away)
+        with pytest.raises(StoreUnavailable):
+            bench.keep()
+    bench.executor.end()
+    bench.step()
+    assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
 
 
 def test_the_keeper_sleeps_while_nothing_is_held() -> None:

@@ -97,7 +97,7 @@ class Events:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:
+            except BaseException:  # also SystemExit: the thread that works would end with it
                 _log.exception("a listener raised", extra={"event": event.kind})
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from contextvars import ContextVar
 
-from evenbeat.instants import Instant
+from evenbeat.instants import FIRST, LAST, Instant
 from evenbeat.model import LogChunk
 
 # Of one attempt. A job that logs in a circle must not fill the database.
@@ -57,8 +57,13 @@ class RunLog:
             taken, self._waiting = self._waiting, []
             return taken
 
+    def give_back(self, lines: list[LogChunk]) -> None:
+        """They could not be stored: they are taken with the next call."""
+        with _writing:
+            self._waiting[:0] = lines
+
     def _chunk(self, text: str, at: Instant | None) -> LogChunk:
-        moment = int(time.time() * 1000) if at is None else at
+        moment = int(time.time() * 1000) if at is None else max(FIRST, min(at, LAST))
         return LogChunk(run=self._run, attempt=self._attempt, seq=self._lines, text=text, at=moment)
 
 

@@ -160,7 +160,8 @@ def _fire_each(
 def _wait(schedule: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
     cancels: tuple[str, ...] = ()
     if schedule.overlap == "cancel_running":
-        cancels = tuple(run.run for run in active if not run.cancel_requested)
+        # One that was asked and waits for a retry is named again: nobody has it in hand who could end it.
+        cancels = tuple(run.run for run in active if run.state == "queued" or not run.cancel_requested)
     return Planned(replace(schedule, wake_at=now + WAIT_CHECK), cancels=cancels)
 
 

@@ -31,8 +31,12 @@ def verdict(run: Standing, transition: Transition, now: Instant) -> Literal["app
     return "apply"
 
 
-def is_repetition(current: Schedule | None, wanted: Schedule) -> bool:
-    """Whether a refused write finds its own work. The wake-up may have moved since: it is no part of it."""
+def may_be_repetition(current: Schedule | None, wanted: Schedule) -> bool:
+    """Whether a refused write finds its own work: it does if also the runs that it adds are there.
+
+    Two that trigger a schedule from the same row want the same row, and each its own run. The wake-up may
+    have moved since: it is no part of the work.
+    """
     return current is not None and replace(current, wake_at=wanted.wake_at) == wanted
 
 

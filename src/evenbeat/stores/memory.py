@@ -37,7 +37,7 @@ from evenbeat.stores.base import (
     Written,
     wall_clock,
 )
-from evenbeat.stores.decisions import Standing, added, is_repetition, settled, verdict
+from evenbeat.stores.decisions import Standing, added, may_be_repetition, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
 
 _Key = tuple[str, str]
@@ -83,7 +83,8 @@ class MemoryStore:
         wanted = write.planned.schedule
         current = self._schedules.get(wanted.key)
         if write.expect != (None if current is None else current.version):
-            return Written(is_repetition(current, wanted), current)
+            repeated = may_be_repetition(current, wanted)
+            return Written(repeated and all(run.id in self._runs for run in write.planned.runs), current)
         self._apply(write.planned)
         return Written(True, wanted)
 

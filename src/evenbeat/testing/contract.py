@@ -486,6 +486,17 @@ class StoreContract:
         assert fired == BIG
         assert store.count_runs() == {"queued": BIG}
 
+    def test_of_two_that_add_a_run_to_the_same_row_one_is_refused(self, store: Store) -> None:
+        row = self.add(store, schedule("cleanup"))
+        first, second = (changes.trigger_now(row, name, store.now()) for name in ("first", "second"))
+        assert first is not None
+        assert second is not None
+        assert first.schedule == second.schedule  # the rows can't tell whose write it was
+        assert self.put(store, row, first).accepted
+        assert not self.put(store, row, second).accepted
+        assert self.put(store, row, first).accepted  # repeated after a lost reply
+        assert [run.id for run in self.runs(store)] == ["first"]
+
     # Runs: added, claimed, settled.
 
     def test_a_run_comes_back_as_it_was_added(self, store: Store) -> None:

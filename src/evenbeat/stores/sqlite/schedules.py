@@ -9,7 +9,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Schedule, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
-from evenbeat.stores.decisions import is_repetition
+from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
@@ -47,7 +47,8 @@ def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
         wanted = write.planned.schedule
         current = present.get(wanted.key)
         if write.expect != versions.get(wanted.key):
-            answers.append(Written(is_repetition(current, wanted), current))
+            repeated = may_be_repetition(current, wanted) and _are_there(commands, write.planned.runs)
+            answers.append(Written(repeated, current))
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
@@ -55,6 +56,11 @@ def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
     commands.many("put schedules", sql.PUT_SCHEDULE, [schedule_row(planned.schedule) for planned in accepted])
     _add_what_follows(commands, accepted)
     return answers
+
+
+def _are_there(commands: Commands, runs: tuple[Run, ...]) -> bool:
+    ids = json_list([run.id for run in runs])
+    return len(commands.rows("select present", sql.SELECT_PRESENT, (ids,))) == len(runs) if runs else True
 
 
 def _version(row: Row) -> Version:

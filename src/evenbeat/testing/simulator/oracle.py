@@ -18,7 +18,7 @@ from evenbeat.model import (
     Transition,
 )
 from evenbeat.stores.base import Claim, Claimed, Write, Written
-from evenbeat.stores.decisions import is_repetition
+from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.testing.simulator.backends import Key, View
 from evenbeat.testing.simulator.history import History, is_paused
 from evenbeat.testing.simulator.tap import Call
@@ -319,7 +319,7 @@ class Oracle:
             raise Violation(f"a refused write changed {key[1]}", key[1])
         wanted = write.planned.schedule
         # The wake-up of a row that was written before may have moved since.
-        if written.accepted and not is_repetition(call.rows[key], wanted):
+        if written.accepted and not may_be_repetition(call.rows[key], wanted):
             raise Violation(f"a write of {key[1]} was answered, but not applied", key[1])
 
     def _check_claimed(self, call: Call, answer: object) -> None:
