@@ -6,21 +6,22 @@ Outside of the package on purpose: pytest imports plugins at every start, and im
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from evenbeat import Scheduler
     from evenbeat.testing import VirtualScheduler
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("evenbeat_app", 'the Scheduler of the fixture scheduler, as "package.module:name"')
+    parser.addini(
+        "evenbeat_app",
+        "the Scheduler of the fixture scheduler, as in jobs.py or shop.jobs:app",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,16 +38,18 @@ def evenbeat_app(pytestconfig: pytest.Config) -> Scheduler:
     named = pytestconfig.getini("evenbeat_app")
     if not named:
         return Scheduler("memory://")
-    module, _, name = named.partition(":")
+    from evenbeat.errors import EvenbeatError
+    from evenbeat.loading import load_app
+
+    root = str(pytestconfig.rootpath)
+    if root not in sys.path:
+        # As `evenbeat dev` finds it in the folder of the project.
+        sys.path.insert(0, root)
+    place, _, _ = named.partition(":")
     try:
-        app = getattr(importlib.import_module(module), name) if name else None
-    except (ImportError, AttributeError) as error:
+        return load_app(str(pytestconfig.rootpath / named) if place.endswith(".py") else named)
+    except EvenbeatError as error:
         raise pytest.UsageError(f"evenbeat_app = {named}: {error}") from error
-    if not isinstance(app, Scheduler):
-        raise pytest.UsageError(
-            f"evenbeat_app = {named} is not a Scheduler; name one like package.module:app"
-        )
-    return app
 
 
 @pytest.fixture
@@ -55,10 +58,10 @@ def scheduler(request: pytest.FixtureRequest, evenbeat_app: Scheduler) -> Iterat
     from evenbeat.testing import virtual
 
     marker = request.node.get_closest_marker("evenbeat")
-    now = None if marker is None else _marked(*marker.args, **marker.kwargs)
+    now = None
+    if marker is not None:
+        if marker.args or set(marker.kwargs) != {"now"}:
+            raise pytest.UsageError('the marker is @pytest.mark.evenbeat(now="2026-03-28T12:00:00Z")')
+        now = marker.kwargs["now"]
     with virtual(evenbeat_app, now=now) as made:
         yield made
-
-
-def _marked(now: datetime | str) -> datetime | str:
-    return now

@@ -33,6 +33,9 @@ class Access:
                     self._is_open = True
         return self._store
 
+    def unopened(self) -> Store:
+        return self._store
+
     def close(self) -> None:
         with self._opening:
             self._is_open = False

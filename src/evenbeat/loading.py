@@ -9,6 +9,7 @@ from types import ModuleType
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.modules import import_file, import_name
 from evenbeat.scheduler import Scheduler
+from evenbeat.stores.base import Store
 
 
 def load_app(target: str) -> Scheduler:
@@ -23,6 +24,11 @@ def load_app(target: str) -> Scheduler:
     else:
         module = import_name(place, os.getcwd())
     return _only(module, target) if name is None else _named(module, name, target)
+
+
+def load_store(target: str) -> Store:
+    """The store that the code of an app names, not opened."""
+    return load_app(target)._access.unopened()  # noqa: SLF001  # what `store` would open
 
 
 def _split(target: str) -> tuple[str, str | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from msgspec.structs import replace
@@ -67,13 +68,27 @@ SCHEDULE = (
 _DURATIONS = frozenset(("backoff", "longest_backoff", "timeout"))
 
 
-def refuse_unknown(options: Iterable[str], known: Iterable[str], what: str) -> None:
+# What other schedulers call it.
+_ELSEWHERE = {
+    "max_instances": 'max_concurrent or overlap="skip"',
+    "misfire_grace_time": 'grace, with catch_up="skip"',
+    "coalesce": 'catch_up="latest"',
+    "jitter": "spread",
+    "max_retries": "retries",
+    "default_retry_delay": "backoff",
+    "time_limit": "timeout",
+    "countdown": "delay",
+    "eta": "at",
+}
+
+
+def refuse_unknown(options: Iterable[str], known: Sequence[str], what: str) -> None:
     """Type checkers see a misspelt option; people without one are told here."""
     for name in options:
         if name not in known:
-            raise InvalidValue(
-                f"{what} has no option {name}", field=name, value=name, hint=f"there are {', '.join(known)}"
-            )
+            near = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
+            hint = f"there are {', '.join(known)}" if near is None else f"did you mean {near}?"
+            raise InvalidValue(f"{what} has no option {name}", field=name, value=name, hint=hint)
 
 
 def read_execution(options: Mapping[str, Any], base: Execution) -> Execution:

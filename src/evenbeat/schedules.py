@@ -200,11 +200,17 @@ class Schedules:
 
     def reschedule(self, name: str, at: Moment, *, tenant: str | None = None) -> ScheduleInfo:
         """Move the next tick, and it alone: those after it come as the trigger says."""
-        return self._change(
-            name,
-            tenant,
-            lambda row, now, active: changes.reschedule(row, read_moment(at, "at", now), now, active),
-        )
+
+        def moved(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
+            tick = read_moment(at, "at", now)
+            if tick < now:
+                raise InvalidValue(
+                    f"at {shown(at)} is over already", field="at", value=at,
+                    hint="give a time to come; trigger() runs it now",
+                )  # fmt: skip
+            return changes.reschedule(row, tick, now, active)
+
+        return self._change(name, tenant, moved)
 
     def update(
         self, name: str, *, tenant: str | None = None, **changed: Unpack[ScheduleChanges]

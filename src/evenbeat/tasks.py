@@ -65,6 +65,8 @@ class Task(Generic[P, R]):
                 hint="work that keeps a processor busy gains nothing from async: make it a plain def",
             )  # fmt: skip
         self._signature, self.wants_run = _read_signature(function, name)
+        if trigger is not None:
+            self._check_scheduled()
 
     @property
     def kind(self) -> TaskKind:
@@ -105,6 +107,17 @@ class Task(Generic[P, R]):
         except TypeError as error:
             raise self._refused(error) from None
 
+    def _check_scheduled(self) -> None:
+        """Refuse one that a schedule of its own could not call: that has no payload."""
+        try:
+            self._signature.bind()
+        except TypeError as error:
+            raise InvalidValue(
+                f"task {shown(self.name)} has a schedule, and nobody gives its arguments: {error}",
+                field="schedule", value=self.name,
+                hint=f"give them defaults, or app.schedules.declare(name, trigger, {self.name}.bind(…))",
+            ) from None  # fmt: skip
+
     def _refused(self, error: TypeError) -> InvalidValue:
         takes = ", ".join(self._signature.parameters) or "no arguments"
         return InvalidValue(
@@ -139,7 +152,7 @@ class Tasks:
     def add(self, task: Task[..., Any]) -> None:
         """Register a task. The same function may come again (a module loaded twice), another one may not."""
         present = self._by_name.get(task.name)
-        if present is not None and _place(present) != _place(task):
+        if present is not None and not _is_same(present, task):
             raise InvalidValue(
                 f"task {shown(task.name)} is registered already, by {_place(present)}",
                 field="name", value=task.name, hint="give one of them another name: @app.task(name=…)",
@@ -170,7 +183,18 @@ def _refuse_unfit(function: Callable[..., Any], name: str) -> None:
 
 
 def _place(task: Task[..., Any]) -> str:
-    return f"{task.function.__module__}.{task.function.__qualname__}"
+    code = getattr(inspect.unwrap(task.function), "__code__", None)
+    where = f"{task.function.__module__}.{task.function.__qualname__}"
+    return where if code is None else f"{where} (line {code.co_firstlineno})"
+
+
+def _is_same(present: Task[..., Any], task: Task[..., Any]) -> bool:
+    """Whether one is the other, loaded again: the same place in the same file. A cell of a notebook is a
+    file of its own each time it is run."""
+    if present.function.__module__ != task.function.__module__:
+        return False
+    code = getattr(inspect.unwrap(task.function), "__code__", None)
+    return _place(present) == _place(task) or (code is not None and code.co_filename.startswith("<"))
 
 
 def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, str | None]:

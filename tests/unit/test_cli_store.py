@@ -1035,9 +1035,23 @@ READING = [
 def test_a_database_that_is_not_there_is_not_made_by_accident(args: tuple[str, ...], tmp_path: Path) -> None:
     assert failed(*args) == (
         "error: there is no database evenbeat.db\n"
-        "hint: name another one with --store or EVENBEAT_STORE, or make this one: evenbeat db upgrade\n"
+        "hint: name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
+        "'evenbeat db upgrade' makes this one\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_app_that_is_named_says_which_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jobs.py").write_text(
+        "from evenbeat import Scheduler\napp = Scheduler('sqlite:///shop.db')\n"
+    )
+    (tmp_path / "evenbeat.toml").write_text('app = "jobs.py"\n')
+    assert "there is no database shop.db, which jobs.py names" in failed("runs", "list")
+    Scheduler("sqlite:///shop.db").store.close()
+    assert printed("runs", "list") == "no runs\n"
+    # Who names a store means it.
+    monkeypatch.setenv("EVENBEAT_STORE", "sqlite:///other.db")
+    assert "there is no database other.db" in failed("runs", "list")
 
 
 def test_a_database_of_others_gets_no_tables_by_accident(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import sys
 import threading
 import time
@@ -278,6 +279,23 @@ def test_a_log_is_bounded_and_says_how_much_it_left_out() -> None:
     assert sum(len(chunk.text) for chunk in huge.take()) <= run_logs.MOST_CHARACTERS + run_logs.LONGEST_LINE
 
 
+def test_where_nobody_set_up_logging_what_failed_is_shown_all_the_same() -> None:
+    code = """
+import sys
+from evenbeat import Scheduler
+app = Scheduler("memory://")
+@app.task
+def divide(): return 1 / 0
+app.start()
+app.runs.wait_for(app.enqueue(divide).id, "30s")
+app.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "ERROR   a run failed" in done.stderr
+    assert "job_name=divide" in done.stderr
+    assert "error=ZeroDivisionError: division by zero" in done.stderr
+
+
 def test_a_log_takes_what_no_database_does() -> None:
     log = run_logs.RunLog("r", 1)
     log.add("a\0b\ud800c")
@@ -287,8 +305,6 @@ def test_a_log_takes_what_no_database_does() -> None:
 
 
 def test_the_module_of_coroutines_is_loaded_only_when_it_is_needed() -> None:
-    import subprocess
-
     code = "import evenbeat, sys; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -42,7 +42,9 @@ def test_without_an_app_the_fixture_is_a_new_one_for_each_test(pytester: pytest.
     pytester.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize("name", ["jobs:app", "jobs.app", "jobs:nightly", "nowhere:app", "jobs:nothing"])
+@pytest.mark.parametrize(
+    "name", ["jobs:app", "jobs.py", "jobs.py:app", "jobs.app", "jobs:nightly", "nowhere:app", "jobs:nothing"]
+)
 def test_the_app_is_named_in_the_configuration(pytester: pytest.Pytester, name: str) -> None:
     pytester.makepyfile("""
         def test_it(scheduler):
@@ -50,7 +52,7 @@ def test_the_app_is_named_in_the_configuration(pytester: pytest.Pytester, name: 
             assert [run.result for run in runs] == ["2026-03-02T01:30:00+00:00"]
     """)
     result = pytester.runpytest_inprocess("-o", f"evenbeat_app={name}")
-    if name == "jobs:app":
+    if name in ("jobs:app", "jobs.py", "jobs.py:app"):
         result.assert_outcomes(passed=1)
     else:
         result.assert_outcomes(errors=1)

@@ -8,6 +8,7 @@ import functools
 import inspect
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -721,7 +722,16 @@ def test_a_misspelt_option_is_refused_with_those_there_are(scheduler: VirtualSch
     for attempt in refused:
         with pytest.raises(InvalidValue, match="has no option") as error:
             attempt()
-        assert "there are" in str(error.value)
+        assert re.search("did you mean (retries|threads)", str(error.value))
+    for theirs, ours in {
+        "max_instances": "overlap",
+        "misfire_grace_time": "grace",
+        "jitter": "spread",
+    }.items():
+        with pytest.raises(InvalidValue, match=f"did you mean .*{ours}"):
+            scheduler.task(**{theirs: 1})  # type: ignore[call-overload]
+    with pytest.raises(InvalidValue, match="there are retries, backoff"):
+        scheduler.enqueue("work", zzz=1)  # type: ignore[call-arg]
     with pytest.raises(InvalidValue, match="there is none"):
         scheduler.task(overlap="skip")
 
@@ -820,6 +830,31 @@ def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
         ("fired", 35), ("skipped", 35), ("started", 35), ("succeeded", 35), ("idle", 35),
     ]  # fmt: skip
     assert "a listener raised" in caplog.text
+
+
+def test_the_next_tick_is_not_moved_into_the_past(scheduler: VirtualScheduler) -> None:
+    scheduler.schedules.add("beat", every("1h"), "work")
+    with pytest.raises(InvalidValue, match="is over already; give a time to come; trigger"):
+        scheduler.schedules.reschedule("beat", "2020-01-01T00:00:00Z")
+
+
+def test_a_name_that_was_copied_and_not_changed_is_refused(scheduler: VirtualScheduler) -> None:
+    @scheduler.task
+    def report() -> None: ...
+
+    with pytest.raises(InvalidValue, match=r"registered already, by .*report \(line \d+\)"):
+
+        @scheduler.task
+        def report() -> None: ...
+
+
+def test_a_task_with_a_schedule_and_arguments_that_nobody_gives_is_refused_where_it_stands(
+    scheduler: VirtualScheduler,
+) -> None:
+    with pytest.raises(InvalidValue, match="nobody gives its arguments.*name.*; give them defaults, or"):
+
+        @scheduler.task(schedule=every("1h"))
+        def greet(name: str) -> None: ...
 
 
 def test_no_way_of_adding_a_run_passes_the_overlap_policy_by(scheduler: VirtualScheduler) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sys
 import threading
 import time
@@ -61,7 +63,9 @@ class LiveOutput:
 
     def _show_logs(self) -> None:
         """What jobs log, between the lines, and kept with their runs; of Evenbeat's own, what went wrong."""
-        logging.getLogger("evenbeat").setLevel(logging.ERROR)
+        logging.getLogger("evenbeat").setLevel(logging.WARNING)
+        # The lines show these themselves.
+        logging.getLogger("evenbeat.worker").setLevel(logging.CRITICAL)
         root = logging.getLogger()
         if root.handlers:
             return  # the app has said itself where its logs go
@@ -71,7 +75,7 @@ class LiveOutput:
     def say(self, text: str, style: str = "dim") -> None:
         from rich.text import Text
 
-        self.console.print(Text(text, style=style), soft_wrap=True)
+        self.console.print(Text(text, style=style), soft_wrap=not self.console.is_terminal)
 
     # -- lines ---------------------------------------------------------------------------------------------
 
@@ -79,7 +83,8 @@ class LiveOutput:
         with self._guard:
             line = self._line(event)
         if line is not None:
-            self.console.print(line, soft_wrap=True)
+            # Wrapped between words where there is an edge; whole lines for what reads a pipe.
+            self.console.print(line, soft_wrap=not self.console.is_terminal)
 
     def _line(self, event: Event) -> Text | None:
         if event.kind in self._counts:
@@ -114,6 +119,9 @@ class LiveOutput:
         elif event.error:
             what = f"{what}: {_first_line(event.error)}"
         row = self._row(event.at, sign, style, run.schedule or run.task, what, late)
+        if event.kind in ("failed", "crashed"):
+            where = _where(event.error)
+            row.append(f"\n{'':>24}{where}evenbeat runs show {run.id}", style="dim")
         if run.coalesced:
             row.append(f"  (for {run.coalesced:,} missed, too)", style="yellow")
         if run.cause in ("trigger", "enqueue"):
@@ -224,6 +232,15 @@ def _brief(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else span(int(seconds) * 1000)
+
+
+def _where(error: str | None) -> str:
+    """``app.py:12 in greet · ``: the last place in the task's own code, as ``describe`` writes it."""
+    places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', error or "")
+    if not places:
+        return ""
+    file, line, function = places[-1]
+    return f"{os.path.basename(file)}:{line} in {function} · "
 
 
 def _first_line(text: str | None) -> str:

@@ -17,7 +17,7 @@ from evenbeat.errors import InvalidValue, RunNotFound, ScheduleExists, ScheduleN
 from evenbeat.scheduler import Scheduler
 from evenbeat.settings import Origin, Settings, read_settings
 from evenbeat.stores.base import Store
-from evenbeat.stores.urls import open_url
+from evenbeat.stores.urls import open_url, without_password
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,6 +48,8 @@ def place(origin: Origin) -> str:
 def find_store(settings: Settings, *, create: bool = False) -> Store:
     """The store that the settings name, not opened. Only with ``create`` may its file be missing."""
     said = settings.of("store")
+    if not settings.is_said("store") and settings.is_said("app"):
+        return _store_of_app(settings, create=create)
     try:
         store = open_url(said.value)
     except InvalidValue as error:
@@ -61,16 +63,39 @@ def find_store(settings: Settings, *, create: bool = False) -> Store:
             "a store in memory lives and ends with its process: there is nothing to see from outside",
             "name a database with --store or EVENBEAT_STORE",
         )
+    _refuse_missing(store, f", which {place(said.origin)} names" if settings.is_said("store") else "", create)
+    return store
+
+
+def _store_of_app(settings: Settings, *, create: bool) -> Store:
+    """Where no store is said but an app is: the one that the app works on."""
+    from evenbeat.loading import load_store
+
+    store = load_store(settings["app"])
+    _refuse_missing(store, f", which {settings['app']} names", create)
+    return store
+
+
+def _refuse_missing(store: Store, named: str, create: bool) -> None:
     path = getattr(store, "path", None)
     if isinstance(path, str) and not create:
         missing = _missing(path)
         if missing is not None:
-            named = f", which {place(said.origin)} names" if settings.is_said("store") else ""
             raise Failed(
                 f"{missing}{named}",
-                "name another one with --store or EVENBEAT_STORE, or make this one: evenbeat db upgrade",
+                "name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
+                "'evenbeat db upgrade' makes this one",
             )
-    return store
+
+
+def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
+    """What the code says counts; whoever set something else should know."""
+    said = settings.of("store")
+    if settings.is_said("store") and without_password(said.value) != app.url:
+        warn(
+            f"the code says {app.url}, which counts; {place(said.origin)} says {said.shown}: "
+            "write Scheduler() without a store to let settings decide"
+        )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from evenbeat import current, model
 from evenbeat.errors import InvalidValue, RunCancelled
 from evenbeat.model import to_json
+from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
 from evenbeat.tasks import Task
 
@@ -138,6 +140,7 @@ def returned(attempt: Attempt, value: object) -> Outcome:
         return Outcome("returned", to_json(value, "result"))
     except InvalidValue as error:
         attempt.log.add(f"WARNING evenbeat: the result is not kept: {error}")
+        _log.warning("a result is not kept: %s", error, extra=run_fields(attempt.run))
         return _NOTHING
 
 
@@ -163,4 +166,5 @@ def describe(error: BaseException) -> str:
 
 
 _NOTHING = Outcome("returned", "null")
+_log = logging.getLogger("evenbeat.executors")
 _OURS = __file__.removesuffix("base.py")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from contextvars import ContextVar
 
 from evenbeat.instants import FIRST, LAST, Instant
 from evenbeat.model import LogChunk
+from evenbeat.observe.logs import TextFormatter
 
 # Of one attempt. A job that logs in a circle must not fill the database.
 MOST_LINES = 1_000
@@ -78,6 +80,8 @@ class Capture(logging.Handler):
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING and logging.getLogger().handlers == [self]:
+            _last_resort(record)
         log = current_log.get()
         if log is None or record.name.startswith("evenbeat."):
             return
@@ -85,6 +89,20 @@ class Capture(logging.Handler):
             log.add(self.format(record), int(record.created * 1000))
         except Exception:
             self.handleError(record)
+
+
+def _last_resort(record: logging.LogRecord) -> None:
+    """Nobody has set up logging: Python would show warnings on stderr, were it not for our handler.
+
+    So this does, with the fields that say what failed.
+    """
+    logger: logging.Logger | None = logging.getLogger(record.name)
+    while logger is not None and logger.parent is not None:
+        if logger.handlers:
+            return  # it has shown it
+        logger = logger.parent if logger.propagate else None
+    if logger is not None and sys.stderr is not None:
+        sys.stderr.write(TextFormatter().format(record) + "\n")
 
 
 _capture = Capture()

@@ -32,7 +32,8 @@ def open_url(url: str) -> Store:
         return MemoryStore()
     raise InvalidValue(
         f"store {shown(without_password(url))} is of no known kind", field="store",
-        value=without_password(url), hint="write sqlite:///evenbeat.db or memory://",
+        value=without_password(url),
+        hint="write sqlite:///evenbeat.db or memory://; PostgreSQL, Redis and MongoDB are still to come",
     )  # fmt: skip
 
 

@@ -10,10 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.failures import ExitCode, Failed
+
+if TYPE_CHECKING:
+    from evenbeat.settings import Settings
 
 _LOOK_EVERY = 0.4
 # A folder with more files than this is watched in part: looking must stay cheap.
@@ -23,7 +27,7 @@ _DRAIN = "3s"
 
 
 @click.command("dev")
-@click.argument("app", metavar="FILE|MODULE:APP", required=False)
+@click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-reload", is_flag=True, help="Don't start it again when a file changes.")
 @click.option("--once", is_flag=True, hidden=True)
 def command(app: str | None, no_reload: bool, once: bool) -> None:
@@ -32,23 +36,32 @@ def command(app: str | None, no_reload: bool, once: bool) -> None:
     APP is a file (app.py) or a module with the name of the scheduler in it (shop.jobs:app); evenbeat.toml
     can say it, too. One ticker and one worker, in one process; in production use 'evenbeat run'.
     """
-    from evenbeat.settings import read_settings
+    from evenbeat.cli.store_input import settings_here
 
-    target = read_settings({"app": app})["app"]
+    settings = settings_here(app=app)
+    target = settings["app"]
+    if target is not None and target.partition(":")[0].endswith(".py"):
+        file = Path(target.partition(":")[0]).expanduser()
+        if not file.is_file():
+            raise Failed(f"there is no file {file}", "give the file that has your Scheduler, like app.py")
     if target is None:
         raise click.UsageError(
             'which app? give a file, like app.py, or write app = "app.py" in evenbeat.toml'
         )
-    raise SystemExit(_serve(target, quick=once) if no_reload or once else _Watch(target).until_stopped())
+    if no_reload or once:
+        raise SystemExit(_serve(target, settings, quick=once))
+    raise SystemExit(_Watch(target).until_stopped())
 
 
-def _serve(target: str, *, quick: bool) -> int:
+def _serve(target: str, settings: Settings, *, quick: bool) -> int:
     """Run the app until a signal comes."""
     from evenbeat.cli.live import LiveOutput
+    from evenbeat.cli.store_input import warn_of_other_store
     from evenbeat.loading import load_app
     from evenbeat.signals import until_signalled
 
     app = load_app(target)
+    warn_of_other_store(settings, app)
     with LiveOutput(app) as live:
         tasks = ", ".join(sorted(task.name for task in app.tasks))
         live.say(f"Evenbeat runs {target} on {app.url}", "bold")

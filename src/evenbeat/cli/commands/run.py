@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import click
@@ -29,7 +30,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
 
     APP is a file (app.py) or a module (shop.jobs), with the name of the scheduler where there are several
     (app.py:app); evenbeat.toml can say it, too. Flags go before EVENBEAT_* variables, these before
-    evenbeat.toml, and that before what the code says.
+    evenbeat.toml, and that before what the code says; but a store that the code names is the store.
 
     The work is done in processes that this one supervises: it keeps their leases alive whatever a job
     does, hands back the runs of one that died at once, and starts the next. SIGTERM or Ctrl-C drains; a
@@ -37,6 +38,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
     """
     if no_ticker and no_worker:
         raise click.UsageError("--no-ticker and --no-worker leave nothing to do")
+    from evenbeat.cli.store_input import warn_of_other_store
     from evenbeat.loading import load_app
     from evenbeat.node_settings import node_options
     from evenbeat.observe import logs
@@ -60,4 +62,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
         log_format=form,
         log_level=level,
     )
-    return Supervisor(load_app(target), begin, settings["processes"]).run()
+    loaded = load_app(target)
+    warn_of_other_store(settings, loaded)
+    logging.getLogger("evenbeat.cli").info("running", extra={"app": target, "store": loaded.url})
+    return Supervisor(loaded, begin, settings["processes"]).run()
