@@ -1042,11 +1042,12 @@ def test_a_database_that_is_not_there_is_not_made_by_accident(args: tuple[str, .
 
 
 def test_an_app_that_is_named_says_which_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "jobs.py").write_text(
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "shop_jobs.py").write_text(
         "from evenbeat import Scheduler\napp = Scheduler('sqlite:///shop.db')\n"
     )
-    (tmp_path / "evenbeat.toml").write_text('app = "jobs.py"\n')
-    assert "there is no database shop.db, which jobs.py names" in failed("runs", "list")
+    (tmp_path / "evenbeat.toml").write_text('app = "shop_jobs.py"\n')
+    assert "there is no database shop.db, which shop_jobs.py names" in failed("runs", "list")
     Scheduler("sqlite:///shop.db").store.close()
     assert printed("runs", "list") == "no runs\n"
     # Who names a store means it.

@@ -851,7 +851,7 @@ def test_a_name_that_was_copied_and_not_changed_is_refused(scheduler: VirtualSch
 def test_a_task_with_a_schedule_and_arguments_that_nobody_gives_is_refused_where_it_stands(
     scheduler: VirtualScheduler,
 ) -> None:
-    with pytest.raises(InvalidValue, match="nobody gives its arguments.*name.*; give them defaults, or"):
+    with pytest.raises(InvalidValue, match=r"nobody gives its arguments.*name.*; give them defaults, or"):
 
         @scheduler.task(schedule=every("1h"))
         def greet(name: str) -> None: ...
