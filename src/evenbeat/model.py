@@ -101,6 +101,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """From when an interval without a start of its own counts: when the trigger was given."""
     next_tick: Instant | None = None
     """The coming tick, and the watermark: everything before it has been dealt with."""
+    moved: Instant | None = None
+    """The tick that ``next_tick`` stands for, if it was moved to an earlier time: that one does not come."""
     wake_at: Instant | None = None
     """When to look at the row next; None: not until somebody changes it."""
     revision: int = 1

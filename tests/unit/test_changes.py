@@ -215,6 +215,33 @@ class TestReschedule:
         moved = changes.reschedule(made(), T + 90_000, T).schedule
         assert plan(moved, T + 90_000).schedule.next_tick == T + 2 * MINUTE
 
+    def test_a_tick_that_is_moved_earlier_does_not_come_at_its_own_time(self) -> None:
+        moved = changes.reschedule(made("every 10m"), T + MINUTE, T).schedule
+        fired = plan(moved, T + MINUTE)
+        assert [run.tick for run in fired.runs] == [T + MINUTE]
+        assert fired.schedule.next_tick == T + 20 * MINUTE
+
+    def test_ticks_that_are_missed_after_a_move_are_counted_without_the_one_that_was_moved(self) -> None:
+        moved = changes.reschedule(made("every 10m"), T + MINUTE, T).schedule
+        late = plan(moved, T + 35 * MINUTE)
+        assert [(run.tick, run.coalesced) for run in late.runs] == [(T + 30 * MINUTE, 2)]
+        assert [(row.first, row.last, row.count) for row in late.skipped] == [
+            (T + MINUTE, T + 20 * MINUTE, 2)
+        ]
+
+    def test_a_tick_that_is_moved_again_stands_for_the_same_one(self) -> None:
+        once = changes.reschedule(made("every 10m"), T + MINUTE, T).schedule
+        for again in (T + 30_000, T + 5 * MINUTE):
+            twice = changes.reschedule(once, again, T).schedule
+            assert plan(twice, again).schedule.next_tick == T + 20 * MINUTE
+        later = changes.reschedule(once, T + 15 * MINUTE, T).schedule
+        assert plan(later, T + 15 * MINUTE).schedule.next_tick == T + 20 * MINUTE
+
+    def test_a_new_trigger_knows_nothing_of_a_move(self) -> None:
+        moved = changes.reschedule(made("every 10m"), T + MINUTE, T).schedule
+        changed = certain(changes.change(moved, {"trigger": "every 2m"}, T + 1)).schedule
+        assert changed.moved is None
+
     def test_a_finished_schedule_runs_once_more(self) -> None:
         done = plan(made("at 2026-01-01T00:00:00Z"), T).schedule
         moved = changes.reschedule(done, T + HOUR, T).schedule

@@ -142,9 +142,8 @@ def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) ->
 def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
     """The next tick comes at ``tick``; those after it as the trigger says.
 
-    Ticks that are passed over are recorded. An earlier tick of a recurring trigger is one more: its own
-    next one still comes. Moving back makes a new generation: ticks whose runs exist already can come
-    again.
+    Ticks that are passed over are recorded. One that is moved to an earlier time does not come at its own
+    any more. Moving back makes a new generation: ticks whose runs exist already can come again.
     """
     _check_there(schedule)
     if not FIRST <= tick <= LAST:
@@ -153,6 +152,8 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
     current = settled.schedule
     moved_back = current.next_tick is None or tick < current.next_tick
+    # The tick of the trigger that this one stands for, also if it was moved before.
+    own = current.next_tick if current.moved is None else current.moved
     # Passing over the last tick does not end a pause.
     state = "active" if current.state == "finished" else current.state
     if current.next_tick is not None and tick > current.next_tick:
@@ -163,6 +164,7 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
         current,
         state=state,
         next_tick=tick,
+        moved=own if own is not None and tick < own and not _is_single(current) else None,
         wake_at=current.paused_until if state == "paused" else tick,
         generation=current.generation + (1 if moved_back else 0),
         fire_seq=current.fire_seq + 1,
@@ -178,6 +180,7 @@ def delete(schedule: Schedule, now: Instant) -> Planned:
         gone.schedule,
         state="deleted",
         next_tick=None,
+        moved=None,
         wake_at=None,
         payload="null",
         description="",
@@ -250,6 +253,10 @@ def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason) -> Planned:
     return _joined(planned, skip_until(planned.schedule, now + 1, reason, now))
 
 
+def _is_single(schedule: Schedule) -> bool:
+    return isinstance(parse_trigger(schedule.trigger), At)
+
+
 def _check_there(schedule: Schedule) -> None:
     if schedule.state == "deleted":
         raise ScheduleNotFound(schedule.tenant, schedule.name)
@@ -266,6 +273,7 @@ def _checked(wanted: Schedule) -> Schedule:
 
 def _from_now(schedule: Schedule, now: Instant) -> Schedule:
     """With the first tick after now, or finished if there is none."""
+    schedule = replace(schedule, moved=None)
     trigger = trigger_of(replace(schedule, next_tick=None))
     tick = trigger.instant if isinstance(trigger, At) else trigger.next_ms(now)
     if schedule.state == "paused":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -45,7 +46,45 @@ def trigger_of(schedule: Schedule) -> Trigger:
     trigger = parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
     if isinstance(trigger, At) and schedule.next_tick not in (None, trigger.instant):
         return At(schedule.next_tick)  # its one tick was moved
+    if schedule.moved is not None and schedule.next_tick is not None:
+        return Moved(trigger, schedule.next_tick, schedule.moved)
     return trigger
+
+
+class Moved(Trigger, frozen=True):
+    """A trigger one of whose ticks was moved to an earlier time: ``tick`` comes, those after it up to and
+    including ``instead_of`` do not."""
+
+    trigger: Trigger
+    tick: Instant
+    instead_of: Instant
+
+    def next_ms(self, after: Instant) -> Instant | None:
+        if after >= self.tick:
+            return self.trigger.next_ms(max(after, self.instead_of))
+        before = self.trigger.next_ms(after)
+        return self.tick if before is None else min(before, self.tick)
+
+    def prev_ms(self, before: Instant) -> Instant | None:
+        found = self.trigger.prev_ms(before)
+        if found is not None and found > self.instead_of:
+            return found
+        return self.tick if before > self.tick else self.trigger.prev_ms(before)
+
+    def count_ms(self, start: Instant, end: Instant) -> int:
+        early = self.trigger.count_ms(start, max(start, min(end, self.tick)))
+        late = self.trigger.count_ms(min(end, max(start, self.instead_of + 1)), end)
+        return early + (1 if start <= self.tick < end else 0) + late
+
+    def explain(self) -> str:
+        return self.trigger.explain()
+
+    def bind(self, name: str, since: Instant) -> Trigger:
+        return self
+
+    @property
+    def tzinfo(self) -> tzinfo:
+        return self.trigger.tzinfo
 
 
 def coming(schedule: Schedule) -> Instant | None:
@@ -203,12 +242,18 @@ def _advanced(
     """The schedule with ``tick`` as its next, or finished if there is none."""
     if tick is None:
         moved = replace(
-            schedule, next_tick=None, wake_at=None, state="finished", fire_seq=schedule.fire_seq + 1
+            schedule,
+            next_tick=None,
+            moved=None,
+            wake_at=None,
+            state="finished",
+            fire_seq=schedule.fire_seq + 1,
         )
     else:
         # A backlog goes on in the next step: at once.
         wake_at = max(tick + delay_of(schedule), now)
-        moved = replace(schedule, next_tick=tick, wake_at=wake_at, fire_seq=schedule.fire_seq + 1)
+        kept = schedule.moved if tick == schedule.next_tick else None
+        moved = replace(schedule, next_tick=tick, moved=kept, wake_at=wake_at, fire_seq=schedule.fire_seq + 1)
     return Planned(moved, runs, skipped)
 
 

@@ -31,8 +31,8 @@ from evenbeat.stores.sqlite.commands import Garbled, Row
 SCHEDULE = (
     "tenant", "name", "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up",
     "overlap", "max_concurrent", "spread", "execution", "managed_by", "state", "pause_note", "paused_until",
-    "anchor", "next_tick", "wake_at", "revision", "fire_seq", "generation", "created_at", "updated_at",
-    "format",
+    "anchor", "next_tick", "moved", "wake_at", "revision", "fire_seq", "generation", "created_at",
+    "updated_at", "format",
 )  # fmt: skip
 RUN = (
     "id", "tenant", "schedule", "generation", "tick", "cause", "coalesced", "gated", "task", "kind",
@@ -61,7 +61,8 @@ def read_schedule(row: Row) -> Schedule:
     (
         tenant, name, task, trigger, kind, payload, queue, priority, description, catch_up,
         overlap, max_concurrent, spread, execution, managed_by, state, pause_note, paused_until,
-        anchor, next_tick, wake_at, revision, fire_seq, generation, created_at, updated_at, format_, *_,
+        anchor, next_tick, moved, wake_at, revision, fire_seq, generation, created_at, updated_at,
+        format_, *_,
     ) = row  # fmt: skip
     if type(row) is Garbled:
         raise Unreadable("the row holds text that is not UTF-8")
@@ -73,7 +74,7 @@ def read_schedule(row: Row) -> Schedule:
         overlap=overlap, max_concurrent=max_concurrent, spread=spread,
         execution=_policy("execution", execution, Execution), managed_by=managed_by, state=state,
         pause_note=pause_note, paused_until=paused_until, anchor=anchor, next_tick=next_tick,
-        wake_at=wake_at, revision=revision, fire_seq=fire_seq, generation=generation,
+        moved=moved, wake_at=wake_at, revision=revision, fire_seq=fire_seq, generation=generation,
         created_at=created_at, updated_at=updated_at, format=format_,
     )  # fmt: skip
 
@@ -83,8 +84,8 @@ def schedule_row(schedule: Schedule) -> Row:
     return (
         s.tenant, s.name, s.task, s.trigger, s.kind, s.payload, s.queue, s.priority, s.description,
         encode_policy(s.catch_up), s.overlap, s.max_concurrent, s.spread, encode_policy(s.execution),
-        s.managed_by, s.state, s.pause_note, s.paused_until, s.anchor, s.next_tick, s.wake_at, s.revision,
-        s.fire_seq, s.generation, s.created_at, s.updated_at, s.format,
+        s.managed_by, s.state, s.pause_note, s.paused_until, s.anchor, s.next_tick, s.moved, s.wake_at,
+        s.revision, s.fire_seq, s.generation, s.created_at, s.updated_at, s.format,
     )  # fmt: skip
 
 

@@ -140,7 +140,8 @@ def fire(commands: Commands, now: Instant, limit: int, plan: PlanFunction) -> Fi
             continue
         planned.append(outcome)
         s = outcome.schedule
-        moves.append((s.next_tick, s.wake_at, s.fire_seq, s.state, s.pause_note, s.paused_until, rowid))
+        place = (s.next_tick, s.moved, s.wake_at, s.fire_seq)
+        moves.append((*place, s.state, s.pause_note, s.paused_until, rowid))
     commands.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
     _add_what_follows(commands, planned)
     _quarantine(commands, troubled)

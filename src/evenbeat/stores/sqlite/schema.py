@@ -45,6 +45,7 @@ CREATE TABLE evenbeat_schedules (
     paused_until   INTEGER,
     anchor         INTEGER NOT NULL,
     next_tick      INTEGER,           -- the coming tick: everything before it has been dealt with
+    moved          INTEGER,           -- the tick that the coming one stands for, if it was moved earlier
     wake_at        INTEGER,           -- when to look at the row next; NULL: not until it is changed
     revision       INTEGER NOT NULL,
     fire_seq       INTEGER NOT NULL,

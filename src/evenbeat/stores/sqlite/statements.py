@@ -42,7 +42,7 @@ ORDER BY run.rowid
 # move in the index.
 ADVANCE_SCHEDULE = """
 UPDATE evenbeat_schedules
-SET next_tick = ?, wake_at = ?, fire_seq = ?, state = ?, pause_note = ?, paused_until = ?
+SET next_tick = ?, moved = ?, wake_at = ?, fire_seq = ?, state = ?, pause_note = ?, paused_until = ?
 WHERE rowid = ?
 """
 

@@ -90,7 +90,8 @@ class History:
             self._close(_dealt_with(before, intent.now))
         # The one tick of a single instant is the one that was moved.
         trigger = At(tick) if isinstance(last.trigger, At) else last.trigger
-        self.segments.append(Segment(after.generation, trigger, tick + 1, tick))
+        resumes = _resumes(last, tick, moved_back=after.generation != last.generation)
+        self.segments.append(Segment(after.generation, trigger, resumes, tick))
 
     def check(self, row: Schedule | None, now: Instant) -> None:
         """Every tick once, and nothing else. ``row`` says how far the schedule has come."""
@@ -133,6 +134,19 @@ class History:
         unexpected = found.keys() - set(expected)
         if unexpected:
             raise Violation(f"{label}/{min(unexpected)} fired, but is not a tick", self.key[1])
+
+
+def _resumes(last: Segment, tick: Instant, *, moved_back: bool) -> Instant:
+    """From when the trigger's own ticks come again. One that was moved does not come at its own time."""
+    assert last.end is not None
+    if not moved_back:
+        # A tick that had been moved before still stands for the one that it stood for.
+        return max(tick + 1, last.start)
+    if last.first is not None and last.first >= last.end:
+        own: Instant | None = max(last.first, last.start - 1)
+    else:
+        own = last.trigger.next_ms(max(last.end, last.start) - 1)
+    return tick + 1 if own is None else max(tick, own) + 1
 
 
 def is_paused(schedule: Schedule, now: Instant) -> bool:

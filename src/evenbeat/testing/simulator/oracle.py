@@ -111,8 +111,8 @@ class Oracle:
         if replace(before, wake_at=row.wake_at) == row:
             return
         fired = replace(
-            before, wake_at=row.wake_at, next_tick=row.next_tick, state=row.state, fire_seq=row.fire_seq,
-            paused_until=row.paused_until, pause_note=row.pause_note,
+            before, wake_at=row.wake_at, next_tick=row.next_tick, moved=row.moved, state=row.state,
+            fire_seq=row.fire_seq, paused_until=row.paused_until, pause_note=row.pause_note,
         )  # fmt: skip
         if call.name != "fire_due" or fired != row:
             raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])
