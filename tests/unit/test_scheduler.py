@@ -234,7 +234,7 @@ def test_pausing_and_resuming_twice_does_no_harm(scheduler: VirtualScheduler, ca
     assert ticks(scheduler.travel("+10m")) == [10]
 
 
-@pytest.mark.parametrize(("moved_to", "expected"), [(15, [15, 20, 30]), (5, [5, 10, 20, 30]), (25, [25, 30])])
+@pytest.mark.parametrize(("moved_to", "expected"), [(15, [15, 20, 30]), (5, [5, 20, 30]), (25, [25, 30])])
 def test_reschedule_moves_the_next_tick_and_it_alone(
     scheduler: VirtualScheduler, calls: list[Any], moved_to: int, expected: list[float]
 ) -> None:
@@ -381,7 +381,7 @@ def test_the_id_of_a_run_of_another_tenant_is_taken(scheduler: VirtualScheduler,
 def test_preview_shows_the_ticks_that_come(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", every("10m"), "work")
     scheduler.schedules.reschedule("beat", minute(5))
-    promised = scheduler.schedules.preview("beat", 4)
+    promised = scheduler.schedules.preview("beat", 3)
     assert [run.tick for run in scheduler.travel("+30m")] == promised
     assert scheduler.schedules.preview(cron("0 9 * * *"), 1) == [datetime(2026, 3, 2, 9, tzinfo=UTC)]
 

@@ -79,6 +79,9 @@ class Moved(Trigger, frozen=True):
     def explain(self) -> str:
         return self.trigger.explain()
 
+    def __str__(self) -> str:
+        return str(self.trigger)
+
     def bind(self, name: str, since: Instant) -> Trigger:
         return self
 

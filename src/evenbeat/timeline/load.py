@@ -12,7 +12,7 @@ import numpy.typing as npt
 from evenbeat.instants import Instant
 from evenbeat.timeline.plan import Plan
 from evenbeat.timeline.snapshot import Owners, Times
-from evenbeat.triggers import Trigger
+from evenbeat.triggers import At, Cron, Every, Trigger
 
 _MINUTE = 60_000
 # Ticks that are moved are counted one by one: 24 MB of them at most.
@@ -45,7 +45,7 @@ class Load:
         for schedule in schedules:
             regular = schedule.trigger.next_ms(self.start - 1)
             ahead = schedule.first is not None and schedule.first >= self.start and schedule.first != regular
-            if schedule.delay or ahead:
+            if schedule.delay or ahead or not isinstance(schedule.trigger, (Cron, Every, At)):
                 moved.append(schedule)
             else:
                 plain.append((schedule.id, schedule.trigger))
