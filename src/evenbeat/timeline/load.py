@@ -12,7 +12,7 @@ import numpy.typing as npt
 from evenbeat.instants import Instant
 from evenbeat.timeline.plan import Plan
 from evenbeat.timeline.snapshot import Owners, Times
-from evenbeat.triggers import At, Cron, Every, Trigger
+from evenbeat.triggers import Trigger
 
 _MINUTE = 60_000
 # Ticks that are moved are counted one by one: 24 MB of them at most.
@@ -28,6 +28,8 @@ class Expected(NamedTuple):
     """Its next tick: none of the trigger's before it counts. It may lie off the trigger's own."""
     delay: int = 0
     """By how much its ticks are spread."""
+    moved: Instant | None = None
+    """The trigger's own tick that ``first`` stands for: up to there, none of the others counts."""
 
 
 class Load:
@@ -45,7 +47,7 @@ class Load:
         for schedule in schedules:
             regular = schedule.trigger.next_ms(self.start - 1)
             ahead = schedule.first is not None and schedule.first >= self.start and schedule.first != regular
-            if schedule.delay or ahead or not isinstance(schedule.trigger, (Cron, Every, At)):
+            if schedule.delay or ahead:
                 moved.append(schedule)
             else:
                 plain.append((schedule.id, schedule.trigger))
@@ -90,7 +92,8 @@ def _unrolled(moved: list[Expected], start: Instant, end: Instant) -> tuple[Time
     plan = Plan((schedule.id, schedule.trigger) for schedule in moved)
     snapshot = plan.unroll(since, end, limit=_UNROLLED)
     # The next tick itself is added by hand: it may lie off the trigger.
-    later = snapshot.times > firsts[snapshot.owners]
+    resumed = np.array([schedule.moved or schedule.first or since - 1 for schedule in moved], np.int64)
+    later = snapshot.times > np.maximum(firsts, resumed)[snapshot.owners]
     owners = np.concatenate([snapshot.owners[later], np.arange(len(moved), dtype=np.uint32)])
     times = np.concatenate([snapshot.times[later], firsts]) + delays[owners]
     said = np.array([schedule.first is not None for schedule in moved], np.bool_)

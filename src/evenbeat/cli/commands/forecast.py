@@ -132,14 +132,14 @@ def _firing(store: Store, tenant: str | None) -> Iterator[Schedule]:
 def _expected(row: Schedule, with_tenant: bool) -> Expected:
     from evenbeat.timeline import Expected
 
-    trigger = trigger_of(row)
+    trigger = trigger_of(replace(row, moved=None))
     first = row.next_tick
     assert first is not None
     if row.paused_until is not None and row.paused_until > first:
         # Far beyond any forecast if the trigger ends in the pause.
         first = trigger.next_ms(row.paused_until - 1) or row.paused_until + 100 * 366 * 24 * _HOUR
     name = f"{row.tenant}/{row.name}" if with_tenant else row.name
-    return Expected(name, trigger, first, delay_of(row))
+    return Expected(name, trigger, first, delay_of(row), row.moved)
 
 
 def _meetings(load: Load) -> list[Meeting]:
