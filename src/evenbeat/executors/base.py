@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat import current, model
 from evenbeat.errors import InvalidValue, RunCancelled
+from evenbeat.executors import forks
 from evenbeat.model import to_json
 from evenbeat.observe.run_logs import RunLog
 from evenbeat.tasks import Task
@@ -31,6 +32,7 @@ class Attempt:
     """A run that this worker has claimed: from the claim to the moment that its end is recorded."""
 
     __slots__ = (
+        "_born",
         "_clock",
         "_ticket",
         "began",
@@ -68,6 +70,7 @@ class Attempt:
         self._clock = clock
         # Taken by who begins or withdraws it: one of them, since popping is atomic.
         self._ticket = [True]
+        self._born = forks.generation
 
     @property
     def key(self) -> tuple[str, int]:
@@ -75,7 +78,7 @@ class Attempt:
 
     def begin(self) -> bool:
         """Called by the executor right before the function: False if it must not be executed any more."""
-        if not self._ticket:
+        if not self._ticket or self._born != forks.generation:
             return False
         try:
             self._ticket.pop()
