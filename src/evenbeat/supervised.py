@@ -5,6 +5,7 @@ Its stdin is the way to the supervisor, in both directions. When that is gone it
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -88,7 +89,7 @@ _decoder: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 def main() -> int:
     """Be the node that the supervisor says, until it says stop; the answer is the exit code."""
     # Copies, which programs that a job starts do not inherit: only this process holds the line.
-    channel = Channel(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(0), "wb"), _decoder)
+    channel = Channel(io.FileIO(os.dup(0), "rb"), io.FileIO(os.dup(0), "wb"), _decoder)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     begin = channel.receive()

@@ -10,6 +10,7 @@ It executes nothing itself, so that no job can keep it from doing this:
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import secrets
@@ -231,7 +232,8 @@ class Supervisor:
                 start_new_session=True,
             )
         with ours:
-            channel = Channel(ours.makefile("rb"), ours.makefile("wb"), _decoder)
+            reader, writer = (io.FileIO(os.dup(ours.fileno()), mode) for mode in ("rb", "wb"))
+        channel = Channel(reader, writer, _decoder)
         child = Child(name, process, channel)
         threading.Thread(target=self._listen, args=(child,), name=f"evenbeat-{name}", daemon=True).start()
         channel.send(replace(self._begin, name=name))
