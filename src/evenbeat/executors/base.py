@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat import current, model
 from evenbeat.errors import InvalidValue, RunCancelled
-from evenbeat.executors import forks
+from evenbeat.executors import begun, forks
 from evenbeat.model import to_json
 from evenbeat.observe.run_logs import RunLog
 from evenbeat.tasks import Task
@@ -34,6 +34,7 @@ class Attempt:
     __slots__ = (
         "_born",
         "_clock",
+        "_place",
         "_ticket",
         "began",
         "claimed",
@@ -71,6 +72,7 @@ class Attempt:
         # Taken by who begins or withdraws it: one of them, since popping is atomic.
         self._ticket = [True]
         self._born = forks.generation
+        self._place: int | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -85,7 +87,15 @@ class Attempt:
         except IndexError:
             return False
         self.began = self._clock()
+        if begun.here is not None:
+            self._place = begun.here.add(self.run.id, self.run.attempt)
         return True
+
+    def end(self) -> None:
+        """Called by the executor when the function has ended, before it says how."""
+        if begun.here is not None and self._place is not None:
+            begun.here.remove(self._place)
+            self._place = None
 
     def withdraw(self) -> bool:
         """Keep it from being begun; False if it was, or is withdrawn already."""
@@ -113,7 +123,7 @@ class Executor(Protocol):
         """Execute these, in this order; beyond the number at once they wait here.
 
         ``attempt.begin()`` is called right before each; where it answers False the attempt is dropped and
-        ``ended`` is not called.
+        ``ended`` is not called. ``attempt.end()`` is called right after.
         """
 
     def interrupt(self, attempt: Attempt) -> None:

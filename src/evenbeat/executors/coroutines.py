@@ -102,6 +102,7 @@ class CoroutineExecutor:
         outcome = Outcome("raised", error=f"the event loop broke: {describe(error)}")
         running, self._running = self._running, {}
         for attempt in running:
+            attempt.end()
             self._ended(attempt, outcome)
 
     def _begin(self) -> None:
@@ -135,5 +136,6 @@ class CoroutineExecutor:
             outcome = raised(attempt, error)
         if self._running.pop(attempt, None) is None:
             return  # of a loop that broke: its end was told
+        attempt.end()
         self._ended(attempt, outcome)
         self._begin()

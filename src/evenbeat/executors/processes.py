@@ -85,6 +85,7 @@ class ProcessExecutor:
             outcome = Outcome("stopped", error="stopping") if stopped else child.execute(attempt)
             with self._guard:
                 self._running.pop(attempt, None)
+            attempt.end()
             self._ended(attempt, outcome)
         child.close()
 

@@ -31,7 +31,9 @@ class ThreadExecutor:
     def _work(self) -> None:
         for attempt in self._pool.take():
             if attempt.begin():
-                self._ended(attempt, execute(attempt))
+                outcome = execute(attempt)
+                attempt.end()
+                self._ended(attempt, outcome)
 
 
 def execute(attempt: Attempt) -> Outcome:
