@@ -5,6 +5,7 @@ Its stdin is the way to the supervisor, in both directions. When that is gone it
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -21,7 +22,9 @@ import msgspec
 
 from evenbeat.channel import Channel, storable
 from evenbeat.errors import EvenbeatError
+from evenbeat.executors import begun
 from evenbeat.executors.base import Attempt, describe
+from evenbeat.executors.begun import Begun
 from evenbeat.loading import load_app
 from evenbeat.node import Node
 from evenbeat.observe import logs
@@ -49,6 +52,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A process is replaced when a function goes on for so long after its attempt was given up."""
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
+    begun: int | None = None
+    """The file to note in what was begun."""
 
 
 class Drain(msgspec.Struct, frozen=True, tag=True):
@@ -88,12 +93,15 @@ _decoder: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 def main() -> int:
     """Be the node that the supervisor says, until it says stop; the answer is the exit code."""
     # Copies, which programs that a job starts do not inherit: only this process holds the line.
-    channel = Channel(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(0), "wb"), _decoder)
+    channel = Channel(io.FileIO(os.dup(0), "rb"), io.FileIO(os.dup(0), "wb"), _decoder)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     begin = channel.receive()
     if not isinstance(begin, Begin):
         return 1  # the supervisor is gone already
+    if begin.begun is not None:
+        begun.here = Begun(begin.begun)
+        os.close(begin.begun)
     logs.configure(begin.log_format, begin.log_level)
     return Supervised(channel, begin).serve()
 
@@ -113,6 +121,7 @@ class Supervised:
             app = load_app(self._begin.app)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, self._signalled)
+            os.register_at_fork(after_in_child=_restore_signals)
             options = self._begin.options
             app.start(ticker=self._begin.ticker, worker=self._begin.worker, name=self._begin.name, **options)
         except Exception as error:
@@ -126,6 +135,8 @@ class Supervised:
         recycle, drain = self._wait(app)
         app.stop(drain)
         app.close()
+        if begun.here is not None:
+            begun.here.leave()
         return self._leave(RECYCLE if recycle else 0)
 
     def _wait(self, app: Scheduler) -> tuple[bool, timedelta | None]:
@@ -165,6 +176,12 @@ class Supervised:
     def _beat(self) -> None:
         while self._channel.send(Alive()):
             time.sleep(self._begin.beat)
+
+
+def _restore_signals() -> None:
+    """Processes that a job forks off are told to end by signals, and must not take that for ours."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class StuckThreads:

@@ -10,6 +10,7 @@ It executes nothing itself, so that no job can keep it from doing this:
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import secrets
@@ -31,6 +32,7 @@ from msgspec.structs import replace
 from evenbeat.channel import Channel
 from evenbeat.durations import write_duration
 from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.executors.begun import Begun, Snapshot, make_file
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Transition
 from evenbeat.observe.logs import run_fields
@@ -38,7 +40,8 @@ from evenbeat.rules import attempts
 from evenbeat.scheduler import Scheduler
 from evenbeat.signals import KILL, describe_exit, end_group
 from evenbeat.stores.base import RunQuery
-from evenbeat.supervised import RECYCLE, Begin, Drain, Failed, FromChild, Hurry, Recycling, Started
+from evenbeat.supervised import Begin, Drain, Failed, FromChild, Hurry, Recycling, Started
+from evenbeat.worker import MOST_AHEAD, SETTLE_BATCH
 
 # A run that has taken so much longer than it may, in a process that has been silent for as long, is ended.
 GRACE = 5.0
@@ -57,10 +60,13 @@ _log = logging.getLogger("evenbeat.supervisor")
 class Child:
     """A node in a process of its own. All times are by ``time.monotonic``."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], channel: Channel[FromChild]) -> None:
+    def __init__(
+        self, name: str, process: subprocess.Popen[bytes], channel: Channel[FromChild], begun: Begun
+    ) -> None:
         self.name = name
         self.process = process
         self.channel = channel
+        self.begun = begun
         self.started = self.heard = time.monotonic()
         self.up = False
         self.failure: str | None = None
@@ -86,10 +92,15 @@ class Estate(NamedTuple):
 
     name: str
     how: Literal["crashed", "released"]
-    """Whether it counts as a crash of the runs."""
+    """Whether it counts as a crash of the runs that it had begun."""
     why: str
+    begun: Snapshot = Snapshot()
     overdue: frozenset[tuple[str, int]] = frozenset()
     """Those for whose sake it was killed: they have timed out."""
+
+    def blames(self, run: Run) -> bool:
+        """Whether the end of the process counts as a crash of this run."""
+        return self.how == "crashed" and self.begun.has(run.id, run.attempt)
 
 
 class Supervisor:
@@ -100,6 +111,10 @@ class Supervisor:
         self._app = app
         self._drain = settings.drain
         self._lease = settings.lease
+        slots = settings.threads + settings.coroutines + settings.cpu_processes
+        # Between the end of a function and its record at most all that is in hand is begun, and what one more
+        # claim brings: twice the slots and what is claimed ahead. The slots themselves, and stuck threads.
+        self._places = 4 * slots + 2 * 3 * MOST_AHEAD + SETTLE_BATCH
         # Short enough that a renewal that is missed by a process is made up for twice over.
         self._look = settings.lease / 1000 / 6
         self._begin = replace(begin, beat=min(1.0, self._look / 3))
@@ -223,18 +238,21 @@ class Supervisor:
         self._count += 1
         name = f"{self._name}-{self._count}"
         ours, theirs = socket.socketpair()
-        with theirs:
+        with ours, theirs, make_file(self._places) as file:
+            number = file.fileno()
             process = subprocess.Popen(  # noqa: S603  # the name is ours
                 [sys.executable, "-P", "-m", "evenbeat.supervised", name],
                 stdin=theirs.fileno(),
+                pass_fds=(number,),
                 # Ctrl-C in a terminal is for the supervisor, which passes it on.
                 start_new_session=True,
             )
-        with ours:
-            channel = Channel(ours.makefile("rb"), ours.makefile("wb"), _decoder)
-        child = Child(name, process, channel)
+            reader, writer = (io.FileIO(os.dup(ours.fileno()), mode) for mode in ("rb", "wb"))
+            begun = Begun(number)
+        channel = Channel(reader, writer, _decoder)
+        child = Child(name, process, channel, begun)
         threading.Thread(target=self._listen, args=(child,), name=f"evenbeat-{name}", daemon=True).start()
-        channel.send(replace(self._begin, name=name))
+        channel.send(replace(self._begin, name=name, begun=number))
         return child
 
     def _listen(self, child: Child) -> None:
@@ -254,18 +272,22 @@ class Supervisor:
                 continue
             code = child.process.returncode
             why = f"its process died with {describe_exit(code)}"
-            if code not in (0, RECYCLE):
+            # Not by its exit code: a job may end the process with any.
+            orderly = child.begun.has_left()
+            if not orderly:
                 # What its jobs have started goes with it: the runs begin anew elsewhere.
                 end_group(child.process, KILL)
             if child.failure is None:
-                level = logging.INFO if code in (0, RECYCLE) else logging.ERROR
+                level = logging.INFO if orderly else logging.ERROR
                 fields = {"node": child.name, "pid": child.process.pid, "exit": describe_exit(code)}
                 _log.log(level, "a process has ended", extra=fields)
             else:
                 _log.error("a process could not start: %s", child.failure, extra={"node": child.name})
-            self._forget(child)
             # One that has left in order holds nothing, unless the store did not take it back.
-            self._hand_back(Estate(child.name, "released" if code in (0, RECYCLE) else "crashed", why))
+            how: Literal["crashed", "released"] = "released" if orderly else "crashed"
+            estate = Estate(child.name, how, why, child.begun.snapshot())
+            self._forget(child)
+            self._hand_back(estate)
 
     def _kill(self, child: Child, estate: Estate) -> None:
         end_group(child.process, KILL)
@@ -274,6 +296,7 @@ class Supervisor:
         self._hand_back(estate)
 
     def _forget(self, child: Child, at_once: bool = False) -> None:
+        child.begun.close()
         if child in self._leaving:
             self._leaving.remove(child)
         now = time.monotonic()
@@ -329,15 +352,14 @@ class Supervisor:
             child.kept = False
             return
         runs = self._running(child.name)
-        if silent >= GRACE and (overdue := [run for run in runs if is_overdue(run, now)]):
+        if silent >= GRACE and (overdue := _overdue(runs, child.begun.snapshot(), now)):
             names = sorted({run.task for run in overdue})
             _log.error("a run takes too long in a process that does not answer, which is killed", extra={
                 "node": child.name, "silent": round(silent, 1), "tasks": names,
             })  # fmt: skip
             keys = frozenset((run.id, run.attempt) for run in overdue)
-            self._kill(
-                child, Estate(child.name, "released", "another run of its process took too long", keys)
-            )
+            why = "another run of its process took too long"
+            self._kill(child, Estate(child.name, "released", why, overdue=keys))
             return
         low = [run for run in runs if run.lease_until is not None and run.lease_until - now < self._lease / 2]
         if not low:
@@ -391,7 +413,7 @@ class Supervisor:
         fields = {**run_fields(run), "worker": estate.name}
         if (run.id, run.attempt) in estate.overdue:
             _log.error("a run has timed out with its process", extra=fields)
-        elif estate.how == "released":
+        elif not estate.blames(run):
             _log.warning("a run was handed back", extra={**fields, "why": estate.why})
         else:
             _log.error("a worker died, its run is handed back", extra={**fields, "why": estate.why})
@@ -403,6 +425,10 @@ class Supervisor:
 def backoff(deaths: int) -> float:
     """How long to wait after so many deaths in a row."""
     return min(FIRST_BACKOFF * float(1 << min(deaths - 1, 10)), LONGEST_BACKOFF)
+
+
+def _overdue(runs: list[Run], begun: Snapshot, now: Instant) -> list[Run]:
+    return [run for run in runs if is_overdue(run, now) and begun.has(run.id, run.attempt)]
 
 
 def is_overdue(run: Run, now: Instant) -> bool:
@@ -421,7 +447,7 @@ def inherited(run: Run, estate: Estate, now: Instant) -> Transition:
         return attempts.failed(run, f"timed out after {allowed}, and its process was killed", now, token)
     if run.cancel_requested:
         return attempts.cancelled(run, now, token)
-    if estate.how == "released":
+    if not estate.blames(run):
         return attempts.released(run, token)
     # Nobody has to wait for the lease: the process is known to be gone.
     error = f"worker {estate.name} was lost during attempt {run.attempt}: {estate.why}"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import sys
 import time
 from pathlib import Path
 
-from evenbeat import Run, Scheduler, every
+from evenbeat import Run, Scheduler, every, worker
 
 app = Scheduler("sqlite:///evenbeat.db", poll="200ms")
 
 if "fail-at-start" in os.environ.get("SUPERVISED_JOBS", "") and "supervised" in sys.argv[0]:
     raise RuntimeError("only in the process that works")
+
+if "greedy" in os.environ.get("SUPERVISED_JOBS", ""):
+    # As if runs had been short so far: far more are claimed than can be begun.
+    worker.Lane.room = lambda self, _: 50 - len(self.in_hand)  # type: ignore[method-assign]
 
 
 def begin(run: Run) -> int:
@@ -54,6 +59,26 @@ def first_hangs(run: Run) -> None:
 def first_exits(run: Run) -> None:
     if begin(run) == 1:
         os._exit(7)
+
+
+@app.task
+def exits(run: Run, code: int) -> None:
+    begin(run)
+    os._exit(code)
+
+
+@app.task
+def notes(run: Run) -> None:
+    begin(run)
+
+
+@app.task
+def ends_fork(run: Run) -> int | None:
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    process.start()
+    process.terminate()
+    process.join()
+    return process.exitcode
 
 
 @app.task

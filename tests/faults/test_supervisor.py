@@ -55,8 +55,8 @@ class Supervised:
         self.store = SqliteStore(folder / "evenbeat.db")
         self.store.open()
 
-    def start(self, *options: str) -> None:
-        self._start("-m", "evenbeat", "run", APP, "--log-format", "json", *options)
+    def start(self, *options: str, **environment: str) -> None:
+        self._start("-m", "evenbeat", "run", APP, "--log-format", "json", *options, **environment)
         count = int(options[options.index("--processes") + 1]) if "--processes" in options else 1
         self.until(lambda: len(self.up()) == count and self.beats())
 
@@ -213,6 +213,53 @@ def test_a_job_that_ends_its_process_harms_no_run_of_another(supervised: Supervi
         other = supervised.until_state(name, "succeeded")
         died = pid == supervised.pid("job")
         assert (supervised.begun(name), other.crashes) == ((2, 1) if died else (1, 0)), name
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+@pytest.mark.parametrize("code", [0, 75])
+def test_a_job_that_ends_its_process_with_the_code_of_an_orderly_end_has_crashed(
+    supervised: Supervised, code: int
+) -> None:
+    supervised.start("--lease", LONG)
+    supervised.enqueue("exits", "job", payload=f'{{"code": {code}}}', execution=Execution(crashes=1))
+
+    run = supervised.until_state("job", "failed")
+    assert (supervised.begun("job"), run.crashes) == (2, 2)
+    assert str(run.error).endswith(f"its process died with exit code {code}")
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_runs_that_were_only_claimed_are_not_to_blame_when_their_process_dies(supervised: Supervised) -> None:
+    supervised.start("--lease", LONG, "--threads", "1", SUPERVISED_JOBS="greedy")
+    now = supervised.store.now()
+    poison = Run(id="poison", task="exits", run_at=now, created_at=now, payload='{"code": 7}', priority=9,
+                 execution=Execution(crashes=2))  # fmt: skip
+    others = [
+        Run(id=f"other-{at}", task="notes", run_at=now, created_at=now, execution=Execution(on_crash="fail"))
+        for at in range(20)
+    ]
+    supervised.store.add_runs([poison, *others])
+    supervised.store.hint()
+
+    run = supervised.until_state("poison", "failed")
+    assert (supervised.begun("poison"), run.crashes) == (3, 3)
+    for other in others:
+        run = supervised.until_state(other.id, "succeeded")
+        assert (supervised.begun(other.id), run.crashes) == (1, 0)
+    assert {record["job_id"] for record in supervised.logged("a run was handed back")} & {
+        other.id for other in others
+    }
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_a_process_that_a_job_forks_off_can_be_told_to_end(supervised: Supervised) -> None:
+    supervised.start()
+    supervised.enqueue("ends_fork", "job")
+
+    assert supervised.until_state("job", "succeeded").result == str(-signal.SIGTERM)
     assert supervised.stop() == 0
     supervised.check_ticks()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -308,3 +309,214 @@ def test_the_module_of_coroutines_is_loaded_only_when_it_is_needed() -> None:
     code = "import evenbeat, sys; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# -- what tasks can do to an executor ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_a_task_started_by_a_coroutine_that_exits_harms_nobody_else(error: BaseException) -> None:
+    bench = Bench(CoroutineExecutor(3))
+    begun = threading.Event()
+
+    async def exits() -> None:
+        raise error
+
+    async def awaits() -> None:
+        await asyncio.gather(asyncio.create_task(exits()))
+
+    async def leaves_behind() -> str:
+        left = asyncio.create_task(exits())
+        await asyncio.wait([left])
+        return "went on"
+
+    async def waits() -> str:
+        begun.set()
+        while "left" not in bench.outcomes:
+            await asyncio.sleep(0.001)
+        return "unharmed"
+
+    bench.submit(bench.attempt(waits, "other"))
+    assert begun.wait(30)
+    bench.submit(bench.attempt(awaits))
+    outcome = bench.outcome()
+    assert (outcome.kind, str(outcome.error).partition("\n")[0].partition(":")[0]) == (
+        "raised",
+        type(error).__name__,
+    )
+    bench.submit(bench.attempt(leaves_behind, "left"))
+    assert bench.outcome("left") == Outcome("returned", '"went on"')
+    assert bench.outcome("other") == Outcome("returned", '"unharmed"')
+    bench.executor.stop()
+
+
+def test_a_loop_that_a_task_breaks_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(CoroutineExecutor(2))
+
+    def bad_file() -> None:
+        raise OSError("bad file descriptor")
+
+    async def breaks() -> None:
+        # As if it had closed a file that was the loop's.
+        loop: Any = asyncio.get_running_loop()
+        loop._run_once = bad_file
+        await asyncio.sleep(3600)
+
+    async def works() -> int:
+        return 1
+
+    attempt = bench.attempt(breaks)
+    bench.submit(attempt)
+    outcome = bench.outcome()
+    assert outcome.kind == "raised"
+    assert str(outcome.error).startswith("the event loop broke: ")
+    bench.executor.interrupt(attempt)
+    bench.submit(bench.attempt(works, "after"))
+    assert bench.outcome("after") == Outcome("returned", "1")
+    assert "the event loop broke, and is replaced" in caplog.messages
+    bench.executor.stop()
+
+
+def test_a_loop_that_is_gone_can_still_be_spoken_to() -> None:
+    bench = Bench(CoroutineExecutor(2))
+
+    async def works() -> int:
+        return 1
+
+    attempt = bench.attempt(works)
+    bench.submit(attempt)
+    bench.outcome()
+    for _ in range(2):
+        bench.executor.stop()
+        bench.executor.interrupt(attempt)
+        bench.submit(bench.attempt(works, "late"))
+    assert "late" not in bench.outcomes
+
+
+def test_a_coroutine_that_is_interrupted_before_its_first_step_ends() -> None:
+    bench = Bench(CoroutineExecutor(1))
+    begun, gate = threading.Event(), threading.Event()
+
+    async def blocks() -> None:
+        begun.set()
+        assert gate.wait(30)
+
+    async def sleeps() -> None:
+        await asyncio.sleep(3600)
+
+    bench.submit(bench.attempt(blocks))
+    assert begun.wait(30)
+    attempt = bench.attempt(sleeps, "asked")
+    bench.submit(attempt)
+    attempt.current.ask_to_end("cancelled")
+    bench.executor.interrupt(attempt)
+    gate.set()
+    assert bench.outcome("asked") == Outcome("stopped", error="cancelled")
+    bench.executor.stop()
+
+
+class Scarce:
+    """A system in which no thread of some name can be started for a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.left = 0
+        real = threading.Thread.start
+
+        def start(thread: threading.Thread) -> None:
+            if thread.name.startswith(name):
+                if self.left <= 0:
+                    raise RuntimeError("can't start new thread")
+                self.left -= 1
+            real(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start)
+
+
+@pytest.mark.parametrize("kind", ["threads", "coroutines"])
+def test_threads_that_can_not_be_started_are_tried_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scarce = Scarce(monkeypatch, "evenbeat-")
+    bench = Bench(ThreadExecutor(2) if kind == "threads" else CoroutineExecutor(2))
+    function: Callable[..., Any] = lambda: 1  # noqa: E731
+    if kind == "coroutines":
+
+        async def function() -> int:
+            return 1
+
+    withdrawn, kept = bench.attempt(function, "withdrawn"), bench.attempt(function, "kept")
+    bench.submit(withdrawn, kept)
+    assert withdrawn.withdraw(), "nobody has begun it"
+    scarce.left = 1
+    bench.submit(bench.attempt(function, "next"))
+    assert bench.outcome("kept") == bench.outcome("next") == Outcome("returned", "1")
+    assert "withdrawn" not in bench.outcomes
+    bench.executor.stop()
+
+
+def test_a_thread_that_is_missing_is_made_up_for_with_the_next_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scarce = Scarce(monkeypatch, "evenbeat-job")
+    bench = Bench(ThreadExecutor(3))
+    together = threading.Barrier(3, timeout=30)
+    scarce.left = 1
+    bench.submit(*(bench.attempt(together.wait, name) for name in ("a", "b")))
+    scarce.left = 2
+    bench.submit(bench.attempt(together.wait, "c"))
+    assert {bench.outcome(name).kind for name in "abc"} == {"returned"}
+    bench.executor.stop()
+
+
+def test_a_thread_is_made_for_what_another_one_is_about_to_leave_waiting() -> None:
+    bench = Bench(ThreadExecutor(2))
+    together = threading.Barrier(2, timeout=30)
+    bench.submit(bench.attempt(lambda: None, "first"))
+    bench.outcome("first")
+    bench.submit(bench.attempt(together.wait, "a"))
+    bench.submit(bench.attempt(together.wait, "b"))
+    assert {bench.outcome(name).kind for name in "ab"} == {"returned"}
+    bench.executor.stop()
+
+
+FORKS = """
+import asyncio, os, sys, threading, time
+from evenbeat.executors.base import Attempt
+from evenbeat.executors.coroutines import CoroutineExecutor
+from evenbeat.executors.threads import ThreadExecutor
+from evenbeat.model import Run
+from evenbeat.tasks import Task
+
+def forks():
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+async def forks_too():
+    return forks()
+
+def says():
+    os.write(1, b"executed\\n")
+
+async def says_too():
+    says()
+
+executor = ThreadExecutor(1) if sys.argv[1] == "threads" else CoroutineExecutor(1)
+first, second = (forks, says) if sys.argv[1] == "threads" else (forks_too, says_too)
+ends = []
+executor.start(lambda attempt, outcome: (os.write(1, outcome.kind.encode() + b"\\n"), ends.append(outcome)))
+executor.submit([
+    Attempt(Run(id=name, task="t", attempt=1), Task(function, "t"), 0.0, 30.0, lambda _: True)
+    for name, function in (("a", first), ("b", second))
+])
+while len(ends) < 2:
+    time.sleep(0.01)
+os.write(1, ends[0].result.encode())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.parametrize("kind", ["threads", "coroutines"])
+def test_a_fork_of_a_task_executes_nothing_else_and_ends_as_it_would_anywhere(kind: str) -> None:
+    words = [sys.executable, "-W", "ignore", "-c", FORKS, kind]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["returned", "executed", "returned", "7"]

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 
 from evenbeat.executors import processes
 from evenbeat.executors.base import Attempt, Outcome
+from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Line, Logged, Mine
 from evenbeat.executors.processes import ProcessExecutor
 from evenbeat.model import Run, from_json, to_json
 from evenbeat.observe import run_logs
@@ -27,7 +29,7 @@ from evenbeat.signals import describe_exit
 from evenbeat.tasks import Task
 
 JOBS = """
-import ctypes, logging, os, sys, time
+import ctypes, logging, multiprocessing, os, signal, sys, threading, time
 from evenbeat import Run, Scheduler
 
 app = Scheduler("memory://")
@@ -86,6 +88,65 @@ def made(number):
 made(1)
 
 def plain(): return "plain"
+
+@app.task(cpu=True)
+def forks(how):
+    pid = os.fork()
+    if pid == 0:
+        if how == "raise": raise ValueError("in the fork")
+        if how == "exit": sys.exit(7)
+        return "of the fork"
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def part(number):
+    for _ in range(20): logging.getLogger("part").warning("x" * 20_000)
+    return number
+
+@app.task(cpu=True)
+def pool(run: Run):
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        total = sum(pool.map(part, range(8)))
+    run.log("done")
+    return total
+
+@app.task(cpu=True)
+def ask_forked(run: Run):
+    pid = os.fork()
+    if pid == 0:
+        run.log("of the fork")
+        os._exit(run.still_mine())
+    return [run.still_mine(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
+
+@app.task(cpu=True)
+def poll(run: Run, file):
+    open(file, "w").close()
+    while not os.path.exists(file + ".go"): run.check()
+
+@app.task(cpu=True)
+def alarmed(run: Run):
+    def ring(*_): raise TimeoutError
+    signal.signal(signal.SIGALRM, ring)
+    broken = 0
+    try:
+        for _ in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+                while True:
+                    run.log("x" * 200_000)
+                    run.still_mine()
+            except TimeoutError:
+                broken += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return broken
+
+@app.task(cpu=True)
+def shout():
+    def lines():
+        for _ in range(20): logging.getLogger("shout").warning("y" * 100_000)
+    threads = [threading.Thread(target=lines) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
 """
 
 
@@ -367,6 +428,131 @@ def test_tasks_of_a_script_work_without_a_guard_and_die_with_it_also_while_compu
         worker.kill()
         worker.wait(10)
     until(lambda: not is_alive(pid))
+
+
+@pytest.mark.parametrize(("how", "code"), [("raise", 1), ("exit", 7), ("return", 0)])
+def test_how_a_fork_of_a_task_ends_is_not_how_the_run_does(hand: Hand, how: str, code: int) -> None:
+    pid = hand.result("pid")
+
+    assert hand.result("forks", how=how) == code
+    assert hand.result("pid") == pid
+
+
+def test_forks_of_a_task_log_to_stderr_and_end_when_they_are_told(
+    hand: Hand, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    attempt = hand.give("pool")
+
+    assert hand.outcome() == Outcome("returned", "28")
+    assert [chunk.text for chunk in attempt.log.take()] == ["done"]
+    assert "part" not in {record.name for record in caplog.records}
+    assert capfd.readouterr().err.count("WARNING part: x") == 160
+
+
+def test_a_fork_of_a_task_holds_no_lease(hand: Hand, capfd: pytest.CaptureFixture[str]) -> None:
+    assert hand.result("ask_forked") == [True, 0]
+    assert capfd.readouterr().err == "of the fork\n"
+
+
+def test_long_lines_of_threads_do_not_meet(hand: Hand, caplog: pytest.LogCaptureFixture) -> None:
+    hand.give("shout")
+
+    assert hand.outcome() == Outcome("returned", "null")
+    assert caplog.messages.count("y" * 100_000) == 80
+
+
+def test_a_handler_that_raises_breaks_off_no_message(hand: Hand) -> None:
+    assert hand.result("alarmed") == 200
+    assert hand.result("echo", text="next") == "next"
+
+
+def test_a_sigterm_from_elsewhere_while_the_task_asks_holds_it_up_no_further(
+    hand: Hand, tmp_path: Path
+) -> None:
+    hand.give("poll", {"file": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
+    (child,) = hand.executor._running.values()
+    assert child._process is not None
+    for _ in range(50):
+        child._process.terminate()
+        time.sleep(0.002)
+    (tmp_path / "begun.go").touch()
+
+    assert hand.outcome() == Outcome("returned", "null")
+
+
+class Script:
+    """A channel on which everything was said already."""
+
+    def __init__(self, *messages: FromChild) -> None:
+        self.messages = list(messages)
+        self.sent: list[object] = []
+
+    def send(self, message: object) -> bool:
+        self.sent.append(message)
+        return True
+
+    def receive(self) -> FromChild:
+        return self.messages.pop(0)
+
+
+def test_what_is_said_of_another_attempt_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    late, now = Key("r", 2), Key("r", 3)
+    channel = Script(
+        Ended(of=late, kind="returned", result="1"),
+        Line(late, "late", 0),
+        IsMine(late, 8),
+        Logged(of=late, logger="jobs", level=logging.WARNING, text="late", at=0.0),
+        Logged(of=None, logger="jobs", level=logging.WARNING, text="nobody's", at=0.0),
+        Began(now),
+        IsMine(now, 9),
+        Line(now, "in time", 0),
+        Ended(of=now, kind="returned", result="2"),
+    )
+    child = processes.Child()
+    monkeypatch.setattr(child, "_ready", lambda: channel)
+    run = Run(id="r", task="t", attempt=3)
+    attempt = Attempt(run, Task(_named("t"), "t"), 0.0, -1.0, lambda _: True)
+    run_logs.start_capture()
+    try:
+        assert child.execute(attempt) == Outcome("returned", "2")
+    finally:
+        run_logs.stop_capture()
+    assert [chunk.text for chunk in attempt.log.take()] == ["in time"]
+    assert channel.sent[1:] == [Mine(8, held=False), Mine(9, held=True)]
+    assert caplog.messages == ["late", "nobody's"]
+
+
+def test_where_no_thread_can_be_started_to_ask_for_the_end_the_process_is_killed(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = hand.give("wait", {"file": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    attempt.current.ask_to_end("timeout")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        hand.executor.interrupt(attempt)
+
+    assert hand.outcome() == Outcome("stopped", error="timeout")
+
+
+def test_threads_for_processes_that_can_not_be_started_are_tried_again(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert hand.give("pid").withdraw()
+    assert hand.result("echo", text="next") == "next"
+    assert hand.ends.empty()
 
 
 def test_exits_are_described_as_people_know_them() -> None:

@@ -12,8 +12,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from evenbeat import Event, InvalidValue, Scheduler, StoreUnavailable
+from evenbeat import supervisor as supervisor_module
 from evenbeat.cli.root import root
 from evenbeat.executors.base import Attempt
+from evenbeat.executors.begun import Begun, make_file
 from evenbeat.model import Execution, Run, Transition
 from evenbeat.stores.base import Claim, RunQuery
 from evenbeat.stores.memory import MemoryStore
@@ -61,6 +63,18 @@ def test_a_run_that_is_handed_back_is_not_to_blame() -> None:
     transition = inherited(replace(RUN, crashes=1), RELEASE, 20_000)
 
     assert (transition.state, transition.crashes, transition.failures) == ("queued", UNSET, UNSET)
+
+
+def test_a_run_that_was_only_claimed_is_not_to_blame_for_a_crash() -> None:
+    with make_file(4) as file:
+        begun = Begun(file.fileno())
+    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
+    fragile = replace(RUN, execution=Execution(on_crash="fail"))
+    assert inherited(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "queued"
+    begun.add("r", 2)
+
+    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
+    begun.close()
 
 
 @pytest.mark.parametrize("estate", [CRASH, RELEASE])
@@ -113,6 +127,8 @@ class Silent(Child):
         self.name = "w"
         self.heard = time.monotonic() - seconds
         self.kept = False
+        with make_file(4) as file:
+            self.begun = Begun(file.fileno())
 
 
 @pytest.fixture
@@ -166,6 +182,21 @@ def test_only_a_process_that_gives_no_sign_of_life_has_its_leases_renewed(store:
     assert after > before + 15_000
     watching._look_at(Silent(5.1), store.now())
     assert store.find_runs(RunQuery()).items[0].lease_until == after, "more than half of it is left"
+
+
+def test_a_run_that_was_not_begun_in_a_silent_process_has_not_taken_too_long(
+    store: Moody, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching, child = supervisor(store), Silent(10.0)
+    killed: list[Estate] = []
+    monkeypatch.setattr(watching, "_kill", lambda _, estate: killed.append(estate))
+    monkeypatch.setattr(supervisor_module, "is_overdue", lambda *_: True)
+    watching._look_at(child, store.now())
+    assert killed == []
+    child.begun.add("r", 1)
+    watching._look_at(child, store.now())
+
+    assert [estate.overdue for estate in killed] == [frozenset([("r", 1)])]
 
 
 def test_processes_that_share_no_memory_are_refused(store: Moody) -> None:

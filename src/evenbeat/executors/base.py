@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat import current, model
 from evenbeat.errors import InvalidValue, RunCancelled
+from evenbeat.executors import begun, forks
 from evenbeat.model import to_json
 from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
@@ -33,7 +34,9 @@ class Attempt:
     """A run that this worker has claimed: from the claim to the moment that its end is recorded."""
 
     __slots__ = (
+        "_born",
         "_clock",
+        "_place",
         "_ticket",
         "began",
         "claimed",
@@ -70,6 +73,8 @@ class Attempt:
         self._clock = clock
         # Taken by who begins or withdraws it: one of them, since popping is atomic.
         self._ticket = [True]
+        self._born = forks.generation
+        self._place: int | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -77,14 +82,22 @@ class Attempt:
 
     def begin(self) -> bool:
         """Called by the executor right before the function: False if it must not be executed any more."""
-        if not self._ticket:
+        if not self._ticket or self._born != forks.generation:
             return False
         try:
             self._ticket.pop()
         except IndexError:
             return False
         self.began = self._clock()
+        if begun.here is not None:
+            self._place = begun.here.add(self.run.id, self.run.attempt)
         return True
+
+    def end(self) -> None:
+        """Called by the executor when the function has ended, before it says how."""
+        if begun.here is not None and self._place is not None:
+            begun.here.remove(self._place)
+            self._place = None
 
     def withdraw(self) -> bool:
         """Keep it from being begun; False if it was, or is withdrawn already."""
@@ -112,7 +125,7 @@ class Executor(Protocol):
         """Execute these, in this order; beyond the number at once they wait here.
 
         ``attempt.begin()`` is called right before each; where it answers False the attempt is dropped and
-        ``ended`` is not called.
+        ``ended`` is not called. ``attempt.end()`` is called right after.
         """
 
     def interrupt(self, attempt: Attempt) -> None:

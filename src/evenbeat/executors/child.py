@@ -8,12 +8,15 @@ stderr, since stdout is the way to the worker.
 from __future__ import annotations
 
 import contextlib
+import io
+import itertools
 import logging
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -23,9 +26,10 @@ import msgspec
 
 from evenbeat import current, modules
 from evenbeat.channel import Channel, storable
-from evenbeat.errors import InvalidValue, ModuleFailed, shown
+from evenbeat.errors import InvalidValue, ModuleFailed, RunCancelled, shown
+from evenbeat.executors import forks
 from evenbeat.executors.base import Attempt, describe
-from evenbeat.executors.messages import Ask, Began, Ended, Execute, IsMine, Line, Logged, Place, ToChild
+from evenbeat.executors.messages import Ask, Began, Ended, Execute, IsMine, Key, Line, Logged, Place, ToChild
 from evenbeat.executors.threads import execute
 from evenbeat.instants import Instant
 from evenbeat.model import Run
@@ -38,8 +42,7 @@ _decoder: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 def main() -> None:
     """Execute what the worker sends, until it is gone."""
     _die_with_parent()
-    reader = os.fdopen(os.dup(0), "rb")
-    writer = os.fdopen(os.dup(1), "wb")
+    reader, writer = io.FileIO(os.dup(0), "rb"), io.FileIO(os.dup(1), "wb")
     # What the task reads or prints must not meet the messages.
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -47,49 +50,105 @@ def main() -> None:
     Server(Channel(reader, writer, _decoder)).serve()
 
 
+class Sender:
+    """Sends messages in a thread of its own, for others who wait for it.
+
+    In the main thread a signal's handler may raise between any two instructions: SIGTERM's here, or an alarm
+    that a task has set. What it breaks off is then the wait, never a message.
+    """
+
+    def __init__(self, channel: Channel[ToChild]) -> None:
+        self._channel = channel
+        self._orders: SimpleQueue[tuple[msgspec.Struct, SimpleQueue[bool]]] = SimpleQueue()
+        self._stopped = False
+        threading.Thread(target=self._work, name="evenbeat-sender", daemon=True).start()
+
+    def send(self, message: msgspec.Struct) -> bool:
+        """False if the worker is gone, and in a fork of the task, which has nobody to speak to."""
+        if self._stopped or not self._channel.is_ours:
+            return False
+        done: SimpleQueue[bool] = SimpleQueue()
+        self._orders.put((message, done))
+        return done.get()
+
+    def stop(self) -> None:
+        """At the end of the process, when threads like this one are stopped, nobody must wait for it."""
+        self._stopped = True
+
+    def _work(self) -> None:
+        while True:
+            message, done = self._orders.get()
+            done.put(self._channel.send(message))
+
+
 class Server:
     """Executes attempts in the main thread."""
 
     def __init__(self, channel: Channel[ToChild]) -> None:
         self._channel = channel
+        self._sender = Sender(channel)
         self._work: SimpleQueue[Attempt | None] = SimpleQueue()
-        self._answers: SimpleQueue[bool] = SimpleQueue()
-        self._asking = threading.Lock()
+        self._questions = itertools.count()
+        self._answers: dict[int, SimpleQueue[bool]] = {}
         self._present: Attempt | None = None
+        self._unwindable = False
+        """The function is being executed, and SIGTERM has not raised in it yet."""
+        self._born = forks.generation
         self._places: dict[str, Place] = {}
         self._level = logging.WARNING
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self._terminated)
+        if hasattr(os, "register_at_fork"):
+            # The processes of a pool are ended by SIGTERM, and must not take it for ours.
+            os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
         root = logging.getLogger()
-        root.addHandler(_Forward(self._channel))
+        root.addHandler(_Forward(self._forward))
         threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True).start()
         while (attempt := self._work.get()) is not None:
             root.setLevel(self._level)
-            ended = self._execute(attempt)
+            ended = self._ended(attempt)
             self._present = None
-            self._channel.send(ended)
+            self._sender.send(ended)
+        self._sender.stop()
+
+    def _ended(self, attempt: Attempt) -> Ended:
+        try:
+            self._unwindable = True
+            ended = self._execute(attempt)
+            self._unwindable = False
+            return ended
+        except RunCancelled as error:  # SIGTERM, before the function or after
+            return Ended(of=Key(*attempt.key), kind="stopped", error=str(error))
 
     def _terminated(self, _number: int, _frame: FrameType | None) -> None:
         """The worker insists: unwind the function. From anybody else, such as a service manager that tells
-        all processes at once, it is for the worker to heed, which drains."""
-        if self._present is not None:
-            self._present.current.check()
+        all processes at once, it is for the worker to heed, which drains.
+
+        Asks nobody: the main thread may be in the middle of anything, also of asking.
+        """
+        present = self._present
+        if self._unwindable and present is not None and present.current.asked is not None:
+            self._unwindable = False
+            raise RunCancelled(present.current.asked)
 
     def _listen(self) -> None:
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Execute):
                 # Here, not in the main thread: a request to end that follows must find it.
-                self._present = self._attempt(message)
-                self._channel.send(Began())
-                self._work.put(self._present)
+                attempt = self._attempt(message)
+                self._present = attempt
+                self._channel.send(Began(Key(*attempt.key)))
+                self._work.put(attempt)
             elif isinstance(message, Ask):
-                if self._present is not None:
+                if self._present is not None and self._present.key == message.of:
                     self._present.current.ask_to_end(message.reason)
-            else:
-                self._answers.put(message.held)
+            elif (answer := self._answers.get(message.question)) is not None:
+                answer.put(message.held)
         if self._present is not None:
             os._exit(1)  # the worker is gone, and with it the lease
+        for answer in tuple(self._answers.values()):
+            answer.put(False)
         self._work.put(None)
 
     def _attempt(self, message: Execute) -> Attempt:
@@ -98,26 +157,42 @@ class Server:
         run = message.run
         self._places[run.task] = message.place
         attempt = Attempt(run, _unloaded(run.task), 0.0, 0.0, self._is_held)
-        attempt.log = log = _Lines(run, self._channel)
+        attempt.log = log = _Lines(run, self._sender)
         attempt.current = current.Run(run, still_mine=lambda: self._is_held(run), log=log.add)
         return attempt
 
     def _execute(self, attempt: Attempt) -> Ended:
-        name = attempt.run.task
+        name, key = attempt.run.task, Key(*attempt.key)
         try:
             attempt.task = load_task(name, self._places[name])
+            forks.leave_if_since(self._born)
+        except RunCancelled:
+            raise
         except BaseException as error:
+            forks.leave_if_since(self._born, error)
             why = error.trace if isinstance(error, ModuleFailed) else describe(error)
             text = f"task {shown(name)} can't be loaded in a process of its own: {why}"
-            return Ended(kind="raised", error=storable(text))
+            return Ended(of=key, kind="raised", error=storable(text))
         outcome = execute(attempt)
         assert outcome.kind in ("returned", "raised", "stopped")
         error_text = None if outcome.error is None else storable(outcome.error)
-        return Ended(kind=outcome.kind, result=outcome.result, error=error_text)
+        return Ended(of=key, kind=outcome.kind, result=outcome.result, error=error_text)
 
-    def _is_held(self, _run: Run) -> bool:
-        with self._asking:
-            return self._channel.send(IsMine()) and self._answers.get()
+    def _is_held(self, run: Run) -> bool:
+        # Without a lock: a handler of the task's own may ask while its main thread asks.
+        question = next(self._questions)
+        answer = self._answers[question] = SimpleQueue()
+        try:
+            return self._sender.send(IsMine(Key(run.id, run.attempt), question)) and answer.get()
+        finally:
+            del self._answers[question]
+
+    def _forward(self, record: logging.LogRecord, text: str) -> bool:
+        present = self._present
+        of = None if present is None else Key(*present.key)
+        return self._sender.send(
+            Logged(of=of, logger=record.name, level=record.levelno, text=storable(text), at=record.created)
+        )
 
 
 def load_task(name: str, place: Place) -> Task[..., Any]:
@@ -148,27 +223,35 @@ def load_task(name: str, place: Place) -> Task[..., Any]:
 class _Lines(RunLog):
     """The log of an attempt, which its worker keeps."""
 
-    def __init__(self, run: Run, channel: Channel[ToChild]) -> None:
+    def __init__(self, run: Run, sender: Sender) -> None:
         super().__init__(run.id, run.attempt)
-        self._channel = channel
+        self._of = Key(run.id, run.attempt)
+        self._sender = sender
 
     def add(self, text: str, at: Instant | None = None) -> None:
         moment = int(time.time() * 1000) if at is None else at
-        self._channel.send(Line(storable(text), moment))
+        if not self._sender.send(Line(self._of, storable(text), moment)):
+            sys.stderr.write(f"{text}\n")
 
 
 class _Forward(logging.Handler):
-    """Sends log records to the worker, whose logging is the one that was set up."""
+    """Sends log records to the worker, whose logging is the one that was set up. Those of a fork, which has
+    no way to it, go to stderr."""
 
-    def __init__(self, channel: Channel[ToChild]) -> None:
+    def __init__(self, forward: Callable[[logging.LogRecord, str], bool]) -> None:
         super().__init__()
-        self._channel = channel
-        self.setFormatter(logging.Formatter("%(message)s"))
+        self._forward = forward
+        self._otherwise = logging.StreamHandler()
+        self._otherwise.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+
+    def createLock(self) -> None:  # noqa: N802  # the name is logging's
+        """None: sending is safe, and a handler of the task's own may log while its main thread logs."""
+        self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = storable(self.format(record))
-            self._channel.send(Logged(logger=record.name, level=record.levelno, text=text, at=record.created))
+            if not self._forward(record, self.format(record)):
+                self._otherwise.handle(record)
         except Exception:
             self.handleError(record)
 

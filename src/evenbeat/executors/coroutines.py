@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from evenbeat.executors.base import Attempt, Ended, Outcome, raised, returned
+from evenbeat.executors import forks
+from evenbeat.executors.base import Attempt, Ended, Outcome, describe, raised, returned
 from evenbeat.observe.run_logs import current_log
+
+# Before a loop that broke is replaced: there may be no file left to open for the next.
+_PAUSE = 0.2
+
+_log = logging.getLogger("evenbeat.executors")
 
 
 class CoroutineExecutor:
@@ -20,69 +29,113 @@ class CoroutineExecutor:
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stopped = False
 
     def start(self, ended: Ended) -> None:
         self._ended = ended
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
-        if self._loop is None:
-            ready = threading.Event()
-            self._thread = threading.Thread(
-                target=self._serve, args=(ready,), name="evenbeat-async", daemon=True
-            )
-            self._thread.start()
-            ready.wait()
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._take, attempts)
+        self._waiting.extend(attempts)
+        if self._thread is not None:
+            self._call(self._begin)
+            return
+        thread = threading.Thread(target=self._serve, name="evenbeat-async", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The next submit tries again. The worker hands back what waits in vain.
+            _log.error("the thread of the event loop can't be started, trying again: %s", error)
+        else:
+            self._thread = thread
 
     def interrupt(self, attempt: Attempt) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._cancel, attempt)
+        self._call(self._cancel, attempt)
 
     def stop(self) -> None:
-        if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._stopped = True
+        if self._thread is not None:
+            self._call(self._stop)
             # A coroutine that blocks the loop keeps its thread, which is a daemon.
             self._thread.join(1)
 
-    def _serve(self, ready: threading.Event) -> None:
-        self._loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(self._loop)
-        self._loop.call_soon(ready.set)
-        try:
-            self._loop.run_forever()
-            for task in self._running.values():
-                task.cancel()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
+    def _call(self, function: Callable[..., None], *arguments: Attempt) -> None:
+        """Have it called on the loop. Where there is none, or no more, nothing is left to call it for: a
+        new loop sees by itself what waits, and whether to stop."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _take(self, attempts: Sequence[Attempt]) -> None:
-        self._waiting.extend(attempts)
-        self._begin()
+    def _stop(self) -> None:
+        asyncio.get_running_loop().stop()
+
+    def _serve(self) -> None:
+        """Loops, one after the other, should one break: a task can close what a loop needs."""
+        while not self._stopped:
+            try:
+                with contextlib.closing(asyncio.new_event_loop()) as loop:
+                    self._loop = loop
+                    asyncio.set_event_loop(loop)
+                    loop.call_soon(self._begin)
+                    self._run(loop)
+            except Exception as error:
+                _log.exception("the event loop broke, and is replaced")
+                self._abandon(error)
+                time.sleep(_PAUSE)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._stopped:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                # Raised by something that a job has started on the loop. Whoever awaits it gets it too; the
+                # loop only lets it pass, and can go on.
+                _log.error("a task of a job wanted to end the process: %r", error)
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        try:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        except (SystemExit, KeyboardInterrupt) as error:
+            _log.error("a task of a job wanted to end the process: %r", error)
+
+    def _abandon(self, error: Exception) -> None:
+        """What was on a loop that broke goes no further."""
+        outcome = Outcome("raised", error=f"the event loop broke: {describe(error)}")
+        running, self._running = self._running, {}
+        for attempt in running:
+            attempt.end()
+            self._ended(attempt, outcome)
 
     def _begin(self) -> None:
-        assert self._loop is not None
+        loop = asyncio.get_running_loop()
         while self._waiting and len(self._running) < self._slots:
             attempt = self._waiting.popleft()
             if attempt.begin():
-                self._running[attempt] = self._loop.create_task(self._execute(attempt))
+                self._running[attempt] = loop.create_task(self._execute(attempt))
+                if attempt.current.asked is not None:  # while it waited
+                    self._cancel(attempt)
 
     def _cancel(self, attempt: Attempt) -> None:
         if (task := self._running.get(attempt)) is not None:
-            task.cancel()
+            # Not at once: one that is cancelled before its first step never takes it, nor tells its end.
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def _execute(self, attempt: Attempt) -> None:
         # A task has a context of its own: nothing to reset.
         current_log.set(attempt.log)
+        born = forks.generation
         try:
             value = await attempt.task.function(**attempt.task.arguments(attempt.current))
+            forks.leave_if_since(born)
             outcome = returned(attempt, value)
         except asyncio.CancelledError as error:
+            forks.leave_if_since(born, error)
             asked = attempt.current.asked
             outcome = raised(attempt, error) if asked is None else Outcome("stopped", error=asked)
         except BaseException as error:  # also SystemExit: it would end the loop
+            forks.leave_if_since(born, error)
             outcome = raised(attempt, error)
-        del self._running[attempt]
+        if self._running.pop(attempt, None) is None:
+            return  # of a loop that broke: its end was told
+        attempt.end()
         self._ended(attempt, outcome)
         self._begin()

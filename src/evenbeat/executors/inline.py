@@ -18,7 +18,9 @@ class InlineExecutor:
     def submit(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
             if attempt.begin():
-                self._ended(attempt, _execute(attempt))
+                outcome = _execute(attempt)
+                attempt.end()
+                self._ended(attempt, outcome)
 
     def interrupt(self, attempt: Attempt) -> None:
         """Nobody is there to call it."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from evenbeat.instants import Instant
 from evenbeat.model import Run
+
+
+class Key(NamedTuple):
+    """Which attempt is spoken of. A message about any but the present one is late, and counts for nothing."""
+
+    run: str
+    attempt: int
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -35,22 +42,27 @@ class Execute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Ask(msgspec.Struct, frozen=True, tag=True):
     """The attempt should end, for this reason."""
 
+    of: Key
     reason: str
 
 
 class Mine(msgspec.Struct, frozen=True, tag=True):
     """The answer to ``IsMine``."""
 
+    question: int
     held: bool
 
 
 class Began(msgspec.Struct, frozen=True, tag=True):
     """The attempt was received: from now on the death of the process is its own."""
 
+    of: Key
+
 
 class Logged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A log record of the function."""
+    """A log record of the function, or of a thread that it has left behind."""
 
+    of: Key | None
     logger: str
     level: int
     text: str
@@ -60,6 +72,7 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Line(msgspec.Struct, frozen=True, tag=True):
     """A line for the log of the run."""
 
+    of: Key
     text: str
     at: Instant
 
@@ -67,10 +80,15 @@ class Line(msgspec.Struct, frozen=True, tag=True):
 class IsMine(msgspec.Struct, frozen=True, tag=True):
     """Is the lease still held?"""
 
+    of: Key
+    question: int
+    """Its number: threads of a function may ask at once."""
+
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """How the function ended."""
 
+    of: Key
     kind: Literal["returned", "raised", "stopped"]
     result: str | None = None
     error: str | None = None

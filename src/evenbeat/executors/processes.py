@@ -7,6 +7,7 @@ the two is JSON, so that a task can do to its worker what it can say, and no mor
 
 from __future__ import annotations
 
+import io
 import logging
 import signal
 import subprocess
@@ -14,22 +15,19 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any
 
 import msgspec
 
 from evenbeat.channel import Channel
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.executors.base import Attempt, Ended, Outcome, describe
-from evenbeat.executors.messages import Ask, Began, Execute, FromChild, IsMine, Line, Logged, Mine, Place
+from evenbeat.executors.messages import Ask, Began, Execute, FromChild, IsMine, Key, Line, Logged, Mine, Place
 from evenbeat.executors.messages import Ended as Said
+from evenbeat.executors.pool import Pool
 from evenbeat.observe.run_logs import current_log
 from evenbeat.signals import KILL, describe_exit, end_group
 from evenbeat.tasks import Task
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 # Who was asked to end has so long to do it (``run.check()``), then so long to unwind; then it is killed.
 PATIENCE = 2.0
@@ -43,11 +41,8 @@ class ProcessExecutor:
     """As many processes at once as there are slots."""
 
     def __init__(self, slots: int) -> None:
-        self._slots = slots
-        self._queue: SimpleQueue[Attempt | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._pool = Pool("evenbeat-cpu", slots, self._work)
         self._running: dict[Attempt, Child] = {}
-        self._idle = 0
         self._guard = threading.Lock()
         self._stopped = False
 
@@ -55,44 +50,32 @@ class ProcessExecutor:
         self._ended = ended
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
-        for attempt in attempts:
-            self._queue.put(attempt)
-        with self._guard:
-            missing = min(len(attempts) - self._idle, self._slots - len(self._threads))
-        for _ in range(missing):
-            name = f"evenbeat-cpu-{len(self._threads) + 1}"
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._pool.put(attempts)
 
     def interrupt(self, attempt: Attempt) -> None:
         with self._guard:
             child = self._running.get(attempt)
-        if child is not None:
-            # In a thread of its own: the keeper, who calls this, must not wait for anybody.
-            threading.Thread(target=child.end, args=(attempt,), name="evenbeat-cpu-end", daemon=True).start()
+        if child is None:
+            return
+        # In a thread of its own: the keeper, who calls this, must not wait for anybody.
+        thread = threading.Thread(target=child.end, args=(attempt,), name="evenbeat-cpu-end", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _log.error("a thread can't be started, so a process is not asked to end but killed: %s", error)
+            child.kill(attempt)
 
     def stop(self) -> None:
         with self._guard:
             self._stopped = True
-            children = list(self._running.values())
-        for child in children:
-            child.kill()
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join(2)
+            running = list(self._running.items())
+        for attempt, child in running:
+            child.kill(attempt)
+        self._pool.stop(patience=2)
 
     def _work(self) -> None:
         child = Child()
-        while True:
-            with self._guard:
-                self._idle += 1
-            attempt = self._queue.get()
-            with self._guard:
-                self._idle -= 1
-            if attempt is None:
-                break
+        for attempt in self._pool.take():
             if not attempt.begin():
                 continue
             with self._guard:
@@ -102,6 +85,7 @@ class ProcessExecutor:
             outcome = Outcome("stopped", error="stopping") if stopped else child.execute(attempt)
             with self._guard:
                 self._running.pop(attempt, None)
+            attempt.end()
             self._ended(attempt, outcome)
         child.close()
 
@@ -132,7 +116,9 @@ class Child:
         except OSError as error:
             return Outcome("died", error=f"no process could be started: {error}")
         except Exception as error:  # what can't be said, or was not understood
-            self.kill()
+            self.kill(attempt)
+            if self._process is not None:
+                self._bury()  # what it says is not understood any more: not by the next attempt either
             return Outcome("raised", error=describe(error))
         finally:
             with self._guard:
@@ -152,13 +138,16 @@ class Child:
         channel.send(
             Execute(run=attempt.run, place=place, path=[*map(str, sys.path)], argv=sys.argv, level=level)
         )
+        key = Key(*attempt.key)
         if attempt.current.asked is not None:  # while the process was being started
-            channel.send(Ask(attempt.current.asked))
+            channel.send(Ask(key, attempt.current.asked))
         began = False
         while (message := channel.receive()) is not None:
-            if isinstance(message, Said):
+            if message.of != key:
+                _hear_late(message, channel)
+            elif isinstance(message, Said):
                 return Outcome(message.kind, message.result, message.error)
-            if isinstance(message, Began):
+            elif isinstance(message, Began):
                 began = True
             else:
                 self._hear(attempt, message, channel)
@@ -169,18 +158,11 @@ class Child:
 
     def _hear(self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]) -> None:
         if isinstance(message, IsMine):
-            channel.send(Mine(attempt.current.still_mine()))
+            channel.send(Mine(message.question, attempt.current.still_mine()))
         elif isinstance(message, Line):
             attempt.log.add(message.text, message.at)
         else:
-            # Into the logs of this process, and by their way into that of the run.
-            logger = logging.getLogger(message.logger)
-            if logger.isEnabledFor(message.level):
-                name = logging.getLevelName(message.level)
-                logger.handle(logging.makeLogRecord({
-                    "name": message.logger, "levelno": message.level, "levelname": name,
-                    "msg": "%s", "args": (message.text,), "created": message.at,
-                }))  # fmt: skip
+            _pass_on(message)  # and by way of the logs of this process into that of the run
 
     def end(self, attempt: Attempt) -> None:
         """Ask for the end of an attempt; make it end if that does not help."""
@@ -189,18 +171,18 @@ class Child:
                 return
             over, channel = self._over, self._channel
         if channel is not None and attempt.current.asked is not None:
-            channel.send(Ask(attempt.current.asked))
+            channel.send(Ask(Key(*attempt.key), attempt.current.asked))
         if not over.wait(PATIENCE):
             self._signal(attempt, signal.SIGTERM)
             if not over.wait(OBEDIENCE):
                 self._signal(attempt, KILL)
 
-    def kill(self) -> None:
-        self._signal(self._attempt, KILL)
+    def kill(self, attempt: Attempt) -> None:
+        self._signal(attempt, KILL)
 
-    def _signal(self, attempt: Attempt | None, number: int) -> None:
+    def _signal(self, attempt: Attempt, number: int) -> None:
         with self._guard:
-            if attempt is None or self._attempt is not attempt:
+            if self._attempt is not attempt:
                 return  # it has ended in between: the process may have another one by now
             self._killed = True
             if self._process is not None and self._process.poll() is None:
@@ -215,6 +197,7 @@ class Child:
                 [sys.executable, "-P", "-m", "evenbeat.executors.child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                bufsize=0,
                 # Ctrl-C in a terminal is for the worker, which then drains.
                 start_new_session=True,
             )
@@ -272,6 +255,29 @@ def place_of(task: Task[..., Any]) -> Place:
     return Place(name, file=str(Path(file).resolve()))
 
 
-def _opened(stream: IO[bytes] | None) -> BinaryIO:
-    assert stream is not None
-    return cast("BinaryIO", stream)
+def _hear_late(message: FromChild, channel: Channel[FromChild]) -> None:
+    """What a thread says that an earlier attempt has left behind."""
+    if isinstance(message, IsMine):
+        channel.send(Mine(message.question, held=False))
+    elif isinstance(message, Logged):
+        token = current_log.set(None)
+        try:
+            _pass_on(message)
+        finally:
+            current_log.reset(token)
+
+
+def _pass_on(message: Logged) -> None:
+    """A log record, into the logs of this process."""
+    logger = logging.getLogger(message.logger)
+    if logger.isEnabledFor(message.level):
+        name = logging.getLevelName(message.level)
+        logger.handle(logging.makeLogRecord({
+            "name": message.logger, "levelno": message.level, "levelname": name,
+            "msg": "%s", "args": (message.text,), "created": message.at,
+        }))  # fmt: skip
+
+
+def _opened(stream: IO[bytes] | None) -> io.FileIO:
+    assert isinstance(stream, io.FileIO)  # since it has no buffer
+    return stream

@@ -1,0 +1,123 @@
+"""What a process has begun, as seen by another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from evenbeat.executors import begun
+from evenbeat.executors.base import Attempt
+from evenbeat.executors.begun import Begun, Snapshot, make_file
+from evenbeat.model import Run
+from evenbeat.tasks import Task
+
+
+def pair(places: int) -> tuple[Begun, Begun]:
+    """Both sides of one memory."""
+    with make_file(places) as file:
+        return Begun(file.fileno()), Begun(file.fileno())
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
+    """This process is watched; the answer is the watcher's side."""
+    ours, theirs = pair(4)
+    monkeypatch.setattr(begun, "here", ours)
+    yield theirs
+    ours.close()
+    theirs.close()
+
+
+def attempt(name: str, number: int = 1) -> Attempt:
+    task: Task[..., None] = Task(lambda: None, "t")
+    return Attempt(Run(id=name, task="t", attempt=number), task, 0.0, 30.0, lambda _: True)
+
+
+def test_an_attempt_is_seen_from_its_begin_on(watched: Begun) -> None:
+    one = attempt("r", 2)
+    assert not watched.snapshot().has("r", 2)
+    assert one.begin()
+
+    assert watched.snapshot().has("r", 2)
+    assert not watched.snapshot().has("r", 1)
+    assert not watched.snapshot().has("r2", 2)
+
+
+def test_one_that_was_withdrawn_is_not_seen(watched: Begun) -> None:
+    one = attempt("r")
+    assert one.withdraw()
+    assert not one.begin()
+
+    assert not watched.snapshot().has("r", 1)
+
+
+def test_one_that_has_ended_is_seen_until_all_other_places_were_used(watched: Begun) -> None:
+    held, ended = attempt("held"), attempt("ended")
+    assert held.begin()
+    assert ended.begin()
+    ended.end()
+    for number in range(2):
+        other = attempt("other", number)
+        assert other.begin()
+        other.end()
+        assert watched.snapshot().has("ended", 1), "its end may not be recorded yet"
+    for number in range(2, 20):
+        other = attempt("other", number)
+        assert other.begin()
+        other.end()
+
+    assert not watched.snapshot().has("ended", 1)
+    assert watched.snapshot().has("held", 1)
+
+
+def test_where_places_do_not_suffice_everything_may_have_been_begun(watched: Begun) -> None:
+    for number in range(4):
+        assert attempt("r", number).begin()
+    assert not watched.snapshot().has("x", 1)
+    late = attempt("r", 5)
+    assert late.begin()
+    late.end()
+
+    assert watched.snapshot().has("x", 1)
+
+
+def test_ids_of_any_length_and_kind_are_told_apart(watched: Begun) -> None:
+    assert attempt("x" * 500 + "1").begin()
+    assert attempt("\ud800").begin()
+
+    assert watched.snapshot().has("x" * 500 + "1", 1)
+    assert not watched.snapshot().has("x" * 500 + "2", 1)
+    assert watched.snapshot().has("\ud800", 1)
+
+
+def test_nothing_is_known_without_a_watcher() -> None:
+    assert Snapshot().has("r", 1)
+    one = attempt("r")
+    assert one.begin()
+    one.end()
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="passed on as nodes do it on Linux")
+def test_what_was_written_outlives_a_process_that_is_killed() -> None:
+    code = """
+import os, signal, sys
+from evenbeat.executors.begun import Begun
+begun = Begun(int(sys.argv[1]))
+begun.add("r", 7)
+begun.leave()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with make_file(8) as file:
+        watching = Begun(file.fileno())
+        assert not watching.has_left()
+        words = [sys.executable, "-c", code, str(file.fileno())]
+        done = subprocess.run(words, pass_fds=(file.fileno(),), timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert watching.snapshot().has("r", 7)
+    assert watching.has_left()
+    watching.close()
