@@ -401,6 +401,9 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
     if kind == "died":
         crashed = replace(attempts.crashed(run, now, token, error), lease_ended=False)
         return _End(attempt, crashed, "crashed", error)
+    if kind == "unfit":
+        # Trying that again would fail again.
+        run = replace(run, failures=run.execution.retries)
     transition = attempts.failed(run, error, now, token)
     if transition.state == "queued":
         assert isinstance(transition.delay, int)

@@ -84,6 +84,15 @@ def test_a_failed_attempt_is_tried_again_and_then_the_run_has_failed() -> None:
     assert bench.told[1].delay > 0
 
 
+def test_a_payload_that_does_not_fit_is_not_tried_again() -> None:
+    bench = Workbench()
+    bench.add("r", Execution(retries=5))
+    bench.step()
+    bench.executor.end(Outcome("unfit", error="InvalidValue: it takes a"))
+    bench.step()
+    assert (bench.run("r").state, bench.run("r").attempt) == ("failed", 1)
+
+
 def test_a_claim_whose_reply_was_lost_is_repeated_and_its_runs_are_executed_once() -> None:
     bench = Workbench(slots=2)
     bench.add("a")

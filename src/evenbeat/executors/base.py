@@ -21,9 +21,10 @@ from evenbeat.tasks import Task
 class Outcome(NamedTuple):
     """How the execution of an attempt ended."""
 
-    kind: Literal["returned", "raised", "stopped", "died", "timeout", "released", "lost"]
-    """``stopped``: it ended because it was asked to. ``died``: its process did. The last three are the
-    worker's own decisions: the function may still be running, and counts no more."""
+    kind: Literal["returned", "raised", "unfit", "stopped", "died", "timeout", "released", "lost"]
+    """``unfit``: the payload does not fit the function, and never will. ``stopped``: it ended because it was
+    asked to. ``died``: its process did. The last three are the worker's own decisions: the function may
+    still be running, and counts no more."""
     result: str | None = None
     """JSON text."""
     error: str | None = None
@@ -161,7 +162,19 @@ def raised(attempt: Attempt, error: BaseException) -> Outcome:
     """The outcome of a function that raised, whatever it was: also SystemExit harms nobody."""
     if isinstance(error, RunCancelled) and attempt.current.asked is not None:
         return Outcome("stopped", error=str(error))
+    if isinstance(error, TypeError) and (problem := _misfit(attempt)) is not None:
+        return Outcome("unfit", error=problem)
     return Outcome("raised", error=describe(error))
+
+
+def _misfit(attempt: Attempt) -> str | None:
+    """What is wrong with the payload, if the function can't be called with it."""
+    payload = attempt.current.payload
+    try:
+        attempt.task.check(payload if isinstance(payload, dict) else {})
+    except InvalidValue as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def describe(error: BaseException) -> str:

@@ -174,7 +174,7 @@ class Server:
             text = f"task {shown(name)} can't be loaded in a process of its own: {why}"
             return Ended(of=key, kind="raised", error=storable(text))
         outcome = execute(attempt)
-        assert outcome.kind in ("returned", "raised", "stopped")
+        assert outcome.kind in ("returned", "raised", "unfit", "stopped")
         error_text = None if outcome.error is None else storable(outcome.error)
         return Ended(of=key, kind=outcome.kind, result=outcome.result, error=error_text)
 

@@ -89,7 +89,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """How the function ended."""
 
     of: Key
-    kind: Literal["returned", "raised", "stopped"]
+    kind: Literal["returned", "raised", "unfit", "stopped"]
     result: str | None = None
     error: str | None = None
 
