@@ -22,7 +22,7 @@ import msgspec
 
 from evenbeat.channel import Channel, storable
 from evenbeat.errors import EvenbeatError
-from evenbeat.executors import begun
+from evenbeat.executors import begun, forks
 from evenbeat.executors.base import Attempt, describe
 from evenbeat.executors.begun import Begun
 from evenbeat.loading import load_app
@@ -121,7 +121,9 @@ class Supervised:
             app = load_app(self._begin.app)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, self._signalled)
-            os.register_at_fork(after_in_child=_restore_signals)
+            forks.restore_signals({
+                signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler,
+            })  # fmt: skip
             options = self._begin.options
             app.start(ticker=self._begin.ticker, worker=self._begin.worker, name=self._begin.name, **options)
         except Exception as error:
@@ -176,12 +178,6 @@ class Supervised:
     def _beat(self) -> None:
         while self._channel.send(Alive()):
             time.sleep(self._begin.beat)
-
-
-def _restore_signals() -> None:
-    """Processes that a job forks off are told to end by signals, and must not take that for ours."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class StuckThreads:

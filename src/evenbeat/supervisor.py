@@ -99,8 +99,15 @@ class Estate(NamedTuple):
     """Those for whose sake it was killed: they have timed out."""
 
     def blames(self, run: Run) -> bool:
-        """Whether the end of the process counts as a crash of this run."""
-        return self.how == "crashed" and self.begun.has(run.id, run.attempt)
+        """Whether the end of the process counts as a crash of this run.
+
+        What was over can't have caused it, as long as something else was going on, and may be done again,
+        unless that is just what must not be. With nothing else going on, recording it may be the cause.
+        """
+        state = self.begun.state(run.id, run.attempt) if self.how == "crashed" else "claimed"
+        if state == "ended":
+            return run.execution.on_crash == "fail" or not self.begun.is_executing
+        return state == "executing"
 
 
 class Supervisor:
@@ -296,6 +303,8 @@ class Supervisor:
         self._hand_back(estate)
 
     def _forget(self, child: Child, at_once: bool = False) -> None:
+        # A job may have ended the process before that could say that it is up.
+        self._came_up = self._came_up or child.begun.is_used()
         child.begun.close()
         if child in self._leaving:
             self._leaving.remove(child)
@@ -428,7 +437,7 @@ def backoff(deaths: int) -> float:
 
 
 def _overdue(runs: list[Run], begun: Snapshot, now: Instant) -> list[Run]:
-    return [run for run in runs if is_overdue(run, now) and begun.has(run.id, run.attempt)]
+    return [run for run in runs if is_overdue(run, now) and begun.state(run.id, run.attempt) == "executing"]
 
 
 def is_overdue(run: Run, now: Instant) -> bool:

@@ -74,10 +74,11 @@ def notes(run: Run) -> None:
 
 @app.task
 def ends_fork(run: Run) -> int | None:
-    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
-    process.start()
-    process.terminate()
-    process.join()
+    for _ in range(20):  # also one that is told with its first breath
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        process.start()
+        process.terminate()
+        process.join()
     return process.exitcode
 
 

@@ -40,12 +40,22 @@ def attempt(name: str, number: int = 1) -> Attempt:
 
 def test_an_attempt_is_seen_from_its_begin_on(watched: Begun) -> None:
     one = attempt("r", 2)
-    assert not watched.snapshot().has("r", 2)
+    assert not watched.is_used()
+    assert watched.snapshot().state("r", 2) == "claimed"
+    assert not watched.snapshot().is_executing
     assert one.begin()
 
-    assert watched.snapshot().has("r", 2)
-    assert not watched.snapshot().has("r", 1)
-    assert not watched.snapshot().has("r2", 2)
+    assert watched.is_used()
+    seen = watched.snapshot()
+    assert seen.is_executing
+    assert (seen.state("r", 2), seen.state("r", 1), seen.state("r2", 2)) == (
+        "executing",
+        "claimed",
+        "claimed",
+    )
+    one.end()
+    assert watched.snapshot().state("r", 2) == "ended"
+    assert not watched.snapshot().is_executing
 
 
 def test_one_that_was_withdrawn_is_not_seen(watched: Begun) -> None:
@@ -53,7 +63,7 @@ def test_one_that_was_withdrawn_is_not_seen(watched: Begun) -> None:
     assert one.withdraw()
     assert not one.begin()
 
-    assert not watched.snapshot().has("r", 1)
+    assert watched.snapshot().state("r", 1) == "claimed"
 
 
 def test_one_that_has_ended_is_seen_until_all_other_places_were_used(watched: Begun) -> None:
@@ -65,38 +75,38 @@ def test_one_that_has_ended_is_seen_until_all_other_places_were_used(watched: Be
         other = attempt("other", number)
         assert other.begin()
         other.end()
-        assert watched.snapshot().has("ended", 1), "its end may not be recorded yet"
+        assert watched.snapshot().state("ended", 1) == "ended", "its end may not be recorded yet"
     for number in range(2, 20):
         other = attempt("other", number)
         assert other.begin()
         other.end()
 
-    assert not watched.snapshot().has("ended", 1)
-    assert watched.snapshot().has("held", 1)
+    assert watched.snapshot().state("ended", 1) == "claimed"
+    assert watched.snapshot().state("held", 1) == "executing"
 
 
 def test_where_places_do_not_suffice_everything_may_have_been_begun(watched: Begun) -> None:
     for number in range(4):
         assert attempt("r", number).begin()
-    assert not watched.snapshot().has("x", 1)
+    assert watched.snapshot().state("x", 1) == "claimed"
     late = attempt("r", 5)
     assert late.begin()
     late.end()
 
-    assert watched.snapshot().has("x", 1)
+    assert watched.snapshot().state("x", 1) == "executing"
 
 
 def test_ids_of_any_length_and_kind_are_told_apart(watched: Begun) -> None:
     assert attempt("x" * 500 + "1").begin()
     assert attempt("\ud800").begin()
 
-    assert watched.snapshot().has("x" * 500 + "1", 1)
-    assert not watched.snapshot().has("x" * 500 + "2", 1)
-    assert watched.snapshot().has("\ud800", 1)
+    assert watched.snapshot().state("x" * 500 + "1", 1) == "executing"
+    assert watched.snapshot().state("x" * 500 + "2", 1) == "claimed"
+    assert watched.snapshot().state("\ud800", 1) == "executing"
 
 
 def test_nothing_is_known_without_a_watcher() -> None:
-    assert Snapshot().has("r", 1)
+    assert Snapshot().state("r", 1) == "executing"
     one = attempt("r")
     assert one.begin()
     one.end()
@@ -118,6 +128,6 @@ os.kill(os.getpid(), signal.SIGKILL)
         words = [sys.executable, "-c", code, str(file.fileno())]
         done = subprocess.run(words, pass_fds=(file.fileno(),), timeout=60)
     assert done.returncode == -signal.SIGKILL
-    assert watching.snapshot().has("r", 7)
+    assert watching.snapshot().state("r", 7) == "executing"
     assert watching.has_left()
     watching.close()

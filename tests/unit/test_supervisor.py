@@ -77,6 +77,29 @@ def test_a_run_that_was_only_claimed_is_not_to_blame_for_a_crash() -> None:
     begun.close()
 
 
+def test_a_run_that_was_over_is_to_blame_for_a_crash_only_if_nothing_else_went_on() -> None:
+    with make_file(4) as file:
+        begun = Begun(file.fileno())
+    place = begun.add("r", 2)
+    assert place is not None
+    begun.end(place)
+    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
+    begun.add("other", 1)
+    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
+    fragile = replace(RUN, execution=Execution(on_crash="fail"))
+    assert inherited(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "failed", "it did run"
+    begun.close()
+
+
+def test_a_process_that_has_begun_something_was_up(store: Moody) -> None:
+    watching, child = supervisor(store), Silent(0.0)
+    child.started, child.up = time.monotonic(), False
+    child.begun.add("r", 1)
+    watching._forget(child)
+
+    assert watching._failure() is None
+
+
 @pytest.mark.parametrize("estate", [CRASH, RELEASE])
 def test_a_run_that_was_to_be_cancelled_is(estate: Estate) -> None:
     assert inherited(replace(RUN, cancel_requested=True), estate, 20_000).state == "cancelled"

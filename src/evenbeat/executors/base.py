@@ -97,7 +97,7 @@ class Attempt:
     def end(self) -> None:
         """Called by the executor when the function has ended, before it says how."""
         if begun.here is not None and self._place is not None:
-            begun.here.remove(self._place)
+            begun.here.end(self._place)
             self._place = None
 
     def withdraw(self) -> bool:

@@ -12,11 +12,14 @@ import os
 import tempfile
 from collections import deque
 from hashlib import blake2b
+from typing import Literal
 
 _RECORD = 64
+"""The attempt and its run's id; the last byte says whether the function has ended."""
+_KEY = _RECORD - 1
 _HEAD = _RECORD
 _LEFT, _FULL = 0, 1
-_NOTHING = bytes(_RECORD)
+_NOTHING = bytes(_KEY)
 
 here: Begun | None = None
 """That of this process, if somebody watches it."""
@@ -36,16 +39,17 @@ class Begun:
         self._free = deque(range(_HEAD, len(self._memory), _RECORD))
 
     def add(self, run: str, attempt: int) -> int | None:
-        """Right before a function is called; the answer is for ``remove``. 0.5 us with its share of that."""
+        """Right before a function is called; the answer is for ``end``. Both together take 0.7 us."""
         try:
             place = self._free.popleft()
         except IndexError:
             self._memory[_FULL] = 1  # from now on, nobody can tell
             return None
-        self._memory[place : place + _RECORD] = _record(run, attempt)
+        self._memory[place : place + _RECORD] = _key(run, attempt) + b"\0"
         return place
 
-    def remove(self, place: int) -> None:
+    def end(self, place: int) -> None:
+        self._memory[place + _KEY] = 1
         self._free.append(place)
 
     def leave(self) -> None:
@@ -56,28 +60,37 @@ class Begun:
         """In order, that is."""
         return bool(self._memory[_LEFT])
 
+    def is_used(self) -> bool:
+        """Whether anything was ever begun."""
+        return self._memory[_HEAD : _HEAD + _KEY] != _NOTHING
+
     def snapshot(self) -> Snapshot:
         """All that was begun and is not recorded as ended, and some of what is."""
         if self._memory[_FULL]:
-            return Snapshot(None)
+            return Snapshot()
         records = (self._memory[at : at + _RECORD] for at in range(_HEAD, len(self._memory), _RECORD))
-        return Snapshot(frozenset(record for record in records if record != _NOTHING))
+        return Snapshot({record[:_KEY]: bool(record[_KEY]) for record in records if record[0]})
 
     def close(self) -> None:
         self._memory.close()
 
 
 class Snapshot:
-    """What a process had begun at some moment."""
+    """What a process had begun at some moment, and what of it was over."""
 
-    __slots__ = ("_records",)
+    __slots__ = ("_over", "is_executing")
 
-    def __init__(self, records: frozenset[bytes] | None = None) -> None:
-        """None: that can't be told, and everything may have been."""
-        self._records = records
+    def __init__(self, over: dict[bytes, bool] | None = None) -> None:
+        """None: nobody can tell, and everything may be going on."""
+        self._over = over
+        self.is_executing = over is None or not all(over.values())
+        """Whether a function was going on at all."""
 
-    def has(self, run: str, attempt: int) -> bool:
-        return self._records is None or _record(run, attempt) in self._records
+    def state(self, run: str, attempt: int) -> Literal["claimed", "executing", "ended"]:
+        if self._over is None:
+            return "executing"
+        over = self._over.get(_key(run, attempt))
+        return "claimed" if over is None else "ended" if over else "executing"
 
 
 def make_file(places: int) -> io.FileIO:
@@ -92,6 +105,6 @@ def make_file(places: int) -> io.FileIO:
     return file
 
 
-def _record(run: str, attempt: int) -> bytes:
-    key = f"{attempt}/{run}".encode(errors="surrogatepass")
-    return (key if len(key) <= _RECORD else blake2b(key).digest()).ljust(_RECORD, b"\0")
+def _key(run: str, attempt: int) -> bytes:
+    key = f"{attempt}/{run}".encode("utf-8", "surrogatepass")
+    return (key if len(key) <= _KEY else b"#" + blake2b(key, digest_size=32).digest()).ljust(_KEY, b"\0")

@@ -99,9 +99,7 @@ class Server:
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self._terminated)
-        if hasattr(os, "register_at_fork"):
-            # The processes of a pool are ended by SIGTERM, and must not take it for ours.
-            os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        forks.restore_signals({signal.SIGTERM: signal.SIG_DFL})
         root = logging.getLogger()
         root.addHandler(_Forward(self._forward))
         threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True).start()

@@ -7,9 +7,15 @@ tell anybody how the attempt ended: it ends where its function does.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import NoReturn, TypeAlias
+
+Handler: TypeAlias = Callable[[int, FrameType | None], object] | signal.Handlers
 
 generation = 0
 """How many forks lie between this process and the one that imported the module.
@@ -37,6 +43,29 @@ def _leave(error: BaseException | None) -> NoReturn:
             stream.flush()
     finally:
         os._exit(code & 0xFF)
+
+
+def restore_signals(handlers: Mapping[signal.Signals, Handler]) -> None:
+    """Have these handlers in forks from now on: processes of a task's pool are ended by SIGTERM, and must not
+    take it for ours."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    masks = threading.local()
+
+    # Held back meanwhile: Python forgets what comes between the fork and its own first steps there, and the
+    # process would never end.
+    def block() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore)
 
 
 def _count() -> None:
