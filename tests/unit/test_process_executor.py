@@ -127,17 +127,14 @@ def alarmed(run: Run):
     def ring(*_): raise TimeoutError
     signal.signal(signal.SIGALRM, ring)
     broken = 0
-    try:
-        for _ in range(200):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
-                while True:
-                    run.log("x" * 200_000)
-                    run.still_mine()
-            except TimeoutError:
-                broken += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    for _ in range(200):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0005)
+            while True:
+                run.log("x" * 200_000)
+                run.still_mine()
+        except TimeoutError:
+            broken += 1
     return broken
 
 @app.task(cpu=True)
