@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 from evenbeat.errors import StoreUnavailable
@@ -40,6 +39,8 @@ def node_name() -> str:
 
 def installed_version() -> str:
     """That of this package; nothing where it is used without being installed."""
+    from importlib import metadata  # a tenth of what importing all of Evenbeat takes
+
     try:
         return metadata.version("evenbeat")
     except metadata.PackageNotFoundError:
