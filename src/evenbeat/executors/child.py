@@ -242,9 +242,12 @@ class _Forward(logging.Handler):
         self._otherwise = logging.StreamHandler()
         self._otherwise.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
 
-    def createLock(self) -> None:  # noqa: N802  # the name is logging's
-        """None: sending is safe, and a handler of the task's own may log while its main thread logs."""
-        self.lock = None
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Without the lock: sending is safe, and a signal handler of the task's may log while it logs."""
+        passed = bool(self.filter(record))
+        if passed:
+            self.emit(record)
+        return passed
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
