@@ -14,7 +14,7 @@ def new_run_id(now: Instant) -> str:
     """An id for a run made by hand: when it was made, then 80 bits, as 32 hexadecimal digits.
 
     Ids of the same time stand together in a database's index. Random ones dirty a page each: with 200,000
-    runs of history, adding, claiming and settling took two to three times as long.
+    runs of history, adding, claiming and settling took about twice as long in the few runs measured.
 
     Within a millisecond they grow, so that what one thread enqueues first is first in its queue. By 56
     random bits each time: a forked child goes on from the same id as its parent, and must not meet it.

@@ -214,9 +214,7 @@ def test_a_run_that_was_asked_to_stop_and_failed_meanwhile_is_not_tried_again() 
     bench = Workbench()
     bench.add("r", Execution(retries=5, backoff=3_600_000))
     bench.step()
-    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
-    assert transition is not None
-    bench.store.settle_runs([transition])
+    bench.ask_to_cancel("r")
     bench.executor.end(Outcome("raised", error="ValueError: no"))  # before the keeper has looked
     bench.step()
     assert bench.run("r").state == "cancelled"
@@ -387,9 +385,7 @@ def test_a_cancel_request_reaches_the_function_and_the_run_ends_as_cancelled() -
     bench = Workbench()
     bench.add("r")
     bench.step()
-    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
-    assert transition is not None
-    bench.store.settle_runs([transition])
+    bench.ask_to_cancel("r")
     attempt = bench.executor.running[0]
     attempt.claimed -= 2
     bench.keep()
@@ -403,9 +399,7 @@ def test_a_cancelled_run_that_returns_all_the_same_has_succeeded() -> None:
     bench = Workbench()
     bench.add("r")
     bench.step()
-    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
-    assert transition is not None
-    bench.store.settle_runs([transition])
+    bench.ask_to_cancel("r")
     bench.executor.running[0].claimed -= 2
     bench.keep()
     bench.executor.end(result("done"))
@@ -417,9 +411,7 @@ def test_a_cancelled_run_that_takes_no_notice_still_times_out() -> None:
     bench = Workbench()
     bench.add("r", Execution(timeout=1_000))
     bench.step()
-    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
-    assert transition is not None
-    bench.store.settle_runs([transition])
+    bench.ask_to_cancel("r")
     attempt = bench.executor.running[0]
     attempt.claimed -= 2
     bench.keep()
@@ -435,9 +427,7 @@ def test_a_run_that_was_cancelled_and_handed_back_is_cancelled_and_not_begun_aga
     bench = Workbench()
     bench.add("r")
     bench.step()
-    transition = attempts.cancel(bench.run("r"), bench.clock.now, "user")
-    assert transition is not None
-    bench.store.settle_runs([transition])
+    bench.ask_to_cancel("r")
     bench.store.settle_runs([attempts.released(bench.run("r"), "stopping worker")])
     other = Workbench()
     other.store = bench.store

@@ -11,6 +11,7 @@ from evenbeat.executors.base import Attempt, Ended, Outcome
 from evenbeat.keeper import Keeper
 from evenbeat.model import Execution, Run, Transition, to_json
 from evenbeat.observe.events import Event, Events
+from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Claimed, RunQuery
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks import Task, Tasks
@@ -109,6 +110,12 @@ class Workbench:
         """As if runs had been short so far."""
         lane = self.worker._lanes["thread"]
         lane._rate, lane._since = 1_000_000.0, time.monotonic() + 60
+
+    def ask_to_cancel(self, run_id: str) -> None:
+        """As ``runs.cancel`` does it."""
+        transition = attempts.cancel(self.run(run_id), self.clock.now, "user")
+        assert transition is not None
+        self.store.settle_runs([transition])
 
     def step(self) -> int | None:
         return self.worker.step(self.clock.now)

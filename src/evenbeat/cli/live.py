@@ -115,18 +115,21 @@ class LiveOutput:
             result = "" if event.result is None else f" → {_short(to_json(event.result))}"
             what = f"took {_brief(event.duration if event.duration is not None else took)}{result}"
         elif event.kind == "retrying":
-            what = f"{_first_line(event.error)}; again in {_brief(event.delay or 0)}"
+            what = f"{_first_line(event.error, self._room())}; again in {_brief(event.delay or 0)}"
         elif event.error:
-            what = f"{what}: {_first_line(event.error)}"
+            what = f"{what}: {_first_line(event.error, self._room())}"
         row = self._row(event.at, sign, style, run.schedule or run.task, what, late)
         if event.kind in ("failed", "crashed"):
-            where = _where(event.error)
-            row.append(f"\n{'':>24}{where}evenbeat runs show {run.id}", style="dim")
+            row.append(f"\n{'':>11}{_where(event.error)}runs show {run.id}", style="dim")
         if run.coalesced:
             row.append(f"  (for {run.coalesced:,} missed, too)", style="yellow")
         if run.cause in ("trigger", "enqueue"):
             row.append("  (by hand)" if run.cause == "trigger" else "  (enqueued)", style="dim")
         return row
+
+    def _room(self) -> int:
+        """How much of an error a line takes, beside what else it says."""
+        return max(24, min(60, self.console.width - 56)) if self.console.is_terminal else 60
 
     def _row(
         self, at: datetime, sign: str, style: str, name: str, said: str, late: int | None = None
@@ -243,8 +246,8 @@ def _where(error: str | None) -> str:
     return f"{os.path.basename(file)}:{line} in {function} · "
 
 
-def _first_line(text: str | None) -> str:
-    return _short((text or "").partition("\n")[0])
+def _first_line(text: str | None, most: int) -> str:
+    return _short((text or "").partition("\n")[0], most)
 
 
 def _short(text: str, most: int = 60) -> str:

@@ -17,7 +17,7 @@ MOST_LINES = 1_000
 MOST_CHARACTERS = 100_000
 LONGEST_LINE = 5_000
 
-# One for all logs: most attempts write none, and a lock for each is a tenth of what claiming one costs.
+# One for all logs: most attempts write no line, and writing one is short.
 _writing = threading.Lock()
 
 
