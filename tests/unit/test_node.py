@@ -1,0 +1,80 @@
+"""A node in threads of this process: what it says of itself, and what it learns while it runs.
+
+Real threads: starting and stopping them is the subject. The tests wait for events, never for a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from evenbeat import InvalidValue, Scheduler, every
+
+
+@pytest.fixture
+def app() -> Iterator[Scheduler]:
+    scheduler = Scheduler("memory://", poll="10ms")
+    yield scheduler
+    scheduler.stop()
+    scheduler.close()
+
+
+def test_a_scheduler_says_whether_it_runs_works_or_has_nothing_to_do(app: Scheduler) -> None:
+    begun, gate, idle = threading.Event(), threading.Event(), threading.Event()
+
+    @app.task
+    def work() -> None:
+        begun.set()
+        assert gate.wait(30)
+
+    @app.on_idle
+    def note() -> None:
+        idle.set()
+
+    def standing() -> tuple[bool, bool, bool]:
+        return (app.is_running, app.is_processing, app.is_idle)
+
+    assert standing() == (False, False, False)
+    app.start()
+    assert standing() == (True, False, True)
+    app.enqueue(work)
+    assert begun.wait(30)
+    assert standing() == (True, True, False)
+    gate.set()
+    assert idle.wait(30)
+    assert standing() == (True, False, True)
+    app.stop()
+    assert standing() == (False, False, False)
+
+
+def test_a_task_that_is_registered_while_a_node_runs_is_executed_and_its_schedule_declared(
+    app: Scheduler,
+) -> None:
+    app.start()
+
+    @app.task(schedule=every("1h"))
+    def late() -> str:
+        return "learnt"
+
+    assert app.schedules.get("late").managed_by == "code"
+    assert app.runs.wait_for(app.enqueue(late).id, "30s").result == "learnt"
+
+
+def test_a_scheduler_that_runs_is_not_started_again(app: Scheduler) -> None:
+    app.start()
+    with pytest.raises(InvalidValue, match=r"has been started already; stop\(\) it first"):
+        app.start()
+
+
+def test_a_hook_that_fails_at_the_start_leaves_nothing_running(app: Scheduler) -> None:
+    @app.on_start
+    def fails() -> None:
+        raise RuntimeError("no connection to the mail server")
+
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="mail server"):
+        app.start()
+    assert not app.is_running
+    assert threading.active_count() == before
