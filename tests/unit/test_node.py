@@ -62,6 +62,21 @@ def test_a_task_that_is_registered_while_a_node_runs_is_executed_and_its_schedul
     assert app.runs.wait_for(app.enqueue(late).id, "30s").result == "learnt"
 
 
+def test_a_node_takes_runs_from_its_own_queues_alone() -> None:
+    app = Scheduler("memory://", queues=["mail"], poll="10ms")
+
+    @app.task
+    def work() -> str:
+        return "done"
+
+    elsewhere = app.enqueue(work)
+    mail = app.enqueue(work, queue="mail")
+    with app:
+        assert app.runs.wait_for(mail.id, "30s").state == "succeeded"
+        # It came first, and would have been taken first.
+        assert app.runs.get(elsewhere.id).state == "queued"
+
+
 def test_a_scheduler_that_runs_is_not_started_again(app: Scheduler) -> None:
     app.start()
     with pytest.raises(InvalidValue, match=r"has been started already; stop\(\) it first"):
