@@ -1,8 +1,15 @@
-"""What all tests share: the same examples on every run, and no limit on the time of a single one."""
+"""What all tests share: the same examples on every run, no limit on the time of a single one, and servers."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import Phase, settings
+
+from evenbeat.testing.places import own_place
+from tests import servers
 
 # Phase.explain traces every line once an example fails, which takes longer than reading the example.
 settings.register_profile(
@@ -13,3 +20,45 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.generate, Phase.target, Phase.shrink],
 )
 settings.load_profile("evenbeat")
+
+
+def server_url(name: str) -> str:
+    """The URL of a real server of this kind, shared by all tests; without one the test is skipped."""
+    try:
+        return servers.shared(name).url
+    except servers.Unavailable as error:
+        pytest.skip(f"no {name}: {error}")
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """The URL of a schema of one's own on a real PostgreSQL."""
+    with own_place(server_url("postgres")) as url:
+        yield url
+
+
+@pytest.fixture
+def valkey() -> Iterator[str]:
+    """The URL of a prefix of one's own on a real Valkey."""
+    with own_place(server_url("valkey")) as url:
+        yield url
+
+
+@pytest.fixture
+def mongo() -> Iterator[str]:
+    """The URL of a database of one's own on a real MongoDB."""
+    with own_place(server_url("mongo")) as url:
+        yield url
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    servers.stop_shared()
+    if servers.missing() and os.environ.get("CI"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name, reason in servers.missing().items():
+        terminalreporter.section(f"NOT TESTED: {name}", sep="!", red=True)
+        terminalreporter.line(f"{reason}")
+        terminalreporter.line(f"Or name a server that runs: EVENBEAT_TEST_{name.upper()}_URL")

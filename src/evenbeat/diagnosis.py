@@ -113,7 +113,7 @@ def live_nodes(store: Store) -> list[Node]:
 
 def expired_runs(store: Store, now: Instant) -> list[Run]:
     """Running ones whose lease ended a while ago, and nobody has taken them over."""
-    return list(_runs(store, RunQuery(lease_ended_by=now - LEASE_OVER, limit=_PAGE)))
+    return list(store.lost_runs(now - LEASE_OVER, _RUNS).runs)
 
 
 def duplicates(store: Store) -> tuple[list[Duplicate], int]:

@@ -175,7 +175,7 @@ class Node:
             # What ended while the loop did.
             worker = self._worker
             self._attempt(lambda: worker.step(self._store.now()))
-        self._listener.join(self._settings.poll / 1000 + 1)
+        self._listener.join(_LAST_TRIES)
         self._attempt(self._presence.leave)
         run_logs.stop_capture()
         self._tell("node_stopped")
@@ -217,8 +217,8 @@ class Node:
             except Exception:
                 # Hints save latency, and nothing depends on them.
                 _log.debug("waiting for hints failed", exc_info=True)
-                self._closing.wait(poll)
-                continue
+                self._closing.wait(1.0)
+                hinted = True
             if hinted:
                 for loop in (self._ticker_loop, self._worker_loop):
                     if loop is not None:

@@ -29,7 +29,7 @@ class NodeOptions(TypedDict, total=False):
     lease: Duration
     """How long a run stays with a worker that is not heard of (30s)."""
     poll: Duration
-    """How often to look without a hint (1s). Hints make most waits end at the right moment anyway."""
+    """How often to look without a hint (30s). A store that can't be told comes back each second by itself."""
     drain: Duration
     """How long running jobs may take to end when the node stops (30s)."""
     keep: Duration
@@ -44,7 +44,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     cpu_processes: int = msgspec.field(default_factory=lambda: os.cpu_count() or 1)
     queues: tuple[str, ...] = ("default",)
     lease: int = 30_000
-    poll: int = 1_000
+    poll: int = 30_000
     drain: int = 30_000
     keep: int = 30 * 86_400_000
 

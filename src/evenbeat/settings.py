@@ -315,7 +315,7 @@ _SPECS: dict[str, _Spec] = {
     "cpu_processes": _Spec(_count, os.cpu_count() or 1),
     "processes": _Spec(_count, 1),
     "lease": _Spec(_duration(1_000), "30s"),
-    "poll": _Spec(_duration(10), "1s"),
+    "poll": _Spec(_duration(10), "30s"),
     "drain": _Spec(_duration(0), "30s"),
     "keep": _Spec(_duration(0), "30d"),
     "log_format": _Spec(_choice(LOG_FORMATS), "text"),

@@ -16,14 +16,19 @@ from evenbeat.model import Record, encode
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import Store
 
-REAP_EVERY = 5_000
+# How often a node asks while nothing is wrong: with the polls of its ticker and its worker (30 s each) that
+# is one small query in 5 s.
+REAP_EVERY = 15_000
 REAP_BATCH = 500
 PURGE_EVERY = 60_000
 PURGE_BATCH = 500
-PRESENT_EVERY = 10_000
-PRESENT_FOR = 35_000
+PRESENT_EVERY = 20_000
+PRESENT_FOR = 65_000
+
+# Between two looks at leases that end one after the other.
+_NOT_SOONER = 500
 
 _log = logging.getLogger("evenbeat.upkeep")
 
@@ -71,9 +76,13 @@ class Reaper:
         self._every = min(REAP_EVERY, lease // 2)
 
     def step(self, now: Instant) -> Instant:
-        lost = self._store.find_runs(RunQuery(lease_ended_by=now, limit=REAP_BATCH)).items
+        lost, next_end = self._store.lost_runs(now, REAP_BATCH)
+        again = now + self._every
+        if next_end is not None:
+            # A lease that is renewed in time is looked at in vain, once for all that were taken together.
+            again = min(again, max(next_end + 1, now + _NOT_SOONER))
         if not lost:
-            return now + self._every
+            return again
         answers = self._store.settle_runs([attempts.crashed(run, now, self._new_token()) for run in lost])
         for run, accepted in zip(lost, answers, strict=True):
             if not accepted:
@@ -84,7 +93,7 @@ class Reaper:
             )
             self._events.tell("crashed", now, run=run, error=f"worker {run.worker} was lost")
         self._store.hint()
-        return now if len(lost) == REAP_BATCH else now + self._every
+        return now if len(lost) == REAP_BATCH else again
 
 
 class Pruner:

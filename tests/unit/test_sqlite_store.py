@@ -711,7 +711,6 @@ _ORDERED = ("select claimable", "outlook")
 def hot_statements() -> dict[str, str]:
     """Everything that runs in a loop, or for each batch of one."""
     searches = {
-        "runs whose lease ended": RunQuery(lease_ended_by=1),
         "runs by id": RunQuery(ids=("a",)),
         "runs of a worker": RunQuery(worker="w", states=("running",)),
         "runs to be stopped": RunQuery(worker="w", states=("running",), cancel_requested=True),

@@ -77,15 +77,13 @@ def _store_of_app(settings: Settings, *, create: bool) -> Store:
 
 
 def _refuse_missing(store: Store, named: str, create: bool) -> None:
-    path = getattr(store, "path", None)
-    if isinstance(path, str) and not create:
-        missing = _missing(path)
-        if missing is not None:
-            raise Failed(
-                f"{missing}{named}",
-                "name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
-                "'evenbeat db upgrade' makes this one",
-            )
+    missing = None if create else _missing(store)
+    if missing is not None:
+        raise Failed(
+            f"{missing}{named}",
+            "name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
+            "'evenbeat db upgrade' makes this one",
+        )
 
 
 def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
@@ -143,15 +141,20 @@ def _nearest(app: Scheduler, tenant: str, name: str) -> str:
     return "'evenbeat schedules list' shows those that are there"
 
 
-def _missing(path: str) -> str | None:
-    """What an SQLite file lacks to be looked at. Opening the store would make it: not by accident."""
-    from evenbeat.stores.sqlite.facts import facts
-
-    name = os.path.basename(path) if os.path.dirname(path) == os.getcwd() else path
+def _missing(store: Store) -> str | None:
+    """What a store lacks to be looked at. Opening it would make that: not by accident."""
     try:
-        found = facts(path)
+        schema = store.schema()
     except StoreUnavailable:
         return None  # whoever opens it says why
-    if found is None:
-        return f"there is no database {name}"
-    return None if found.schema else f"there are no tables of Evenbeat in {name}"
+    if schema.found or not schema.known:
+        return None
+    path = getattr(store, "path", None)
+    if not isinstance(path, str):
+        return "there are no tables of Evenbeat in the database"
+    name = os.path.basename(path) if os.path.dirname(path) == os.getcwd() else path
+    return (
+        f"there are no tables of Evenbeat in {name}"
+        if os.path.exists(path)
+        else f"there is no database {name}"
+    )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -102,6 +102,14 @@ class Claimed(NamedTuple):
     """
 
 
+class Lost(NamedTuple):
+    """What ``lost_runs`` found, and when to look again."""
+
+    runs: tuple[Run, ...]
+    next_end: Instant | None
+    """The earliest end of any other lease, unless it is renewed; in the past if the limit left some out."""
+
+
 class Page(NamedTuple, Generic[T]):
     """Some of what was asked for, in order; ``cursor`` continues after it, None at the end."""
 
@@ -133,10 +141,39 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     """Only runs that this worker holds or, once they are over, was the last to hold."""
     cancel_requested: bool | None = None
-    lease_ended_by: Instant | None = None
-    """Only running ones whose lease ended by then, and by the store's own clock."""
     limit: int = 100
     cursor: str | None = None
+
+
+class Schema(NamedTuple):
+    """The tables, collections or keys of a store: which version is there, and what is known here."""
+
+    found: int
+    """0: there are none yet."""
+    known: int
+    script: str = ""
+    """What ``open`` would run to get there, in the words of the database, for those who run it themselves."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact about the server that the promise leans on: a setting, its version, its clock."""
+
+    name: str
+    """As the database calls it: ``appendfsync``, ``synchronous_commit``."""
+    value: str
+    level: Literal["ok", "warn", "fail"] = "ok"
+    """``fail``: ``open`` refuses the server. ``warn``: a crash of the server may undo what was promised."""
+    hint: str | None = None
+    """What may happen, and what to set instead."""
+
+
+class Insertion(NamedTuple):
+    """A statement that adds runs, for a connection of the caller's own, inside the caller's transaction."""
+
+    dialect: Literal["postgresql", "sqlite"]
+    text: str
+    """With one place, ``{}``, for the value; it answers the ids of the runs that are new."""
+    value: str
 
 
 class Store(Protocol):
@@ -148,8 +185,14 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of everything. Safe to repeat."""
 
+    def schema(self) -> Schema:
+        """What there is, without making or changing anything. The store need not be open."""
+
+    def server(self) -> list[Setting]:
+        """What the promise leans on, as it is. ``open`` looks, too: it logs warnings and refuses failures."""
+
     def now(self) -> Instant:
-        """The store's clock, which is the clock."""
+        """The store's clock, which is the clock. Cheap: a server is not asked each time."""
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         """Write schedules by compare-and-set on their versions, each with its runs and ledger rows.
@@ -174,6 +217,12 @@ class Store(Protocol):
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:
         """Add runs; says of each whether it is new. One whose id exists stays as it is."""
 
+    def insertion(self, runs: Sequence[Run]) -> Insertion:
+        """What ``add_runs`` would do, as a statement for a transaction of the caller's.
+
+        InvalidValue on a store that can't join one.
+        """
+
     def claim_runs(self, claim: Claim) -> Claimed:
         """Take due runs: by priority, then by ``run_at``, then by id.
 
@@ -191,6 +240,9 @@ class Store(Protocol):
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         """Runs, the newest first."""
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        """Running runs whose lease ended by then, and by the store's own clock: their workers are gone."""
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         """How many runs there are in each state."""
@@ -233,7 +285,8 @@ class Store(Protocol):
     def wait(self, timeout: float) -> bool:
         """Sleep until something may have changed, at most ``timeout`` seconds. False if nothing did.
 
-        A hint: losing one costs latency, never a tick.
+        A hint: losing one costs latency, never a tick. A store that can't be told (the connection on which
+        it listens is down) comes back after a second, and says True.
         """
 
     def hint(self) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant
 from evenbeat.model import (
     ACTIVE_STATES,
@@ -29,10 +30,14 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
+    Insertion,
+    Lost,
     Page,
     PlanFunction,
     RunQuery,
     ScheduleQuery,
+    Schema,
+    Setting,
     Write,
     Written,
     wall_clock,
@@ -71,6 +76,12 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
+
+    def schema(self) -> Schema:
+        return Schema(0, 0)
+
+    def server(self) -> list[Setting]:
+        return []
 
     def now(self) -> Instant:
         return self._clock()
@@ -167,6 +178,12 @@ class MemoryStore:
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:
         with self._lock:
             return [self._add(run) for run in runs]
+
+    def insertion(self, runs: Sequence[Run]) -> Insertion:
+        raise InvalidValue(
+            "a store in memory takes no part in transactions", field="within", value=None,
+            hint="enqueue after the commit, or use PostgreSQL or SQLite",
+        )  # fmt: skip
 
     def _add(self, run: Run) -> bool:
         if run.id in self._runs:
@@ -294,8 +311,6 @@ class MemoryStore:
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         after = read_run_cursor(query.cursor)
-        if query.lease_ended_by is not None:
-            query = replace(query, lease_ended_by=min(query.lease_ended_by, self.now()))
         with self._lock:
             candidates = self._runs.values()
             if query.ids is not None:
@@ -308,6 +323,15 @@ class MemoryStore:
             found = [run for run in found if (-run.created_at, run.id) > (-after[0], after[1])]
         items = tuple(found[: query.limit])
         return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        ended_by = min(ended_by, self.now())
+        with self._lock:
+            running = [run for run in self._runs.values() if run.state == "running"]
+        running.sort(key=lambda run: (run.lease_until or 0, run.id))
+        ended = sum(1 for run in running if (run.lease_until or 0) <= ended_by)
+        runs = tuple(running[: min(ended, limit)])
+        return Lost(runs, running[len(runs)].lease_until if len(runs) < len(running) else None)
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         counts: dict[RunState, int] = {}
@@ -435,12 +459,4 @@ def _matches(run: Run, query: RunQuery) -> bool:
         and (query.states is None or run.state in query.states)
         and (query.worker is None or run.worker == query.worker)
         and (query.cancel_requested is None or run.cancel_requested == query.cancel_requested)
-        and (
-            query.lease_ended_by is None
-            or (
-                run.state == "running"
-                and run.lease_until is not None
-                and run.lease_until <= query.lease_ended_by
-            )
-        )
     )

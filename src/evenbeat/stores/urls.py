@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
 from evenbeat.errors import InvalidValue, shown
@@ -13,9 +14,12 @@ def open_url(url: str) -> Store:
     """The store that a URL names, not opened yet.
 
     ``sqlite:///evenbeat.db`` is a file of the working directory, ``sqlite:////var/lib/evenbeat.db`` one by
-    its absolute path; ``memory://`` is gone when the process ends.
+    its absolute path; ``memory://`` is gone when the process ends. ``postgresql://``, ``redis://``,
+    ``valkey://`` and ``mongodb://`` are servers; docs/stores says what their URLs may hold.
     """
     parts = urlsplit(url)
+    if parts.scheme in _SERVERS:
+        return _server(url, *_SERVERS[parts.scheme])
     if parts.scheme == "sqlite":
         from evenbeat.stores.sqlite import SqliteStore
 
@@ -33,8 +37,32 @@ def open_url(url: str) -> Store:
     raise InvalidValue(
         f"store {shown(without_password(url))} is of no known kind", field="store",
         value=without_password(url),
-        hint="write sqlite:///evenbeat.db or memory://; PostgreSQL, Redis and MongoDB are still to come",
+        hint="write sqlite:///…, postgresql://…, redis://…, valkey://…, mongodb://… or memory://",
     )  # fmt: skip
+
+
+_POSTGRES = ("evenbeat.stores.postgres", "PostgresStore", "psycopg", "postgres")
+_REDIS = ("evenbeat.stores.redis", "RedisStore", "redis", "redis")
+_MONGO = ("evenbeat.stores.mongo", "MongoStore", "pymongo", "mongo")
+_SERVERS = {
+    "postgresql": _POSTGRES, "postgres": _POSTGRES,
+    "redis": _REDIS, "rediss": _REDIS, "valkey": _REDIS, "valkeys": _REDIS,
+    "mongodb": _MONGO, "mongodb+srv": _MONGO,
+}  # fmt: skip
+
+
+def _server(url: str, module: str, name: str, driver: str, extra: str) -> Store:
+    try:
+        kind = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in (driver, "psycopg_pool"):
+            raise
+        raise InvalidValue(
+            f"store {shown(without_password(url))} needs {driver}, which is not installed", field="store",
+            value=without_password(url), hint=f"pip install 'evenbeat[{extra}]'",
+        ) from None  # fmt: skip
+    store: Store = kind(url)
+    return store
 
 
 def without_password(url: str) -> str:

@@ -27,7 +27,7 @@ from evenbeat.instants import Instant, write_instant
 from evenbeat.model import FORMAT, Execution, LogChunk, Record, Run, Schedule, Skipped, Statistics, Transition
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
-from evenbeat.stores.base import Claim, Claimed, Fired, RunQuery, ScheduleQuery, Store, Write, Written
+from evenbeat.stores.base import Claim, Claimed, Fired, Lost, RunQuery, ScheduleQuery, Store, Write, Written
 from evenbeat.testing.clock import VirtualClock
 
 Handles = Callable[[], Store]
@@ -689,7 +689,7 @@ class StoreContract:
         store.add_runs([run("a", run_at=store.now())])
         (stale,) = self.claim(store)
         clock.advance("31s")
-        (expired,) = self.runs(store, lease_ended_by=clock.now)
+        (expired,) = store.lost_runs(clock.now, 10).runs
         assert store.settle_runs([attempts.crashed(expired, clock.now, "reaper")]) == [True]
         (fresh,) = self.claim(store, "claim-2", now=clock.now)
         assert (fresh.attempt, fresh.crashes) == (2, 1)
@@ -735,7 +735,7 @@ class StoreContract:
             (held,) = self.claim(store, f"claim-{attempt}", now=clock.now)
             assert held.attempt == attempt
             clock.advance("31s")
-            (expired,) = self.runs(store, lease_ended_by=clock.now)
+            (expired,) = store.lost_runs(clock.now, 10).runs
             assert store.settle_runs([attempts.crashed(expired, clock.now, f"reap-{attempt}")]) == [True]
         (dead,) = self.runs(store)
         assert (dead.state, dead.crashes) == ("failed", 3)
@@ -777,7 +777,28 @@ class StoreContract:
     ) -> None:
         store.add_runs([run("a", run_at=clock.now)])
         self.claim(store)
-        assert self.runs(store, lease_ended_by=clock.now + 10 * MINUTE) == []
+        assert store.lost_runs(clock.now + 10 * MINUTE, 10) == Lost((), clock.now + 30_000)
+
+    def test_lost_runs_come_in_the_order_of_their_leases_and_say_when_the_next_one_ends(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert store.lost_runs(clock.now, 10) == Lost((), None)
+        store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(4)])
+        for at, lease in enumerate((30_000, 10_000, 20_000)):
+            self.claim(store, f"claim-{at}", limit=1, lease=lease)
+        start = clock.now
+        assert store.lost_runs(clock.now, 10) == Lost((), start + 10_000)
+        clock.advance("20s")
+
+        def look(limit: int) -> tuple[list[str], Instant | None]:
+            found = store.lost_runs(clock.now, limit)
+            return [entry.id for entry in found.runs], found.next_end
+
+        assert look(10) == (["r1", "r2"], start + 30_000)
+        assert look(1) == (["r1"], start + 20_000)
+        assert look(0) == ([], start + 10_000)
+        clock.advance("10s")
+        assert look(10) == (["r1", "r2", "r0"], None)
 
     def test_a_heartbeat_saves_a_run_from_a_reaper_that_looked_before(
         self, store: Store, clock: VirtualClock
@@ -785,7 +806,7 @@ class StoreContract:
         store.add_runs([run("a", run_at=clock.now)])
         (held,) = self.claim(store)
         clock.advance("30s")
-        (seen,) = self.runs(store, lease_ended_by=clock.now)
+        (seen,) = store.lost_runs(clock.now, 10).runs
         assert store.settle_runs([attempts.heartbeat(held, 30_000, "beat")]) == [True]
         assert store.settle_runs([attempts.crashed(seen, clock.now, "reaper")]) == [False]
 
@@ -800,7 +821,7 @@ class StoreContract:
         store.add_runs([run("a", run_at=clock.now)])
         self.claim(store)
         clock.advance("30s")
-        (seen,) = self.runs(store, lease_ended_by=clock.now)
+        (seen,) = store.lost_runs(clock.now, 10).runs
         assert store.settle_runs([attempts.crashed(seen, clock.now + 60 * MINUTE, "reaper")]) == [True]
         assert len(self.claim(store, "claim-2")) == 1
 

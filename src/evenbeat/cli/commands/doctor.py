@@ -23,18 +23,21 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 @click.command("doctor")
+@click.argument("url", required=False)
 @click.option("--repair", "repairs", is_flag=True, help="Put right what is safe to put right, then look.")
 @store_option
 @json_option
-def command(repairs: bool, store: str | None, as_json: bool) -> ExitCode:
+def command(url: str | None, repairs: bool, store: str | None, as_json: bool) -> ExitCode:
     """Check the store, and whether anybody works on it.
+
+    The store at URL, or else the project's.
 
     All tenants. The exit code is 1 if a check failed; warnings alone are 0.
 
     --repair queues runs again whose workers are gone, and cancels queued runs of ticks that were settled
     already. Rows in quarantine are left to you.
     """
-    settings = settings_here(store=store)
+    settings = settings_here(store=url or store)
     database = find_store(settings)
     done: Repaired | None = None
     try:
@@ -82,34 +85,35 @@ def command(repairs: bool, store: str | None, as_json: bool) -> ExitCode:
 
 def _store_checks(store: Store, where: str) -> Iterator[Finding]:
     """Whether the store can be reached, and is as safe as it should be. Nothing follows a failure."""
-    from evenbeat.stores.sqlite import SqliteStore
-    from evenbeat.stores.sqlite.facts import facts
-    from evenbeat.stores.sqlite.schema import KNOWN
-
     try:
-        before = facts(store.path) if isinstance(store, SqliteStore) else None
+        before = store.schema()
         store.open()
         store.count_runs()
     except (StoreUnavailable, SchemaTooNew) as error:
         yield Finding(check="store", level="fail", says=str(error))
         return
     yield Finding(check="store", level="ok", says=where)
-    if not isinstance(store, SqliteStore):
-        return
-    if before is not None:
-        upgraded = "" if before.schema == KNOWN else f", upgraded from {before.schema} just now"
+    if before.known:
+        upgraded = "" if before.found == before.known else f", upgraded from {before.found} just now"
         yield Finding(
-            check="schema", level="ok", says=f"{KNOWN}, the newest{upgraded}", facts={"schema": KNOWN}
+            check="schema", level="ok", says=f"{before.known}, the newest{upgraded}",
+            facts={"schema": before.known},
+        )  # fmt: skip
+    settings = store.server()
+    for setting in settings:
+        if setting.level != "ok":
+            yield Finding(
+                check="safety", level=setting.level, says=f"{setting.name} {setting.value}",
+                hint=setting.hint, facts={setting.name: setting.value},
+            )  # fmt: skip
+    fine = [setting for setting in settings if setting.level == "ok"]
+    if fine:
+        yield Finding(
+            check="safety",
+            level="ok",
+            says=", ".join(f"{setting.name} {setting.value}" for setting in fine),
+            facts={setting.name: setting.value for setting in fine},
         )
-    journal, synchronous = store.safety()
-    safe = journal == "wal" and synchronous in ("full", "extra")
-    yield Finding(
-        check="safety",
-        level="ok" if safe else "warn",
-        says=f"journal {journal}, synchronous {synchronous}",
-        hint=None if safe else "a power cut may take back what was committed: journal wal, synchronous full",
-        facts={"journal": journal, "synchronous": synchronous},
-    )
 
 
 def _table(findings: list[Finding]) -> RenderableType:

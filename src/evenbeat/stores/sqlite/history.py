@@ -43,7 +43,7 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
 
 def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[str, list[object]]:
     """The text and the values of a search. Its source is chosen here: the planner, which knows nothing
-    of how many leases have ended or runs are running, would walk through all of history for them."""
+    of how many runs are running, would walk through all of history for them."""
     source = "evenbeat_runs AS run"
     where: list[str] = []
     values: list[object] = []
@@ -51,16 +51,13 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         source = f"json_each(?) AS wanted CROSS JOIN {source}"
         where.append("run.id = wanted.value")
         values.append(json_list(dict.fromkeys(query.ids)))
-    elif query.lease_ended_by is None and _is_about_active_runs(query):
+    elif _is_about_active_runs(query):
         source += " INDEXED BY evenbeat_runs_active"
         where.append("run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')")
-    elif query.lease_ended_by is not None or query.states == _RUNNING:
+    elif query.states == _RUNNING:
         source += " INDEXED BY evenbeat_runs_leased"
     elif query.tenant is not None and query.schedule is not None:
         source += " INDEXED BY evenbeat_runs_of_schedule"
-    if query.lease_ended_by is not None:
-        where.append("run.state = 'running' AND run.lease_until <= ?")
-        values.append(query.lease_ended_by)
     equal = {
         "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
         "worker": query.worker, "cancel_requested": query.cancel_requested,

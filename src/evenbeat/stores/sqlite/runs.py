@@ -8,13 +8,14 @@ from typing import Any
 
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Statistics, Transition
-from evenbeat.stores.base import Claim, Claimed
+from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.decisions import Standing, added, changes, verdict
 from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.bulk import bulk
 from evenbeat.stores.sqlite.commands import Commands, Row
 from evenbeat.stores.sqlite.rows import (
+    RUN,
     Unreadable,
     json_list,
     read_run,
@@ -22,6 +23,8 @@ from evenbeat.stores.sqlite.rows import (
     statistics_row,
 )
 from evenbeat.stores.sqlite.schedules import Key, quarantine_note
+
+_LEASE_UNTIL = RUN.index("lease_until")
 
 
 def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
@@ -104,6 +107,14 @@ def _quarantine(commands: Commands, troubled: list[tuple[Row, Unreadable]], now:
     notes = [(row, quarantine_note(error)) for row, error in troubled]
     commands.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
     commands.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
+
+
+def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
+    rows = commands.rows("select lost", sql.SELECT_LOST, (ended_by, limit + 1))
+    if len(rows) > limit:
+        return Lost(tuple(readable_runs(rows[:limit])), rows[limit][_LEASE_UNTIL] or 0)
+    ((next_end,),) = commands.rows("select next lease end", sql.NEXT_LEASE_END, (ended_by,))
+    return Lost(tuple(readable_runs(rows)), next_end)
 
 
 def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:

@@ -52,12 +52,12 @@ PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
 INSERT_RUN = f"{_insert('evenbeat_runs', RUN)} ON CONFLICT (id) DO NOTHING"
 
 
-def insert_runs(expressions: tuple[str, ...]) -> str:
+def insert_runs(expressions: tuple[str, ...], place: str = "?") -> str:
     """As INSERT_RUN, for the rows of a JSON array."""
     # WHERE TRUE: else ON would be taken for that of a join.
     return f"""
 INSERT INTO evenbeat_runs ({RUN_COLUMNS})
-SELECT {", ".join(expressions)} FROM json_each(?) AS wanted WHERE TRUE
+SELECT {", ".join(expressions)} FROM json_each({place}) AS wanted WHERE TRUE
 ON CONFLICT (id) DO NOTHING
 """  # noqa: S608
 
@@ -141,6 +141,16 @@ SELECT_CLAIMED = f"""
 SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE state = 'running' AND worker = ? AND claim = ?
 ORDER BY priority DESC, run_at, id
 """  # noqa: S608
+
+# Walks through all that is running: 0.05 ms for each 1,000 runs.
+SELECT_LOST = f"""
+SELECT {RUN_COLUMNS} FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
+WHERE state = 'running' AND coalesce(lease_until, 0) <= ? ORDER BY coalesce(lease_until, 0), id LIMIT ?
+"""  # noqa: S608
+NEXT_LEASE_END = """
+SELECT min(coalesce(lease_until, 0)) FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
+WHERE state = 'running' AND coalesce(lease_until, 0) > ?
+"""
 
 # A run that can't be read would stand at the head of its queue for ever.
 FAIL_UNREADABLE = """

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
-
-from msgspec.structs import replace
 
 from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant
@@ -23,20 +22,27 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
+    Insertion,
+    Lost,
     Page,
     PlanFunction,
     RunQuery,
     ScheduleQuery,
+    Schema,
+    Setting,
     Write,
     Written,
     wall_clock,
 )
-from evenbeat.stores.sqlite import history, records, runs, schedules
+from evenbeat.stores.sqlite import facts, history, new_runs, records, runs, schedules, schema
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import OnCommand
 from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.rows import log_row
 from evenbeat.stores.sqlite.wake import Waker
+
+# Seconds between two looks for what others committed.
+_LOOK = 1.0
 
 
 class SqliteStore:
@@ -75,6 +81,14 @@ class SqliteStore:
         self._waker.close()
         self._connections.close()
 
+    def schema(self) -> Schema:
+        found = facts.schema_version(self.path)
+        return Schema(found, schema.KNOWN, schema.schema_sql(found) if found < schema.KNOWN else "")
+
+    def server(self) -> list[Setting]:
+        with self._connections.read() as commands:
+            return facts.settings(commands)
+
     def now(self) -> Instant:
         return self._clock()
 
@@ -100,6 +114,9 @@ class SqliteStore:
         with self._connections.write() as commands:
             return runs.add(commands, wanted)
 
+    def insertion(self, wanted: Sequence[Run]) -> Insertion:
+        return new_runs.insertion(wanted)
+
     def claim_runs(self, claim: Claim) -> Claimed:
         due = min(claim.now, self.now())
         # As in fire_due: an idle worker looks, and leaves the write lock to others.
@@ -115,10 +132,12 @@ class SqliteStore:
             return runs.settle(commands, transitions, self.now())
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
-        if query.lease_ended_by is not None:
-            query = replace(query, lease_ended_by=min(query.lease_ended_by, self.now()))
         with self._connections.read() as commands:
             return history.find(commands, query)
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        with self._connections.read() as commands:
+            return runs.lost(commands, min(ended_by, self.now()), limit)
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         with self._connections.read() as commands:
@@ -160,15 +179,23 @@ class SqliteStore:
         with self._connections.read() as commands:
             return history.log(commands, run)
 
-    def safety(self) -> tuple[str, str]:
-        """(journal mode, synchronous) of the connections in use: what a power cut may take with it."""
-        with self._connections.read() as commands:
-            ((journal,),) = commands.rows("look", "PRAGMA journal_mode")
-            ((synchronous,),) = commands.rows("look", "PRAGMA synchronous")
-        return str(journal), ("off", "normal", "full", "extra")[synchronous]
-
     def wait(self, timeout: float) -> bool:
-        return self._waker.wait(timeout)
+        """Also a commit that nobody hinted at wakes up, within a second: connections of others write here,
+        too, when a run is enqueued within their transactions."""
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            if self._waker.wait(min(left, _LOOK)) or self._is_changed():
+                return True
+            if left <= _LOOK:
+                return False
+
+    def _is_changed(self) -> bool:
+        """Whether anybody has committed since this was last asked. 10 us, and no page of the file is read."""
+        with self._connections.read() as commands:
+            ((version,),) = commands.rows("look", "PRAGMA data_version")
+            before, commands.data_version = commands.data_version, version
+        return before is not None and before != version
 
     def hint(self) -> None:
         self._waker.hint()

@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from evenbeat.testing.simulator.backends import MemoryBackend, sqlite_backend
+from evenbeat.testing.places import own_place
+from evenbeat.testing.simulator.backends import MemoryBackend, server_backend, sqlite_backend
 from evenbeat.testing.simulator.simulation import DEFAULT, WITH_DRIVER, Report, simulate
 from evenbeat.testing.simulator.trace import Trace
 from evenbeat.testing.simulator.violation import SimulationFailed
@@ -18,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evenbeat.testing.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, required=True, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
-    parser.add_argument("--store", choices=("memory", "sqlite"), default="memory")
+    parser.add_argument("--store", default="memory", help="memory, sqlite, or the URL of a server")
     parser.add_argument("--product", action="store_true", help="nodes are the product's own loops")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
@@ -44,6 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
 def run_seed(seed: int, store: str, trace: Trace, *, product: bool = False) -> Report:
     if store == "memory":
         return simulate(seed, MemoryBackend, DEFAULT._replace(product=product), trace=trace, store=store)
+    if store != "sqlite":
+        with own_place(store) as url:
+            settings = WITH_DRIVER._replace(product=product)
+            return simulate(seed, server_backend(url), settings, trace=trace, store=store)
     shared_memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
     with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
         backend = sqlite_backend(Path(folder) / "evenbeat.db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Schedule, ScheduleState, Skipped, Statistics
@@ -115,3 +116,28 @@ def sqlite_backend(path: Path) -> MakeBackend:
         return DatabaseBackend(lambda hook: SqliteStore(path, clock=clock, busy_timeout=0, on_command=hook))
 
     return make
+
+
+def server_backend(url: str) -> MakeBackend:
+    """A server, in a schema, prefix or database that must not exist yet."""
+
+    def make(clock: VirtualClock) -> Backend:
+        return DatabaseBackend(lambda hook: _impatient(url, clock, hook))
+
+    return make
+
+
+def _impatient(url: str, clock: VirtualClock, hook: Hook | None) -> Store:
+    """A store that waits for nobody: who holds what it wants stands still in the middle of a command."""
+    scheme = urlsplit(url).scheme
+    if scheme in ("postgresql", "postgres"):
+        from evenbeat.stores.postgres import PostgresStore
+
+        return PostgresStore(url, clock=clock, lock_timeout=0.001, on_command=hook)
+    if scheme in ("mongodb", "mongodb+srv"):
+        from evenbeat.stores.mongo import MongoStore
+
+        return MongoStore(url, clock=clock, lock_timeout=0.001, on_command=hook)
+    from evenbeat.stores.redis import RedisStore
+
+    return RedisStore(url, clock=clock, on_command=hook)

@@ -151,7 +151,7 @@ class Reaper(Role):
     def step(self) -> None:
         node = self.node
         if not self.pending:
-            ended = self.store.find_runs(RunQuery(lease_ended_by=node.now(), limit=5)).items
+            ended = self.store.lost_runs(node.now(), 5).runs
             self.pending = [attempts.crashed(run, node.now(), node.token()) for run in ended]
         if self.pending:
             self.store.settle_runs(self.pending)

@@ -11,6 +11,7 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
+    Lost,
     Page,
     PlanFunction,
     RunQuery,
@@ -98,6 +99,9 @@ class Tap:
     def find_runs(self, query: RunQuery) -> Page[Run]:
         return self._call("find_runs", query, self._store.find_runs)
 
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        return self._call("lost_runs", ended_by, lambda _: self._store.lost_runs(ended_by, limit))
+
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         self._call("append_log", chunks, self._store.append_log)
 
@@ -118,4 +122,4 @@ class Tap:
         return answer
 
 
-READS = frozenset(("find_schedules", "find_runs"))
+READS = frozenset(("find_schedules", "find_runs", "lost_runs"))

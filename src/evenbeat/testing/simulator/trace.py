@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evenbeat.instants import Instant, write_instant
 from evenbeat.model import Run, Schedule, Transition, Version
 from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import Claim, Claimed, Fired, Page, RunQuery, ScheduleQuery, Write, Written
+from evenbeat.stores.base import Claim, Claimed, Fired, Lost, Page, RunQuery, ScheduleQuery, Write, Written
 
 
 class Line(NamedTuple):
@@ -79,12 +79,13 @@ def describe(value: object) -> str:
         case Claimed():
             later = "" if value.next_due is None else f", next {_time(value.next_due)}"
             return f"{describe(value.runs)}{later}"
+        case Lost():
+            return describe(value.runs)
         case ScheduleQuery():
             return value.name or "all"
         case RunQuery():
             chosen = value.ids or (value.schedule or "", *(value.states or ()))
-            ended = "" if value.lease_ended_by is None else f"lease ended by {_time(value.lease_ended_by)}"
-            return " ".join(word for word in (*chosen, ended) if word)
+            return " ".join(word for word in chosen if word)
         case int() if value > 1 << 32:
             return _time(value)
         case Page():

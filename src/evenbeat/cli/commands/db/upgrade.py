@@ -9,7 +9,7 @@ import click
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import find_store, settings_here, store_option
-from evenbeat.stores.base import Store
+from evenbeat.stores.base import Schema
 
 
 @click.command("upgrade")
@@ -24,45 +24,31 @@ def command(sql: bool, store: str | None, as_json: bool) -> None:
     settings = settings_here(store=store)
     where = settings.of("store").shown
     database = find_store(settings, create=True)
-    before = _version(database)
+    before = database.schema()
     if sql:
-        _print_sql(database, before, where, as_json=as_json)
+        _print_script(before, where, as_json=as_json)
         return
     database.open()
     database.close()
-    after = _version(database)
+    after = database.schema().found
 
     def people() -> list[str]:
-        if before == after:
+        if before.found == after:
             return [f"{where} is up to date: schema {after}"]
-        if not before:
+        if not before.found:
             return [f"made the tables of {where}: schema {after}"]
-        return [f"upgraded {where} from schema {before} to {after}"]
+        return [f"upgraded {where} from schema {before.found} to {after}"]
 
-    answer({"store": where, "from": before or None, "to": after}, people, as_json=as_json)
-
-
-def _version(store: Store) -> int:
-    """The schema that is there; 0: none."""
-    from evenbeat.stores.sqlite import SqliteStore
-    from evenbeat.stores.sqlite.facts import facts
-
-    if not isinstance(store, SqliteStore):
-        return 0
-    found = facts(store.path)
-    return 0 if found is None else found.schema
+    answer({"store": where, "from": before.found or None, "to": after}, people, as_json=as_json)
 
 
-def _print_sql(store: Store, since: int, where: str, *, as_json: bool) -> None:
-    from evenbeat.stores.sqlite import SqliteStore, schema_sql
-    from evenbeat.stores.sqlite.schema import KNOWN
-
-    if not isinstance(store, SqliteStore):
-        raise Failed(f"{where} has no SQL to print")
-    script = schema_sql(since) if since < KNOWN else ""
-    document: dict[str, Any] = {"store": where, "from": since or None, "to": KNOWN, "sql": script}
-    words = script.rstrip("\n") or f"-- {where} is up to date: schema {since}"
+def _print_script(schema: Schema, where: str, *, as_json: bool) -> None:
+    if not schema.known:
+        raise Failed(f"{where} has no tables to make")
+    found, known = schema.found or None, schema.known
     if as_json:
+        document: dict[str, Any] = {"store": where, "from": found, "to": known, "sql": schema.script}
         answer(document, list, as_json=True)
     else:
-        click.echo(words)  # not through rich: nothing may be wrapped
+        # Not through rich: nothing may be wrapped.
+        click.echo(schema.script.rstrip("\n") or f"-- {where} is up to date: schema {known}")

