@@ -28,6 +28,7 @@ from evenbeat.schedules import Schedules
 from evenbeat.settings import default_store
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
+from evenbeat.stores.within import add_within
 from evenbeat.tasks import Call, Task, Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 from evenbeat.twins import twin
@@ -169,20 +170,25 @@ class Scheduler:
         at: Moment | None = None,
         id: str | None = None,  # noqa: A002  # the run's id: what everybody calls it
         tenant: str | None = None,
+        within: object | None = None,
         **options: Unpack[RunOptions],
     ) -> RunInfo:
         """One run of a task: at once, after ``delay``, or at ``at``.
 
         With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there.
+
+        ``within`` is a connection or session of yours to the same database (PostgreSQL or SQLite): the run is
+        added in its transaction, and is there for workers when you commit, or never. psycopg, sqlite3, Django
+        and SQLAlchemy are known; asynchronous ones with ``await app.aenqueue(…)``.
         """
         store = self._access.store()
         run = self._run(task, payload, _due(store.now(), delay, at), store.now(), id, tenant, options)
+        if within is not None:
+            return self._present([run], add_within(within, store.insertion([run])))[0]
         if store.add_runs([run])[0]:
             store.hint()
             return views.run_info(run)
-        found = store.find_runs(RunQuery(ids=(run.id,))).items
-        refuse_foreign(found, run.tenant)
-        return views.run_info(found[0])
+        return self._present([run], frozenset())[0]
 
     def enqueue_many(
         self,
@@ -192,9 +198,10 @@ class Scheduler:
         at: Moment | None = None,
         ids: Iterable[str] | None = None,
         tenant: str | None = None,
+        within: object | None = None,
         **options: Unpack[RunOptions],
     ) -> list[str]:
-        """Many runs, written 1,000 at a time; the ids, in order. ``ids`` as for ``enqueue``."""
+        """Many runs, written 1,000 at a time; answers the ids. ``ids`` and ``within`` as in ``enqueue``."""
         store = self._access.store()
         now = store.now()
         due = _due(now, delay, at)
@@ -209,7 +216,7 @@ class Scheduler:
             batch.append(self._run(task, payload, due, now, run_id, tenant, options))
             made.append(batch[-1].id)
             if len(batch) >= _BATCH:
-                self._add(batch)
+                self._add(batch, within)
                 batch = []
         if chosen is not None and next(chosen, None) is not None:
             raise InvalidValue(
@@ -217,17 +224,31 @@ class Scheduler:
                 hint=f"{len(made) - len(batch):,} of {len(made):,} runs were added",
             )  # fmt: skip
         if batch:
-            self._add(batch)
+            self._add(batch, within)
         return made
 
-    def _add(self, batch: list[Run]) -> None:
+    def _add(self, batch: list[Run], within: object | None) -> None:
         store = self._access.store()
-        answers = store.add_runs(batch)
-        store.hint()
-        if not all(answers):
-            present = tuple(run.id for run, is_new in zip(batch, answers, strict=True) if not is_new)
-            found = store.find_runs(RunQuery(ids=present, limit=len(present))).items
-            refuse_foreign(found, batch[0].tenant)
+        if within is not None:
+            new = add_within(within, store.insertion(batch))
+        else:
+            answers = store.add_runs(batch)
+            store.hint()
+            if all(answers):
+                return
+            new = frozenset(run.id for run, is_new in zip(batch, answers, strict=True) if is_new)
+        self._present(batch, new)
+
+    def _present(self, wanted: list[Run], new: frozenset[str]) -> list[RunInfo]:
+        """The runs as they are. One that was there already must be of the same tenant."""
+        old = tuple(run.id for run in wanted if run.id not in new)
+        found: tuple[Run, ...] = ()
+        if old:
+            found = self._access.store().find_runs(RunQuery(ids=old, limit=len(old))).items
+            refuse_foreign(found, wanted[0].tenant)
+        # One that the same transaction added before is seen by nobody else yet: it is as it was wanted.
+        known = {run.id: run for run in found}
+        return [views.run_info(known.get(run.id, run)) for run in wanted]
 
     def _run(
         self,

@@ -29,8 +29,6 @@ class Commands:
     def __init__(self, connection: sqlite3.Connection, path: str, on_command: OnCommand | None) -> None:
         self.connection = connection
         self.broken = False
-        self.data_version: int | None = None
-        """What SQLite counted the commits of others to, when it was last asked."""
         self._path = path
         self._on_command = on_command
 

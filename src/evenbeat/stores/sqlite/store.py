@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
 
 from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant
@@ -36,13 +38,20 @@ from evenbeat.stores.base import (
 )
 from evenbeat.stores.sqlite import facts, history, new_runs, records, runs, schedules, schema
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.commands import OnCommand
+from evenbeat.stores.sqlite.commands import Commands, OnCommand
 from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.rows import log_row
 from evenbeat.stores.sqlite.wake import Waker
 
 # Seconds between two looks for what others committed.
 _LOOK = 1.0
+
+
+class _Seen(threading.local):
+    """What each connection counted the commits to, when this thread last asked."""
+
+    def __init__(self) -> None:
+        self.versions: WeakKeyDictionary[Commands, int] = WeakKeyDictionary()
 
 
 class SqliteStore:
@@ -72,6 +81,7 @@ class SqliteStore:
         self._clock = clock
         self._connections = Connections(self.path, busy_timeout, on_command)
         self._waker = Waker(self.path)
+        self._seen = _Seen()
 
     def open(self) -> None:
         self._connections.open()
@@ -183,19 +193,25 @@ class SqliteStore:
         """Also a commit that nobody hinted at wakes up, within a second: connections of others write here,
         too, when a run is enqueued within their transactions."""
         deadline = time.monotonic() + timeout
+        if self._is_changed(unless_known=False):
+            return True
         while True:
             left = deadline - time.monotonic()
-            if self._waker.wait(min(left, _LOOK)) or self._is_changed():
+            if self._waker.wait(min(left, _LOOK)) or self._is_changed(unless_known=True):
                 return True
             if left <= _LOOK:
                 return False
 
-    def _is_changed(self) -> bool:
-        """Whether anybody has committed since this was last asked. 10 us, and no page of the file is read."""
+    def _is_changed(self, *, unless_known: bool) -> bool:
+        """Whether anybody has committed since this was last asked. 10 us, and no page of the file is read.
+
+        Each connection counts for itself, and each thread wants to know for itself.
+        """
         with self._connections.read() as commands:
             ((version,),) = commands.rows("look", "PRAGMA data_version")
-            before, commands.data_version = commands.data_version, version
-        return before is not None and before != version
+            before = self._seen.versions.get(commands)
+            self._seen.versions[commands] = version
+        return unless_known if before is None else before != version
 
     def hint(self) -> None:
         self._waker.hint()

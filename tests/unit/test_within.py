@@ -1,0 +1,307 @@
+"""Runs that are enqueued within a transaction of the user's are there when it commits, and else never."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+import aiosqlite
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from evenbeat import Scheduler
+from evenbeat.errors import InvalidValue, RunRefused
+
+Transaction: TypeAlias = Callable[[], Any]
+"""A context: what is in it is handed to ``within``; an exception rolls back, its end commits."""
+
+
+class RolledBack(Exception):
+    pass
+
+
+class Place(NamedTuple):
+    """A database that the app and the user share."""
+
+    app: Scheduler
+    url: str
+    """As libpq or sqlite3 take it."""
+    dialect: str
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'app.db'}"
+        plain = str(tmp_path / "app.db")
+    else:
+        url = request.getfixturevalue("postgres")
+        plain = urlsplit(url)._replace(query="").geturl()
+    app = Scheduler(url)
+
+    @app.task
+    def bill(order: int) -> None: ...
+
+    yield Place(app, plain, request.param)
+    app.close()
+
+
+def ids(place: Place) -> set[str]:
+    return {run.id for run in place.app.runs.list(limit=5000)}
+
+
+# -- synchronous libraries ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def driver(place: Place) -> Iterator[Any]:
+    """psycopg, or sqlite3 as Python has it, each with rows that are no tuples."""
+    if place.dialect == "postgresql":
+        from psycopg.rows import dict_row
+
+        with psycopg.connect(place.url, row_factory=dict_row) as connection:
+            yield connection
+        return
+    plain = sqlite3.connect(place.url)
+    plain.row_factory = lambda _, row: {"row": row}
+    try:
+        with plain:
+            yield plain
+    finally:
+        plain.close()
+
+
+def engine_url(place: Place) -> str:
+    if place.dialect == "sqlite":
+        return f"sqlite:///{place.url}"
+    return place.url.replace("postgresql://", "postgresql+psycopg://")
+
+
+@contextmanager
+def session(place: Place) -> Iterator[Any]:
+    engine = sqlalchemy.create_engine(engine_url(place))
+    try:
+        with Session(engine) as made, made.begin():
+            yield made
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def sqlalchemy_connection(place: Place) -> Iterator[Any]:
+    engine = sqlalchemy.create_engine(engine_url(place))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def django(place: Place) -> Iterator[Any]:
+    from django import setup
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(USE_TZ=True)
+        setup()
+    from django.db.utils import ConnectionHandler
+
+    parts = urlsplit(place.url)
+    options: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": place.url}
+    if place.dialect == "postgresql":
+        options = {
+            "ENGINE": "django.db.backends.postgresql", "NAME": parts.path[1:], "USER": parts.username,
+            "HOST": parts.hostname, "PORT": parts.port,
+        }  # fmt: skip
+    connection = ConnectionHandler({"default": options})["default"]
+    try:
+        connection.set_autocommit(False)
+        try:
+            yield connection
+        except BaseException:
+            connection.rollback()
+            raise
+        connection.commit()
+    finally:
+        connection.close()
+
+
+SYNC = {"driver": driver, "session": session, "connection": sqlalchemy_connection, "django": django}
+
+
+@pytest.mark.parametrize("library", SYNC)
+def test_a_run_is_there_when_the_transaction_commits(place: Place, library: str) -> None:
+    app = place.app
+    app.enqueue("bill", {"order": 1}, id="before")
+    with SYNC[library](place) as connection:
+        info = app.enqueue("bill", {"order": 2}, id="order-2", within=connection)
+        assert info.id == "order-2"
+        assert app.enqueue("bill", {"order": 2}, id="order-2", within=connection).id == "order-2"
+        assert ids(place) == {"before"}
+    assert ids(place) == {"before", "order-2"}
+    assert app.runs.get("order-2").payload == {"order": 2}
+
+
+@pytest.mark.parametrize("library", SYNC)
+def test_a_run_goes_with_the_transaction_that_is_rolled_back(place: Place, library: str) -> None:
+    app = place.app
+
+    def work() -> None:
+        with SYNC[library](place) as connection:
+            app.enqueue("bill", {"order": 2}, within=connection)
+            raise RolledBack
+
+    with pytest.raises(RolledBack):
+        work()
+    assert ids(place) == set()
+
+
+def test_many_runs_join_one_transaction(place: Place) -> None:
+    with session(place) as connection:
+        made = place.app.enqueue_many([("bill", {"order": at}) for at in range(2500)], within=connection)
+        assert ids(place) == set()
+    assert ids(place) == set(made)
+
+
+def test_a_run_that_is_there_already_stays_and_is_answered(place: Place) -> None:
+    place.app.enqueue("bill", {"order": 1}, id="order-1")
+    with driver(place) as connection:
+        info = place.app.enqueue("bill", {"order": 7}, id="order-1", within=connection)
+        assert info.payload == {"order": 1}
+        with pytest.raises(RunRefused, match="order-1"):
+            place.app.enqueue("bill", {"order": 7}, id="order-1", tenant="acme", within=connection)
+
+
+def test_a_node_takes_the_run_up_by_itself(place: Place) -> None:
+    # Real time, because waking up is the subject; the timeout is only reached when the test fails.
+    app = place.app
+    app.start()
+    try:
+        with driver(place) as connection:
+            info = app.enqueue("bill", {"order": 3}, within=connection)
+        assert app.runs.wait_for(info.id, timeout="20s").state == "succeeded"
+    finally:
+        app.stop()
+
+
+# -- asynchronous ones -------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def async_driver(place: Place) -> AsyncIterator[Any]:
+    if place.dialect == "postgresql":
+        async with await psycopg.AsyncConnection.connect(place.url) as connection:
+            yield connection
+        return
+    async with aiosqlite.connect(place.url) as connection:
+        yield connection
+        await connection.commit()
+
+
+@asynccontextmanager
+async def async_session(place: Place) -> AsyncIterator[Any]:
+    url = engine_url(place).replace("sqlite://", "sqlite+aiosqlite://")
+    engine = create_async_engine(url)
+    try:
+        async with AsyncSession(engine) as made, made.begin():
+            yield made
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def async_connection(place: Place) -> AsyncIterator[Any]:
+    url = engine_url(place).replace("sqlite://", "sqlite+aiosqlite://")
+    engine = create_async_engine(url)
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def plain_driver(place: Place) -> AsyncIterator[Any]:
+    """A synchronous connection stays in the thread of the event loop: sqlite3 insists on it."""
+    with driver(place) as connection:
+        yield connection
+
+
+ASYNC = {
+    "driver": async_driver, "session": async_session, "connection": async_connection, "sync": plain_driver
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", ASYNC)
+def test_an_asynchronous_transaction_is_joined(place: Place, library: str) -> None:
+    app = place.app
+
+    async def roll_back() -> None:
+        async with ASYNC[library](place) as connection:
+            await app.aenqueue("bill", {"order": 3}, within=connection)
+            await app.aenqueue_many([("bill", {"order": at}) for at in range(3)], within=connection)
+            raise RolledBack
+
+    async def work() -> None:
+        app.enqueue("bill", {"order": 1}, id="before")
+        async with ASYNC[library](place) as connection:
+            await app.aenqueue("bill", {"order": 2}, id="order-2", within=connection)
+            assert ids(place) == {"before"}
+        assert ids(place) == {"before", "order-2"}
+        with pytest.raises(RolledBack):
+            await roll_back()
+        assert ids(place) == {"before", "order-2"}
+
+    run_async(work)
+
+
+def test_an_asynchronous_connection_has_to_be_awaited(place: Place) -> None:
+    async def work() -> None:
+        async with async_session(place) as connection:
+            with pytest.raises(InvalidValue, match=r"await app\.aenqueue"):
+                place.app.enqueue("bill", {"order": 2}, within=connection)
+
+    run_async(work)
+
+
+def run_async(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await work()
+
+    asyncio.run(main())
+
+
+# -- what can't be -----------------------------------------------------------------------------------------
+
+
+def test_a_connection_to_another_kind_of_database_is_refused(place: Place, tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "other.db")
+    wrong: Any = other
+    if place.dialect == "sqlite":
+        wrong = sqlalchemy.create_mock_engine("postgresql+psycopg://", lambda *_: None)
+        wrong.exec_driver_sql = None
+    with pytest.raises(InvalidValue, match="store is on"):
+        place.app.enqueue("bill", {"order": 1}, within=wrong)
+    other.close()
+
+
+@pytest.mark.parametrize("wrong", ["postgresql://somewhere", 7, object()])
+def test_what_is_no_connection_is_refused(place: Place, wrong: object) -> None:
+    with pytest.raises(InvalidValue, match="no connection that is known"):
+        place.app.enqueue("bill", {"order": 1}, within=wrong)
+
+
+def test_a_store_in_memory_has_no_transactions() -> None:
+    app = Scheduler("memory://")
+    app.task(name="bill")(lambda order: order)
+    with pytest.raises(InvalidValue, match="in memory"):
+        app.enqueue("bill", {"order": 1}, within=sqlite3.connect(":memory:"))
