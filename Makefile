@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check lint types demo bench lowest clean
+.PHONY: help test check lint types demo bench faults servers lowest clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -27,6 +27,12 @@ demo: $(VENV)/.run  ## jobs of every kind on SQLite, live; Ctrl-C stops
 
 bench: $(VENV)/.bench  ## benchmarks, with the peers in the same run
 	$(BIN)/python -m bench
+
+faults: $(VENV)/.dev  ## every fault, on every store, at full length; writes docs/faults.md
+	$(BIN)/python -m tests.faults --write docs/faults.md
+
+servers: $(VENV)/.dev  ## PostgreSQL, Valkey and MongoDB to play with, until Ctrl-C
+	$(BIN)/python -m tests.servers
 
 lowest: $(VENV)/.dev  ## the tests again, on the oldest versions that pyproject.toml allows
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip -q

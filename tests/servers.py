@@ -260,7 +260,7 @@ def shared(name: str) -> Server | Running:
             try:
                 _shared[name] = Running(url) if url else started(name)
             except Unavailable as error:
-                _missing[name] = str(error)
+                note_missing(name, str(error))
                 raise
         return _shared[name]
 
@@ -284,6 +284,10 @@ def stop_shared() -> None:
 _lock = threading.Lock()
 _shared: dict[str, Server | Running] = {}
 _missing: dict[str, str] = {}
+
+
+def note_missing(name: str, reason: str) -> None:
+    _missing[name] = reason
 
 
 def missing() -> dict[str, str]:

@@ -1,14 +1,15 @@
-"""A node for fault tests: a scheduler on one SQLite file, until told to stop.
+"""A node for fault tests: a real scheduler on a real store, until told to stop.
 
-    python node.py DATABASE NAME [FAILPOINT]
+    python -m tests.faults.node URL STOP [--failpoint NAME:N] [--record] [--broken unfenced|unchecked]
 
-A failpoint such as ``commit:3`` kills the process with SIGKILL when the store is about to send that
-command for the third time; ``committed:3`` right after the third commit. What it did goes to stdout,
-a JSON line each, written before the process can die.
+It ends when the file STOP exists. A failpoint such as ``commit:3`` kills the process with SIGKILL when the
+store is about to send that command for the third time; ``committed:3`` right after the third commit. What the
+node did goes to stdout, a JSON line each, written before the process can die.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -16,10 +17,18 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from evenbeat import Event, Run, Scheduler
+from evenbeat.stores.base import Store
 from evenbeat.stores.sqlite import SqliteStore
+from tests.faults import broken
+
+LEASE = "1s"
+TIMEOUT = 1.0
+"""Seconds that a node waits for a server: short, so that a test sees what follows."""
 
 _SAYING = threading.Lock()
 
@@ -28,43 +37,96 @@ class Failpoint:
     """Kills this process at the nth command of a name."""
 
     def __init__(self, text: str | None) -> None:
-        self._command, _, nth = (text or "").partition(":")
+        self._command, _, nth = (text or "").rpartition(":")
         self._nth = int(nth or 0)
-        self._seen: Counter[str] = Counter()
+        self.seen: Counter[str] = Counter()
 
     def __call__(self, command: str) -> None:
-        self._seen[command] += 1
-        if command == self._command and self._seen[command] == self._nth:
+        self.seen[command] += 1
+        if command == self._command and self.seen[command] == self._nth:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def report(what: str, run: str, attempt: int) -> None:
+def make_store(url: str, on_command: Callable[[str], None] | None = None) -> Store:
+    """A store that is as impatient as the tests are."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return SqliteStore(parts.path[1:], busy_timeout=0.5, on_command=on_command)
+    if parts.scheme == "postgresql":
+        from evenbeat.stores.postgres import PostgresStore
+
+        return PostgresStore(url, timeout=TIMEOUT, lock_timeout=TIMEOUT, on_command=on_command)
+    if parts.scheme == "mongodb":
+        from evenbeat.stores.mongo import MongoStore
+
+        return MongoStore(url, timeout=TIMEOUT, lock_timeout=TIMEOUT, on_command=on_command)
+    from evenbeat.stores.redis import RedisStore
+
+    return RedisStore(url, timeout=TIMEOUT, on_command=on_command)
+
+
+def report(what: str, **facts: object) -> None:
     with _SAYING:
-        sys.stdout.write(json.dumps({"what": what, "run": run, "attempt": attempt}) + "\n")
+        sys.stdout.write(json.dumps({"what": what, **facts}) + "\n")
         sys.stdout.flush()
 
 
-def main(database: Path, failpoint: str | None) -> None:
-    store = SqliteStore(database, busy_timeout=0.5, on_command=Failpoint(failpoint))
-    # A short lease, so that a test sees it end.
-    app = Scheduler(store, lease="1s", poll="50ms", threads=4)
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("stop", type=Path)
+    parser.add_argument("--failpoint")
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--broken", choices=sorted(broken.KINDS))
+    parser.add_argument("--really", help="what the clock of the machine says")
+    said = parser.parse_args()
+    failpoint = Failpoint(said.failpoint)
+    store = make_store(said.url, failpoint)
+    if said.broken:
+        store = broken.KINDS[said.broken](store)
+    app = Scheduler(store, lease=LEASE, threads=4)
 
     @app.task
     def work(run: Run) -> None:
-        report("ran", run.id, run.attempt)
+        report("ran", run=run.id, attempt=run.attempt)
+        time.sleep(0.01)  # so that nodes die and freeze in the middle of runs, too
+
+    @app.task
+    def hold(run: Run) -> None:
+        """Runs until its worker dies; whoever takes it over ends it."""
+        report("held", run=run.id, attempt=run.attempt, at=time.time())
+        if run.attempt == 1:
+            time.sleep(60)
 
     @app.on_event
     def note(event: Event) -> None:
         if event.kind == "succeeded" and event.run is not None:
-            report("done accepted", event.run.id, event.run.attempt)
+            report("done accepted", run=event.run.id, attempt=event.run.attempt)
 
-    app.start()
-    stop = database.with_suffix(".stop")
-    while not stop.exists():
+    _persist(app.start)
+    # What this machine's clock says, and what it said before anybody faked it.
+    really = float(said.really) if said.really else time.time()
+    report("started", pid=os.getpid(), clock=time.time(), really=really)
+    while not said.stop.exists():
         time.sleep(0.02)
-    app.stop()
+    if said.record:
+        report("commands", names=dict(failpoint.seen))
+    app.stop(timeout="2s")
     app.close()
 
 
+def _persist(start: Callable[[], None]) -> None:
+    """A node that comes up while the server is away tries again, as its service manager would have it."""
+    from evenbeat.errors import StoreUnavailable
+
+    while True:
+        try:
+            start()
+        except StoreUnavailable:
+            time.sleep(0.1)
+        else:
+            return
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[3] if len(sys.argv) > 3 else None)
+    main()

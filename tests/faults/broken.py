@@ -1,0 +1,65 @@
+"""Stores that are broken on purpose, over any real one: the fault tests catch them, or they are too weak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant
+from evenbeat.model import Run, Transition
+from evenbeat.rules.firing import Planned
+from evenbeat.stores.base import Fired, PlanFunction, RunQuery, ScheduleQuery, Store, Write
+
+
+class Over:
+    """All of another store, but what a subclass says otherwise."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class Unfenced(Over):
+    """Takes the result of any attempt, however late: nothing compares it with the present one."""
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        ids = tuple(transition.run for transition in transitions)
+        present = {run.id: run for run in self._store.find_runs(RunQuery(ids=ids, limit=len(ids))).items}
+        states = ("queued", "running", "succeeded", "failed", "cancelled")
+        unfenced = [
+            replace(transition, attempt=present[transition.run].attempt, expect=states)
+            if transition.run in present and transition.state == "succeeded"
+            else transition
+            for transition in transitions
+        ]
+        return self._store.settle_runs(unfenced)
+
+
+class Unchecked(Over):
+    """Looks whether a tick has its run, and adds one if not: no unique id, and nothing gates the insert."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        now = min(now, self._store.now())
+        rows = self._store.find_schedules(ScheduleQuery(states=("active",), limit=1000)).items
+        due = [row for row in rows if row.wake_at is not None and row.wake_at <= now][:limit]
+        planned = [plan(row, now, ()) for row in due]
+        runs: list[Run] = []
+        for entry in planned:
+            known = self._store.find_runs(RunQuery(schedule=entry.schedule.name, tenant="default", limit=100))
+            ticks = {run.tick for run in known.items}
+            # Without a unique id there would be two rows; here each has an id of its own.
+            runs += [replace(run, id=uuid4().hex) for run in entry.runs if run.tick not in ticks]
+        self._store.add_runs(runs)
+        for row, entry in zip(due, planned, strict=True):
+            self._store.put_schedules([Write(Planned(entry.schedule, (), entry.skipped), row.version)])
+        upcoming = [entry.schedule.wake_at for entry in planned if entry.schedule.wake_at is not None]
+        upcoming += [row.wake_at for row in rows if row not in due and row.wake_at is not None]
+        return Fired(tuple(planned), min(upcoming, default=None))
+
+
+KINDS: dict[str, Callable[[Store], Any]] = {"unfenced": Unfenced, "unchecked": Unchecked}

@@ -1,0 +1,216 @@
+"""Node processes on one store, started and ended by their pids, and the account of what they did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.model import CatchUp, Execution, Run, Schedule
+from evenbeat.rules import changes
+from evenbeat.rules.firing import trigger_of
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
+from evenbeat.stores.urls import open_url
+
+PERIOD = "50ms"
+ROOT = Path(__file__).parents[2]
+
+
+class Fleet:
+    """Nodes that work on one store."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.stopping = folder / "stop"
+        self.alive: dict[int, subprocess.Popen[bytes]] = {}
+        """By number: the node's output is ``node-NUMBER.log``."""
+        self._started = 0
+
+    def start(
+        self, *options: str, url: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> int:
+        self._started += 1
+        words = [sys.executable, "-m", "tests.faults.node", url or self.url, str(self.stopping), *options]
+        words += ["--really", str(time.time())]
+        with self.log(self._started).open("wb") as output, (self.folder / "errors").open("ab") as errors:
+            self.alive[self._started] = subprocess.Popen(
+                words, stdout=output, stderr=errors, cwd=ROOT, env=os.environ | dict(environment or {})
+            )
+        return self._started
+
+    def log(self, number: int) -> Path:
+        return self.folder / f"node-{number}.log"
+
+    def await_ready(self) -> None:
+        """Until every node has started."""
+        for number in self.alive:
+            wait_until(lambda number=number: self.reports(number), f"node {number} did not start")  # type: ignore[misc]  # a default binds the number
+
+    def kill(self, number: int) -> None:
+        process = self.alive.pop(number)
+        process.kill()
+        process.wait(10)
+
+    def signal(self, number: int, what: signal.Signals) -> None:
+        self.alive[number].send_signal(what)
+
+    def bury(self) -> int:
+        """Forget the nodes that died by themselves, at a failpoint; answers how many."""
+        dead = [number for number, process in self.alive.items() if process.poll() is not None]
+        for number in dead:
+            code = self.alive.pop(number).returncode
+            assert code == -signal.SIGKILL, f"a node failed: {self.errors()}"
+        return len(dead)
+
+    def stop(self) -> None:
+        self.stopping.touch()
+        for number, process in self.alive.items():
+            assert process.wait(30) == 0, f"node {number} failed: {self.errors()}"
+
+    def errors(self) -> str:
+        return (self.folder / "errors").read_text(errors="replace")[-3000:]
+
+    def reports(self, number: int | None = None) -> list[dict[str, Any]]:
+        logs = sorted(self.folder.glob("node-*.log")) if number is None else [self.log(number)]
+        # A node that was killed may have left half a line behind.
+        return [
+            json.loads(line)
+            for log in logs
+            for line in log.read_text().splitlines(keepends=True)
+            if line.endswith("\n")
+        ]
+
+
+@contextmanager
+def fleet(url: str, folder: Path) -> Iterator[Fleet]:
+    nodes = Fleet(url, folder)
+    try:
+        yield nodes
+    finally:
+        for process in nodes.alive.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait(10)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Store]:
+    """The store, through a connection that nothing happens to."""
+    store = open_url(url)
+    with closing(store):
+        store.open()
+        yield store
+
+
+def wait_until(condition: Callable[[], object], otherwise: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)
+
+
+def prepare(url: str, schedules: int) -> None:
+    """Schedules of every policy, ticking twenty times a second each."""
+    with opened(url) as store:
+        now = store.now()
+        wishes = [
+            Schedule(
+                name=f"s{at:02}",
+                task="work",
+                trigger=f"every {PERIOD}",
+                catch_up=CatchUp(("latest", "all", "skip")[at % 3], grace=500, limit=50),
+                execution=Execution(crashes=1000),
+            )
+            for at in range(schedules)
+        ]
+        writes = [Write(changes.create(wish, now), None) for wish in wishes]
+        assert all(written.accepted for written in store.put_schedules(writes))
+
+
+def drain(url: str) -> None:
+    """Pause every schedule, and let the nodes finish what is still out."""
+    with opened(url) as store:
+        for schedule in store.find_schedules(ScheduleQuery(limit=1000)).items:
+            wait_until(lambda name=schedule.name: _pause(store, name), "a schedule could not be paused")  # type: ignore[misc]  # a default binds the name
+        wait_until(
+            lambda: not {"queued", "running"} & store.count_runs().keys(),
+            "the nodes did not finish what was due",
+            seconds=90,
+        )
+
+
+def _pause(store: Store, name: str) -> bool:
+    current = store.find_schedules(ScheduleQuery(name=name)).items[0]
+    try:
+        return store.put_schedules([Write(changes.pause(current, store.now()), current.version)])[0].accepted
+    except StoreUnavailable:
+        return False  # MongoDB: a transaction of a node that was killed is still in the way
+
+
+class Account(NamedTuple):
+    """What was found to be as promised."""
+
+    ticks: int
+    """Of all schedules, each accounted for exactly once."""
+    runs: int
+    completions: int
+    """That nodes say were accepted, no run twice."""
+
+
+def check(url: str, reports: list[dict[str, Any]]) -> Account:
+    """The promise, from what is stored and what the nodes say they did."""
+    with opened(url) as store:
+        runs = list(_all_runs(store))
+        of_schedule: dict[str | None, list[Run]] = {}
+        for run in runs:
+            of_schedule.setdefault(run.schedule, []).append(run)
+        total = 0
+        for schedule in store.find_schedules(ScheduleQuery(states=("paused",), limit=1000)).items:
+            fired = [run.tick for run in of_schedule.get(schedule.name, ())]
+            total += _check_ticks(store, schedule, fired)
+    for run in runs:
+        assert run.state == "succeeded", run
+        assert run.tick is None or run.created_at >= run.tick, f"{run.id} was fired early"
+    done = Counter(report["run"] for report in reports if report["what"] == "done accepted")
+    # A node may die after its completion was stored and before it could say so, never say it twice.
+    assert set(done.values()) <= {1}, "completed twice"
+    assert set(done) <= {run.id for run in runs}
+    ran = Counter((report["run"], report["attempt"]) for report in reports if report["what"] == "ran")
+    assert set(ran.values()) <= {1}, "two workers had the same attempt"
+    return Account(total, len(runs), len(done))
+
+
+def _check_ticks(store: Store, schedule: Schedule, fired: list[int | None]) -> int:
+    trigger = trigger_of(schedule)
+    assert schedule.next_tick is not None
+    expected = set(trigger.between_ms(schedule.created_at + 1, schedule.next_tick))
+    passed: list[int] = []
+    for row in store.find_skipped("default", schedule.name, limit=100_000):
+        covered = list(trigger.between_ms(row.first, row.last + 1))
+        assert len(covered) == row.count
+        passed += covered
+    counts = Counter([*fired, *passed])
+    assert set(counts) == expected, f"{schedule.name} lost or invented a tick"
+    assert set(counts.values()) <= {1}, f"{schedule.name} doubled a tick"
+    return len(expected)
+
+
+def _all_runs(store: Store) -> Iterator[Run]:
+    cursor = None
+    while True:
+        page = store.find_runs(RunQuery(limit=1000, cursor=cursor))
+        yield from page.items
+        cursor = page.cursor
+        if cursor is None:
+            return
