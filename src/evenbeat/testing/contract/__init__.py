@@ -1,0 +1,29 @@
+"""The contract of stores, executable: every store passes it, ours and third parties'.
+
+Subclass it, say how to make the store, and run it with pytest::
+
+    class TestMyStore(StoreContract):
+        @contextmanager
+        def make(self, clock, tmp_path):
+            store = MyStore(tmp_path / "my.db", clock=clock)
+            yield lambda: store          # called for each handle that a test wants on the same data
+            store.close()
+"""
+
+from evenbeat.testing.contract.base import Handles
+from evenbeat.testing.contract.claiming import ClaimingContract
+from evenbeat.testing.contract.firing import FiringContract
+from evenbeat.testing.contract.history import HistoryContract
+from evenbeat.testing.contract.records import RecordContract
+from evenbeat.testing.contract.schedules import ScheduleContract
+from evenbeat.testing.contract.settling import SettlingContract
+
+__all__ = ["Handles", "StoreContract"]
+
+
+class StoreContract(
+    ScheduleContract, FiringContract, ClaimingContract, SettlingContract, HistoryContract, RecordContract
+):
+    """What every store promises. ``make`` is all that a subclass has to say."""
+
+    __test__ = False  # subclasses are collected, not this

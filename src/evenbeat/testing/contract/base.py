@@ -1,0 +1,117 @@
+"""What the tests of the contract are made of: a store, a clock, and a few moves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from evenbeat.model import Run, Schedule
+from evenbeat.rules import changes
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.stores.base import Claim, Claimed, Fired, RunQuery, ScheduleQuery, Store, Write, Written
+from evenbeat.testing.clock import VirtualClock
+
+Handles = Callable[[], Store]
+MINUTE = 60_000
+BIG = 10_000
+
+
+def schedule(name: str = "cleanup", trigger: str = "every 1m", **fields: Any) -> Schedule:
+    return Schedule(name=name, trigger=trigger, **{"task": "work", **fields})
+
+
+def run(run_id: str, **fields: Any) -> Run:
+    return Run(id=run_id, **{"task": "work", **fields})
+
+
+class Contract:
+    """How a store is made and moved. ``make`` is all that a subclass has to say."""
+
+    __test__: ClassVar[bool] = False  # subclasses are collected, not this
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "__test__" not in vars(cls):
+            cls.__test__ = True
+
+    def make(self, clock: VirtualClock, tmp_path: Path) -> AbstractContextManager[Handles]:
+        """A context in which the store exists, giving a function that opens a handle on its data."""
+        raise AssertionError(f"{type(self).__name__} does not say how to make its store")
+
+    @pytest.fixture
+    def clock(self) -> VirtualClock:
+        return VirtualClock()
+
+    @pytest.fixture
+    def handles(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        with self.make(clock, tmp_path) as handles:
+            yield handles
+
+    @pytest.fixture
+    def store(self, handles: Handles) -> Store:
+        store = handles()
+        store.open()
+        return store
+
+    def add(self, store: Store, wanted: Schedule) -> Schedule:
+        (written,) = store.put_schedules([Write(changes.create(wanted, store.now()), None)])
+        assert written.accepted
+        assert written.current is not None
+        return written.current
+
+    def put(self, store: Store, before: Schedule, planned: Planned | None) -> Written:
+        assert planned is not None
+        (written,) = store.put_schedules([Write(planned, before.version)])
+        return written
+
+    def get(self, store: Store, name: str = "cleanup", tenant: str = "default") -> Schedule | None:
+        page = store.find_schedules(
+            ScheduleQuery(tenant=tenant, name=name, states=("active", "paused", "finished", "deleted"))
+        )
+        return page.items[0] if page.items else None
+
+    def fire(self, store: Store, limit: int = 100) -> Fired:
+        return store.fire_due(store.now(), limit, plan)
+
+    def claim(self, store: Store, token: str = "claim-1", **fields: Any) -> list[Run]:
+        return list(self.claimed(store, token, **fields).runs)
+
+    def claimed(self, store: Store, token: str = "claim-1", **fields: Any) -> Claimed:
+        wanted = {"worker": "w1", "limit": 100, "lease": 30_000, "now": store.now(), **fields}
+        return store.claim_runs(Claim(token=token, **wanted))
+
+    def runs(self, store: Store, **query: Any) -> list[Run]:
+        found: list[Run] = []
+        cursor = None
+        while True:
+            page = store.find_runs(RunQuery(cursor=cursor, **query))
+            found += page.items
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    def in_threads(self, handles: Handles, work: Callable[[Store], None], count: int = 10) -> None:
+        """``work`` in ten threads at once, each with a handle of its own."""
+        start = threading.Barrier(count)
+        errors: list[BaseException] = []
+
+        def guarded() -> None:
+            try:
+                handle = handles()
+                handle.open()
+                start.wait(20)
+                work(handle)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=guarded) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []

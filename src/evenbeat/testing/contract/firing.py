@@ -1,0 +1,311 @@
+"""Firing: due ticks become runs, each once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant, write_instant
+from evenbeat.model import Schedule
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import Active, Planned, plan
+from evenbeat.stores.base import Fired, Store, Write
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract.base import BIG, MINUTE, Contract, Handles, schedule
+
+
+class FiringContract(Contract):
+    def test_nothing_fires_before_it_is_due(self, store: Store, clock: VirtualClock) -> None:
+        made = self.add(store, schedule())
+        assert made.wake_at is not None
+        assert self.fire(store) == Fired((), made.wake_at)
+        clock.now = made.wake_at - 1
+        assert self.fire(store).planned == ()
+        clock.now = made.wake_at
+        assert len(self.fire(store).planned) == 1
+
+    def test_a_due_tick_becomes_one_run_and_the_schedule_moves_on(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        made = self.add(store, schedule(payload="[1]", priority=8, queue="default"))
+        clock.advance("1m")
+        fired = self.fire(store)
+        assert fired.next_wake == clock.now + MINUTE
+        (found,) = self.runs(store)
+        assert fired.planned[0].runs == (found,)
+        assert (found.tick, found.schedule, found.payload, found.priority) == (clock.now, "cleanup", "[1]", 8)
+        row = self.get(store)
+        assert row is not None
+        assert (row.next_tick, row.fire_seq, row.revision) == (
+            clock.now + MINUTE,
+            made.fire_seq + 1,
+            made.revision,
+        )
+        assert self.fire(store) == Fired((), clock.now + MINUTE)
+
+    def test_what_fire_answers_is_what_is_stored(self, store: Store, clock: VirtualClock) -> None:
+        self.add(store, schedule(overlap="skip", spread=0, description="kept"))
+        clock.advance("1m")
+        (planned,) = self.fire(store).planned
+        assert self.get(store) == planned.schedule
+
+    def test_the_earliest_fire_first_and_the_limit_holds(self, store: Store, clock: VirtualClock) -> None:
+        for name, period in (("slow", "3m"), ("fast", "1m"), ("middle", "2m")):
+            self.add(store, schedule(name, f"every {period}"))
+        clock.advance("10m")
+        fired = self.fire(store, limit=2)
+        assert [planned.schedule.name for planned in fired.planned] == ["fast", "middle"]
+        assert fired.next_wake is not None
+        assert fired.next_wake <= clock.now
+        assert [planned.schedule.name for planned in self.fire(store, limit=2).planned] == ["slow"]
+
+    def test_a_now_ahead_of_the_stores_clock_is_not_trusted(self, store: Store, clock: VirtualClock) -> None:
+        self.add(store, schedule())
+        assert store.fire_due(clock.now + 10 * MINUTE, 10, plan).planned == ()
+        assert self.runs(store) == []
+
+    def test_missed_ticks_are_coalesced_and_recorded(self, store: Store, clock: VirtualClock) -> None:
+        made = self.add(store, schedule())
+        clock.advance("10m")
+        self.fire(store)
+        (found,) = self.runs(store)
+        assert (found.tick, found.coalesced) == (clock.now, 9)
+        (row,) = store.find_skipped("default", "cleanup")
+        assert (row.first, row.last, row.count) == (made.next_tick, clock.now - MINUTE, 9)
+        assert (row.reason, row.run, row.recorded_at) == ("coalesced", found.id, clock.now)
+
+    def test_ten_claimers_and_one_winner(self, handles: Handles, store: Store, clock: VirtualClock) -> None:
+        for at in range(20):
+            self.add(store, schedule(f"s{at:02}"))
+        clock.advance("1m")
+        fired: list[str] = []
+
+        def work(handle: Store) -> None:
+            for _ in range(5):
+                fired.extend(made.id for p in self.fire(handle, limit=7).planned for made in p.runs)
+
+        self.in_threads(handles, work)
+        assert len(fired) == 20
+        assert sorted(fired) == sorted(found.id for found in self.runs(store))
+
+    def test_two_nodes_that_plan_latest_at_different_moments_fire_once(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # The second node looked at the row before the first fired it, and plans with a later time.
+        made = self.add(store, schedule())
+        clock.advance("1m")
+        self.fire(store)
+        clock.advance("1m")
+        late = plan(made, clock.now)
+        assert not self.put(store, made, late).accepted
+        assert len(self.runs(store)) == 1
+
+    @pytest.mark.parametrize("what", ["pause", "edit", "delete", "re-create", "reschedule back"])
+    def test_a_stale_plan_never_fires(self, store: Store, clock: VirtualClock, what: str) -> None:
+        made = self.add(store, schedule())
+        clock.advance("1m")
+        stale = plan(made, clock.now)
+        before = made
+        steps: dict[str, list[Callable[[Schedule], Planned | None]]] = {
+            "pause": [lambda row: changes.pause(row, clock.now)],
+            "edit": [lambda row: changes.change(row, {"payload": "7"}, clock.now)],
+            "delete": [lambda row: changes.delete(row, clock.now)],
+            "re-create": [
+                lambda row: changes.delete(row, clock.now),
+                lambda row: changes.create(schedule(), clock.now, row),
+            ],
+            "reschedule back": [lambda row: changes.reschedule(row, clock.now, clock.now)],
+        }
+        for step in steps[what]:
+            written = self.put(store, before, step(before))
+            assert written.accepted
+            assert written.current is not None
+            before = written.current
+        known = self.runs(store)
+        assert not self.put(store, made, stale).accepted
+        assert self.runs(store) == known
+        assert self.get(store) == before
+
+    def test_firing_does_not_overwrite_a_change_that_came_between(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # plan changes the row behind the store's back, as another node would: the fire must not undo it.
+        made = self.add(store, schedule())
+        clock.advance("1m")
+        self.fire(store)
+        row = self.get(store)
+        assert row is not None
+        edited = changes.change(row, {"description": "mine"}, clock.now)
+        assert self.put(store, row, edited).accepted
+        clock.advance("1m")
+        self.fire(store)
+        now_row = self.get(store)
+        assert now_row is not None
+        assert (now_row.description, now_row.revision) == ("mine", made.revision + 1)
+
+    def test_a_change_while_a_tick_is_due_fires_it_by_the_old_rules(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        made = self.add(store, schedule(payload='"old"'))
+        clock.advance("1m")
+        written = self.put(
+            store, made, changes.change(made, {"trigger": "every 1h", "payload": '"new"'}, clock.now)
+        )
+        assert written.accepted
+        (found,) = self.runs(store)
+        assert (found.payload, found.tick) == ('"old"', clock.now)
+        assert self.fire(store).planned == ()
+
+    def test_a_late_insert_after_a_purge_adds_nothing(self, store: Store, clock: VirtualClock) -> None:
+        made = self.add(store, schedule())
+        clock.advance("1m")
+        late = plan(made, clock.now)
+        self.fire(store)
+        (claimed,) = self.claim(store)
+        assert store.settle_runs([attempts.succeeded(claimed, None, clock.now, "done")]) == [True]
+        clock.advance("1h")
+        assert store.purge(clock.now, 100) >= 1
+        # Its row is as the first fire left it: accepted as a repetition, which adds nothing.
+        self.put(store, made, late)
+        assert self.runs(store) == []
+
+    def test_a_schedule_made_again_has_ticks_of_its_own(self, store: Store, clock: VirtualClock) -> None:
+        first = self.add(store, schedule(trigger=f"at {write_instant(clock.now + MINUTE)}"))
+        clock.advance("1m")
+        self.fire(store)
+        fired = self.get(store)
+        assert fired is not None
+        assert fired.state == "finished"
+        gone = self.put(store, fired, changes.delete(fired, clock.now)).current
+        assert gone is not None
+        again = changes.create(schedule(trigger=f"at {write_instant(clock.now)}"), clock.now, gone)
+        assert self.put(store, gone, again).accepted
+        self.fire(store)
+        assert [found.generation for found in self.runs(store)] in ([1, 2], [2, 1])
+        assert first.generation == 1
+
+    def test_a_row_that_can_not_be_planned_is_quarantined_and_its_neighbours_fire(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        for name in ("a", "b", "c"):
+            self.add(store, schedule(name))
+        clock.advance("1m")
+
+        def fails_on_b(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+            if row.name == "b":
+                raise ValueError("this row makes no sense")
+            return plan(row, now, active)
+
+        fired = store.fire_due(clock.now, 10, fails_on_b)
+        assert sorted(planned.schedule.name for planned in fired.planned) == ["a", "c"]
+        assert fired.quarantined == (("default", "b"),)
+        (note,) = store.find_records("quarantine")
+        assert note.key == "b"
+        assert "makes no sense" in note.body
+        asleep = self.get(store, "b")
+        assert asleep is not None
+        assert asleep.wake_at is None
+        assert self.fire(store).planned == ()
+        # Writing it anew wakes it up.
+        assert self.put(store, asleep, changes.change(asleep, {"trigger": "every 2m"}, clock.now)).accepted
+        clock.advance("2m")
+        assert "b" in [planned.schedule.name for planned in self.fire(store).planned]
+
+    def test_a_row_of_a_newer_format_is_left_alone(self, store: Store, clock: VirtualClock) -> None:
+        made = self.add(store, schedule())
+        newer = replace(made, format=made.format + 1, revision=made.revision + 1)
+        assert self.put(store, made, Planned(newer)).accepted
+        clock.advance("1m")
+        assert self.fire(store) == Fired((), None)
+        assert self.runs(store) == []
+        assert self.get(store) == newer
+
+    def test_plan_is_told_of_active_runs_where_the_policy_asks(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule("free"))
+        self.add(store, schedule("single", overlap="skip"))
+        seen: dict[str, tuple[Active, ...]] = {}
+
+        def watching(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+            seen[row.name] = active
+            return plan(row, now, active)
+
+        for _ in range(2):
+            clock.advance("1m")
+            store.fire_due(clock.now, 10, watching)
+        assert seen["free"] == ()
+        assert [entry.state for entry in seen["single"]] == ["queued"]
+        assert len(self.runs(store, schedule="single")) == 1
+        (row,) = store.find_skipped("default", "single")
+        assert row.reason == "overlap"
+
+    def test_a_waiting_tick_fires_when_the_run_before_it_ends(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule(overlap="queue"))
+        clock.advance("1m")
+        self.fire(store)
+        (held,) = self.claim(store, lease=10 * MINUTE)
+        clock.advance("1m")
+        assert self.fire(store).planned[0].runs == ()
+        assert store.settle_runs([attempts.succeeded(held, None, clock.now, "done")]) == [True]
+        (planned,) = self.fire(store).planned
+        assert len(planned.runs) == 1
+
+    def test_a_run_that_ends_while_its_schedule_is_planned_does_not_keep_it_waiting(
+        self, handles: Handles, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule(overlap="queue"))
+        clock.advance("1m")
+        self.fire(store)
+        (held,) = self.claim(store, lease=10 * MINUTE)
+        clock.advance("1m")
+        other = handles()
+        other.open()
+        answers: list[bool] = []
+
+        def settle() -> None:
+            answers.extend(other.settle_runs([attempts.succeeded(held, None, clock.now, "done")]))
+
+        ending = threading.Thread(target=settle)
+
+        def ends_meanwhile(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+            if ending.ident is None:
+                ending.start()
+                # It is over now, or waits for this step to be: what it wakes must not be lost.
+                ending.join(0.1)
+            return plan(row, now, active)
+
+        store.fire_due(clock.now, 10, ends_meanwhile)
+        ending.join()
+        assert answers == [True]
+        self.fire(store)
+        assert len(self.runs(store)) == 2
+
+    def test_cancel_running_asks_the_active_run_to_stop(self, store: Store, clock: VirtualClock) -> None:
+        self.add(store, schedule(overlap="cancel_running"))
+        clock.advance("1m")
+        self.fire(store)
+        (held,) = self.claim(store, lease=10 * MINUTE)
+        clock.advance("1m")
+        self.fire(store)
+        (asked,) = self.runs(store)
+        assert asked.cancel_requested
+        assert store.settle_runs([attempts.cancelled(held, clock.now, "stopped")]) == [True]
+        (planned,) = self.fire(store).planned
+        assert len(planned.runs) == 1
+
+    def test_ten_thousand_schedules_fire_in_batches(self, store: Store, clock: VirtualClock) -> None:
+        now = store.now()
+        writes = [Write(changes.create(schedule(f"s{at:05}"), now), None) for at in range(BIG)]
+        assert all(written.accepted for written in store.put_schedules(writes))
+        clock.advance("1m")
+        fired = 0
+        while planned := self.fire(store, limit=4000).planned:
+            fired += sum(len(entry.runs) for entry in planned)
+        assert fired == BIG
+        assert store.count_runs() == {"queued": BIG}

@@ -1,0 +1,145 @@
+"""History: runs found and counted, statistics, the ledger, and their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.errors import InvalidValue
+from evenbeat.model import LogChunk, Record, Skipped, Statistics
+from evenbeat.rules import attempts
+from evenbeat.rules.firing import Planned
+from evenbeat.stores.base import RunQuery, Store
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
+
+
+class HistoryContract(Contract):
+    def test_runs_are_found_by_every_filter_the_newest_first(self, store: Store, clock: VirtualClock) -> None:
+        for at in range(25):
+            store.add_runs(
+                [
+                    run(
+                        f"r{at:02}", created_at=clock.now + at // 2, run_at=clock.now, tenant=f"t{at % 2}",
+                        task=f"task{at % 3}", queue=f"q{at % 5}", schedule="s" if at % 2 else None,
+                    )
+                ]
+            )  # fmt: skip
+        everything = self.runs(store, limit=10)
+        assert [found.id for found in everything] == [
+            found.id for found in sorted(everything, key=lambda found: (-found.created_at, found.id))
+        ]
+        assert len(everything) == 25
+        assert {found.id for found in self.runs(store, tenant="t1", task="task0")} == {
+            "r03",
+            "r09",
+            "r15",
+            "r21",
+        }
+        assert len(self.runs(store, queue="q4")) == 5
+        active = self.runs(store, tenant="t1", schedule="s", states=("running", "queued"), limit=5)
+        assert active == [found for found in everything if found.tenant == "t1"]
+        assert self.runs(store, tenant="t1", schedule="s", states=("running",)) == []
+        assert self.runs(store, tenant="t1", schedule="s", states=()) == []
+        assert self.runs(store, tenant="t0", schedule="s", states=("queued",)) == []
+        assert len(self.runs(store, schedule="s", limit=3)) == 12
+        assert self.runs(store, states=("running",)) == []
+        assert {found.id for found in self.runs(store, ids=("r01", "r02", "nope"))} == {"r01", "r02"}
+        with pytest.raises(InvalidValue, match="cursor"):
+            store.find_runs(RunQuery(cursor="?"))
+
+    def test_runs_are_found_by_who_holds_them_and_by_a_wish_to_cancel(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(6)])
+        mine = self.claim(store, "claim-1", worker="w1", limit=3)
+        self.claim(store, "claim-2", worker="w2", limit=2)
+        wishes = [attempts.cancel(found, clock.now, f"c-{found.id}") for found in self.runs(store)]
+        asked = [wish for wish in wishes if wish is not None and wish.run in ("r0", "r2", "r3")]
+        assert store.settle_runs(asked) == [True] * 3
+
+        def ids(**query: Any) -> list[str]:
+            return [found.id for found in self.runs(store, **query)]
+
+        assert ids(worker="w1", states=("running",)) == ["r0", "r1", "r2"]
+        assert ids(worker="w2") == ["r3", "r4"]
+        assert ids(worker="w3") == []
+        assert ids(worker="w1", states=("running",), cancel_requested=True) == ["r0", "r2"]
+        assert ids(worker="w1", states=("running",), cancel_requested=False) == ["r1"]
+        assert ids(cancel_requested=True) == ["r0", "r2", "r3"]
+        assert ids(ids=("r0", "r1", "r3"), worker="w1", cancel_requested=True) == ["r0"]
+        assert store.settle_runs(
+            [attempts.succeeded(mine[0], None, clock.now, "t0"), attempts.released(mine[1], "t1")]
+        ) == [True, True]
+        assert ids(worker="w1") == ["r0", "r2"]
+        assert ids(worker="w1", states=("running",)) == ["r2"]
+
+    def test_tenants_do_not_see_each_other(self, store: Store, clock: VirtualClock) -> None:
+        for tenant in ("acme", "zeta"):
+            self.add(store, schedule(tenant=tenant))
+        clock.advance("1m")
+        self.fire(store)
+        assert len(self.runs(store)) == 2
+        assert [found.tenant for found in self.runs(store, tenant="acme")] == ["acme"]
+        assert store.count_runs("acme") == {"queued": 1}
+        (acme,) = [held for held in self.claim(store) if held.tenant == "acme"]
+        store.settle_runs([attempts.failed(acme, "boom", clock.now, "t")])
+        figures = store.statistics([("acme", "cleanup"), ("zeta", "cleanup")])
+        assert figures[0].failure_count == 1
+        assert figures[1] == Statistics(tenant="zeta", schedule="cleanup")
+        assert store.statistics([]) == []
+
+    def test_statistics_outlive_the_history(self, store: Store, clock: VirtualClock) -> None:
+        self.add(store, schedule())
+        for outcome in ("ok", "boom", "ok"):
+            clock.advance("1m")
+            self.fire(store)
+            (held,) = self.claim(store, f"claim-{clock.now}", now=clock.now)
+            end = attempts.succeeded(held, None, clock.now, "t") if outcome == "ok" else None
+            store.settle_runs([end or attempts.failed(held, outcome, clock.now, "t")])
+        clock.advance("1h")
+        while store.purge(clock.now, 1):
+            pass
+        assert self.runs(store) == []
+        (figures,) = store.statistics([("default", "cleanup")])
+        assert (figures.run_count, figures.success_count, figures.failure_count) == (3, 2, 1)
+        assert (figures.last_error, figures.last_run) == ("boom", clock.now - 60 * MINUTE)
+        assert figures.last_success == figures.last_run
+        assert figures.last_failure == clock.now - 61 * MINUTE
+
+    def test_a_purge_takes_what_is_over_and_old_in_small_batches(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule(trigger="every 10s"))
+        clock.advance("1m")
+        self.fire(store)  # one run, five coalesced ticks: one ledger row
+        (old,) = self.claim(store)
+        store.settle_runs([attempts.succeeded(old, None, clock.now, "t")])
+        store.append_log([LogChunk(run=old.id, attempt=1, seq=0, text="hello", at=clock.now)])
+        assert store.put_record(Record(kind="node", key="n1", body="{}", expires=clock.now + 500))
+        edge = clock.advance("1s")
+        store.add_runs([run("active", run_at=0, created_at=0)])
+        assert store.purge(edge - 1001, 100) == 0
+        assert store.purge(edge, 1) == 1
+        assert store.purge(edge, 1) == 1
+        assert store.purge(edge, 100) == 1
+        assert store.purge(edge, 100) == 0
+        assert [found.id for found in self.runs(store)] == ["active"]
+        assert store.find_skipped("default", "cleanup") == []
+        assert store.read_log(old.id) == []
+
+    def test_the_ledger_gives_the_newest_ticks_first(self, store: Store, clock: VirtualClock) -> None:
+        made = self.add(store, schedule())
+        rows = tuple(
+            Skipped(
+                tenant="default", schedule="cleanup", generation=1, first=at, last=at, count=1, reason="late",
+                recorded_at=clock.now,
+            )
+            for at in (1, 3, 2)
+        )  # fmt: skip
+        assert self.put(store, made, Planned(replace(made, fire_seq=made.fire_seq + 1), (), rows)).accepted
+        assert [row.first for row in store.find_skipped("default", "cleanup")] == [3, 2, 1]
+        assert [row.first for row in store.find_skipped("default", "cleanup", limit=1)] == [3]
+        assert store.find_skipped("default", "other") == []

@@ -1,0 +1,132 @@
+"""Records, locks, logs, waiting."""
+
+from __future__ import annotations
+
+import threading
+
+from msgspec.structs import replace
+
+from evenbeat import locks
+from evenbeat.model import LogChunk, Record
+from evenbeat.stores.base import Store
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract.base import MINUTE, Contract, Handles
+
+
+class RecordContract(Contract):
+    def test_who_held_a_lock_before_can_not_take_it_from_who_holds_it_now(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert locks.acquire(store, "migrate", "30s", "first")
+        stale = store.get_record("lock", "default", "migrate")
+        assert stale is not None
+        clock.advance("30s")
+        assert locks.acquire(store, "migrate", "30s", "second")
+        # What extend and release of a holder that was frozen after its look would send now.
+        assert not store.put_record(replace(stale, version=stale.version + 1), expect=stale.version)
+        assert not store.delete_record("lock", "default", "migrate", stale.version)
+        assert locks.extend(store, "migrate", "30s", "second")
+
+    def test_a_purge_by_a_fast_clock_leaves_what_has_not_expired(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert locks.acquire(store, "migrate", "30s", "mine")
+        assert store.purge(clock.now + 60 * MINUTE, 100) == 0
+        assert locks.extend(store, "migrate", "30s", "mine")
+
+    def test_records_change_by_compare_and_set(self, store: Store) -> None:
+        first = Record(kind="calendar", key="holidays", body="[]")
+        assert store.get_record("calendar", "default", "holidays") is None
+        assert store.put_record(first)
+        assert store.put_record(first)  # its reply was lost
+        assert not store.put_record(replace(first, body="other"))
+        second = replace(first, body='["x"]', version=2)
+        assert not store.put_record(second, expect=7)
+        assert store.put_record(second, expect=1)
+        assert store.put_record(second, expect=1)  # its reply was lost
+        assert store.get_record("calendar", "default", "holidays") == second
+        assert store.find_records("calendar") == [second]
+        assert not store.delete_record("calendar", "default", "holidays", 1)
+        assert store.delete_record("calendar", "default", "holidays", 2)
+        assert not store.delete_record("calendar", "default", "holidays", 2)
+        assert store.find_records("calendar") == []
+
+    def test_an_expired_record_counts_as_none(self, store: Store, clock: VirtualClock) -> None:
+        assert store.put_record(Record(kind="node", key="n1", body="{}", expires=clock.now + 1000, version=1))
+        clock.advance("999ms")
+        assert store.get_record("node", "default", "n1") is not None
+        clock.advance("1ms")
+        assert store.get_record("node", "default", "n1") is None
+        assert store.find_records("node") == []
+        assert store.put_record(Record(kind="node", key="n1", body="{}", version=1))
+
+    def test_records_are_kept_apart_by_kind_and_tenant(self, store: Store) -> None:
+        for kind, tenant in (("a", "x"), ("a", "y"), ("b", "x")):
+            assert store.put_record(Record(kind=kind, tenant=tenant, key="k", body=f"{kind}{tenant}"))
+        assert [record.body for record in store.find_records("a")] == ["ax", "ay"]
+        assert [record.body for record in store.find_records("a", "y")] == ["ay"]
+
+    def test_a_lock_is_held_by_one_token_until_it_is_released(self, store: Store) -> None:
+        assert locks.acquire(store, "migrate", "30s", "mine")
+        assert locks.acquire(store, "migrate", "30s", "mine")  # its reply was lost
+        assert not locks.acquire(store, "migrate", "30s", "theirs")
+        assert locks.acquire(store, "migrate", "30s", "theirs", tenant="acme")
+        assert not locks.release(store, "migrate", "theirs")
+        assert not locks.extend(store, "migrate", "30s", "theirs")
+        assert locks.release(store, "migrate", "mine")
+        assert not locks.release(store, "migrate", "mine")
+        assert locks.acquire(store, "migrate", "30s", "theirs")
+
+    def test_a_lock_ends_by_itself_unless_it_is_extended(self, store: Store, clock: VirtualClock) -> None:
+        assert locks.acquire(store, "migrate", "30s", "mine")
+        clock.advance("29s")
+        assert locks.extend(store, "migrate", "30s", "mine")
+        clock.advance("29s")
+        assert not locks.acquire(store, "migrate", "30s", "theirs")
+        clock.advance("1s")
+        assert locks.acquire(store, "migrate", "30s", "theirs")
+        assert not locks.extend(store, "migrate", "30s", "mine")
+        assert not locks.release(store, "migrate", "mine")
+
+    def test_of_ten_that_want_a_lock_one_gets_it(self, handles: Handles, store: Store) -> None:
+        winners: list[str] = []
+
+        def work(handle: Store) -> None:
+            token = locks.new_token()
+            if locks.acquire(handle, "migrate", "30s", token):
+                winners.append(token)
+
+        self.in_threads(handles, work)
+        assert len(winners) == 1
+
+    def test_a_log_is_read_in_order_and_kept_once(self, store: Store, clock: VirtualClock) -> None:
+        chunks = [
+            LogChunk(run="a", attempt=attempt, seq=seq, text=f"{attempt}.{seq}\n\0é", at=clock.now)
+            for attempt, seq in ((2, 0), (1, 1), (1, 0))
+        ]
+        store.append_log(chunks)
+        store.append_log(chunks[:1])
+        assert [(chunk.attempt, chunk.seq) for chunk in store.read_log("a")] == [(1, 0), (1, 1), (2, 0)]
+        assert store.read_log("a")[0] == chunks[2]
+        assert store.read_log("b") == []
+
+    def test_a_hint_wakes_who_waits(self, handles: Handles, store: Store) -> None:
+        # Real time, because waiting is the subject: the timeout is only reached when the test fails.
+        ready, woken = threading.Event(), []
+
+        def wait() -> None:
+            handle = handles()
+            handle.open()
+            ready.set()
+            woken.append(handle.wait(20))
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        ready.wait(20)
+        while waiter.is_alive():
+            store.hint()  # the waiter may not be asleep yet: a lost hint is allowed
+            waiter.join(0.01)
+        assert woken == [True]
+
+    def test_a_wait_ends_without_a_hint(self, store: Store) -> None:
+        assert store.wait(0.001) is False

@@ -1,0 +1,159 @@
+"""Schedules: written by compare-and-set, and found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenbeat.errors import InvalidValue
+from evenbeat.model import Execution
+from evenbeat.rules import changes
+from evenbeat.stores.base import ScheduleQuery, Store, Write, Written
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract.base import Contract, Handles, schedule
+
+
+class ScheduleContract(Contract):
+    def test_opening_and_closing_may_be_repeated(self, handles: Handles) -> None:
+        store = handles()
+        store.open()
+        store.open()
+        store.close()
+        store.close()
+
+    def test_a_schedule_comes_back_as_it_was_written(self, store: Store) -> None:
+        made = self.add(
+            store,
+            schedule(
+                payload='{"text":"\\u0000 \U0001f600 \\u202e","big":9007199254740993}',
+                description="naïve ∑ \n tab\t",
+                priority=8,
+                queue="reports",
+                kind="flow",
+                overlap="queue",
+                max_concurrent=3,
+                spread=30_000,
+                managed_by="code",
+                execution=Execution(retries=3, timeout=5000, on_crash="fail"),
+            ),
+        )
+        assert self.get(store) == made
+
+    def test_a_name_that_is_taken_is_not_written_again(self, store: Store) -> None:
+        made = self.add(store, schedule())
+        other = changes.create(schedule(payload='"other"'), store.now())
+        assert store.put_schedules([Write(other, None)]) == [Written(False, made)]
+        assert self.get(store) == made
+
+    def test_of_two_changes_made_from_the_same_row_one_is_refused(self, store: Store) -> None:
+        made = self.add(store, schedule())
+        first = changes.change(made, {"payload": "1"}, store.now())
+        second = changes.change(made, {"payload": "2"}, store.now())
+        assert self.put(store, made, first).accepted
+        refused = self.put(store, made, second)
+        assert not refused.accepted
+        assert refused.current is not None
+        assert refused.current.payload == "1"
+        assert self.get(store) == refused.current
+
+    def test_a_write_repeated_after_its_reply_was_lost_is_accepted_and_adds_nothing(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        created = changes.create(schedule(), store.now())
+        for _ in range(2):
+            assert store.put_schedules([Write(created, None)]) == [Written(True, created.schedule)]
+        triggered = changes.trigger_now(created.schedule, "manual-1", store.now())
+        assert triggered is not None
+        for _ in range(2):
+            assert self.put(store, created.schedule, triggered).accepted
+        assert [found.id for found in self.runs(store)] == ["manual-1"]
+
+    def test_each_write_of_a_batch_stands_for_itself(self, store: Store) -> None:
+        taken = self.add(store, schedule("taken"))
+        answers = store.put_schedules(
+            [
+                Write(changes.create(schedule("a"), store.now()), None),
+                Write(changes.create(schedule("taken", payload="1"), store.now()), None),
+                Write(changes.create(schedule("b"), store.now()), None),
+            ]
+        )
+        assert [answer.accepted for answer in answers] == [True, False, True]
+        names = [found.name for found in store.find_schedules(ScheduleQuery()).items]
+        assert names == ["a", "b", "taken"]
+        assert self.get(store, "taken") == taken
+
+    def test_writes_of_one_schedule_in_a_batch_see_each_other(self, store: Store) -> None:
+        made = changes.create(schedule(), store.now())
+        changed = changes.change(made.schedule, {"payload": "1"}, store.now())
+        stale = changes.change(made.schedule, {"payload": "2"}, store.now())
+        assert changed is not None
+        assert stale is not None
+        answers = store.put_schedules(
+            [Write(made, None), Write(changed, made.schedule.version), Write(stale, made.schedule.version)]
+        )
+        assert [answer.accepted for answer in answers] == [True, True, False]
+        assert answers[2].current == changed.schedule
+        assert self.get(store) == changed.schedule
+
+    def test_schedules_are_found_by_tenant_state_task_and_change(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        for tenant, name in (("acme", "x"), ("acme", "y"), ("zeta", "x")):
+            self.add(store, schedule(name, tenant=tenant, task=f"task-{name}"))
+        clock.advance("1m")
+        row = self.get(store, "y", "acme")
+        assert row is not None
+        assert self.put(store, row, changes.pause(row, store.now())).accepted
+
+        def keys(**query: Any) -> list[tuple[str, str]]:
+            return [found.key for found in store.find_schedules(ScheduleQuery(**query)).items]
+
+        assert keys() == [("acme", "x"), ("acme", "y"), ("zeta", "x")]
+        assert keys(tenant="acme") == [("acme", "x"), ("acme", "y")]
+        assert keys(name="x") == [("acme", "x"), ("zeta", "x")]
+        assert keys(states=("paused",)) == [("acme", "y")]
+        assert keys(task="task-x", tenant="zeta") == [("zeta", "x")]
+        assert keys(changed_since=store.now()) == [("acme", "y")]
+        assert keys(tenant="nobody") == []
+
+    def test_a_cursor_walks_through_all_schedules_once(self, store: Store) -> None:
+        names = [f"s{at:03}" for at in range(25)]
+        store.put_schedules([Write(changes.create(schedule(name), store.now()), None) for name in names])
+        found, cursor, pages = [], None, 0
+        while pages == 0 or cursor is not None:
+            page = store.find_schedules(ScheduleQuery(limit=10, cursor=cursor))
+            found += [item.name for item in page.items]
+            cursor, pages = page.cursor, pages + 1
+        assert found == names
+        assert pages == 3
+        with pytest.raises(InvalidValue, match="cursor"):
+            store.find_schedules(ScheduleQuery(cursor="!nonsense"))
+
+    def test_a_deleted_schedule_is_found_only_when_asked_for(self, store: Store) -> None:
+        made = self.add(store, schedule())
+        assert self.put(store, made, changes.delete(made, store.now())).accepted
+        assert store.find_schedules(ScheduleQuery()).items == ()
+        tombstone = self.get(store)
+        assert tombstone is not None
+        assert tombstone.state == "deleted"
+
+    def test_a_write_is_recognised_again_when_only_its_wake_up_has_moved(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        write = Write(changes.create(schedule(spread=50_000), store.now()), None)
+        assert store.put_schedules([write])[0].accepted
+        clock.advance("1m")
+        self.fire(store)
+        assert store.put_schedules([write])[0].accepted
+
+    def test_of_two_that_add_a_run_to_the_same_row_one_is_refused(self, store: Store) -> None:
+        row = self.add(store, schedule("cleanup"))
+        first, second = (changes.trigger_now(row, name, store.now()) for name in ("first", "second"))
+        assert first is not None
+        assert second is not None
+        assert first.schedule == second.schedule  # the rows can't tell whose write it was
+        assert self.put(store, row, first).accepted
+        assert not self.put(store, row, second).accepted
+        assert self.put(store, row, first).accepted  # repeated after a lost reply
+        assert [run.id for run in self.runs(store)] == ["first"]

@@ -1,0 +1,264 @@
+"""Runs: settled, renewed, taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant
+from evenbeat.model import Execution, Run, Transition
+from evenbeat.rules import attempts
+from evenbeat.stores.base import Lost, Store
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract.base import BIG, MINUTE, Contract, run, schedule
+
+
+class SettlingContract(Contract):
+    def test_a_finished_run_keeps_its_result(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=store.now())])
+        (held,) = self.claim(store)
+        clock.advance("1s")
+        assert store.settle_runs([attempts.succeeded(held, '{"n":1}', clock.now, "t")]) == [True]
+        (done,) = self.runs(store)
+        assert (done.state, done.result, done.finished_at, done.lease_until) == (
+            "succeeded",
+            '{"n":1}',
+            clock.now,
+            None,
+        )
+
+    def test_a_transition_repeated_after_its_reply_was_lost_is_accepted_and_counts_once(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule())
+        clock.advance("1m")
+        self.fire(store)
+        (held,) = self.claim(store)
+        following = run("next-step", run_at=clock.now)
+        done = attempts.succeeded(held, None, clock.now, "t", adds=(following,))
+        assert store.settle_runs([done]) == [True]
+        assert store.settle_runs([done]) == [True]
+        assert store.statistics([("default", "cleanup")])[0].run_count == 1
+        assert len(self.runs(store)) == 2
+
+    def test_a_retry_is_accepted_again_also_when_the_run_was_claimed_since(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=store.now(), execution=Execution(retries=1, backoff=0))])
+        (held,) = self.claim(store)
+        again = attempts.failed(held, "boom", clock.now, "t")
+        assert store.settle_runs([again]) == [True]
+        (second,) = self.claim(store, "claim-2")
+        assert store.settle_runs([again]) == [True]
+        assert self.runs(store) == [second]
+        assert (second.attempt, second.failures) == (2, 1)
+
+    def test_a_worker_that_lost_its_lease_is_refused(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=store.now())])
+        (stale,) = self.claim(store)
+        clock.advance("31s")
+        (expired,) = store.lost_runs(clock.now, 10).runs
+        assert store.settle_runs([attempts.crashed(expired, clock.now, "reaper")]) == [True]
+        (fresh,) = self.claim(store, "claim-2", now=clock.now)
+        assert (fresh.attempt, fresh.crashes) == (2, 1)
+        refused = [
+            attempts.succeeded(stale, "1", clock.now, "late-1"),
+            attempts.failed(stale, "late", clock.now, "late-2"),
+            attempts.heartbeat(stale, 1000, "late-3"),
+            attempts.released(stale, "late-4"),
+        ]
+        assert store.settle_runs(refused) == [False] * 4
+        assert self.runs(store) == [fresh]
+
+    def test_a_heartbeat_moves_the_lease_and_nothing_else(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=store.now())])
+        (held,) = self.claim(store)
+        assert store.settle_runs([attempts.heartbeat(held, 99_000, "beat")]) == [True]
+        (alive,) = self.runs(store)
+        assert alive == replace(held, lease_until=clock.now + 99_000, settled="beat")
+
+    @pytest.mark.parametrize("end", ["finish", "cancel"])
+    def test_a_heartbeat_after_the_end_is_refused(self, store: Store, clock: VirtualClock, end: str) -> None:
+        store.add_runs([run("a", run_at=store.now())])
+        (held,) = self.claim(store)
+        ends = {
+            "finish": attempts.succeeded(held, None, clock.now, "end"),
+            "cancel": attempts.cancelled(held, clock.now, "end"),
+        }
+        assert store.settle_runs([ends[end]]) == [True]
+        (over,) = self.runs(store)
+        assert store.settle_runs([attempts.heartbeat(held, 1000, "beat")]) == [False]
+        assert self.runs(store) == [over]
+
+    def test_a_released_run_is_taken_by_the_next_worker(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=store.now())])
+        (held,) = self.claim(store)
+        assert store.settle_runs([attempts.released(held, "t")]) == [True]
+        (again,) = self.claim(store, "claim-2", worker="w2")
+        assert (again.attempt, again.failures, again.crashes, again.worker) == (2, 0, 0, "w2")
+
+    def test_a_run_that_kills_its_workers_ends_as_failed(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=store.now(), execution=Execution(crashes=2))])
+        for attempt in range(1, 4):
+            (held,) = self.claim(store, f"claim-{attempt}", now=clock.now)
+            assert held.attempt == attempt
+            clock.advance("31s")
+            (expired,) = store.lost_runs(clock.now, 10).runs
+            assert store.settle_runs([attempts.crashed(expired, clock.now, f"reap-{attempt}")]) == [True]
+        (dead,) = self.runs(store)
+        assert (dead.state, dead.crashes) == ("failed", 3)
+        assert dead.error is not None
+        assert "lost" in dead.error
+
+    def test_a_queued_run_is_cancelled_at_once_and_a_running_one_is_told(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("waiting", run_at=clock.now + MINUTE), run("busy", run_at=clock.now)])
+        (busy,) = self.claim(store)
+        (waiting,) = self.runs(store, ids=("waiting",))
+        wishes = [attempts.cancel(waiting, clock.now, "c1"), attempts.cancel(busy, clock.now, "c2")]
+        assert store.settle_runs([wish for wish in wishes if wish is not None]) == [True, True]
+        states = {found.id: (found.state, found.cancel_requested) for found in self.runs(store)}
+        assert states == {"waiting": ("cancelled", False), "busy": ("running", True)}
+        clock.advance("1h")
+        assert self.claim(store, "claim-2", now=clock.now) == []
+
+    def test_a_late_repetition_of_a_retry_does_not_undo_a_cancel(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now, state="cancelled")])
+
+        def ask(what: Callable[[Run], Transition | None]) -> Transition:
+            (found,) = self.runs(store)
+            wish = what(found)
+            assert wish is not None
+            assert store.settle_runs([wish]) == [True]
+            return wish
+
+        retry = ask(lambda found: attempts.retried(found, "retry"))
+        ask(lambda found: attempts.cancel(found, clock.now, "cancel"))
+        assert store.settle_runs([retry]) == [False]
+        assert [found.state for found in self.runs(store)] == ["cancelled"]
+
+    def test_a_reaper_whose_clock_is_ahead_takes_no_live_lease(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        self.claim(store)
+        assert store.lost_runs(clock.now + 10 * MINUTE, 10) == Lost((), clock.now + 30_000)
+
+    def test_lost_runs_come_in_the_order_of_their_leases_and_say_when_the_next_one_ends(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert store.lost_runs(clock.now, 10) == Lost((), None)
+        store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(4)])
+        for at, lease in enumerate((30_000, 10_000, 20_000)):
+            self.claim(store, f"claim-{at}", limit=1, lease=lease)
+        start = clock.now
+        assert store.lost_runs(clock.now, 10) == Lost((), start + 10_000)
+        clock.advance("20s")
+
+        def look(limit: int) -> tuple[list[str], Instant | None]:
+            found = store.lost_runs(clock.now, limit)
+            return [entry.id for entry in found.runs], found.next_end
+
+        assert look(10) == (["r1", "r2"], start + 30_000)
+        assert look(1) == (["r1"], start + 20_000)
+        assert look(0) == ([], start + 10_000)
+        clock.advance("10s")
+        assert look(10) == (["r1", "r2", "r0"], None)
+
+    def test_a_heartbeat_saves_a_run_from_a_reaper_that_looked_before(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        (held,) = self.claim(store)
+        clock.advance("30s")
+        (seen,) = store.lost_runs(clock.now, 10).runs
+        assert store.settle_runs([attempts.heartbeat(held, 30_000, "beat")]) == [True]
+        assert store.settle_runs([attempts.crashed(seen, clock.now, "reaper")]) == [False]
+
+    def test_the_clock_of_a_fast_reaper_does_not_delay_a_run(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        self.claim(store)
+        clock.advance("30s")
+        (seen,) = store.lost_runs(clock.now, 10).runs
+        assert store.settle_runs([attempts.crashed(seen, clock.now + 60 * MINUTE, "reaper")]) == [True]
+        assert len(self.claim(store, "claim-2")) == 1
+
+    def test_a_run_that_many_add_at_once_is_added_once(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(20)])
+        following = run("next", run_at=clock.now + MINUTE)
+        ends = [
+            attempts.succeeded(held, None, clock.now, f"t-{held.id}", adds=(following,))
+            for held in self.claim(store)
+        ]
+        assert store.settle_runs(ends) == [True] * 20
+        assert self.runs(store, states=("queued",)) == [following]
+        other = run("other")
+        assert store.add_runs([other] * 20) == [True] + [False] * 19
+        assert len(self.runs(store, states=("queued",))) == 2
+
+    def test_runs_that_end_alike_and_runs_that_do_not_keep_their_own_tokens(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        odd = ['quote"d', "back\\slash", "naïve-😀", "{}", "[1]", "null", "7", "c", "d", "e"]
+        store.add_runs([run(name, run_at=clock.now) for name in odd])
+        held = {entry.id: entry for entry in self.claim(store)}
+        assert sorted(held) == sorted(odd)
+        results = ['"other"', "[]", None, *["null"] * 7]
+        tokens = [f"{name}-\0-token" if name in "cd" else f'"{name}\\' for name in odd]
+        ends = [
+            attempts.succeeded(held[name], result, clock.now, token)
+            for name, result, token in zip(odd, results, tokens, strict=True)
+        ]
+        for _ in range(2):
+            assert store.settle_runs(ends) == [True] * len(odd)
+        found = {entry.id: entry for entry in self.runs(store)}
+        assert [(found[name].result, found[name].settled) for name in odd] == list(
+            zip(results, tokens, strict=True)
+        )
+
+    def test_transitions_of_one_run_in_a_batch_see_each_other(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        (held,) = self.claim(store)
+        step = [
+            attempts.heartbeat(held, 99_000, "beat"),
+            attempts.succeeded(held, "1", clock.now, "first"),
+            attempts.succeeded(held, "2", clock.now, "second"),
+            attempts.heartbeat(held, 1_000, "late"),
+        ]
+        assert store.settle_runs(step) == [True, True, False, False]
+        (over,) = self.runs(store)
+        assert (over.state, over.result, over.settled, over.lease_until) == ("succeeded", "1", "first", None)
+
+    def test_a_run_that_a_transition_adds_can_be_settled_in_the_same_batch(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        (held,) = self.claim(store)
+        following = run("b", run_at=clock.now + MINUTE)
+        done = attempts.succeeded(held, None, clock.now, "done", adds=(following,))
+        dropped = attempts.cancel(following, clock.now, "dropped")
+        assert dropped is not None
+        assert store.settle_runs([done, dropped]) == [True, True]
+        assert {found.id: found.state for found in self.runs(store)} == {"a": "succeeded", "b": "cancelled"}
+        clock.advance("1h")
+        assert self.claim(store, "claim-2", now=clock.now) == []
+
+    def test_a_transition_of_an_unknown_run_is_refused(self, store: Store) -> None:
+        ghost = run("ghost", attempt=1)
+        assert store.settle_runs([attempts.succeeded(ghost, None, store.now(), "t")]) == [False]
+
+    def test_ten_thousand_runs_go_through_in_one_batch(self, store: Store, clock: VirtualClock) -> None:
+        wanted = [run(f"r{at:05}", run_at=clock.now, created_at=clock.now) for at in range(BIG)]
+        assert store.add_runs(wanted) == [True] * BIG
+        held = self.claim(store, limit=BIG)
+        assert len(held) == BIG
+        ends = [attempts.succeeded(entry, None, clock.now, f"t{at}") for at, entry in enumerate(held)]
+        assert store.settle_runs(ends) == [True] * BIG
+        assert store.count_runs() == {"succeeded": BIG}
