@@ -1,0 +1,94 @@
+"""Two nodes on one store. One of them is killed in the middle of a job, and the other one takes over.
+
+    python examples/takeover.py                    the whole story, on SQLite
+    python examples/takeover.py postgresql://…     the same on a database of yours
+
+Or by hand, in two terminals, and kill one of them:
+
+    python examples/takeover.py URL node
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from evenbeat import Run, Scheduler, every
+
+
+def make_app(url: str) -> Scheduler:
+    """What every node makes: the same tasks on the same store. The lease is short to be seen ending."""
+    app = Scheduler(url, lease="2s", threads=2)
+
+    @app.task(schedule=every("1s"))
+    def heartbeat(run: Run) -> None:
+        say(run, "tick")
+
+    @app.task
+    def count_stock(run: Run) -> None:
+        if run.attempt > 1:
+            say(run, f"attempt {run.attempt}: its first worker died, and I have it now")
+        for shelf in range(1, 6):
+            time.sleep(0.5)
+            say(run, f"shelf {shelf} of 5")
+
+    return app
+
+
+def say(run: Run, text: str) -> None:
+    print(f"  {sys.argv[-1]:7} {run.task:12} {text}", flush=True)
+
+
+def story(url: str, console: Console, script: str = __file__) -> None:
+    """Start two nodes, kill the one that works, and wait for the other one to have finished its job."""
+    app = make_app(url)
+    app.declare_tasks()
+    job = app.enqueue("count_stock")
+    console.print(f"two nodes on {app.url}\n")
+    nodes = [subprocess.Popen([sys.executable, script, url, "node", f"node-{at}"]) for at in (1, 2)]
+    try:
+        while (held := app.runs.get(job.id)).worker is None:
+            time.sleep(0.05)
+        time.sleep(1.2)
+        (victim,) = [node for node in nodes if f"-{node.pid}-" in held.worker]
+        victim.kill()
+        console.print(
+            f"\n[bold red]kill -9 node-{nodes.index(victim) + 1}[/bold red], in the middle of its job\n"
+        )
+        over = app.runs.wait_for(job.id, timeout="60s")
+        console.print(f"\n{over.task}: {over.state} at attempt {over.attempt}")
+        app.schedules.pause("heartbeat")
+        while {"queued", "running"} & app.runs.count().keys():
+            time.sleep(0.1)
+        ticks = [run.scheduled_at for run in app.runs.list(schedule="heartbeat", limit=1000)]
+        assert over.state == "succeeded"
+        assert len(ticks) == len(set(ticks)), "a tick ran twice"
+        console.print(f"heartbeat: {len(ticks)} ticks, each of them once")
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+        app.schedules.delete("heartbeat")
+        app.close()
+
+
+def main(url: str | None, script: str = __file__) -> None:
+    """The story, on this store or on SQLite; or, with ``node`` on the command line, one of its nodes."""
+    if "node" in sys.argv[1:]:
+        assert url is not None
+        make_app(url).run()
+        return
+    if url is not None:
+        story(url, Console(), script)
+        return
+    with TemporaryDirectory() as folder:
+        story(f"sqlite:///{Path(folder) / 'evenbeat.db'}", Console(), script)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else None)
