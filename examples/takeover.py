@@ -57,9 +57,8 @@ def story(url: str, console: Console, script: str = __file__) -> None:
         time.sleep(1.2)
         (victim,) = [node for node in nodes if f"-{node.pid}-" in held.worker]
         victim.kill()
-        console.print(
-            f"\n[bold red]kill -9 node-{nodes.index(victim) + 1}[/bold red], in the middle of its job\n"
-        )
+        name = f"node-{nodes.index(victim) + 1}"
+        console.print(f"\n[bold red]kill -9 {name}[/bold red], in the middle of its job\n")
         over = app.runs.wait_for(job.id, timeout="60s")
         console.print(f"\n{over.task}: {over.state} at attempt {over.attempt}")
         app.schedules.pause("heartbeat")
