@@ -80,19 +80,23 @@ class Connections:
             held.link.close()
 
     @contextlib.contextmanager
-    def write(self, clock: int | None) -> Iterator[Transaction]:
+    def write(self, clock: int | None, patience: Patience | None = None) -> Iterator[Transaction]:
         """A transaction: what it has not committed is rolled back. ``clock`` stands in for the server's.
 
         READ COMMITTED is enough: whatever is decided upon is locked first, and each statement sees what
         was committed before it began. A snapshot of the whole transaction would be older than its locks.
         """
-        with self._lent(self._patience.timeout) as held:
-            transaction = Transaction(held, {**self._patience.settings, "clock": clock}, self._clock)
+        usual = self._patience
+        patience = patience or usual
+        with self._lent(usual.timeout) as held:
+            held.patience = patience.answer
+            transaction = Transaction(held, {**patience.settings, "clock": clock}, self._clock)
             try:
                 yield transaction
             finally:
                 if transaction.begun and not transaction.committed:
                     held.roll_back()
+                held.patience = usual.answer
         # The connection is back: whatever this raises finds the store committed and usable.
         if transaction.committed:
             held.announce("committed")

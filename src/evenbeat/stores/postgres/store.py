@@ -48,6 +48,8 @@ _log = logging.getLogger("evenbeat.store")
 
 # Who makes a schedule that somebody else makes at the same moment decides again from that row.
 _TRIES = 5
+# Whoever upgrades waits for others that do the same, and for what they make.
+_UPGRADE = Patience(timeout=600, lock_timeout=60)
 # A hint that can't be sent at once is not worth waiting for.
 _HINT_PATIENCE = 0.5
 
@@ -89,7 +91,7 @@ class PostgresStore:
                 found = upgrades.check(upgrades.version(commands, self.place))
                 self._check(facts.settings(commands))
             if found < schema.KNOWN:
-                with self._write() as transaction:
+                with self._connections.write(self._clock(), _UPGRADE) as transaction:
                     upgrades.upgrade(transaction, self.place)
         except BaseException:
             if not was_open:
