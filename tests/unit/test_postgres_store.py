@@ -315,6 +315,7 @@ def test_an_interrupted_first_opening_leaves_nothing_half_made() -> None:
                 with plain(store) as connection:
                     connection.execute(f"DROP SCHEMA IF EXISTS {store.place.schema} CASCADE".encode())
             else:
+                watch.on = False
                 assert store.count_runs() == {}
                 store.close()
                 break
@@ -1330,7 +1331,8 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
     text, values = hot_statements()[name]
     with plain(filled) as connection:
         if "FOR UPDATE" in text or "UPDATE evenbeat" in text:
-            connection.execute("SET enable_seqscan = off")  # as in every transaction that writes
+            # As in every transaction that writes.
+            connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
         lines = connection.execute(f"EXPLAIN {filled.place.own(text)}".encode(), values).fetchall()
     steps = [line[0] for line in lines]
     scans = [step for step in steps if re.search(r"Seq Scan on (runs|schedules)\b", step)]
