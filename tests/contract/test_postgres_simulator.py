@@ -15,7 +15,10 @@ SEEDS = range(0, 20, 5)
 PRODUCT_SEEDS = range(100, 108, 4)
 
 # Seeds that find a fault again when its repair is taken back.
-REGRESSIONS = {1000: "a run that was tried once more became active beside the tick that was just fired"}
+REGRESSIONS = {
+    1000: "a run that was tried once more became active beside the tick that was just fired",
+    1124: "a repeated claim answered runs that were taken over since it had looked",
+}
 
 
 @pytest.fixture(autouse=True)

@@ -109,8 +109,11 @@ def claim(
     guessed = _claimable(wanted, guess, wanted.limit, clock)
     _, held, (row,), *of_guess = transaction.together("select claimable", [*known, *guessed])
     if held:
-        # The reply was lost. What else was looked at is let go of.
-        ((row,),) = transaction.commit("select next due", [ask_outlook(wanted)])
+        # The reply was lost. What else was looked at is let go of; what is held is read again, since nothing
+        # keeps others from taking over what has run out meanwhile.
+        held, (row,) = transaction.commit(
+            "select claimed", [(sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
+        )
         return Claimed(tuple(readable_runs(unmarked_at(held, FREE))), Outlook(row).next_due), None
     due = min(wanted.now, transaction.now)
     chosen: list[Row] = []
