@@ -31,7 +31,7 @@ def differences(url: str) -> dict[str, tuple[object, object]]:
     return {key: (held, due) for key, (held, due) in both.items() if held != due}
 
 
-def _wanted(client: redis.Redis, base: str, keys: list[str]) -> dict[str, dict[str, Any]]:
+def _wanted(client: Any, base: str, keys: list[str]) -> dict[str, dict[str, Any]]:
     indexes: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for key in keys:
         if key.startswith("runs:"):
@@ -66,7 +66,7 @@ def _run(indexes: defaultdict[str, dict[str, Any]], run: Run) -> None:
         indexes["over"][run.id] = run.finished_at or 0
 
 
-def _content(client: redis.Redis, key: str) -> dict[str, Any]:
+def _content(client: Any, key: str) -> dict[str, Any]:
     kind = client.type(key)
     if kind == "hash":
         return dict(client.hgetall(key))

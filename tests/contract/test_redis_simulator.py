@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.conftest import server_url
+from tests.contract.redis_indexes import differences
 
 from evenbeat.testing.places import own_place
 from evenbeat.testing.simulator import simulate
 from evenbeat.testing.simulator.backends import server_backend
 from evenbeat.testing.simulator.simulation import WITH_DRIVER
-from tests.conftest import server_url
-from tests.contract.redis_indexes import differences
 
 SEEDS = 60
 PRODUCT_SEEDS = 15
