@@ -1,0 +1,228 @@
+"""Commands to the server: each announced by name, none repeated by the driver, every error translated."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import msgspec
+import redis
+from redis import exceptions as driver
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.stores.redis.address import Address
+from evenbeat.stores.redis.scripts import script
+from evenbeat.stores.server_clock import ServerClock
+
+OnCommand: TypeAlias = Callable[[str], None]
+Reply: TypeAlias = list[Any]
+
+# Threads of one process that talk to the server at once; the next one waits for its turn.
+CONNECTIONS = 32
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Commands:
+    """A client of one server. Survives forks: a child connects anew and leaves its parent's sockets alone."""
+
+    def __init__(
+        self,
+        address: Address,
+        timeout: float,
+        clock: Callable[[], Instant] | None,
+        on_command: OnCommand | None,
+    ) -> None:
+        self.address = address
+        self.timeout = timeout
+        self.opened = False
+        self.on_trouble: Callable[[], None] = lambda: None
+        self._fixed_clock = clock
+        self._on_command = on_command
+        self._reset()
+        _all.add(self)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._client: redis.Redis | None = None
+        self._clock = ServerClock(self._ask)
+
+    # The client.
+
+    def client(self) -> redis.Redis:
+        with self._lock:
+            if self._client is None:
+                self._client = redis.Redis(connection_pool=self._pool())
+            return self._client
+
+    def _pool(self) -> redis.BlockingConnectionPool:
+        return redis.BlockingConnectionPool.from_url(
+            self.address.url,
+            max_connections=CONNECTIONS,
+            timeout=self.timeout,
+            socket_timeout=self.timeout,
+            socket_connect_timeout=self.timeout,
+            socket_keepalive=True,
+            socket_keepalive_options=keepalive(),
+            # A command whose reply was lost may have been applied: repeating it is for those who know.
+            retry=Retry(NoBackoff(), 0),
+            retry_on_timeout=False,
+            health_check_interval=0,
+            protocol=2,
+            decode_responses=True,
+            # Bytes that are no text come as lone surrogates: the row they stand in is unreadable, not the reply.
+            encoding_errors="surrogateescape",
+        )
+
+    def listener(self) -> redis.Connection:
+        """A connection that belongs to nobody's pool, not connected yet."""
+        # The driver has no types for its pool.
+        return cast(redis.Connection, self.client().connection_pool.make_connection())
+
+    def close(self) -> None:
+        self.opened = False
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            # Connections in use end with their commands.
+            client.connection_pool.disconnect(inuse_connections=False)
+
+    def after_fork_in_child(self) -> None:
+        if self._pid != os.getpid():
+            inherited = self._client
+            self._reset()
+            if inherited is not None:
+                # Never closed in words here, which would end the conversations of the parent.
+                _inherited.append(inherited)
+
+    # Time.
+
+    def now(self) -> Instant:
+        return self._clock.now() if self._fixed_clock is None else self._fixed_clock()
+
+    def _ask(self) -> Instant:
+        seconds, micros = self.execute("time", "TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    # Commands.
+
+    def announce(self, name: str) -> None:
+        if self._on_command is not None:
+            self._on_command(name)
+
+    def committed(self) -> None:
+        self.announce("committed")
+
+    def run(self, name: str, asked: object) -> Reply:
+        """Run a script; the answer is what it says after the time, which is kept here."""
+        wanted = script(name)
+        self._check_open()
+        self.announce(wanted.name)
+        time = "" if self._fixed_clock is None else str(self._fixed_clock())
+        try:
+            values = (1, self.address.meta, time, _encode(asked))
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidValue(f"Redis can't hold a value: {error}", field="row", value=None) from error
+        sent = self._clock.mark()
+        try:
+            reply = self._send("EVALSHA", wanted.sha, *values)
+        except driver.NoScriptError:
+            # The server was restarted, or told to forget: it knows the script again after this.
+            reply = self._translated("EVAL", wanted.text, *values)
+        except (driver.RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+        if not time:
+            self._clock.heard(reply[0], sent)
+        return cast(Reply, reply[1:])
+
+    def execute(self, name: str, *words: str | int) -> Any:
+        """A plain command."""
+        self._check_open()
+        self.announce(name)
+        return self._translated(*words)
+
+    def ask(self, *words: str | int) -> Any:
+        """A question that may be asked also when the store is not open."""
+        return self._translated(*words)
+
+    def _translated(self, *words: object) -> Any:
+        try:
+            return self._send(*words)
+        except (driver.RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+
+    def _send(self, *words: object) -> Any:
+        return self.client().execute_command(*words)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            self.after_fork_in_child()
+        if not self.opened:
+            raise StoreUnavailable(f"{self.address.shown}: the store is not open; call open() first")
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        if not isinstance(error, driver.ResponseError):
+            # Another server may answer from now on.
+            self._clock.forget()
+            self.on_trouble()
+        return unavailable(self.address, error)
+
+
+def keepalive() -> dict[int, int]:
+    """A connection that leads nowhere is noticed in about 10 s, where the system can be told so."""
+    wanted = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+    return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
+
+
+_ADVICE: tuple[tuple[str, str], ...] = (
+    ("OOM", "maxmemory is reached, and nothing was written; give the server more, or keep less history"),
+    ("MISCONF", "the server can't write to its disk; make room there"),
+    ("READONLY", "this server is a replica; name the primary"),
+    ("LOADING", "the server is still loading its data; try again"),
+    ("BUSY", "somebody's script keeps the server busy; try again"),
+    ("NOAUTH", "the server wants a password; put it into the URL"),
+    ("WRONGPASS", "the server does not take this user or password"),
+    ("NOPERM", "this user may not do that; see the stores' documentation for what it must be allowed"),
+    ("MOVED", "this server is a node of a cluster that has not got our keys; name the one that has"),
+    ("WRONGTYPE", "a key holds something else than what was written there"),
+    ("CROSSSLOT", "the keys are not in one slot of the cluster"),
+)
+
+
+def unavailable(address: Address, error: Exception) -> StoreUnavailable:
+    """What went wrong, and what to do, in the words of a user."""
+    text = str(error) or type(error).__name__
+    advice = next((advice for code, advice in _ADVICE if code in text.split(":")[0].upper()), None)
+    if isinstance(error, driver.MovedError):
+        advice = f"{_ADVICE[8][1]}: {error.host}:{error.port}"
+    elif isinstance(error, driver.OutOfMemoryError):
+        advice = _ADVICE[0][1]
+    elif isinstance(error, driver.BusyLoadingError):
+        advice = _ADVICE[3][1]
+    elif isinstance(error, driver.AuthenticationError):
+        advice = advice or _ADVICE[6][1]
+    elif isinstance(error, driver.TimeoutError | driver.ConnectionError | OSError):
+        advice = advice or "is the server there, and can it be reached from here? try again"
+    return StoreUnavailable(f"{address.shown}: {text}" + (f" ({advice})" if advice else ""))
+
+
+_all: weakref.WeakSet[Commands] = weakref.WeakSet()
+# Clients of a parent process: kept, so that nothing of them is ended by their being forgotten.
+_inherited: list[redis.Redis] = []
+
+
+def _after_fork_in_child() -> None:
+    for commands in list(_all):
+        commands.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

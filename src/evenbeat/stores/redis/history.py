@@ -1,0 +1,167 @@
+"""What is kept about the past: runs found and counted, statistics, logs, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenbeat.instants import Instant
+from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Statistics
+from evenbeat.stores.base import Page, RunQuery
+from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
+
+# Runs that one script looks at or deletes: 2 ms, at most.
+LOOK = 500
+_RUNNING = frozenset(("running",))
+
+
+def find(commands: Commands, query: RunQuery) -> Page[Run]:
+    after = read_run_cursor(query.cursor)
+    found = _from_few(commands, query, after)
+    if found is None:
+        found = _from_index(commands, query, after)
+    items = tuple(found[: max(query.limit, 0)])
+    return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+
+def _from_few(commands: Commands, query: RunQuery, after: tuple[Instant, str] | None) -> list[Run] | None:
+    """From an index that holds few runs, however long the history is; None if there is no such index."""
+    wanted: list[object]
+    parts: list[object] = []
+    if query.ids is not None:
+        ids = list(dict.fromkeys(query.ids))
+        parts = [[ids[start : start + LOOK]] for start in range(0, len(ids), LOOK)]
+    elif query.states is not None and not query.states:
+        return []
+    elif query.states is not None and _RUNNING.issuperset(query.states) and query.worker is not None:
+        parts = [[False, False, query.worker]]
+    elif query.states is not None and query.tenant is not None and query.schedule is not None:
+        if not ACTIVE_STATES.issuperset(query.states):
+            return None
+        parts = [[False, f"active:{path_of(query.tenant, query.schedule)}", False]]
+    elif query.states is not None and _RUNNING.issuperset(query.states):
+        parts = [[False, "leases", False]]
+    else:
+        return None
+    runs: list[Run] = []
+    for wanted in parts:
+        (rows,) = commands.run("get_runs", wanted)
+        runs += [run for run in readable_runs(rows) if _matches(run, query)]
+    runs.sort(key=_order)
+    if after is not None:
+        runs = [run for run in runs if _order(run) > (-after[0], after[1])]
+    return runs
+
+
+def _from_index(commands: Commands, query: RunQuery, after: tuple[Instant, str] | None) -> list[Run]:
+    index = "newest"
+    if query.tenant is not None:
+        index = f"newest:tenant:{query.tenant}"
+        if query.schedule is not None:
+            index = f"newest:schedule:{path_of(query.tenant, query.schedule)}"
+    asked = {
+        "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
+        "worker": query.worker,
+        "cancel_requested": None if query.cancel_requested is None else str(query.cancel_requested).lower(),
+    }  # fmt: skip
+    equal = {name: value for name, value in asked.items() if value is not None}
+    states = False if query.states is None else query.states
+    runs: list[Run] = []
+    place: Sequence[object] | bool = False if after is None else after
+    while True:
+        # One more than asked for says whether there is more.
+        missing = max(1, min(query.limit + 1 - len(runs), LOOK))
+        last, rows = commands.run("find_runs", [index, place, LOOK, missing, equal, states])
+        some = readable_runs(rows)
+        if after is not None:
+            # The run that the cursor names was purged: those before it at the same time come again.
+            some = [run for run in some if _order(run) > (-after[0], after[1])]
+        runs += some
+        if len(runs) > query.limit or last is None:
+            return runs
+        place = last
+
+
+def _order(run: Run) -> tuple[int, str]:
+    return (-run.created_at, run.id)
+
+
+def _matches(run: Run, query: RunQuery) -> bool:
+    return (
+        (query.tenant is None or run.tenant == query.tenant)
+        and (query.schedule is None or run.schedule == query.schedule)
+        and (query.task is None or run.task == query.task)
+        and (query.queue is None or run.queue == query.queue)
+        and (query.states is None or run.state in query.states)
+        and (query.worker is None or run.worker == query.worker)
+        and (query.cancel_requested is None or run.cancel_requested == query.cancel_requested)
+    )
+
+
+def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
+    flat: dict[str, str] = commands.execute("count runs", "HGETALL", f"{commands.address.base}counts")
+    counts: dict[RunState, int] = {}
+    for field, number in flat.items():
+        owner, _, state = field.partition(" ")
+        if (tenant is None or owner == tenant) and int(number):
+            known: RunState = state  # type: ignore[assignment]  # as the scripts wrote it
+            counts[known] = counts.get(known, 0) + int(number)
+    return counts
+
+
+def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+    found: list[Statistics] = []
+    for start in range(0, len(keys), LOOK):
+        part = keys[start : start + LOOK]
+        (rows,) = commands.run("statistics", [path_of(*key) for key in part])
+        for (tenant, schedule), row in zip(part, rows, strict=True):
+            runs, successes, failures, last_run, last_success, last_failure, last_error = row
+            found.append(
+                Statistics(
+                    tenant=tenant, schedule=schedule, run_count=int(runs or 0),
+                    success_count=int(successes or 0), failure_count=int(failures or 0),
+                    last_run=optional_instant(last_run), last_success=optional_instant(last_success),
+                    last_failure=optional_instant(last_failure), last_error=last_error,
+                )
+            )  # fmt: skip
+    return found
+
+
+def append_log(commands: Commands, chunks: Sequence[LogChunk]) -> None:
+    rows = [
+        [chunk.run, f"{chunk.attempt}.{chunk.seq}", f"{instant_text(chunk.at)} {chunk.text}"]
+        for chunk in chunks
+    ]
+    for start in range(0, len(rows), LOOK):
+        commands.run("append_log", rows[start : start + LOOK])
+        commands.committed()
+
+
+def read_log(commands: Commands, run: str) -> list[LogChunk]:
+    found: dict[str, str] = commands.execute("read log", "HGETALL", f"{commands.address.base}logs:{run}")
+    chunks = []
+    for place, line in found.items():
+        attempt, _, seq = place.partition(".")
+        at, _, text = line.partition(" ")
+        try:
+            chunks.append(
+                LogChunk(
+                    run=run, attempt=int(attempt), seq=int(seq), text=text, at=optional_instant(at) or 0
+                )
+            )
+        except ValueError:
+            continue  # not what anybody's run wrote
+    return sorted(chunks, key=lambda chunk: (chunk.attempt, chunk.seq))
+
+
+def purge(commands: Commands, finished_before: Instant, limit: int) -> int:
+    gone = 0
+    while gone < limit:
+        part = min(limit - gone, LOOK)
+        (deleted,) = commands.run("purge", [finished_before, part])
+        commands.committed()
+        gone += deleted
+        if deleted < part:
+            break
+    return gone

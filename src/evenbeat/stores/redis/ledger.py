@@ -1,0 +1,70 @@
+"""The ledger: ticks that did not become runs of their own, as JSON in sorted sets."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evenbeat.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.model import Reason, Schedule, Skipped
+from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row as a person reads it. ``first`` leads: of equal ends, the text orders by it."""
+
+    first: str
+    last: str
+    count: int
+    reason: Reason
+    generation: int
+    recorded_at: str
+    run: str | None = None
+    written: str
+    """By which version of the schedule, and at which place: two rows are never one."""
+
+
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def skipped_row(schedule: Schedule, place: int, row: Skipped) -> list[object]:
+    """A row as the scripts add it: (last, recorded_at, text)."""
+    version = schedule.version
+    entry = Entry(
+        first=_padded(row.first), last=instant_text(row.last), count=row.count, reason=row.reason,
+        generation=row.generation, recorded_at=instant_text(row.recorded_at), run=row.run,
+        written=f"{version.generation}.{version.revision}.{version.fire_seq}.{place}",
+    )  # fmt: skip
+    return [row.last, row.recorded_at, msgspec.json.encode(entry).decode()]
+
+
+def find(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+    if limit <= 0:
+        return []
+    key = f"{commands.address.base}skipped:{path_of(tenant, schedule)}"
+    rows: list[str] = commands.execute("find skipped", "ZREVRANGE", key, 0, limit - 1)
+    found = []
+    for text in rows:
+        try:
+            entry = _decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeError):
+            continue  # nobody plans by it
+        found.append(
+            Skipped(
+                tenant=tenant, schedule=schedule, generation=entry.generation, first=_instant(entry.first),
+                last=_instant(entry.last), count=entry.count, reason=entry.reason,
+                recorded_at=_instant(entry.recorded_at), run=entry.run,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _padded(instant: Instant) -> str:
+    """With milliseconds, always: so that texts order as their instants do."""
+    if not FIRST <= instant <= LAST:
+        return instant_text(instant)
+    return from_ms(instant).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _instant(text: str) -> Instant:
+    return optional_instant(text) or 0

@@ -1,0 +1,9 @@
+-- asked: {kind, tenant, key, version}. Answers 1 if the record had that version, and is gone.
+
+local kind, tenant, name = asked[1], asked[2], asked[3]
+local key = record_key(kind, tenant, name)
+if call('HGET', key, 'version') ~= asked[4] then return { now, 0 } end
+call('DEL', key)
+call('ZREM', base .. 'kinds:' .. kind, tenant .. ' ' .. name)
+call('ZREM', base .. 'expiring', kind .. ' ' .. tenant .. ' ' .. name)
+return { now, 1 }

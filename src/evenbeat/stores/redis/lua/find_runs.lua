@@ -1,0 +1,45 @@
+-- Runs of an index, a part of it at a time, the newest first.
+-- asked: {index, after (created_at, id) or false, how many to look at, how many to find, {field = value}, states
+-- or false}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
+-- Answers {the last one looked at as {created_at, id}, or false at the end; rows}.
+
+local index, after, equal = base .. asked[1], asked[2], asked[5]
+local states
+if asked[6] then
+  states = {}
+  for _, state in ipairs(asked[6]) do states[state] = true end
+end
+
+local first = 0
+if after then
+  local rank = call('ZRANK', index, after[2])
+  if rank and tonumber(call('ZSCORE', index, after[2])) == -after[1] then
+    first = rank + 1
+  else
+    -- It was purged meanwhile: from the first of its time; who asks leaves out what stood before it.
+    first = call('ZCOUNT', index, '-inf', '(' .. string.format('%.0f', -after[1]))
+  end
+end
+
+local entries = call('ZRANGE', index, first, first + asked[3] - 1, 'WITHSCORES')
+local rows, last = {}, false
+for at = 1, #entries, 2 do
+  local id = entries[at]
+  local key = base .. 'runs:' .. id
+  local found = call('HMGET', key, 'state', 'tenant', 'schedule', 'task', 'queue', 'worker', 'cancel_requested')
+  local wanted = found[1] and (not states or states[found[1]])
+  if wanted then
+    wanted = (not equal.tenant or found[2] == equal.tenant)
+      and (not equal.schedule or found[3] == equal.schedule)
+      and (not equal.task or found[4] == equal.task)
+      and (not equal.queue or found[5] == equal.queue)
+      and (not equal.worker or found[6] == equal.worker)
+      and (not equal.cancel_requested or (found[7] or 'false') == equal.cancel_requested)
+  end
+  if wanted then rows[#rows + 1] = call('HGETALL', key) end
+  if #rows >= asked[4] or at + 1 >= asked[3] * 2 then
+    last = { -tonumber(entries[at + 1]), id }
+    break
+  end
+end
+return { now, last, rows }

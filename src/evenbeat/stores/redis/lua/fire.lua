@@ -1,0 +1,53 @@
+-- What was planned for due schedules, written: each row for itself, if nothing happened to it since it was taken.
+-- asked: {planned rows, troubled rows, families of formats}.
+-- A planned row: {member, path, version, active runs as they were or false, fields, wake_at or false, format,
+-- runs, skipped, cancels}. A troubled one: {member, path, version, tenant, name, note}.
+-- Answers {1 or 0 for each planned row; 1 or 0 for each troubled one; next wake-up or false}.
+-- About 20 us of the server's time for a tick that becomes a run.
+
+local function unchanged(key, version)
+  local found = call('HMGET', key, 'generation', 'revision', 'fire_seq')
+  return found[1] == version[1] and found[2] == version[2] and found[3] == version[3]
+end
+
+-- A run that ended meanwhile may have been what the plan waits for: then there must be a new plan.
+local function same_active(path, before)
+  if not before then return true end
+  local ids = call('ZRANGE', base .. 'active:' .. path, 0, -1)
+  if #ids * 3 ~= #before then return false end
+  for at, id in ipairs(ids) do
+    local found = call('HMGET', base .. 'runs:' .. id, 'state', 'cancel_requested')
+    if before[at * 3 - 2] ~= id or before[at * 3 - 1] ~= (found[1] or '')
+      or before[at * 3] ~= (found[2] or '') then return false end
+  end
+  return true
+end
+
+local held, fired, quarantined = {}, {}, {}
+for at, row in ipairs(asked[1]) do
+  local member, path = row[1], row[2]
+  local key = base .. 'schedules:' .. path
+  held[#held + 1] = member
+  fired[at] = 0
+  if unchanged(key, row[3]) and same_active(path, row[4]) then
+    call('HSET', key, unpack(row[5]))
+    place(base .. 'due' .. family_of(row[7]), member, row[6])
+    follow(path, member, row[8], row[9], row[10])
+    fired[at] = 1
+  end
+end
+for at, row in ipairs(asked[2]) do
+  local member = row[1]
+  local key = base .. 'schedules:' .. row[2]
+  held[#held + 1] = member
+  quarantined[at] = 0
+  if unchanged(key, row[3]) then
+    if row[3][2] then call('HSET', key, 'wake_at', '') end
+    for _, family in ipairs(asked[3]) do place(base .. 'due' .. family, member, false) end
+    note(row[4], row[5], row[6])
+    quarantined[at] = 1
+  end
+end
+flush()
+if #held > 0 then call('HDEL', base .. 'firing', unpack(held)) end
+return { now, fired, quarantined, next_wake(asked[3]) }

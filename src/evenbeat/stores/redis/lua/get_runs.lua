@@ -1,0 +1,17 @@
+-- Runs by id. asked: {ids, or false with the name of an index that holds them}; false there and a worker's name:
+-- those that it holds. Answers a row for each that is there.
+
+local ids = asked[1]
+if not ids then
+  if asked[3] then
+    ids = call('HKEYS', base .. 'held:' .. asked[3])
+  else
+    ids = call('ZRANGE', base .. asked[2], 0, -1)
+  end
+end
+local rows = {}
+for _, id in ipairs(ids) do
+  local fields = call('HGETALL', base .. 'runs:' .. id)
+  if #fields > 0 then rows[#rows + 1] = fields end
+end
+return { now, rows }

@@ -1,0 +1,9 @@
+-- Running runs whose lease ended. asked: {ended by, limit}.
+-- Answers {the earliest end of any other lease, or false; rows}.
+
+local ended = math.min(now, asked[1])
+local some = call('ZRANGEBYSCORE', base .. 'leases', '-inf', ended, 'LIMIT', 0, asked[2])
+local rows = {}
+for _, id in ipairs(some) do rows[#rows + 1] = call('HGETALL', base .. 'runs:' .. id) end
+local following = call('ZRANGE', base .. 'leases', #some, #some, 'WITHSCORES')
+return { now, tonumber(following[2]) or false, rows }

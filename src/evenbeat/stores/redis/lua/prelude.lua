@@ -1,0 +1,207 @@
+-- What every script begins with. It stands in front of each of them.
+--
+-- KEYS[1] is "{evenbeat}:meta"; every other key begins with the same "{evenbeat}:". Keys are computed here, from
+-- names in the data: a schedule has runs, a run has a queue. Redis wants keys declared so that a cluster can
+-- find the node of a script; with one hash tag for all of them that node is the same for each key.
+-- ARGV[1] is the time in milliseconds, or empty: the server's own. ARGV[2] is what is asked for, as MessagePack.
+
+local call, floor, match, sub, find = redis.call, math.floor, string.match, string.sub, string.find
+local base = sub(KEYS[1], 1, -5)
+local asked = cmsgpack.unpack(ARGV[2])
+
+local now
+if ARGV[1] ~= '' then
+  now = tonumber(ARGV[1])
+else
+  local time = call('TIME')
+  now = tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)
+end
+
+-- An instant as RFC 3339, with milliseconds only where there are some; beyond the years 1 to 9999 as a number.
+local written = {}
+local function text(ms)
+  if written[ms] then return written[ms] end
+  if ms < -62135510400000 or ms > 253402214399999 then return string.format('%.0f', ms) end
+  local seconds = floor(ms / 1000)
+  local days = floor(seconds / 86400)
+  local rest = seconds - days * 86400
+  local shifted = days + 719468
+  local era = floor(shifted / 146097)
+  local of_era = shifted - era * 146097
+  local years = floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
+  local of_year = of_era - (365 * years + floor(years / 4) - floor(years / 100))
+  local month = floor((5 * of_year + 2) / 153)
+  local day = of_year - floor((153 * month + 2) / 5) + 1
+  month = month < 10 and month + 3 or month - 9
+  local year = years + era * 400 + (month <= 2 and 1 or 0)
+  local fraction = ms - seconds * 1000
+  local found = string.format('%04d-%02d-%02dT%02d:%02d:%02d', year, month, day, floor(rest / 3600),
+    floor(rest / 60) % 60, rest % 60) .. (fraction > 0 and string.format('.%03dZ', fraction) or 'Z')
+  written[ms] = found
+  return found
+end
+
+-- The instant of a text; nil if it is none.
+local function instant(value)
+  if not value or value == '' then return nil end
+  local year, month, day, hour, minute, second, fraction =
+    match(value, '^(%d%d%d%d)%-(%d%d)%-(%d%d)T(%d%d):(%d%d):(%d%d)%.?(%d*)Z$')
+  if not year then return tonumber(value) end
+  year, month = tonumber(year), tonumber(month)
+  if month <= 2 then year = year - 1 end
+  local era = floor(year / 400)
+  local of_era = year - era * 400
+  local of_year = floor((153 * (month > 2 and month - 3 or month + 9) + 2) / 5) + tonumber(day) - 1
+  local days = era * 146097 + of_era * 365 + floor(of_era / 4) - floor(of_era / 100) + of_year - 719468
+  local seconds = days * 86400 + hour * 3600 + minute * 60 + second
+  return seconds * 1000 + floor(tonumber('0' .. (fraction ~= '' and '.' .. fraction or '')) * 1000 + 0.5)
+end
+
+-- A script that may begin to write is never refused in the middle: the server looks at its memory before the
+-- first write, and not again. Deleting what is not there is a write that it always allows, so what ends work
+-- (claim, settle, purge) goes on when maxmemory is reached, and only what adds work is refused.
+local function begin()
+  call('DEL', base .. 'nothing')
+end
+
+-- Changes of indexes are noted and made at the end, each key once; of two for one member the last one holds.
+local sorted, queues, counts = {}, {}, {}
+
+local function place(key, member, score)
+  local changes = sorted[key]
+  if not changes then
+    changes = {}
+    sorted[key] = changes
+  end
+  changes[member] = score
+end
+
+local function count(tenant, state, more)
+  local field = tenant .. ' ' .. state
+  counts[field] = (counts[field] or 0) + more
+end
+
+-- A run in its queue, or (score false) no longer. ready is "queue:priority:task" with what stands before it.
+local function wait_in(family, ready, id, score)
+  local key = base .. 'ready' .. family .. ':' .. ready
+  queues[key] = { family, ready }
+  place(key, id, score)
+end
+
+local function flush()
+  for key, changes in pairs(sorted) do
+    local adds, gone = {}, {}
+    for member, score in pairs(changes) do
+      if score then
+        adds[#adds + 1] = score
+        adds[#adds + 1] = member
+        if #adds >= 2000 then
+          call('ZADD', key, unpack(adds))
+          adds = {}
+        end
+      else
+        gone[#gone + 1] = member
+        if #gone >= 2000 then
+          call('ZREM', key, unpack(gone))
+          gone = {}
+        end
+      end
+    end
+    if #adds > 0 then call('ZADD', key, unpack(adds)) end
+    if #gone > 0 then call('ZREM', key, unpack(gone)) end
+  end
+  -- Which queues, priorities and tasks have runs waiting: what a claim has to look at.
+  for key, of in pairs(queues) do
+    local queue, member = match(of[2], '^([^:]*):(.*)$')
+    call(call('EXISTS', key) == 1 and 'SADD' or 'SREM', base .. 'waiting' .. of[1] .. ':' .. queue, member)
+  end
+  for field, more in pairs(counts) do
+    if more ~= 0 then call('HINCRBY', base .. 'counts', field, more) end
+  end
+end
+
+-- Runs. Where one stands decides which indexes hold it:
+--   queued: ready; running: leases and held; over: over; queued or running, of a schedule: active.
+local OVER = { succeeded = true, failed = true, cancelled = true }
+
+local function family_of(format)
+  local number = tonumber(format)
+  return number and number > 1 and '.' .. number or ''
+end
+
+local function enter(run)
+  if run.state == 'queued' then
+    wait_in(run.family, run.ready, run.id, run.run_at)
+  elseif run.state == 'running' then
+    place(base .. 'leases', run.id, run.lease or 0)
+    if run.worker then call('HSET', base .. 'held:' .. run.worker, run.id, run.claim or '') end
+  elseif OVER[run.state] then
+    place(base .. 'over', run.id, run.finished or 0)
+  end
+  if run.path and not OVER[run.state] then place(base .. 'active:' .. run.path, run.id, run.created) end
+end
+
+-- A run that is new: {id, tenant, path of its schedule, format, ready, state, run_at, created_at, lease_until,
+-- finished_at, worker, claim, fields}. False if there is one of that id.
+local function add_run(new)
+  local id = new[1]
+  local key = base .. 'runs:' .. id
+  if call('EXISTS', key) == 1 then return false end
+  call('HSET', key, unpack(new[13]))
+  local created = new[8]
+  -- The newest first, and of equal times the smaller id: that is the order of the negative time.
+  place(base .. 'newest', id, -created)
+  place(base .. 'newest:tenant:' .. new[2], id, -created)
+  if new[3] then place(base .. 'newest:schedule:' .. new[3], id, -created) end
+  count(new[2], new[6], 1)
+  enter({
+    id = id, path = new[3], family = family_of(new[4]), ready = new[5], state = new[6], run_at = new[7],
+    created = created, lease = new[9], finished = new[10], worker = new[11], claim = new[12],
+  })
+  return true
+end
+
+-- Schedules. "acme cleanup" in indexes, in the order (tenant, name); acme/cleanup, or just its name where the
+-- tenant is the default one, in keys.
+local function path_of(member)
+  local tenant, name = match(member, '^([^ ]*) (.*)$')
+  return tenant == 'default' and name or tenant .. '/' .. name
+end
+
+-- The runs, ledger rows and cancel requests that belong to a written schedule.
+local function follow(path, member, runs, skipped, cancels)
+  for _, run in ipairs(runs) do add_run(run) end
+  for _, row in ipairs(skipped) do
+    place(base .. 'skipped:' .. path, row[3], row[1])
+    place(base .. 'skipped', member .. ' ' .. row[3], row[2])
+  end
+  for _, id in ipairs(cancels) do
+    local key = base .. 'runs:' .. id
+    local state = call('HGET', key, 'state')
+    if state == 'queued' or state == 'running' then call('HSET', key, 'cancel_requested', 'true') end
+  end
+end
+
+local function record_key(kind, tenant, name)
+  local path = tenant == 'default' and name or tenant .. '/' .. name
+  return base .. (kind == 'lock' and 'schedule_lock:' or 'records:' .. kind .. ':') .. path
+end
+
+local function note(tenant, name, body)
+  local key = record_key('quarantine', tenant, name)
+  local version = tonumber(call('HGET', key, 'version') or 0) or 0
+  call('HSET', key, 'version', version + 1, 'body', body, 'expires', '')
+  place(base .. 'kinds:quarantine', tenant .. ' ' .. name, 0)
+  place(base .. 'expiring', 'quarantine ' .. tenant .. ' ' .. name, false)
+end
+
+-- When the first schedule wakes up, of the formats asked for; false if none does.
+local function next_wake(families)
+  local least = false
+  for _, family in ipairs(families) do
+    local first = call('ZRANGE', base .. 'due' .. family, 0, 0, 'WITHSCORES')
+    local score = tonumber(first[2])
+    if score and (not least or score < least) then least = score end
+  end
+  return least
+end

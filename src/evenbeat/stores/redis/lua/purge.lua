@@ -1,0 +1,44 @@
+-- What belongs to the past: runs that were over, ledger rows recorded and records expired before an instant.
+-- asked: {before, limit}. Answers how many are gone.
+
+begin()
+local edge, limit = '(' .. string.format('%.0f', asked[1]), asked[2]
+local gone = 0
+for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'over', '-inf', edge, 'LIMIT', 0, limit)) do
+  local key = base .. 'runs:' .. id
+  local found = call('HMGET', key, 'tenant', 'schedule', 'state')
+  call('DEL', key, base .. 'logs:' .. id)
+  local tenant = found[1] or 'default'
+  place(base .. 'over', id, false)
+  place(base .. 'newest', id, false)
+  place(base .. 'newest:tenant:' .. tenant, id, false)
+  if found[2] then
+    local path = tenant == 'default' and found[2] or tenant .. '/' .. found[2]
+    place(base .. 'newest:schedule:' .. path, id, false)
+  end
+  if found[3] then count(tenant, found[3], -1) end
+  gone = gone + 1
+end
+if gone < limit then
+  for _, entry in ipairs(call('ZRANGEBYSCORE', base .. 'skipped', '-inf', edge, 'LIMIT', 0, limit - gone)) do
+    local tenant, name, row = match(entry, '^([^ ]*) ([^ ]*) (.*)$')
+    if tenant then place(base .. 'skipped:' .. path_of(tenant .. ' ' .. name), row, false) end
+    place(base .. 'skipped', entry, false)
+    gone = gone + 1
+  end
+end
+if gone < limit then
+  -- What has not expired yet is no past, whatever the caller's clock says.
+  local past = '(' .. string.format('%.0f', math.min(asked[1], now))
+  for _, entry in ipairs(call('ZRANGEBYSCORE', base .. 'expiring', '-inf', past, 'LIMIT', 0, limit - gone)) do
+    local kind, tenant, name = match(entry, '^([^ ]*) ([^ ]*) (.*)$')
+    if kind then
+      call('DEL', record_key(kind, tenant, name))
+      place(base .. 'kinds:' .. kind, tenant .. ' ' .. name, false)
+    end
+    place(base .. 'expiring', entry, false)
+    gone = gone + 1
+  end
+end
+flush()
+return { now, gone }

@@ -1,0 +1,20 @@
+-- A record by compare-and-set; an expired one counts as none.
+-- asked: {kind, tenant, key, version, body, expires as text, expires in ms or false, expected version or false}.
+-- Answers 1 if it is there as it was asked for.
+
+local kind, tenant, name = asked[1], asked[2], asked[3]
+local key = record_key(kind, tenant, name)
+local found = call('HMGET', key, 'version', 'body', 'expires')
+local ends = instant(found[3])
+local live = found[1] and not (ends and ends <= now)
+if live and found[1] == asked[4] and found[2] == asked[5] and found[3] == asked[6] then return { now, 1 } end
+if (live and found[1] or false) ~= asked[8] then return { now, 0 } end
+call('HSET', key, 'version', asked[4], 'body', asked[5], 'expires', asked[6])
+call('ZADD', base .. 'kinds:' .. kind, 0, tenant .. ' ' .. name)
+local member = kind .. ' ' .. tenant .. ' ' .. name
+if asked[7] then
+  call('ZADD', base .. 'expiring', asked[7], member)
+else
+  call('ZREM', base .. 'expiring', member)
+end
+return { now, 1 }

@@ -1,0 +1,33 @@
+-- Schedules written by compare-and-set: each write in turn, seen by the next.
+-- asked: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels}.
+-- Answers for each: 1, or {the row as it is, 1 if all of the runs are there}.
+
+local answers = {}
+for at, row in ipairs(asked) do
+  local member, path, expect = row[1], row[2], row[3]
+  local key = base .. 'schedules:' .. path
+  local found = call('HMGET', key, 'generation', 'revision', 'fire_seq', 'format')
+  local same
+  if expect then
+    same = found[1] == expect[1] and found[2] == expect[2] and found[3] == expect[3]
+  else
+    same = not found[2]
+  end
+  if same then
+    call('HSET', key, unpack(row[4]))
+    place(base .. 'schedules', member, 0)
+    local before, after = family_of(found[4]), family_of(row[6])
+    if before ~= after then place(base .. 'due' .. before, member, false) end
+    place(base .. 'due' .. after, member, row[5])
+    follow(path, member, row[7], row[8], row[9])
+    answers[at] = 1
+  else
+    local there = 1
+    for _, run in ipairs(row[7]) do
+      if call('EXISTS', base .. 'runs:' .. run[1]) == 0 then there = 0 end
+    end
+    answers[at] = { call('HGETALL', key), there }
+  end
+end
+flush()
+return { now, answers }

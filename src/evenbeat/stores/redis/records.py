@@ -1,0 +1,62 @@
+"""Records: small pieces of anything else, changed by compare-and-set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.instants import Instant
+from evenbeat.model import Record
+from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.rows import instant_text, number_text, optional_instant
+
+
+def get(commands: Commands, kind: str, tenant: str, key: str) -> Record | None:
+    (rows,) = commands.run("find_records", [kind, tenant, key])
+    live = _live(rows, kind, commands.now())
+    return live[0] if live else None
+
+
+def put(commands: Commands, record: Record, expect: int | None) -> bool:
+    for field, value in (("kind", record.kind), ("tenant", record.tenant)):
+        if " " in value:
+            raise InvalidValue(f"{field} {shown(value)} has a space", field=field, value=value)
+    (is_there,) = commands.run(
+        "put_record",
+        [
+            record.kind, record.tenant, record.key, number_text(record.version), record.body,
+            "" if record.expires is None else instant_text(record.expires),
+            False if record.expires is None else record.expires,
+            False if expect is None else number_text(expect),
+        ],
+    )  # fmt: skip
+    commands.committed()
+    return bool(is_there)
+
+
+def find(commands: Commands, kind: str, tenant: str | None) -> list[Record]:
+    (rows,) = commands.run("find_records", [kind, False if tenant is None else tenant, False])
+    return sorted(
+        _live(rows, kind, commands.now()), key=lambda record: (record.tenant, record.key)
+    )
+
+
+def delete(commands: Commands, kind: str, tenant: str, key: str, version: int) -> bool:
+    (is_gone,) = commands.run("delete_record", [kind, tenant, key, number_text(version)])
+    commands.committed()
+    return bool(is_gone)
+
+
+def _live(rows: list[list[Any]], kind: str, now: Instant) -> list[Record]:
+    found = []
+    for tenant, key, version, body, expires in rows:
+        try:
+            ends = optional_instant(expires)
+            record = Record(
+                kind=kind, tenant=tenant, key=key, version=int(version), body=body, expires=ends
+            )
+        except ValueError:
+            continue  # somebody's edit; it counts as there when it is written, and is shown to nobody
+        if ends is None or ends > now:
+            found.append(record)
+    return found

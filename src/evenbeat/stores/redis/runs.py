@@ -1,0 +1,166 @@
+"""Runs: added, claimed, settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import UNSET
+
+from evenbeat.instants import Instant
+from evenbeat.model import Run, Statistics, Transition
+from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.rows import (
+    Fields,
+    Unreadable,
+    fields_of,
+    instant_text,
+    member_of,
+    new_run,
+    number_text,
+    path_of,
+    read_run,
+)
+from evenbeat.stores.redis.schedules import FAMILIES, quarantine_note
+
+# Runs of one script: some 10 ms in which the server does nothing else.
+BATCH = 1000
+
+
+def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
+    answers: list[bool] = []
+    rows = [new_run(run) for run in runs]
+    for start in range(0, max(1, len(rows)), BATCH):
+        (replies,) = commands.run("add_runs", rows[start : start + BATCH])
+        commands.committed()
+        answers += map(bool, replies)
+    return answers
+
+
+def claim(commands: Commands, wanted: Claim) -> Claimed:
+    """In parts of a script each, all under one token: a repetition finds what each of them took."""
+    runs: list[Run] = []
+    troubled: list[tuple[str, Exception]] = []
+    tasks = False if wanted.tasks is None else sorted(wanted.tasks)
+    goes_on = False
+    taken = 0
+    while True:
+        room = min(wanted.limit - taken, BATCH)
+        next_due, is_repetition, rows, lease_until, now = commands.run(
+            "claim",
+            [
+                wanted.worker, wanted.token, max(room, 0), wanted.now, wanted.lease,
+                list(dict.fromkeys(wanted.queues)), tasks, FAMILIES, int(goes_on),
+            ],
+        )  # fmt: skip
+        for attempt, flat in rows:
+            fields = fields_of(flat)
+            if not is_repetition:
+                fields |= _taken(wanted, attempt, lease_until, now)
+            _read_into(runs, troubled, fields)
+        taken += len(rows)
+        goes_on = True
+        if rows:
+            commands.committed()
+        if is_repetition or len(rows) < BATCH or taken >= wanted.limit:
+            break
+    if is_repetition:
+        runs.sort(key=lambda run: (-run.priority, run.run_at, run.id))
+    _quarantine(commands, troubled)
+    return Claimed(tuple(runs), next_due)
+
+
+def _taken(wanted: Claim, attempt: int, lease_until: Instant, now: Instant) -> Fields:
+    """What the script wrote after it had read the run."""
+    return {
+        "state": "running", "attempt": str(attempt), "worker": wanted.worker, "claim": wanted.token,
+        "lease_until": instant_text(lease_until), "started_at": instant_text(now),
+    }  # fmt: skip
+
+
+def _read_into(runs: list[Run], troubled: list[tuple[str, Exception]], fields: Fields) -> None:
+    try:
+        runs.append(read_run(fields))
+    except Unreadable as error:
+        if "id" in fields:
+            troubled.append((fields["id"], error))
+
+
+def _quarantine(commands: Commands, troubled: Iterable[tuple[str, Exception]]) -> None:
+    rows = [[run_id, quarantine_note(error)] for run_id, error in troubled]
+    if rows:
+        commands.run("fail_runs", rows)
+        commands.committed()
+
+
+def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
+    runs: list[Run] = []
+    troubled: list[tuple[str, Exception]] = []
+    next_end, rows = commands.run("lost_runs", [ended_by, max(limit, 0)])
+    for flat in rows:
+        _read_into(runs, troubled, fields_of(flat))
+    _quarantine(commands, troubled)
+    return Lost(tuple(runs), next_end)
+
+
+def settle(commands: Commands, transitions: Sequence[Transition]) -> list[bool]:
+    answers: list[bool] = []
+    rows = [_transition_row(transition) for transition in transitions]
+    for start in range(0, max(1, len(rows)), BATCH):
+        (replies,) = commands.run("settle", rows[start : start + BATCH])
+        commands.committed()
+        answers += map(bool, replies)
+    return answers
+
+
+def _transition_row(t: Transition) -> list[object]:
+    """A transition as the script applies it. Times are the script's to say: they go by the server's clock."""
+    fields: list[str] = []
+    gone: list[str] = []
+    if t.state is not UNSET:
+        fields += ("state", t.state)
+    if t.failures is not UNSET:
+        fields += ("failures", number_text(t.failures))
+    if t.crashes is not UNSET:
+        fields += ("crashes", number_text(t.crashes))
+    if t.cancel_requested is not UNSET:
+        fields += ("cancel_requested", "true" if t.cancel_requested else "false")
+    for name, text in (("worker", t.worker), ("result", t.result), ("error", t.error)):
+        if text is None:
+            gone.append(name)
+        elif text is not UNSET:
+            fields += (name, text)
+    if t.lease is None:
+        gone.append("lease_until")
+    if t.finished_at is None:
+        gone.append("finished_at")
+    return [
+        t.run, str(t.attempt), t.expect, t.token, fields, gone,
+        False if t.state is UNSET else t.state,
+        False if t.delay is UNSET else t.delay,
+        _said(t.lease), _said(t.finished_at), t.lease_ended, t.renews,
+        False if t.worker is UNSET else (t.worker or ""),
+        [new_run(run) for run in t.adds],
+        False if t.counts is None else _figures(t.counts),
+        False if t.wakes is None else member_of(*t.wakes),
+    ]  # fmt: skip
+
+
+def _said(value: object) -> object:
+    if value is UNSET:
+        return False
+    return "none" if value is None else value
+
+
+def _figures(more: Statistics) -> list[object]:
+    last: dict[str, str] = {}
+    if more.last_run:
+        last["last_run"] = instant_text(more.last_run)
+    if more.last_success:
+        last["last_success"] = instant_text(more.last_success)
+    if more.last_failure:
+        last["last_failure"] = instant_text(more.last_failure)
+    if more.last_error:
+        last["last_error"] = more.last_error
+    path = path_of(more.tenant, more.schedule)
+    return [path, more.run_count, more.success_count, more.failure_count, last]

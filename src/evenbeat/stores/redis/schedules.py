@@ -1,0 +1,222 @@
+"""Schedules: written by compare-and-set, found, and fired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evenbeat.errors import EvenbeatError
+from evenbeat.instants import Instant
+from evenbeat.model import FORMAT, RunState, Schedule
+from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
+from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.ledger import skipped_row
+from evenbeat.stores.redis.rows import (
+    Fields,
+    fields_of,
+    member_of,
+    new_run,
+    path_of,
+    place_fields,
+    read_member,
+    read_schedule,
+    readable_schedule,
+    schedule_fields,
+    version_fields,
+)
+
+# Rows of one script: some 10 ms in which the server does nothing else.
+BATCH = 500
+# Rows that one script looks at: 1 ms.
+LOOK = 500
+# How long a node may take to plan what it took, in ms. After that others plan it, too.
+HOLD = 2_000
+# Looks at rows that others hold before they are planned all the same: their holder may be dead.
+PATIENCE = 10
+# Bodies of records are read by people: an error that quotes a megabyte of payload helps nobody.
+_LONGEST_NOTE = 2000
+
+FAMILIES = ["", *(f".{number}" for number in range(2, FORMAT + 1))]
+"""Indexes of what waits are kept apart by format: newer ones are never looked at."""
+
+
+class Taken(NamedTuple):
+    """A due row in hand."""
+
+    member: str
+    fields: Fields
+    active: list[str] | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return read_member(self.member)
+
+    @property
+    def version(self) -> list[str | bool]:
+        """As it was read: also where the rest can't be, it is what is compared."""
+        return [self.fields.get(name, False) for name in ("generation", "revision", "fire_seq")]
+
+
+def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
+    answers: list[Written] = []
+    rows = [_write_row(write) for write in writes]
+    for start in range(0, max(1, len(writes)), BATCH):
+        (replies,) = commands.run("put_schedules", rows[start : start + BATCH])
+        commands.committed()
+        for write, reply in zip(writes[start : start + BATCH], replies, strict=True):
+            answers.append(_written(write, reply))
+    return answers
+
+
+def _write_row(write: Write) -> list[object]:
+    s = write.planned.schedule
+    expect = False if write.expect is None else version_fields(write.expect)
+    return [
+        member_of(*s.key), path_of(*s.key), expect, schedule_fields(s), _score(s.wake_at), s.format,
+        *_following(write.planned),
+    ]  # fmt: skip
+
+
+def _following(planned: Planned) -> tuple[list[object], list[object], list[str]]:
+    s = planned.schedule
+    return (
+        [new_run(run) for run in planned.runs],
+        [skipped_row(s, place, row) for place, row in enumerate(planned.skipped)],
+        list(planned.cancels),
+    )
+
+
+def _score(instant: Instant | None) -> Instant | bool:
+    return False if instant is None else instant
+
+
+def _written(write: Write, reply: int | list[list[str]]) -> Written:
+    if isinstance(reply, int):
+        return Written(True, write.planned.schedule)
+    flat, runs_are_there = reply
+    current = readable_schedule(fields_of(flat))
+    return Written(may_be_repetition(current, write.planned.schedule) and bool(runs_are_there), current)
+
+
+def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+    after = read_schedule_cursor(query.cursor)
+    if query.limit < 0:
+        return Page((), None)
+    found: list[Schedule] = []
+    first, last = _range(query)
+    if after is not None and (first == "-" or member_of(*after) >= first[1:]):
+        first = f"({member_of(*after)}"
+    equal = {
+        name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None
+    }
+    while True:
+        # One more than asked for says whether there is more.
+        missing = min(query.limit + 1 - len(found), LOOK)
+        since = _score(query.changed_since)
+        place, rows = commands.run(
+            "find_schedules", [first, last, LOOK, missing, equal, query.states, since]
+        )
+        found += [row for flat in rows if (row := readable_schedule(fields_of(flat))) is not None]
+        if len(found) > query.limit or place is None:
+            break
+        first = f"({place}"
+    items = tuple(found[: query.limit])
+    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+
+def _range(query: ScheduleQuery) -> tuple[str, str]:
+    if query.tenant is None:
+        return "-", "+"
+    if query.name is None:
+        return f"[{query.tenant} ", f"({query.tenant}!"
+    member = member_of(query.tenant, query.name)
+    return f"[{member}", f"[{member}"
+
+
+class Firing:
+    """Fires what is due, for one handle on the store. Knows how often it found all of it in others' hands."""
+
+    def __init__(self, commands: Commands, name: str) -> None:
+        self._commands = commands
+        self._name = name
+        self._fruitless = 0
+
+    def fire(self, now: Instant, limit: int, plan: PlanFunction, thread: int) -> Fired:
+        """In parts of a script each; a part that is written stays, whatever becomes of the next."""
+        planned: list[Planned] = []
+        quarantined: list[tuple[str, str]] = []
+        next_wake: Instant | None = None
+        while True:
+            room = min(limit - len(planned) - len(quarantined), BATCH)
+            who, anyone = f"{self._name}.{thread}", self._fruitless >= PATIENCE
+            due_by, next_wake, rows = self._commands.run(
+                "take_due", [now, max(room, 0), who, HOLD, int(anyone), FAMILIES]
+            )
+            taken = [
+                Taken(member, fields_of(flat), active) for member, flat, active in rows
+            ]
+            self._note(due_by, next_wake, limit, taken)
+            if not taken:
+                break
+            part = _fire(self._commands, taken, due_by, plan)
+            planned += part.planned
+            quarantined += part.quarantined
+            next_wake = part.next_wake
+            done = len(part.planned) + len(part.quarantined)
+            if len(taken) < BATCH or done == 0 or len(planned) + len(quarantined) >= limit:
+                break
+        return Fired(tuple(planned), next_wake, tuple(quarantined))
+
+    def _note(self, due_by: Instant, next_wake: Instant | None, limit: int, taken: list[Taken]) -> None:
+        is_due = next_wake is not None and next_wake <= due_by
+        self._fruitless = self._fruitless + 1 if is_due and limit > 0 and not taken else 0
+
+
+def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFunction) -> Fired:
+    """Plan what was taken and write what came of it, if nothing happened to it meanwhile."""
+    outcomes: list[Planned] = []
+    rows: list[list[object]] = []
+    troubled: list[tuple[Taken, str]] = []
+    for row in taken:
+        try:
+            schedule = read_schedule(row.fields)
+            if schedule.format > FORMAT:
+                continue  # somebody's edit: not ours to touch
+            active = _active(row.active) if row.active is not None and needs_active(schedule) else ()
+            outcome = plan(schedule, now, active)
+        except Exception as error:
+            troubled.append((row, quarantine_note(error)))
+            continue
+        s = outcome.schedule
+        outcomes.append(outcome)
+        rows.append([
+            row.member, path_of(*row.key), row.version, False if row.active is None else row.active,
+            place_fields(s), _score(s.wake_at), s.format, *_following(outcome),
+        ])  # fmt: skip
+    notes = [
+        [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note] for row, note in troubled
+    ]
+    fired, quarantined, next_wake = commands.run("fire", [rows, notes, FAMILIES])
+    commands.committed()
+    return Fired(
+        tuple(outcome for outcome, is_written in zip(outcomes, fired, strict=True) if is_written),
+        next_wake,
+        tuple(row.key for (row, _), is_noted in zip(troubled, quarantined, strict=True) if is_noted),
+    )
+
+
+def _active(flat: list[str]) -> tuple[Active, ...]:
+    states: list[RunState] = flat[1::3]  # type: ignore[assignment]  # as the runs say
+    return tuple(
+        Active(run_id, state, asked == "true")
+        for run_id, state, asked in zip(flat[::3], states, flat[2::3], strict=True)
+    )
+
+
+def quarantine_note(error: Exception) -> str:
+    """What a record of kind ``quarantine`` says; an error may quote what the row holds."""
+    text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
+    return text[:_LONGEST_NOTE].encode(errors="replace").decode()

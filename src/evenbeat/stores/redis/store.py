@@ -1,0 +1,189 @@
+"""The store: what ``Store`` promises, on Redis or Valkey."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+
+from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.model import (
+    LogChunk,
+    Record,
+    Run,
+    RunState,
+    Schedule,
+    Skipped,
+    Statistics,
+    Transition,
+)
+from evenbeat.stores.base import (
+    Claim,
+    Claimed,
+    Fired,
+    Insertion,
+    Lost,
+    Page,
+    PlanFunction,
+    RunQuery,
+    ScheduleQuery,
+    Schema,
+    Setting,
+    Write,
+    Written,
+)
+from evenbeat.stores.redis import facts, history, ledger, records, runs, schedules
+from evenbeat.stores.redis.address import read_address
+from evenbeat.stores.redis.commands import Commands, OnCommand
+from evenbeat.stores.redis.wake import Waker
+
+KNOWN = 1
+"""The layout of keys that this version works with."""
+
+_log = logging.getLogger("evenbeat.stores.redis")
+
+
+class RedisStore:
+    """Schedules and runs in Redis or Valkey, for any number of processes on any number of machines.
+
+    ``url`` is ``redis://host:6379/0?prefix=evenbeat``, ``rediss://`` over TLS; ``valkey://`` and ``valkeys://``
+    are the same. ``timeout``: how many seconds to wait for a connection or an answer before StoreUnavailable.
+    Without a ``clock`` the server's decides. ``on_command`` is told the name of each command before it is sent,
+    and "committed" after each that wrote; whatever it raises comes out of the call.
+
+    A store that is not open, or not any more, raises StoreUnavailable; ``open`` it (again).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], Instant] | None = None,
+        *,
+        prefix: str | None = None,
+        timeout: float = 5.0,
+        on_command: OnCommand | None = None,
+    ) -> None:
+        self.address = read_address(url, prefix)
+        self._commands = Commands(self.address, timeout, clock, on_command)
+        self._firing = schedules.Firing(self._commands, secrets.token_hex(6))
+        self._waker = Waker(self._commands)
+
+    def open(self) -> None:
+        was_open, self._commands.opened = self._commands.opened, True
+        try:
+            self._check_server()
+            (found,) = self._commands.run("open", [KNOWN])
+            version = self._read_version(found)
+            if version > KNOWN:
+                raise SchemaTooNew(version, KNOWN)
+            self._commands.committed()
+        except BaseException:
+            if not was_open:
+                self.close()
+            raise
+        self._waker.open()
+
+    def _check_server(self) -> None:
+        for setting in facts.settings(self._commands):
+            about = f"{setting.name} is {setting.value}: {setting.hint}"
+            if setting.level == "fail":
+                raise StoreUnavailable(f"{self.address.shown}: {about}")
+            if setting.level == "warn":
+                fields = {"component": "store", "setting": setting.name, "value": setting.value}
+                _log.warning("%s: %s", self.address.shown, about, extra=fields)
+
+    def _read_version(self, found: str) -> int:
+        try:
+            return int(found)
+        except ValueError:
+            raise StoreUnavailable(
+                f"{self.address.shown}: schema version {found!r} is not a number"
+            ) from None
+
+    def close(self) -> None:
+        self._waker.close()
+        self._commands.close()
+
+    def schema(self) -> Schema:
+        found = self._commands.ask("HGET", self.address.meta, "schema")
+        if not self._commands.opened:
+            self._commands.close()
+        version = 0 if found is None else self._read_version(found)
+        return Schema(version, KNOWN, f"HSET {self.address.meta} schema {KNOWN}\n" if version < KNOWN else "")
+
+    def server(self) -> list[Setting]:
+        found = facts.settings(self._commands)
+        if not self._commands.opened:
+            self._commands.close()
+        return found
+
+    def now(self) -> Instant:
+        return self._commands.now()
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        return schedules.put(self._commands, writes)
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+        return schedules.find(self._commands, query)
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        return self._firing.fire(now, limit, plan, threading.get_ident())
+
+    def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
+        return runs.add(self._commands, wanted)
+
+    def insertion(self, wanted: Sequence[Run]) -> Insertion:
+        raise InvalidValue(
+            "Redis takes no part in the transactions of another database", field="within", value=None,
+            hint="enqueue after the commit, or use PostgreSQL or SQLite",
+        )  # fmt: skip
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        return runs.claim(self._commands, claim)
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        return runs.settle(self._commands, transitions)
+
+    def find_runs(self, query: RunQuery) -> Page[Run]:
+        return history.find(self._commands, query)
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        return runs.lost(self._commands, ended_by, limit)
+
+    def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
+        return history.count(self._commands, tenant)
+
+    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        return ledger.find(self._commands, tenant, schedule, limit)
+
+    def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+        return history.statistics(self._commands, keys)
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        return history.purge(self._commands, finished_before, limit)
+
+    def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
+        return records.get(self._commands, kind, tenant, key)
+
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
+        return records.put(self._commands, record, expect)
+
+    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+        return records.find(self._commands, kind, tenant)
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        return records.delete(self._commands, kind, tenant, key, version)
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        history.append_log(self._commands, chunks)
+
+    def read_log(self, run: str) -> list[LogChunk]:
+        return history.read_log(self._commands, run)
+
+    def wait(self, timeout: float) -> bool:
+        return self._waker.wait(timeout)
+
+    def hint(self) -> None:
+        self._waker.hint()

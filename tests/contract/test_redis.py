@@ -1,0 +1,44 @@
+"""The store on Redis and Valkey keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evenbeat.stores.redis import RedisStore
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract import Handles, StoreContract
+from evenbeat.testing.places import own_place
+from tests.conftest import server_url
+
+# More patience than by default: ten threads of a loaded machine take turns.
+PATIENCE = 60.0
+
+
+class TestRedis(StoreContract):
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        stores: list[RedisStore] = []
+        with own_place(server_url("valkey")) as url:
+
+            def handle() -> RedisStore:
+                stores.append(RedisStore(url, clock, timeout=PATIENCE))
+                return stores[-1]
+
+            try:
+                yield handle
+            finally:
+                for store in stores:
+                    store.close()
+
+
+class TestRedisSharedByThreads(StoreContract):
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        with own_place(server_url("valkey")) as url:
+            store = RedisStore(url, clock, timeout=PATIENCE)
+            try:
+                yield lambda: store
+            finally:
+                store.close()
