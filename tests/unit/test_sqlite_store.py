@@ -21,8 +21,9 @@ from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnav
 from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
+from evenbeat.stores import rows
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
-from evenbeat.stores.sqlite import SqliteStore, history, rows, schema, schema_sql, statements
+from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
 from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.testing import VirtualClock
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -85,4 +86,56 @@ def added(before: Statistics, more: Statistics) -> Statistics:
         last_success=more.last_success or before.last_success,
         last_failure=more.last_failure or before.last_failure,
         last_error=more.last_error or before.last_error,
+    )
+
+
+class Settlement(NamedTuple):
+    """What a batch of transitions comes to, to be written in one step."""
+
+    answers: list[bool]
+    updates: dict[str, dict[str, object]]
+    """Run id to the fields that it gets."""
+    adds: list[Run]
+    counts: dict[tuple[str, str], Statistics]
+    wakes: dict[tuple[str, str], None]
+
+
+def settlement(transitions: Sequence[Transition], standing: dict[str, Standing], now: Instant) -> Settlement:
+    """Each transition in turn, seen by the next. ``standing`` are the runs there are, and is used up."""
+    done = Settlement([], {}, [], {}, {})
+    targets = {transition.run for transition in transitions}
+    for transition in transitions:
+        if transition.run not in standing:
+            done.answers.append(False)
+            continue
+        run_now = standing[transition.run]
+        decision = verdict(run_now, transition, now)
+        done.answers.append(decision != "refuse")
+        if decision != "apply":
+            continue
+        fields = changes(transition, now)
+        if len(targets) < len(transitions):
+            # Two transitions of one run become one update, in which the later one has the last word.
+            fields = done.updates.get(transition.run, {}) | fields
+            standing[transition.run] = _after(run_now, fields)
+        done.updates[transition.run] = fields
+        for run in transition.adds:
+            done.adds.append(run)
+            if run.id in targets:
+                standing.setdefault(run.id, Standing(run.state, run.attempt, run.settled, run.lease_until))
+        if (more := transition.counts) is not None:
+            key = (more.tenant, more.schedule)
+            before = done.counts.get(key)
+            done.counts[key] = more if before is None else added(before, more)
+        if transition.wakes is not None:
+            done.wakes[transition.wakes] = None
+    return done
+
+
+def _after(run: Standing, fields: dict[str, Any]) -> Standing:
+    return Standing(
+        fields.get("state", run.state),
+        fields.get("attempt", run.attempt),
+        fields.get("settled", run.settled),
+        fields.get("lease_until", run.lease_until),
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import compress, count
 from typing import NamedTuple
 
-from evenbeat.stores.sqlite.commands import Row
-from evenbeat.stores.sqlite.rows import json_text
+from evenbeat.stores.rows import Row
+from evenbeat.stores.sqlite.json_values import json_text
 
 # Fewer rows are as fast one by one.
 _FEWEST = 10

@@ -9,18 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.stores.rows import Garbled, Row
 
 OnCommand: TypeAlias = Callable[[str], None]
-Row: TypeAlias = tuple[Any, ...]
 
 # Errors after which the connection is as good as before; after any other one it is replaced.
 _HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
 
 _BETWEEN_TRIES = 0.002
-
-
-class Garbled(tuple[Any, ...]):
-    """A row with text that is not UTF-8. SQLite keeps such bytes, if somebody writes them."""
 
 
 class Commands:

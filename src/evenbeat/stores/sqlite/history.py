@@ -8,16 +8,10 @@ from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.rows import RUN, read_log, read_skipped, read_statistics, readable_runs
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands
-from evenbeat.stores.sqlite.rows import (
-    RUN,
-    json_list,
-    read_log,
-    read_skipped,
-    read_statistics,
-    readable_runs,
-)
+from evenbeat.stores.sqlite.json_values import json_list
 
 _ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
 _RUNNING = ("running",)

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from evenbeat.model import Run
 from evenbeat.stores.base import Insertion
+from evenbeat.stores.rows import RUN, run_row
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.bulk import bulk
 from evenbeat.stores.sqlite.commands import Commands
-from evenbeat.stores.sqlite.rows import RUN, json_text, run_row
+from evenbeat.stores.sqlite.json_values import json_text
 
 
 def insert(commands: Commands, runs: Iterable[Run]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from evenbeat.instants import Instant
 from evenbeat.model import Record
+from evenbeat.stores.rows import read_record, record_row
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands
-from evenbeat.stores.sqlite.rows import read_record, record_row
 
 
 def get(commands: Commands, kind: str, tenant: str, key: str, now: Instant) -> Record | None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Run, Statistics, Transition
+from evenbeat.model import FORMAT, Run, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
-from evenbeat.stores.decisions import Standing, added, changes, verdict
-from evenbeat.stores.sqlite import new_runs
-from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.bulk import bulk
-from evenbeat.stores.sqlite.commands import Commands, Row
-from evenbeat.stores.sqlite.rows import (
+from evenbeat.stores.decisions import Standing, settlement
+from evenbeat.stores.rows import (
     RUN,
+    Row,
     Unreadable,
-    json_list,
+    quarantine_note,
     read_run,
     readable_runs,
     statistics_row,
 )
-from evenbeat.stores.sqlite.schedules import Key, quarantine_note
+from evenbeat.stores.sqlite import new_runs
+from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.bulk import bulk
+from evenbeat.stores.sqlite.commands import Commands
+from evenbeat.stores.sqlite.json_values import json_list
 
 _LEASE_UNTIL = RUN.index("lease_until")
 
@@ -118,56 +118,17 @@ def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
 
 
 def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:
-    """Each transition in turn, seen by the next; then one statement per set of fields."""
-    targets = {transition.run for transition in transitions}
+    targets = json_list({transition.run for transition in transitions})
     standing = {
         row[0]: Standing._make(row[1:])
-        for row in commands.rows("select runs", sql.SELECT_STANDING, (json_list(targets),))
+        for row in commands.rows("select runs", sql.SELECT_STANDING, (targets,))
     }
-    updates: dict[str, dict[str, object]] = {}
-    adds: list[Run] = []
-    counts: dict[Key, Statistics] = {}
-    wakes: dict[Key, None] = {}
-    answers: list[bool] = []
-    for transition in transitions:
-        if transition.run not in standing:
-            answers.append(False)
-            continue
-        run_now = standing[transition.run]
-        decision = verdict(run_now, transition, now)
-        answers.append(decision != "refuse")
-        if decision != "apply":
-            continue
-        fields = changes(transition, now)
-        if len(targets) < len(transitions):
-            # Two transitions of one run become one update, in which the later one has the last word.
-            fields = updates.get(transition.run, {}) | fields
-            standing[transition.run] = _after(run_now, fields)
-        updates[transition.run] = fields
-        for run in transition.adds:
-            adds.append(run)
-            if run.id in targets:
-                standing.setdefault(run.id, Standing(run.state, run.attempt, run.settled, run.lease_until))
-        if (more := transition.counts) is not None:
-            key = (more.tenant, more.schedule)
-            before = counts.get(key)
-            counts[key] = more if before is None else added(before, more)
-        if transition.wakes is not None:
-            wakes[transition.wakes] = None
-    new_runs.insert(commands, adds)
-    _update(commands, updates)
-    commands.many("count", sql.COUNT, [statistics_row(more) for more in counts.values()])
-    commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in wakes])
-    return answers
-
-
-def _after(run: Standing, fields: dict[str, Any]) -> Standing:
-    return Standing(
-        fields.get("state", run.state),
-        fields.get("attempt", run.attempt),
-        fields.get("settled", run.settled),
-        fields.get("lease_until", run.lease_until),
-    )
+    done = settlement(transitions, standing, now)
+    new_runs.insert(commands, done.adds)
+    _update(commands, done.updates)
+    commands.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
+    commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in done.wakes])
+    return done.answers
 
 
 def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:

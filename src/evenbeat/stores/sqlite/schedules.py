@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenbeat.errors import EvenbeatError
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Schedule, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
-from evenbeat.stores.sqlite import new_runs
-from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.commands import Commands, Row
-from evenbeat.stores.sqlite.rows import (
-    SCHEDULE,
+from evenbeat.stores.rows import (
+    Key,
+    Row,
     Unreadable,
-    json_list,
+    quarantine_note,
     read_schedule,
     readable_schedules,
     schedule_row,
     skipped_row,
+    version_of,
 )
-
-Key = tuple[str, str]
-
-_GENERATION, _REVISION, _FIRE_SEQ = (SCHEDULE.index(name) for name in ("generation", "revision", "fire_seq"))
-# Bodies of records are read by people: an error that quotes a megabyte of payload helps nobody.
-_LONGEST_NOTE = 2000
+from evenbeat.stores.sqlite import new_runs
+from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.commands import Commands
+from evenbeat.stores.sqlite.json_values import json_list
 
 
 def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
@@ -39,7 +35,7 @@ def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
         (json_list({write.planned.schedule.key for write in writes}),),
     )
     # The version counts also where the rest of a row can't be read: so it can be written anew.
-    versions: dict[Key, Version] = {row[:2]: _version(row) for row in found}
+    versions: dict[Key, Version] = {row[:2]: version_of(row) for row in found}
     present = {schedule.key: schedule for schedule in readable_schedules(found)}
     accepted: list[Planned] = []
     answers: list[Written] = []
@@ -61,10 +57,6 @@ def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
 def _are_there(commands: Commands, runs: tuple[Run, ...]) -> bool:
     ids = json_list([run.id for run in runs])
     return len(commands.rows("select present", sql.SELECT_PRESENT, (ids,))) == len(runs) if runs else True
-
-
-def _version(row: Row) -> Version:
-    return Version(row[_GENERATION], row[_REVISION], row[_FIRE_SEQ])
 
 
 def _add_what_follows(commands: Commands, accepted: Iterable[Planned]) -> None:
@@ -164,9 +156,3 @@ def _quarantine(commands: Commands, troubled: list[tuple[int, Key, Exception]]) 
     commands.many(
         "quarantine", sql.QUARANTINE, [(*key, quarantine_note(error)) for _, key, error in troubled]
     )
-
-
-def quarantine_note(error: Exception) -> str:
-    """What a record of kind ``quarantine`` says; an error may quote what the row holds."""
-    text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
-    return text[:_LONGEST_NOTE].encode(errors="replace").decode()

@@ -7,7 +7,7 @@ Python 3.12 warns of ``?1``.
 
 from __future__ import annotations
 
-from evenbeat.stores.sqlite.rows import LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)

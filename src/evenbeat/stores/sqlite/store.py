@@ -36,11 +36,11 @@ from evenbeat.stores.base import (
     Written,
     wall_clock,
 )
+from evenbeat.stores.rows import log_row
 from evenbeat.stores.sqlite import facts, history, new_runs, records, runs, schedules, schema
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands, OnCommand
 from evenbeat.stores.sqlite.connections import Connections
-from evenbeat.stores.sqlite.rows import log_row
 from evenbeat.stores.sqlite.wake import Waker
 
 # Seconds between two looks for what others committed.

@@ -1,14 +1,13 @@
-"""Rows as records and back. Reading checks what the columns' types can't say; a row that fails is
-unreadable, and the caller decides what becomes of it."""
+"""Rows of tables as records and back, for the stores that speak SQL. Reading checks what the columns' types
+can't say; a row that fails is unreadable, and the caller decides what becomes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
-from evenbeat.errors import EvenbeatError, InvalidValue
+from evenbeat.errors import EvenbeatError
 from evenbeat.model import (
     CatchUp,
     Cause,
@@ -23,10 +22,14 @@ from evenbeat.model import (
     ScheduleState,
     Skipped,
     Statistics,
+    Version,
     decode_policy,
     encode_policy,
 )
-from evenbeat.stores.sqlite.commands import Garbled, Row
+
+Row: TypeAlias = tuple[Any, ...]
+Key: TypeAlias = tuple[str, str]
+"""(tenant, name) of a schedule."""
 
 SCHEDULE = (
     "tenant", "name", "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up",
@@ -45,6 +48,10 @@ STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
 LOG = LogChunk.__struct_fields__
 
+_GENERATION, _REVISION, _FIRE_SEQ = (SCHEDULE.index(name) for name in ("generation", "revision", "fire_seq"))
+# Bodies of records are read by people: an error that quotes a megabyte of payload helps nobody.
+_LONGEST_NOTE = 2000
+
 _KINDS = frozenset(get_args(Kind))
 _OVERLAPS = frozenset(get_args(Overlap))
 _SCHEDULE_STATES = frozenset(get_args(ScheduleState))
@@ -52,8 +59,18 @@ _RUN_STATES = frozenset(get_args(RunState))
 _CAUSES = frozenset(get_args(Cause))
 
 
+class Garbled(tuple[Any, ...]):
+    """A row with text that is not UTF-8. SQLite keeps such bytes, if somebody writes them."""
+
+
 class Unreadable(EvenbeatError):
     """A row that this version should understand and can't. Stays inside the store."""
+
+
+def quarantine_note(error: Exception) -> str:
+    """What a record of kind ``quarantine`` says; an error may quote what the row holds."""
+    text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
+    return text[:_LONGEST_NOTE].encode(errors="replace").decode()
 
 
 def read_schedule(row: Row) -> Schedule:
@@ -77,6 +94,11 @@ def read_schedule(row: Row) -> Schedule:
         moved=moved, wake_at=wake_at, revision=revision, fire_seq=fire_seq, generation=generation,
         created_at=created_at, updated_at=updated_at, format=format_,
     )  # fmt: skip
+
+
+def version_of(row: Row) -> Version:
+    """The version of a schedule's row, also where the rest of it can't be read."""
+    return Version(row[_GENERATION], row[_REVISION], row[_FIRE_SEQ])
 
 
 def schedule_row(schedule: Schedule) -> Row:
@@ -172,18 +194,6 @@ def read_log(row: Row) -> LogChunk:
 
 def log_row(chunk: LogChunk) -> Row:
     return msgspec.structs.astuple(chunk)
-
-
-def json_list(values: Collection[object]) -> str:
-    """Values for ``json_each``."""
-    return json_text(list(values))
-
-
-def json_text(value: object) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
 
 
 def _policy(field: str, text: str, kind: Any) -> Any:

@@ -1,0 +1,157 @@
+"""Commands on a connection: each round trip announced by name, and every error of the driver translated.
+
+Statements that don't wait for one another's answers travel together (libpq's pipeline mode): a transaction
+takes one round trip to look and lock, and one to write and commit. Nothing outlives a transaction on its
+connection: its settings are SET LOCAL (``set_config`` with true), tables are named with their schema, and
+there are no prepared statements. So a PgBouncer may give each transaction another connection to the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from evenbeat.instants import Instant
+from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres.failures import TimedOut, translated
+from evenbeat.stores.postgres.places import Place
+from evenbeat.stores.rows import Row
+from evenbeat.stores.server_clock import ServerClock
+
+OnCommand: TypeAlias = Callable[[str], None]
+Values: TypeAlias = Mapping[str, object] | Sequence[object]
+Statement: TypeAlias = tuple[str, Values]
+T = TypeVar("T")
+
+
+class Link(psycopg.Connection[Row]):
+    """A connection on which nothing is waited for longer than until the deadline."""
+
+    deadline = float("inf")
+
+    def wait(self, gen: Generator[Any, Any, T], *rest: Any, **options: Any) -> T:
+        return super().wait(_bounded(gen, self.deadline), *rest, **options)
+
+
+def _bounded(gen: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any, T]:
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            # Nothing is ready ten times a second: psycopg looks for Ctrl-C then, and this at the clock.
+            if not ready and time.monotonic() >= deadline:
+                raise TimedOut("no answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+class Commands:
+    """A connection on which every round trip is announced and every error of the driver translated."""
+
+    def __init__(self, link: Link, place: Place, patience: float, on_command: OnCommand | None) -> None:
+        self.link = link
+        self._place = place
+        self._patience = patience
+        self._on_command = on_command
+        self._texts: dict[str, str] = {}
+
+    @property
+    def broken(self) -> bool:
+        return self.link.closed or self.link.info.transaction_status != TransactionStatus.IDLE
+
+    def announce(self, name: str) -> None:
+        if self._on_command is not None:
+            self._on_command(name)
+
+    def rows(self, name: str, text: str, values: Values = ()) -> list[Row]:
+        """The rows of one statement."""
+        self.announce(name)
+        with self._translated():
+            return _fetched(self.link.execute(self._own(text), values))
+
+    def together(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
+        """The rows of each statement, in one round trip; after one that fails, none is carried out."""
+        self.announce(name)
+        with self._translated():
+            with self.link.pipeline():
+                cursors = [self.link.execute(self._own(text), values) for text, values in statements]
+            return [_fetched(cursor) for cursor in cursors]
+
+    def script(self, name: str, text: str) -> None:
+        """Several statements without values."""
+        self.announce(name)
+        with self._translated():
+            self.link.execute(self._own(text).encode())
+
+    def _own(self, text: str) -> str:
+        """The text with the tables of this schema; there are as many texts as operations."""
+        own = self._texts.get(text)
+        if own is None:
+            own = self._texts[text] = self._place.own(text)
+        return own
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        self.link.deadline = time.monotonic() + self._patience
+        try:
+            yield
+        except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
+            if isinstance(error, TimedOut):
+                self.link.close()
+            raise translated(self._place.shown, error) from error
+
+    def roll_back(self) -> None:
+        """Undo what is open. A connection that can't even do that is not used again."""
+        if self.link.closed or self.link.info.transaction_status == TransactionStatus.IDLE:
+            return
+        try:
+            self.link.deadline = time.monotonic() + self._patience
+            self.link.execute("ROLLBACK")
+        except psycopg.Error:
+            self.link.close()
+
+
+def _fetched(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    return cursor.fetchall() if cursor.description is not None else []
+
+
+class Transaction:
+    """Statements that take effect together, once ``commit`` has answered, or not at all.
+
+    It begins with the first statements that are sent: nothing is sent for BEGIN alone.
+    """
+
+    def __init__(self, commands: Commands, settings: Values, clock: ServerClock) -> None:
+        self._commands = commands
+        self._settings = settings
+        self._clock = clock
+        self.now: Instant = 0
+        """By the store's clock, when the transaction began."""
+        self.begun = False
+        self.committed = False
+
+    def rows(self, name: str, text: str, values: Values = ()) -> list[Row]:
+        return self.together(name, [(text, values)])[0]
+
+    def together(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
+        if self.begun:
+            return self._commands.together(name, statements)
+        self.begun = True
+        sent = self._clock.mark()
+        beginning: list[Statement] = [(sql.BEGIN, ()), (sql.SETTINGS, self._settings)]
+        answers = self._commands.together(name, [*beginning, *statements])
+        self.now, servers = answers[1][0][:2]
+        self._clock.heard(servers, sent)
+        return answers[2:]
+
+    def commit(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
+        answers = self.together(name, [*statements, (sql.COMMIT, ())])
+        self.committed = True
+        return answers[:-1]

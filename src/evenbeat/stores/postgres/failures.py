@@ -1,0 +1,54 @@
+"""Errors of the driver in the words of a user: what happened, where, and what to do."""
+
+from __future__ import annotations
+
+import psycopg
+
+from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable
+
+_ADVICE = {
+    "08006": "the connection was lost",
+    "25006": "the server is a standby or read-only; name the one that takes writes",
+    "25P03": "the transaction was left open for too long",
+    "28000": "check the user and how the server lets it in (pg_hba.conf)",
+    "28P01": "check the user and the password",
+    "3D000": "there is no such database; create it first",
+    "3F000": "there is no such schema (any more); open the store again, or run what `evenbeat db` shows",
+    "40001": "another transaction was faster; try again",
+    "40P01": "another transaction was faster; try again",
+    "42501": "the role may not do that; grant it the schema and its tables, or have them made for it",
+    "42P01": "the tables are not there (any more); open the store again",
+    "53100": "the disk of the server is full; make room and try again",
+    "53200": "the server is out of memory",
+    "53300": "the server has no connection left; raise max_connections or put a PgBouncer in between",
+    "55P03": "another transaction holds the rows; try again",
+    "57014": "it took too long and was stopped; try again",
+    "57P01": "the server is stopping, or somebody ended the connection",
+    "57P02": "the server crashed and comes back",
+    "57P03": "the server is starting, or stopping",
+}
+_NO_ANSWER = "is the server running, and can it be reached from here?"
+
+
+class TimedOut(psycopg.OperationalError):
+    """No answer within the time that was given. What was sent may still be carried out."""
+
+
+def translated(shown: str, error: Exception) -> EvenbeatError:
+    """What an error of the driver means to a caller."""
+    if isinstance(error, (UnicodeEncodeError, OverflowError)):
+        return InvalidValue(f"PostgreSQL can't hold a value: {error}", field="row", value=None)
+    assert isinstance(error, psycopg.Error)
+    if isinstance(error, psycopg.IntegrityError):
+        return InvalidValue(f"the database refused a row: {first_line(error)}", field="row", value=None)
+    if isinstance(error, psycopg.DataError) or error.sqlstate == "54000":
+        return InvalidValue(f"PostgreSQL can't hold a value: {first_line(error)}", field="row", value=None)
+    if isinstance(error, TimedOut):
+        return StoreUnavailable(f"{shown}: {error}; what was sent may still take effect")
+    advice = _NO_ANSWER if error.sqlstate is None else _ADVICE.get(error.sqlstate)
+    return StoreUnavailable(f"{shown}: {first_line(error)}" + (f" ({advice})" if advice else ""))
+
+
+def first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

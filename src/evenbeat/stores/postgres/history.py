@@ -1,0 +1,131 @@
+"""What is kept about the past: runs found and counted, the ledger, statistics, logs, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant
+from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.stores.base import Page, RunQuery
+from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres.commands import Commands, Transaction
+from evenbeat.stores.postgres.runs import FREE
+from evenbeat.stores.postgres.texts import json_list, json_text, marked, unmarked, unmarked_at
+from evenbeat.stores.rows import LOG, RUN, log_row, read_log, read_skipped, read_statistics, readable_runs
+
+_ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
+_COLUMNS = ", ".join(f"run.{name}" for name in RUN)
+_TEXT, _LAST_ERROR = LOG.index("text"), -1
+
+
+def find(commands: Commands, query: RunQuery) -> Page[Run]:
+    after = read_run_cursor(query.cursor)
+    found: list[Run] = []
+    while True:
+        # One more than asked for says whether there is more.
+        missing = query.limit + 1 - len(found)
+        text, values = question(query, after)
+        rows = commands.rows("select runs", f"{text} LIMIT %s", [*values, missing])
+        found += readable_runs(unmarked_at(rows, FREE))
+        if len(found) > query.limit or len(rows) < missing:
+            break
+        # Rows that can't be read were left out: others may stand behind them.
+        after = (rows[-1][_CREATED_AT], rows[-1][_ID])
+    items = tuple(found[: query.limit])
+    return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+
+def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[str, list[object]]:
+    """The text and the values of a search.
+
+    Where few runs can be meant, they are gathered first, then sorted: the planner, which knows nothing of how
+    many are running, would walk through all of history for them, in the order that is asked for.
+    """
+    where: list[str] = []
+    values: list[object] = []
+    few = False
+    if query.ids is not None:
+        few = True
+        where.append("run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json))))")
+        values.append(json_list(dict.fromkeys(query.ids)))
+    equal = {
+        "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
+        "worker": marked(query.worker), "cancel_requested": query.cancel_requested,
+    }  # fmt: skip
+    for name, value in equal.items():
+        if value is not None:
+            where.append(f"run.{name} = %s")
+            values.append(value)
+    if query.states is not None and ACTIVE_STATES.issuperset(query.states):
+        # In these words: only then an index is known to hold all that is asked for.
+        if query.states == ("running",):
+            few = True
+            where.append("run.state = 'running'")
+        elif query.tenant is not None and query.schedule is not None:
+            few = True
+            where.append("run.schedule IS NOT NULL AND run.state IN ('queued', 'running')")
+    if query.states is not None:
+        where.append("run.state = ANY (CAST(%s AS text[]))")
+        values.append(list(query.states))
+    if after is not None:
+        where.append("run.created_at <= %s AND (run.created_at < %s OR run.id > %s)")
+        values += [after[0], after[0], after[1]]
+    condition = f"WHERE {' AND '.join(where)}" if where else ""
+    source = f"SELECT {_COLUMNS} FROM evenbeat.runs AS run {condition}"  # noqa: S608
+    if few:
+        source = f"WITH run AS MATERIALIZED ({source}) SELECT {_COLUMNS} FROM run"  # noqa: S608
+    return f"{source} ORDER BY run.created_at DESC, run.id", values
+
+
+def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
+    return dict(commands.rows("count runs", sql.COUNT_RUNS, {"tenant": tenant}))
+
+
+def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+    values = {"tenant": tenant, "schedule": schedule, "limit": limit}
+    return [read_skipped(row) for row in commands.rows("select skipped", sql.SELECT_SKIPPED, values)]
+
+
+def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+    wanted = json_text([{"tenant": tenant, "schedule": name} for tenant, name in dict.fromkeys(keys)])
+    rows = commands.rows("select statistics", sql.SELECT_STATISTICS, {"rows": wanted})
+    found = {(known.tenant, known.schedule): known for known in map(read_statistics, rows)}
+    return [_read(found.get(key)) or Statistics(tenant=key[0], schedule=key[1]) for key in keys]
+
+
+def _read(known: Statistics | None) -> Statistics | None:
+    return None if known is None else replace(known, last_error=unmarked(known.last_error))
+
+
+def append_log(transaction: Transaction, chunks: Sequence[LogChunk]) -> None:
+    first: dict[tuple[str, int, int], dict[str, object]] = {}
+    for chunk in chunks:
+        fields = dict(zip(LOG, log_row(chunk), strict=True))
+        first.setdefault((chunk.run, chunk.attempt, chunk.seq), {**fields, "text": marked(chunk.text)})
+    if first:
+        rows = json_text(list(first.values()))
+        transaction.commit("insert logs", [(sql.INSERT_LOGS, {"rows": rows})])
+
+
+def log(commands: Commands, run: str) -> list[LogChunk]:
+    rows = commands.rows("select log", sql.SELECT_LOG, {"run": run})
+    return [read_log(row) for row in unmarked_at(rows, (_TEXT,))]
+
+
+def purge(transaction: Transaction, finished_before: Instant, limit: int, clock: int | None) -> int:
+    """Rows of one kind after the other: each statement takes what the one before has left of the limit."""
+    gone = 0
+    for name, text in (
+        ("delete runs", sql.DELETE_OVER),
+        ("delete skipped", sql.DELETE_SKIPPED),
+        ("delete records", sql.DELETE_EXPIRED),
+    ):
+        if gone < limit:
+            values = {"before": finished_before, "limit": limit - gone, "clock": clock}
+            ((number,),) = transaction.rows(name, text, values)
+            gone += number
+    transaction.commit("commit", [])
+    return gone

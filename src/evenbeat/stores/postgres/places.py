@@ -1,0 +1,100 @@
+"""Where the tables are: the store's URL, taken apart. What is ours in it never reaches the driver."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from evenbeat.errors import InvalidValue, shown
+
+SCHEMA = "evenbeat"
+"""The schema, unless the URL names another."""
+
+# Quoted wherever it is used, so that any word will do; with what is added to it for the channel it stays
+# within the 63 bytes that PostgreSQL leaves to a name.
+_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}")
+
+# A connection that is black-holed is noticed after 5 + 2 * 2 s, or when what was sent is not acknowledged.
+_KEEPALIVE = {"keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "2"}
+
+
+class Place(NamedTuple):
+    """A schema of a database, and how to get there."""
+
+    conninfo: str
+    listen: str | None
+    """How to connect for LISTEN; None: don't."""
+    schema: str
+    shown: str
+    """For messages: no password, no options."""
+
+    @property
+    def channel(self) -> str:
+        """What hints are sent on."""
+        return f"{self.schema}_wake"
+
+    def own(self, text: str) -> str:
+        """A statement as it is meant here: texts name the default schema and its channel."""
+        own = text.replace("evenbeat.", f'"{self.schema}".').replace('"evenbeat"', f'"{self.schema}"')
+        return own.replace("evenbeat_wake", self.channel)
+
+
+def place_of(url: str, schema: str | None, listen: str | None, timeout: float) -> Place:
+    """Take a URL apart; arguments that are given count more than what it says."""
+    bare, options = _own_options(url)
+    schema = schema or options.get("schema", SCHEMA)
+    if not _NAME.fullmatch(schema):
+        raise InvalidValue(
+            f"schema {shown(schema)} is not 1 to 48 small letters, digits or _", field="schema", value=schema,
+            hint="begin with a letter or _, and not with pg_",
+        )  # fmt: skip
+    listen = listen or options.get("listen")
+    main = _conninfo(bare, timeout, "store")
+    if listen == "off":
+        ear = None
+    else:
+        ear = main if listen is None else _conninfo(_own_options(listen)[0], timeout, "listen")
+    return Place(main, ear, schema, without_secrets(url))
+
+
+def without_secrets(url: str) -> str:
+    """The URL for logs and messages."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{parts.scheme}://{name}{':***' if colon else ''}{at}{host}{parts.path}"
+
+
+def _own_options(url: str) -> tuple[str, dict[str, str]]:
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    ours = {name: value for name, value in pairs if name in ("schema", "listen")}
+    rest = [(name, value) for name, value in pairs if name not in ours]
+    # As libpq reads it: a + is a +.
+    query = urlencode(rest).replace("+", "%20") if ours else parts.query
+    return parts._replace(query=query).geturl(), ours
+
+
+def _conninfo(url: str, timeout: float, field: str) -> str:
+    try:
+        found = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+    except psycopg.Error:
+        # libpq quotes the whole URL, password and all.
+        raise InvalidValue(
+            f"{field} {shown(without_secrets(url))} is not a URL that PostgreSQL understands", field=field,
+            value=without_secrets(url), hint="write postgresql://user:password@host:5432/database",
+        ) from None  # fmt: skip
+    seconds = max(2, math.ceil(timeout))
+    defaults = {
+        **_KEEPALIVE, "connect_timeout": str(seconds), "tcp_user_timeout": str(2000 * seconds),
+        "application_name": "evenbeat",
+    }  # fmt: skip
+    if "," in found.get("host", "") + found.get("hostaddr", ""):
+        # Of several hosts the one that takes writes.
+        defaults["target_session_attrs"] = "read-write"
+    return make_conninfo(**{**defaults, **found, "client_encoding": "UTF8"})

@@ -1,0 +1,41 @@
+"""Records: small pieces of anything else, changed by compare-and-set."""
+
+from __future__ import annotations
+
+from evenbeat.model import Record
+from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres.commands import Commands, Transaction
+from evenbeat.stores.postgres.texts import marked, unmarked_at
+from evenbeat.stores.rows import RECORD, Row, read_record, record_row
+
+_BODY = (RECORD.index("body"),)
+
+
+def get(commands: Commands, kind: str, tenant: str, key: str, clock: int | None) -> Record | None:
+    values = {"kind": kind, "tenant": tenant, "key": key, "clock": clock}
+    rows = _read(commands.rows("select record", sql.SELECT_RECORD, values))
+    return rows[0] if rows else None
+
+
+def put(transaction: Transaction, record: Record, expect: int | None, clock: int | None) -> bool:
+    values = {**dict(zip(RECORD, record_row(record), strict=True)), "expect": expect, "clock": clock}
+    values["body"] = marked(record.body)
+    write = sql.ADD_RECORD if expect is None else sql.CHANGE_RECORD
+    written, present = transaction.commit("put record", [(write, values), (sql.SELECT_RECORD, values)])
+    # A repetition finds its own work.
+    return bool(written) or _read(present) == [record]
+
+
+def find(commands: Commands, kind: str, tenant: str | None, clock: int | None) -> list[Record]:
+    values = {"kind": kind, "tenant": tenant, "clock": clock}
+    return _read(commands.rows("select records", sql.SELECT_RECORDS, values))
+
+
+def delete(transaction: Transaction, kind: str, tenant: str, key: str, version: int) -> bool:
+    values = {"kind": kind, "tenant": tenant, "key": key, "version": version}
+    (deleted,) = transaction.commit("delete record", [(sql.DELETE_RECORD, values)])
+    return bool(deleted)
+
+
+def _read(rows: list[Row]) -> list[Record]:
+    return [read_record(row) for row in unmarked_at(rows, _BODY)]

@@ -1,0 +1,208 @@
+"""Schedules: written by compare-and-set, found, and fired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from evenbeat.instants import Instant
+from evenbeat.model import FORMAT, Run, Schedule, Version
+from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
+from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
+from evenbeat.stores.postgres.texts import json_list, json_runs, json_text, marked, unmarked_at
+from evenbeat.stores.rows import (
+    SCHEDULE,
+    SKIPPED,
+    Key,
+    Row,
+    Unreadable,
+    quarantine_note,
+    read_schedule,
+    readable_schedules,
+    schedule_row,
+    skipped_row,
+    version_of,
+)
+
+_FREE = tuple(SCHEDULE.index(name) for name in ("description", "managed_by", "pause_note"))
+
+
+def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
+    """Each write in turn, seen by the next; then all rows at once."""
+    keys = {write.planned.schedule.key for write in writes}
+    found = transaction.rows("lock schedules", sql.LOCK_SCHEDULES, {"rows": json_keys(keys)})
+    # The version counts also where the rest of a row can't be read: so it can be written anew.
+    versions: dict[Key, Version] = {(row[0], row[1]): version_of(row) for row in found}
+    there = frozenset(versions)
+    present = {schedule.key: schedule for schedule in readable_schedules(unmarked_at(found, _FREE))}
+    accepted: list[Planned] = []
+    answers: list[Written] = []
+    for write in writes:
+        wanted = write.planned.schedule
+        current = present.get(wanted.key)
+        if write.expect != versions.get(wanted.key):
+            repeated = may_be_repetition(current, wanted) and _are_there(transaction, write, accepted)
+            answers.append(Written(repeated, current))
+            continue
+        versions[wanted.key], present[wanted.key] = wanted.version, wanted
+        accepted.append(write.planned)
+        answers.append(Written(True, wanted))
+    transaction.commit("put schedules", [*_written(accepted, there), *_what_follows(accepted)])
+    return answers
+
+
+def _written(accepted: list[Planned], there: frozenset[Key]) -> list[Statement]:
+    last = {planned.schedule.key: planned.schedule for planned in accepted}
+    new = [_fields(schedule) for key, schedule in last.items() if key not in there]
+    old = [_fields(schedule) for key, schedule in last.items() if key in there]
+    pairs = ((sql.INSERT_SCHEDULES, new), (sql.UPDATE_SCHEDULES, old))
+    return [(text, {"rows": json_text(rows)}) for text, rows in pairs if rows]
+
+
+def _fields(schedule: Schedule) -> dict[str, object]:
+    fields = dict(zip(SCHEDULE, schedule_row(schedule), strict=True))
+    for at in _FREE:
+        fields[SCHEDULE[at]] = marked(fields[SCHEDULE[at]])
+    return fields
+
+
+def _are_there(transaction: Transaction, write: Write, accepted: list[Planned]) -> bool:
+    """Whether the runs that a write adds are known, from before or from earlier in the same batch."""
+    missing = {run.id for run in write.planned.runs}
+    missing -= {run.id for planned in accepted for run in planned.runs}
+    if not missing:
+        return True
+    found = transaction.rows("select present", sql.SELECT_PRESENT, {"ids": json_list(missing)})
+    return len(found) == len(missing)
+
+
+def _what_follows(accepted: Iterable[Planned]) -> list[Statement]:
+    """The runs, ledger rows and cancel requests that belong to written schedules."""
+    runs: dict[str, Run] = {}
+    skipped: list[dict[str, object]] = []
+    cancels: set[str] = set()
+    for planned in accepted:
+        for run in planned.runs:
+            runs.setdefault(run.id, run)
+        for row in planned.skipped:
+            skipped.append(dict(zip(SKIPPED, skipped_row(row), strict=True)))
+        cancels.update(planned.cancels)
+    statements: list[Statement] = []
+    if cancels:
+        statements.append((sql.REQUEST_CANCELS, {"ids": json_list(cancels)}))
+    if runs:
+        statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(runs.values()))}))
+    if skipped:
+        statements.append((sql.INSERT_SKIPPED, {"rows": json_text(skipped)}))
+    return statements
+
+
+def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+    after = read_schedule_cursor(query.cursor)
+    found: list[Schedule] = []
+    while True:
+        # One more than asked for says whether there is more.
+        missing = query.limit + 1 - len(found)
+        text, values = question(query, after)
+        rows = commands.rows("select schedules", f"{text} LIMIT %s", [*values, missing])
+        found += readable_schedules(unmarked_at(rows, _FREE))
+        if len(found) > query.limit or len(rows) < missing:
+            break
+        # Rows that can't be read were left out: others may stand behind them.
+        after = (rows[-1][0], rows[-1][1])
+    items = tuple(found[: query.limit])
+    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+
+def question(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[object]]:
+    conditions = {
+        "tenant = %s": query.tenant,
+        "name = %s": query.name,
+        "task = %s": query.task,
+        "updated_at >= %s": query.changed_since,
+    }
+    asked = {text: value for text, value in conditions.items() if value is not None}
+    where = ["state = ANY (CAST(%s AS text[]))", *asked]
+    values: list[object] = [list(query.states), *asked.values()]
+    if after is not None:
+        where.append("(tenant, name) > (%s, %s)")
+        values += after
+    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat.schedules"  # noqa: S608
+    return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
+
+
+def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction, clock: int | None) -> Fired:
+    """Due rows that nobody else holds, planned and written."""
+    values = {"now": now, "clock": clock, "format": FORMAT, "limit": limit}
+    found = transaction.rows("select due", sql.SELECT_DUE, values)
+    now = min(now, transaction.now)
+    due: list[Schedule] = []
+    troubled: list[tuple[Key, Exception]] = []
+    for row in unmarked_at(found, _FREE):
+        try:
+            due.append(read_schedule(row))
+        except Unreadable as error:
+            troubled.append(((row[0], row[1]), error))
+    active = _active(transaction, [schedule.key for schedule in due if needs_active(schedule)])
+    planned: list[Planned] = []
+    for schedule in due:
+        try:
+            planned.append(plan(schedule, now, active.get(schedule.key, ())))
+        except Exception as error:
+            troubled.append((schedule.key, error))
+    statements = [*_moves(planned), *_what_follows(planned), *_quarantine(troubled)]
+    answers = transaction.commit("fire", [*statements, (sql.NEXT_WAKE, {"format": FORMAT})])
+    return Fired(tuple(planned), _first(answers[-1]), tuple(key for key, _ in troubled))
+
+
+def _first(rows: list[Row]) -> Instant | None:
+    return rows[0][0] if rows else None
+
+
+def _moves(planned: list[Planned]) -> list[Statement]:
+    if not planned:
+        return []
+    rows = []
+    for outcome in planned:
+        s = outcome.schedule
+        rows.append(
+            {
+                "tenant": s.tenant, "name": s.name, "next_tick": s.next_tick, "moved": s.moved,
+                "wake_at": s.wake_at, "fire_seq": s.fire_seq, "state": s.state,
+                "pause_note": marked(s.pause_note), "paused_until": s.paused_until,
+            }
+        )  # fmt: skip
+    return [(sql.ADVANCE_SCHEDULES, {"rows": json_text(rows)})]
+
+
+def _active(transaction: Transaction, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
+    found: dict[Key, tuple[Active, ...]] = {}
+    if keys:
+        for tenant, name, run_id, state, asked in transaction.rows(
+            "select active", sql.SELECT_ACTIVE, {"rows": json_keys(keys)}
+        ):
+            key = (tenant, name)
+            found[key] = (*found.get(key, ()), Active(run_id, state, asked))
+    return found
+
+
+def _quarantine(troubled: list[tuple[Key, Exception]]) -> list[Statement]:
+    if not troubled:
+        return []
+    notes = [(key, quarantine_note(error)) for key, error in troubled]
+    return [
+        (sql.PUT_TO_SLEEP, {"rows": json_keys(key for key, _ in troubled)}),
+        (sql.QUARANTINE, {"rows": json_notes(notes)}),
+    ]
+
+
+def json_notes(notes: Iterable[tuple[Key, str]]) -> str:
+    """Notes of kind ``quarantine``, by (tenant, key)."""
+    return json_text([{"tenant": key[0], "key": key[1], "body": marked(note)} for key, note in notes])
+
+
+def json_keys(keys: Iterable[Key]) -> str:
+    return json_text([{"tenant": tenant, "name": name} for tenant, name in keys])

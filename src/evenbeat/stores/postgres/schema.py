@@ -1,0 +1,244 @@
+"""The tables, as numbered migrations, in a schema of their own. Plain SQL reads them: instants are
+milliseconds UTC, so ``to_timestamp(next_tick / 1000.0)`` is a time for people.
+
+Texts that are compared or sorted have the collation "C": names are in the same order on every server, as in
+every other store, and comparing them costs half as much as in a language's order.
+
+What firing and claiming ask for stands in partial indexes, which hold the rows that are asked for and no
+others: history makes them neither larger nor slower. What changes while a run is running (its lease, a wish
+to cancel it) stands in no index, so that a heartbeat touches none (a HOT update).
+"""
+
+from __future__ import annotations
+
+KNOWN = 1
+"""The schema that this version works with."""
+
+META = """
+CREATE TABLE IF NOT EXISTS evenbeat.meta (
+    key   text PRIMARY KEY,
+    value text NOT NULL
+)
+""".strip()
+
+_SCHEDULES = """
+CREATE TABLE evenbeat.schedules (
+    tenant         text COLLATE "C" NOT NULL,
+    name           text COLLATE "C" NOT NULL,
+    task           text     NOT NULL,
+    trigger        text     NOT NULL,
+    kind           text     NOT NULL CHECK (kind IN ('task', 'flow')),
+    payload        text     NOT NULL,
+    queue          text     NOT NULL,
+    priority       smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
+    description    text     NOT NULL,
+    catch_up       text     NOT NULL,  -- JSON
+    overlap        text     NOT NULL
+                   CHECK (overlap IN ('allow', 'skip', 'queue', 'queue_all', 'cancel_running')),
+    max_concurrent bigint   CHECK (max_concurrent > 0),
+    spread         bigint   NOT NULL CHECK (spread >= 0),
+    execution      text     NOT NULL,  -- JSON
+    managed_by     text     NOT NULL,
+    state          text     NOT NULL CHECK (state IN ('active', 'paused', 'finished', 'deleted')),
+    pause_note     text     NOT NULL,
+    paused_until   bigint,
+    anchor         bigint   NOT NULL,
+    next_tick      bigint,             -- the coming tick: everything before it has been dealt with
+    moved          bigint,             -- the tick that the coming one stands for, if it was moved earlier
+    wake_at        bigint,             -- when to look at the row next; NULL: not until it is changed
+    revision       bigint   NOT NULL,
+    fire_seq       bigint   NOT NULL,
+    generation     bigint   NOT NULL,
+    created_at     bigint   NOT NULL,
+    updated_at     bigint   NOT NULL,
+    format         smallint NOT NULL,
+    PRIMARY KEY (tenant, name)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)
+"""
+
+# "format" stands in the index so that rows of a newer one are passed over without reading them.
+_SCHEDULES_DUE = """
+CREATE INDEX schedules_due ON evenbeat.schedules (wake_at, format) WHERE wake_at IS NOT NULL
+"""
+
+_RUNS = """
+CREATE TABLE evenbeat.runs (
+    id               text COLLATE "C" NOT NULL PRIMARY KEY,
+    tenant           text COLLATE "C" NOT NULL,
+    schedule         text COLLATE "C",
+    generation       bigint,
+    tick             bigint,
+    cause            text     NOT NULL CHECK (cause IN ('tick', 'trigger', 'backfill', 'enqueue')),
+    coalesced        bigint   NOT NULL,
+    gated            boolean  NOT NULL,
+    task             text COLLATE "C" NOT NULL,
+    kind             text     NOT NULL CHECK (kind IN ('task', 'flow')),
+    payload          text     NOT NULL,
+    queue            text COLLATE "C" NOT NULL,
+    priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
+    execution        text     NOT NULL,  -- JSON
+    state            text     NOT NULL
+                     CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+    scheduled_at     bigint   NOT NULL,
+    run_at           bigint   NOT NULL,
+    attempt          bigint   NOT NULL CHECK (attempt >= 0),
+    failures         bigint   NOT NULL,
+    crashes          bigint   NOT NULL,
+    worker           text COLLATE "C",
+    claim            text COLLATE "C",
+    lease_until      bigint,
+    cancel_requested boolean  NOT NULL,
+    created_at       bigint   NOT NULL,
+    started_at       bigint,
+    finished_at      bigint,
+    result           text,
+    error            text,
+    settled          text,
+    format           smallint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000)
+"""
+
+# The order of claiming. Task and format stand at the end so that runs which this node can't take
+# are passed over inside the index.
+_RUNS_CLAIMABLE = """
+CREATE INDEX runs_claimable ON evenbeat.runs (queue, priority DESC, run_at, id, task, format)
+    WHERE state = 'queued'
+"""
+
+# What is running, by who holds it: for claims that are repeated, and for workers and their supervisors.
+# Whoever looks for leases that ended walks through all of it.
+_RUNS_RUNNING = """
+CREATE INDEX runs_running ON evenbeat.runs (worker, claim) WHERE state = 'running'
+"""
+
+_RUNS_ACTIVE = """
+CREATE INDEX runs_active ON evenbeat.runs (tenant, schedule)
+    WHERE schedule IS NOT NULL AND state IN ('queued', 'running')
+"""
+
+_RUNS_NEWEST = """
+CREATE INDEX runs_newest ON evenbeat.runs (created_at DESC, id)
+"""
+
+# The history of one schedule among millions of runs of others; runs enqueued by hand are not in it.
+_RUNS_OF_SCHEDULE = """
+CREATE INDEX runs_of_schedule ON evenbeat.runs (tenant, schedule, created_at DESC, id)
+    WHERE schedule IS NOT NULL
+"""
+
+# State and tenant stand in the index so that history is counted without reading it.
+_RUNS_OVER = """
+CREATE INDEX runs_over ON evenbeat.runs (coalesce(finished_at, 0), state, tenant)
+    WHERE state NOT IN ('queued', 'running')
+"""
+
+_SKIPPED = """
+CREATE TABLE evenbeat.skipped (
+    tenant      text COLLATE "C" NOT NULL,
+    schedule    text COLLATE "C" NOT NULL,
+    generation  bigint NOT NULL,
+    first       bigint NOT NULL,
+    last        bigint NOT NULL,
+    count       bigint NOT NULL,
+    reason      text   NOT NULL,
+    recorded_at bigint NOT NULL,
+    run         text
+)
+"""
+
+_SKIPPED_NEWEST = """
+CREATE INDEX skipped_newest ON evenbeat.skipped (tenant, schedule, last DESC, first DESC)
+"""
+
+_SKIPPED_RECORDED = """
+CREATE INDEX skipped_recorded ON evenbeat.skipped (recorded_at)
+"""
+
+# A row is written with every run that ends, and no index knows what changes in it: room for the next
+# version on the same page makes that a HOT update.
+_STATISTICS = """
+CREATE TABLE evenbeat.statistics (
+    tenant        text COLLATE "C" NOT NULL,
+    schedule      text COLLATE "C" NOT NULL,
+    run_count     bigint NOT NULL,
+    success_count bigint NOT NULL,
+    failure_count bigint NOT NULL,
+    last_run      bigint,
+    last_success  bigint,
+    last_failure  bigint,
+    last_error    text,
+    PRIMARY KEY (tenant, schedule)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)
+"""
+
+_RECORDS = """
+CREATE TABLE evenbeat.records (
+    kind    text COLLATE "C" NOT NULL,
+    tenant  text COLLATE "C" NOT NULL,
+    key     text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    body    text   NOT NULL,
+    expires bigint,
+    PRIMARY KEY (kind, tenant, key)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)
+"""
+
+_RECORDS_EXPIRING = """
+CREATE INDEX records_expiring ON evenbeat.records (expires) WHERE expires IS NOT NULL
+"""
+
+_LOGS = """
+CREATE TABLE evenbeat.logs (
+    run     text COLLATE "C" NOT NULL,
+    attempt bigint NOT NULL,
+    seq     bigint NOT NULL,
+    text    text   NOT NULL,
+    at      bigint NOT NULL,
+    PRIMARY KEY (run, attempt, seq)
+)
+"""
+
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        _SCHEDULES, _SCHEDULES_DUE,
+        _RUNS, _RUNS_CLAIMABLE, _RUNS_RUNNING, _RUNS_ACTIVE, _RUNS_NEWEST, _RUNS_OF_SCHEDULE, _RUNS_OVER,
+        _SKIPPED, _SKIPPED_NEWEST, _SKIPPED_RECORDED, _STATISTICS, _RECORDS, _RECORDS_EXPIRING, _LOGS,
+    ),
+}  # fmt: skip
+"""What leads to each version from the one before. One that was released never changes again."""
+
+FIND_SCHEMA = "SELECT 1 FROM pg_namespace WHERE nspname = %(schema)s"
+CREATE_SCHEMA = 'CREATE SCHEMA "evenbeat"'
+# A role that may not look into the schema finds the table all the same, and is told so by the next question.
+FIND_META = """
+SELECT EXISTS (
+    SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+    WHERE pg_namespace.nspname = %(schema)s AND pg_class.relname = 'meta'
+)
+"""
+GET_VERSION = "SELECT value FROM evenbeat.meta WHERE key = 'schema'"
+SET_VERSION = """
+INSERT INTO evenbeat.meta (key, value) VALUES ('schema', '{}')
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
+""".strip()
+
+# Two nodes that upgrade at once take turns; the key is a number of the schema's name.
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('evenbeat schema ' || %(schema)s, 0))"
+
+
+def migrations_from(version: int) -> list[str]:
+    """What is still to be applied, in order."""
+    statements = [META]
+    for number in sorted(MIGRATIONS):
+        if number > version:
+            statements += [statement.strip() for statement in MIGRATIONS[number]]
+            statements.append(SET_VERSION.format(number))
+    return statements
+
+
+def schema_sql(since: int = 0) -> str:
+    """The SQL that ``open`` would run on a schema of version ``since``, for those who run it themselves."""
+    create = CREATE_SCHEMA.replace("SCHEMA", "SCHEMA IF NOT EXISTS", 1)
+    statements = [*([create] if since == 0 else []), *migrations_from(since)]
+    body = "".join(f"{statement};\n\n" for statement in statements)
+    return f"BEGIN;\n\n{body}COMMIT;\n"

@@ -1,0 +1,417 @@
+"""The statements, each with its reason. They name the default schema, ``evenbeat``; see ``Place.own``.
+
+Batches travel as one JSON text (``json_to_recordset``): 500 runs of 31 columns take 16 us each so, indexes
+and all, where arrays (``unnest``) take 40 and jsonb 22. Lists are compared by ``= ANY (ARRAY(SELECT …))``,
+never by a join: the planner expects a few values then and looks them up in the index, whatever it knows of
+the table.
+
+Locks are taken in one order by everybody: schedules by (tenant, name), then runs by id, then rows that are
+new, then statistics. What may be skipped is skipped (SKIP LOCKED), so nobody waits in a circle.
+"""
+
+from __future__ import annotations
+
+from evenbeat.stores.rows import LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
+
+_NUMBERS = frozenset(
+    (
+        "priority", "max_concurrent", "spread", "paused_until", "anchor", "next_tick", "moved", "wake_at",
+        "revision", "fire_seq", "generation", "created_at", "updated_at", "format", "tick", "coalesced",
+        "scheduled_at", "run_at", "attempt", "failures", "crashes", "lease_until", "started_at",
+        "finished_at", "first", "last", "count", "recorded_at", "run_count", "success_count",
+        "failure_count", "last_run", "last_success", "last_failure", "seq", "at",
+    )
+)  # fmt: skip
+_FLAGS = frozenset(("gated", "cancel_requested"))
+
+SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
+RUN_COLUMNS = ", ".join(RUN)
+
+
+def _rows(columns: tuple[str, ...], place: str = "%(rows)s") -> str:
+    """A JSON array of objects as a table."""
+    kinds = ("bigint" if name in _NUMBERS else "boolean" if name in _FLAGS else "text" for name in columns)
+    fields = ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
+    return f"json_to_recordset(CAST(CAST({place} AS text) AS json)) AS wanted ({fields})"
+
+
+def _listed(place: str) -> str:
+    return f"ANY (ARRAY(SELECT json_array_elements_text(CAST(%({place})s AS json))))"
+
+
+# -- Transactions ------------------------------------------------------------------------------------------
+
+# The server's clock, at which its transaction began, unless another one stands in for it.
+_SERVERS_CLOCK = "CAST(floor(extract(epoch FROM now()) * 1000) AS bigint)"
+CLOCK = f"coalesce(CAST(%(clock)s AS bigint), {_SERVERS_CLOCK})"
+
+GET_CLOCK = f"SELECT {_SERVERS_CLOCK}"
+
+# Whatever a role or a database has for its default.
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+COMMIT = "COMMIT"
+
+# One statement for all: 20 us, and what it sets ends with the transaction. A commit that was acknowledged
+# survives a crash of the server; who asks for more than that (remote_apply) keeps it.
+SETTINGS = f"""
+SELECT
+    {CLOCK}, {_SERVERS_CLOCK},
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
+    set_config('lock_timeout', %(lock_timeout)s, true),
+    set_config('statement_timeout', %(statement_timeout)s, true),
+    set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true)
+"""
+
+# A hint is no promise: it waits for no disk.
+NOTIFY = """
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, %(sender)s)
+"""
+
+# -- Firing ------------------------------------------------------------------------------------------------
+
+_NEXT_WAKE = """
+SELECT wake_at FROM evenbeat.schedules WHERE wake_at IS NOT NULL AND format <= %(format)s
+ORDER BY wake_at LIMIT 1
+"""
+
+# What a pass with nothing due costs: one entry of the index, and no lock.
+LOOK = f"SELECT ({_NEXT_WAKE}), {_SERVERS_CLOCK}"
+NEXT_WAKE = _NEXT_WAKE
+
+SELECT_DUE = f"""
+SELECT {SCHEDULE_COLUMNS} FROM evenbeat.schedules
+WHERE wake_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s
+ORDER BY wake_at LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED
+"""  # noqa: S608
+
+# After the schedules are locked: a run that ends from here on waits for them to wake its own.
+SELECT_ACTIVE = f"""
+SELECT run.tenant, run.schedule, run.id, run.state, run.cancel_requested
+FROM {_rows(("tenant", "name"))}
+CROSS JOIN LATERAL (
+    SELECT * FROM evenbeat.runs AS found
+    WHERE found.tenant = wanted.tenant AND found.schedule = wanted.name
+      AND found.schedule IS NOT NULL AND found.state IN ('queued', 'running')
+    OFFSET 0
+) AS run
+ORDER BY run.created_at, run.id
+"""  # noqa: S608
+
+# Its own fields and no others: where the schedule stands, never what a user said.
+PLACE = ("next_tick", "moved", "wake_at", "fire_seq", "state", "pause_note", "paused_until")
+ADVANCE_SCHEDULES = f"""
+UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in PLACE)}
+FROM {_rows(("tenant", "name", *PLACE))}
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+"""  # noqa: S608
+
+PUT_TO_SLEEP = f"""
+UPDATE evenbeat.schedules AS schedule SET wake_at = NULL
+FROM {_rows(("tenant", "name"))}
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+"""  # noqa: S608
+
+
+def _insert_runs(place: str = "%(rows)s") -> str:
+    # In the order of their ids: two that add the same ones wait for each other, in turn.
+    return f"""
+INSERT INTO evenbeat.runs ({RUN_COLUMNS})
+SELECT {RUN_COLUMNS} FROM {_rows(RUN, place)}
+ORDER BY id COLLATE "C"
+ON CONFLICT (id) DO NOTHING
+RETURNING id
+""".strip()  # noqa: S608
+
+
+# 16 us a run; 20 with those of schedules, which stand in two indexes more.
+INSERT_RUNS = _insert_runs()
+
+# For connections of others: the hint is delivered when, and if, their transaction commits.
+INSERTION = f"""
+WITH added AS (
+{_insert_runs("{}")}
+), told AS MATERIALIZED (
+SELECT pg_notify('evenbeat_wake', '') FROM added LIMIT 1
+)
+SELECT added.id FROM added LEFT JOIN told ON TRUE
+""".strip()  # noqa: S608
+
+INSERT_SKIPPED = f"""
+INSERT INTO evenbeat.skipped ({", ".join(SKIPPED)}) SELECT {", ".join(SKIPPED)} FROM {_rows(SKIPPED)}
+"""  # noqa: S608
+
+REQUEST_CANCELS = f"""
+UPDATE evenbeat.runs SET cancel_requested = TRUE
+WHERE id = ANY (ARRAY(
+    SELECT id FROM evenbeat.runs WHERE id = {_listed("ids")} AND state IN ('queued', 'running')
+    ORDER BY id FOR UPDATE
+))
+"""  # noqa: S608
+
+QUARANTINE = f"""
+INSERT INTO evenbeat.records AS present (kind, tenant, key, version, body)
+SELECT 'quarantine', tenant, key, 1, body FROM {_rows(("tenant", "key", "body"))}
+ORDER BY tenant COLLATE "C", key COLLATE "C"
+ON CONFLICT (kind, tenant, key)
+DO UPDATE SET version = present.version + 1, body = excluded.body, expires = NULL
+"""  # noqa: S608
+
+# -- Schedules ---------------------------------------------------------------------------------------------
+
+LOCK_SCHEDULES = f"""
+SELECT {", ".join(f"schedule.{name}" for name in SCHEDULE)}
+FROM {_rows(("tenant", "name"))}
+JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+ORDER BY schedule.tenant, schedule.name
+FOR UPDATE OF schedule
+"""  # noqa: S608
+
+# No ON CONFLICT: who was faster has made the row from which this write must be decided anew.
+INSERT_SCHEDULES = f"""
+INSERT INTO evenbeat.schedules ({SCHEDULE_COLUMNS})
+SELECT {SCHEDULE_COLUMNS} FROM {_rows(SCHEDULE)}
+ORDER BY tenant COLLATE "C", name COLLATE "C"
+"""  # noqa: S608
+UPDATE_SCHEDULES = f"""
+UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in SCHEDULE[2:])}
+FROM {_rows(SCHEDULE)}
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+"""  # noqa: S608
+
+SELECT_PRESENT = f"SELECT id FROM evenbeat.runs WHERE id = {_listed('ids')}"  # noqa: S608
+
+# -- Runs --------------------------------------------------------------------------------------------------
+
+_OF_TASKS = "AND task = ANY (CAST(%(tasks)s AS text[]))"
+
+
+def _outlook(condition: str) -> str:
+    return f"""
+SELECT
+    {_SERVERS_CLOCK},
+    EXISTS (
+        SELECT 1 FROM evenbeat.runs WHERE state = 'running' AND worker = %(worker)s AND claim = %(token)s
+    ),
+    ARRAY(
+        SELECT min(first.run_at)
+        FROM generate_series(9, 0, -1) AS level
+        CROSS JOIN unnest(CAST(%(queues)s AS text[])) AS wanted
+        LEFT JOIN LATERAL (
+            SELECT run_at FROM evenbeat.runs
+            WHERE state = 'queued' AND queue = wanted AND priority = level
+              AND format <= %(format)s {condition}
+            ORDER BY run_at LIMIT 1
+        ) AS first ON TRUE
+        GROUP BY level ORDER BY level DESC
+    )
+"""  # noqa: S608
+
+
+# The first entry of each range that a claim walks through, the highest priority first, and whether it holds
+# runs already: 10 seeks per queue, so that an idle worker learns in one read when to come back.
+OUTLOOK = _outlook("")
+OUTLOOK_OF_TASKS = _outlook(_OF_TASKS)
+
+# A repetition waits here until the first try, whose reply was lost, has ended: it then finds what that took.
+LOCK_CLAIM = "SELECT pg_advisory_xact_lock(hashtextextended(%(token)s, 0))"
+
+
+def _claimable(condition: str) -> str:
+    return f"""
+SELECT {RUN_COLUMNS} FROM evenbeat.runs
+WHERE state = 'queued' AND queue = %(queue)s AND priority = %(priority)s
+  AND run_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s {condition}
+ORDER BY run_at, id LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED
+"""  # noqa: S608
+
+
+# One range of the index for each queue and priority: it ends at "now", so that runs of the future are never
+# read.
+SELECT_CLAIMABLE = _claimable("")
+SELECT_CLAIMABLE_OF_TASKS = _claimable(_OF_TASKS)
+
+CLAIM = f"""
+UPDATE evenbeat.runs
+SET state = 'running', attempt = attempt + 1, worker = %(worker)s, claim = %(token)s,
+    lease_until = %(lease_until)s, started_at = %(started_at)s
+WHERE id = {_listed("ids")}
+"""  # noqa: S608
+
+SELECT_CLAIMED = f"""
+SELECT {RUN_COLUMNS} FROM evenbeat.runs
+WHERE state = 'running' AND worker = %(worker)s AND claim = %(token)s
+ORDER BY priority DESC, run_at, id
+"""  # noqa: S608
+
+# A run that can't be read would stand at the head of its queue for ever.
+FAIL_UNREADABLE = f"""
+UPDATE evenbeat.runs AS run
+SET state = 'failed', error = wanted.error, finished_at = wanted.finished_at, lease_until = NULL, claim = NULL
+FROM {_rows(("id", "error", "finished_at"))}
+WHERE run.id = wanted.id
+"""  # noqa: S608
+
+# Walk through all that is running, and nothing of history.
+SELECT_LOST = f"""
+SELECT {RUN_COLUMNS} FROM evenbeat.runs
+WHERE state = 'running' AND coalesce(lease_until, 0) <= least(CAST(%(ended_by)s AS bigint), {CLOCK})
+ORDER BY coalesce(lease_until, 0), id LIMIT %(limit)s
+"""  # noqa: S608
+NEXT_LEASE_END = f"""
+SELECT min(coalesce(lease_until, 0)) FROM evenbeat.runs
+WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s AS bigint), {CLOCK})
+"""  # noqa: S608
+
+# First of all: whoever fires holds its schedule and then adds runs or asks them to stop.
+LOCK_WAKES = f"""
+SELECT 1 FROM {_rows(("tenant", "name"))}
+JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+ORDER BY schedule.tenant, schedule.name
+FOR UPDATE OF schedule
+"""  # noqa: S608
+
+LOCK_RUNS = f"""
+SELECT id, state, attempt, settled, lease_until FROM evenbeat.runs WHERE id = {_listed("ids")}
+ORDER BY id FOR UPDATE
+"""  # noqa: S608
+
+
+def update_runs(fields: tuple[str, ...]) -> str:
+    """The statement that sets these fields of runs, by id."""
+    return f"""
+UPDATE evenbeat.runs AS run SET {", ".join(f"{name} = wanted.{name}" for name in fields)}
+FROM {_rows(("id", *fields))}
+WHERE run.id = wanted.id
+"""  # noqa: S608
+
+
+# As decisions.added: counts are summed, and what is not said stays as it was.
+COUNT = f"""
+INSERT INTO evenbeat.statistics AS known ({", ".join(STATISTICS)})
+SELECT {", ".join(STATISTICS)} FROM {_rows(STATISTICS)}
+ORDER BY tenant COLLATE "C", schedule COLLATE "C"
+ON CONFLICT (tenant, schedule) DO UPDATE SET
+    run_count = known.run_count + excluded.run_count,
+    success_count = known.success_count + excluded.success_count,
+    failure_count = known.failure_count + excluded.failure_count,
+    last_run = coalesce(nullif(excluded.last_run, 0), known.last_run),
+    last_success = coalesce(nullif(excluded.last_success, 0), known.last_success),
+    last_failure = coalesce(nullif(excluded.last_failure, 0), known.last_failure),
+    last_error = coalesce(nullif(excluded.last_error, ''), known.last_error)
+"""  # noqa: S608
+
+# Only a schedule that waits with a tick that is due: the others wake up by themselves.
+WAKE = f"""
+UPDATE evenbeat.schedules AS schedule SET wake_at = CAST(%(now)s AS bigint)
+FROM {_rows(("tenant", "name"))}
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+  AND wake_at > CAST(%(now)s AS bigint) AND next_tick <= CAST(%(now)s AS bigint)
+"""  # noqa: S608
+
+# -- History -----------------------------------------------------------------------------------------------
+
+# Each part from the index that holds it: history is counted without reading it, as far as it was vacuumed.
+COUNT_RUNS = """
+SELECT state, count(*) FROM evenbeat.runs
+WHERE state = 'queued' AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM evenbeat.runs
+WHERE state = 'running' AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM evenbeat.runs
+WHERE state NOT IN ('queued', 'running') AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s)
+GROUP BY state
+"""
+
+SELECT_SKIPPED = f"""
+SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped WHERE tenant = %(tenant)s AND schedule = %(schedule)s
+ORDER BY last DESC, first DESC LIMIT %(limit)s
+"""  # noqa: S608
+
+SELECT_STATISTICS = f"""
+SELECT {", ".join(f"figures.{name}" for name in STATISTICS)}
+FROM {_rows(("tenant", "schedule"))}
+JOIN evenbeat.statistics AS figures
+  ON figures.tenant = wanted.tenant AND figures.schedule = wanted.schedule
+"""  # noqa: S608
+
+# SKIP LOCKED: two that purge at once take different rows, and neither waits for who settles.
+DELETE_OVER = """
+WITH gone AS (
+    DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY(
+        SELECT id FROM evenbeat.runs
+        WHERE state NOT IN ('queued', 'running') AND coalesce(finished_at, 0) < %(before)s
+        ORDER BY coalesce(finished_at, 0) LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING id
+), swept AS (
+    DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT id FROM gone))
+)
+SELECT count(*) FROM gone
+"""
+DELETE_SKIPPED = """
+WITH gone AS (
+    DELETE FROM evenbeat.skipped WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM evenbeat.skipped WHERE recorded_at < %(before)s
+        ORDER BY recorded_at LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+# What has not expired yet is no past, whatever the caller's clock says.
+DELETE_EXPIRED = f"""
+WITH gone AS (
+    DELETE FROM evenbeat.records WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM evenbeat.records WHERE expires < least(CAST(%(before)s AS bigint), {CLOCK})
+        ORDER BY expires LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+"""  # noqa: S608
+
+# -- Records and logs --------------------------------------------------------------------------------------
+
+_ALIVE = f"(expires IS NULL OR expires > {CLOCK})"
+SELECT_RECORD = f"""
+SELECT {", ".join(RECORD)} FROM evenbeat.records
+WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND {_ALIVE}
+"""  # noqa: S608
+SELECT_RECORDS = f"""
+SELECT {", ".join(RECORD)} FROM evenbeat.records
+WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) AND {_ALIVE}
+ORDER BY tenant, key
+"""  # noqa: S608
+# Compare and set in one statement: of two at once, the second sees the first one's row.
+ADD_RECORD = f"""
+INSERT INTO evenbeat.records AS present ({", ".join(RECORD)})
+VALUES (%(kind)s, %(tenant)s, %(key)s, %(version)s, %(body)s, CAST(%(expires)s AS bigint))
+ON CONFLICT (kind, tenant, key)
+DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
+WHERE present.expires <= {CLOCK}
+RETURNING TRUE
+"""  # noqa: S608
+CHANGE_RECORD = f"""
+UPDATE evenbeat.records SET version = %(version)s, body = %(body)s, expires = CAST(%(expires)s AS bigint)
+WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(expect)s AND {_ALIVE}
+RETURNING TRUE
+"""  # noqa: S608
+DELETE_RECORD = """
+DELETE FROM evenbeat.records
+WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(version)s
+RETURNING TRUE
+"""
+
+INSERT_LOGS = f"""
+INSERT INTO evenbeat.logs ({", ".join(LOG)}) SELECT {", ".join(LOG)} FROM {_rows(LOG)}
+ORDER BY run COLLATE "C", attempt, seq
+ON CONFLICT (run, attempt, seq) DO NOTHING
+"""  # noqa: S608
+SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat.logs WHERE run = %(run)s ORDER BY attempt, seq"  # noqa: S608

@@ -1,0 +1,256 @@
+"""The store: which part of it answers what, and in what kind of transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+import psycopg
+
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.model import (
+    FORMAT,
+    LogChunk,
+    Record,
+    Run,
+    RunState,
+    Schedule,
+    Skipped,
+    Statistics,
+    Transition,
+)
+from evenbeat.stores.base import (
+    Claim,
+    Claimed,
+    Fired,
+    Insertion,
+    Lost,
+    Page,
+    PlanFunction,
+    RunQuery,
+    ScheduleQuery,
+    Schema,
+    Setting,
+    Write,
+    Written,
+)
+from evenbeat.stores.postgres import facts, history, records, runs, schedules, schema, upgrades
+from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres.commands import OnCommand, Transaction
+from evenbeat.stores.postgres.connections import Connections, Patience
+from evenbeat.stores.postgres.places import place_of
+from evenbeat.stores.postgres.wake import Waker
+from evenbeat.stores.server_clock import ServerClock
+
+_log = logging.getLogger("evenbeat.store")
+
+# Who makes a schedule that somebody else makes at the same moment decides again from that row.
+_TRIES = 5
+# A hint that can't be sent at once is not worth waiting for.
+_HINT_PATIENCE = 0.5
+
+
+class PostgresStore:
+    """Schedules and runs in a schema of a PostgreSQL database, for any number of nodes.
+
+    ``url``: as libpq takes it, and ``schema=`` and ``listen=`` (a URL for LISTEN, or ``off``), which the
+    arguments of these names override. ``clock`` stands in for the server's, in tests. ``timeout``: how many
+    seconds to wait for a connection, and for an answer; ``lock_timeout``: for rows that others hold.
+    ``on_command`` is told the name of each round trip before it is sent, and "committed" after each commit;
+    whatever it raises comes out of the call, with the transaction rolled back if it was not committed.
+
+    A store that is not open, or not any more, raises StoreUnavailable; ``open`` it (again).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], Instant] | None = None,
+        *,
+        schema: str | None = None,
+        listen: str | None = None,
+        timeout: float = 5.0,
+        lock_timeout: float = 5.0,
+        on_command: OnCommand | None = None,
+    ) -> None:
+        self.place = place_of(url, schema, listen, timeout)
+        self._given_clock = clock
+        self._server_clock = ServerClock(self._ask_clock)
+        patience = Patience(timeout, lock_timeout)
+        self._connections = Connections(self.place, patience, self._server_clock, on_command)
+        self._waker = Waker(self.place.listen, self.place.channel, timeout, self._notify, self.place.shown)
+
+    def open(self) -> None:
+        was_open = self._connections.open()
+        try:
+            with self._connections.read() as commands:
+                found = upgrades.check(upgrades.version(commands, self.place))
+                self._check(facts.settings(commands))
+            if found < schema.KNOWN:
+                with self._write() as transaction:
+                    upgrades.upgrade(transaction, self.place)
+        except BaseException:
+            if not was_open:
+                self._connections.close()
+            raise
+        self._waker.open()
+
+    def _check(self, settings: list[Setting]) -> None:
+        for setting in settings:
+            said = f"{setting.name} is {setting.value}: {setting.hint}"
+            if setting.level == "fail":
+                raise StoreUnavailable(f"{self.place.shown}: {said}")
+            if setting.level == "warn":
+                _log.warning(said, extra={"component": "store", "store": self.place.shown})
+
+    def close(self) -> None:
+        self._waker.close()
+        self._connections.close()
+
+    def schema(self) -> Schema:
+        with self._looking() as connections, connections.read() as commands:
+            found = upgrades.version(commands, self.place)
+        script = self.place.own(schema.schema_sql(found)) if found < schema.KNOWN else ""
+        return Schema(found, schema.KNOWN, script)
+
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[Connections]:
+        """The connections; for as long as this takes also of a store that is not open."""
+        was_open = self._connections.open()
+        try:
+            yield self._connections
+        finally:
+            if not was_open:
+                self._connections.close()
+
+    def server(self) -> list[Setting]:
+        with self._connections.read() as commands:
+            return facts.settings(commands)
+
+    def now(self) -> Instant:
+        return self._server_clock.now() if self._given_clock is None else self._given_clock()
+
+    def _clock(self) -> int | None:
+        """What stands in for the server's clock."""
+        return None if self._given_clock is None else self._given_clock()
+
+    def _ask_clock(self) -> Instant:
+        with self._connections.read() as commands:
+            ((instant,),) = commands.rows("select clock", sql.GET_CLOCK)
+        return int(instant)
+
+    def _write(self) -> contextlib.AbstractContextManager[Transaction]:
+        return self._connections.write(self._clock())
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        for last_try in (*[False] * (_TRIES - 1), True):
+            try:
+                with self._write() as transaction:
+                    return schedules.put(transaction, writes)
+            except InvalidValue as error:
+                # A name that was not there when it was looked for, and is now.
+                if last_try or not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
+                    raise
+        raise AssertionError("the last try answers or raises")
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+        with self._connections.read() as commands:
+            return schedules.find(commands, query)
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        # Most passes find nothing due: they look, and lock nothing.
+        sent = self._server_clock.mark()
+        with self._connections.read() as commands:
+            ((next_wake, servers),) = commands.rows("select next wake", sql.LOOK, {"format": FORMAT})
+        self._server_clock.heard(servers, sent)
+        clock = self._clock()
+        if next_wake is None or next_wake > min(now, servers if clock is None else clock):
+            return Fired((), next_wake)
+        with self._connections.write(clock) as transaction:
+            return schedules.fire(transaction, now, limit, plan, clock)
+
+    def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
+        with self._write() as transaction:
+            return runs.add(transaction, wanted)
+
+    def insertion(self, wanted: Sequence[Run]) -> Insertion:
+        return runs.insertion(self.place, wanted)
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        # As in fire_due: an idle worker looks, and locks nothing.
+        sent = self._server_clock.mark()
+        with self._connections.read() as commands:
+            outlook = runs.Outlook(commands.rows("select next due", *runs.ask_outlook(claim))[0])
+        self._server_clock.heard(outlook.servers_clock, sent)
+        clock = self._clock()
+        due = min(claim.now, outlook.servers_clock if clock is None else clock)
+        if not outlook.is_repetition and (claim.limit <= 0 or not outlook.due(due)):
+            return Claimed((), outlook.next_due)
+        with self._connections.write(clock) as transaction:
+            return runs.claim(transaction, claim, outlook, due, clock)
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        with self._write() as transaction:
+            return runs.settle(transaction, transitions)
+
+    def find_runs(self, query: RunQuery) -> Page[Run]:
+        with self._connections.read() as commands:
+            return history.find(commands, query)
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        with self._connections.read() as commands:
+            return runs.lost(commands, ended_by, limit, self._clock())
+
+    def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
+        with self._connections.read() as commands:
+            return history.count(commands, tenant)
+
+    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        with self._connections.read() as commands:
+            return history.skipped(commands, tenant, schedule, limit)
+
+    def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+        with self._connections.read() as commands:
+            return history.statistics(commands, keys)
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        clock = self._clock()
+        with self._connections.write(clock) as transaction:
+            return history.purge(transaction, finished_before, limit, clock)
+
+    def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
+        with self._connections.read() as commands:
+            return records.get(commands, kind, tenant, key, self._clock())
+
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
+        clock = self._clock()
+        with self._connections.write(clock) as transaction:
+            return records.put(transaction, record, expect, clock)
+
+    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+        with self._connections.read() as commands:
+            return records.find(commands, kind, tenant, self._clock())
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        with self._write() as transaction:
+            return records.delete(transaction, kind, tenant, key, version)
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        with self._write() as transaction:
+            history.append_log(transaction, chunks)
+
+    def read_log(self, run: str) -> list[LogChunk]:
+        with self._connections.read() as commands:
+            return history.log(commands, run)
+
+    def wait(self, timeout: float) -> bool:
+        return self._waker.wait(timeout)
+
+    def hint(self) -> None:
+        self._waker.hint()
+
+    def _notify(self, sender: str) -> None:
+        with contextlib.suppress(StoreUnavailable), self._connections.read(_HINT_PATIENCE) as commands:
+            commands.rows("hint", sql.NOTIFY, {"channel": self.place.channel, "sender": sender})

@@ -1,0 +1,39 @@
+"""The schema of a database: which version is there, and how it becomes the one that is known here."""
+
+from __future__ import annotations
+
+from evenbeat.errors import SchemaTooNew, StoreUnavailable
+from evenbeat.stores.postgres import schema
+from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
+from evenbeat.stores.postgres.places import Place
+
+
+def version(commands: Commands | Transaction, place: Place) -> int:
+    """The version of the tables; 0 if there are none. One cheap question."""
+    ((there,),) = commands.rows("select schema version", schema.FIND_META, {"schema": place.schema})
+    if not there:
+        return 0
+    found = commands.rows("select schema version", schema.GET_VERSION)
+    try:
+        return int(found[0][0]) if found else 0
+    except ValueError:
+        raise StoreUnavailable(f"{place.shown}: schema version {found[0][0]!r} is not a number") from None
+
+
+def upgrade(transaction: Transaction, place: Place) -> None:
+    """Bring the tables up to date, in one transaction. Those who try at once take turns."""
+    transaction.rows("lock schema", schema.LOCK, {"schema": place.schema})
+    # Another node may have been faster.
+    found = check(version(transaction, place))
+    if found == schema.KNOWN:
+        return
+    statements: list[Statement] = [(text, ()) for text in schema.migrations_from(found)]
+    if not transaction.rows("select schema", schema.FIND_SCHEMA, {"schema": place.schema}):
+        statements.insert(0, (schema.CREATE_SCHEMA, ()))
+    transaction.commit("upgrade schema", statements)
+
+
+def check(found: int) -> int:
+    if found > schema.KNOWN:
+        raise SchemaTooNew(found, schema.KNOWN)
+    return found

@@ -1,0 +1,21 @@
+"""Values for SQLite's JSON functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from evenbeat.errors import InvalidValue
+
+
+def json_list(values: Collection[object]) -> str:
+    """Values for ``json_each``."""
+    return json_text(list(values))
+
+
+def json_text(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error

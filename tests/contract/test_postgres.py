@@ -1,0 +1,66 @@
+"""The store on PostgreSQL keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.conftest import server_url
+
+from evenbeat.stores.postgres import PostgresStore
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract import Handles, StoreContract
+from evenbeat.testing.places import own_place
+
+TABLES = ("schedules", "runs", "skipped", "statistics", "records", "logs")
+
+
+@pytest.fixture(scope="module", name="place")
+def a_place() -> Iterator[str]:
+    """One schema for all tests of this module, emptied between them: making it takes longer than most do."""
+    with own_place(server_url("postgres")) as url:
+        yield url
+
+
+def emptied(url: str) -> None:
+    store = PostgresStore(url)
+    if store.schema().found:
+        tables = ", ".join(f"evenbeat.{table}" for table in TABLES)
+        with psycopg.connect(store.place.conninfo, autocommit=True) as connection:
+            connection.execute(store.place.own(f"TRUNCATE {tables}").encode())
+
+
+class TestPostgres(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, place: str) -> None:
+        self.url = place
+        emptied(place)
+
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        stores: list[PostgresStore] = []
+
+        def handle() -> PostgresStore:
+            # More patience than by default: ten threads of a loaded machine take turns.
+            stores.append(PostgresStore(self.url, clock, timeout=60, lock_timeout=60))
+            return stores[-1]
+
+        yield handle
+        for store in stores:
+            store.close()
+
+
+class TestPostgresSharedByThreads(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, place: str) -> None:
+        self.url = place
+        emptied(place)
+
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        store = PostgresStore(self.url, clock, timeout=60, lock_timeout=60)
+        yield lambda: store
+        store.close()
