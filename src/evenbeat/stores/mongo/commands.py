@@ -1,0 +1,289 @@
+"""Commands on the database: each announced by name, and every error of the driver translated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pymongo
+from bson.errors import BSONError
+from pymongo import ReadPreference, UpdateOne
+from pymongo.client_session import ClientSession
+from pymongo.database import Database
+from pymongo.errors import (
+    BulkWriteError,
+    DocumentTooLarge,
+    DuplicateKeyError,
+    ExecutionTimeout,
+    NetworkTimeout,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+    WTimeoutError,
+)
+from pymongo.operations import DeleteMany, DeleteOne, ReplaceOne
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.stores.mongo.clients import Document
+
+OnCommand: TypeAlias = Callable[[str], None]
+Sort: TypeAlias = Sequence[tuple[str, int]]
+Operation: TypeAlias = UpdateOne | ReplaceOne[Document] | DeleteOne | DeleteMany
+
+_DUPLICATE = 11000
+_UNAUTHORIZED = (13, 18, 8000)
+# WriteConflict, LockTimeout, SnapshotUnavailable, NoSuchTransaction, TransactionTooOld, MaxTimeMSExpired,
+# PreparedTransactionInProgress: the transaction is gone, nothing of it stays, and it may be tried again.
+_CONTENDED = (112, 24, 246, 251, 225, 50, 267)
+# To end a transaction on a server that may be away is worth a moment and no more.
+_TO_ABORT = 1.0
+
+
+class Contended(Exception):
+    """Somebody else writes the same documents now. Nothing was changed. Stays inside the store."""
+
+
+class Duplicate(Exception):
+    """A document of that id is there. Nothing was changed. Stays inside the store."""
+
+
+class Commands:
+    """A database, and perhaps a transaction in it."""
+
+    def __init__(
+        self, database: Database[Document], where: str, on_command: OnCommand | None, timeout: float
+    ) -> None:
+        self.database = database
+        self.where = where
+        self.milliseconds = max(1, int(timeout * 1000))
+        self._on_command = on_command
+        self._session: ClientSession | None = None
+
+    def announce(self, name: str) -> None:
+        if self._on_command is not None:
+            self._on_command(name)
+
+    # Transactions.
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Commands]:
+        """All that is sent inside is committed at the end, or nothing is.
+
+        A snapshot: what was read and is written must not have been changed by others in between, else
+        Contended. Nobody waits for a lock here: a conflict is an error at once.
+        """
+        with self._translated():
+            session = self.database.client.start_session()
+        inside = self._within(session)
+        try:
+            session.start_transaction(
+                read_concern=ReadConcern("snapshot"),
+                write_concern=WriteConcern("majority", j=True, wtimeout=self.milliseconds),
+                read_preference=ReadPreference.PRIMARY,
+                max_commit_time_ms=self.milliseconds,
+            )
+            yield inside
+            inside.commit(session)
+        except BaseException:
+            _abort(session)
+            raise
+        session.end_session()
+
+    def _within(self, session: ClientSession) -> Commands:
+        inside = Commands.__new__(Commands)
+        inside.__dict__.update(self.__dict__, _session=session)
+        return inside
+
+    def commit(self, session: ClientSession) -> None:
+        """The driver sends it again once if the reply is lost: the server knows a transaction's number."""
+        self.announce("commit")
+        with self._translated():
+            session.commit_transaction()
+
+    # Reading.
+
+    def find(
+        self,
+        name: str,
+        collection: str,
+        where: Mapping[str, Any],
+        *,
+        fields: Mapping[str, Any] | None = None,
+        sort: Sort | None = None,
+        limit: int = 0,
+        hint: str | None = None,
+        start: Sort | Sequence[tuple[str, Any]] | None = None,
+        skip: int = 0,
+        quiet: bool = False,
+    ) -> list[Document]:
+        """All documents, in as few replies as their size allows. ``quiet``: part of the command before."""
+        if not quiet:
+            self.announce(name)
+        with self._translated():
+            cursor = self.database[collection].find(
+                where, projection=fields, session=self._session, limit=limit, skip=skip,
+                batch_size=limit or 10_000,
+                max_time_ms=None if self._session is not None else self.milliseconds,
+            )  # fmt: skip
+            if sort is not None:
+                cursor = cursor.sort(sort)
+            if hint is not None:
+                cursor = cursor.hint(hint)
+            if start is not None:
+                cursor = cursor.min(start)
+            with cursor:
+                return list(cursor)
+
+    def aggregate(
+        self,
+        name: str,
+        collection: str,
+        pipeline: Sequence[Mapping[str, Any]],
+        hint: str | None = None,
+        quiet: bool = False,
+    ) -> list[Document]:
+        if not quiet:
+            self.announce(name)
+        more: dict[str, Any] = {} if hint is None else {"hint": hint}
+        if self._session is None:
+            more["maxTimeMS"] = self.milliseconds
+        with self._translated(), self.database[collection].aggregate(
+            pipeline, session=self._session, **more
+        ) as cursor:  # fmt: skip
+            return list(cursor)
+
+    # Writing, in a transaction.
+
+    def insert(self, name: str, collection: str, documents: Sequence[Document]) -> None:
+        """Nothing at all if there are none."""
+        if documents:
+            self.announce(name)
+            with self._translated():
+                self.database[collection].insert_many(documents, session=self._session)
+
+    def bulk(self, name: str, collection: str, operations: Sequence[Operation]) -> int:
+        """Writes in their order; how many documents they found or made."""
+        if not operations:
+            return 0
+        self.announce(name)
+        with self._translated():
+            done = self.database[collection].bulk_write(operations, session=self._session)
+            return done.matched_count + done.upserted_count + done.deleted_count
+
+    def update(
+        self, name: str, collection: str, where: Mapping[str, Any], change: Mapping[str, Any] | list[Any]
+    ) -> int:
+        """The same change for every document found; how many they were."""
+        self.announce(name)
+        with self._translated():
+            return self.database[collection].update_many(where, change, session=self._session).matched_count
+
+    def delete(self, name: str, collection: str, where: Mapping[str, Any]) -> int:
+        self.announce(name)
+        with self._translated():
+            return self.database[collection].delete_many(where, session=self._session).deleted_count
+
+    # Writing one document, without a transaction.
+
+    def write(self, name: str, command: Document, patience: float) -> Document:
+        """A command that is atomic by itself. It waits up to ``patience`` seconds for others' writes."""
+        self.announce(name)
+        concern = {"w": "majority", "j": True, "wtimeout": self.milliseconds}
+        with self._translated():
+            answer = self.database.command(
+                {**command, "maxTimeMS": max(1, int(patience * 1000)), "writeConcern": concern}
+            )
+            for error in answer.get("writeErrors", ()):
+                if error["code"] == _DUPLICATE:
+                    raise Duplicate
+                raise OperationFailure(str(error["errmsg"]), error["code"])
+            if "writeConcernError" in answer:
+                raise WTimeoutError(str(answer["writeConcernError"].get("errmsg")))
+        self.announce("committed")
+        return answer
+
+    def run(self, name: str, command: Document, database: str | None = None) -> Document:
+        """A command that is none of the above."""
+        self.announce(name)
+        with self._translated():
+            target = self.database if database is None else self.database.client[database]
+            return target.command(command)
+
+    def insert_missing(self, name: str, collection: str, documents: Sequence[Document]) -> None:
+        """Those that are not there yet. Each stands for itself: a repetition adds what is missing."""
+        if not documents:
+            return
+        self.announce(name)
+        with contextlib.suppress(Duplicate), self._translated():
+            self.database[collection].insert_many(documents, ordered=False)
+        self.announce("committed")
+
+    def quietly(self, command: Document) -> Document:
+        """A command of the administration: not part of what a call does, and so not announced."""
+        with self._translated():
+            return self.database.client.admin.command(command)
+
+    def admin_aggregate(self, pipeline: Sequence[Mapping[str, Any]]) -> list[Document]:
+        """As ``quietly``, for what the server knows of itself."""
+        with (
+            self._translated(),
+            self.database.client.admin.aggregate(pipeline, maxTimeMS=self.milliseconds) as cursor,
+        ):
+            return list(cursor)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except PyMongoError as error:
+            raise self._translation(error) from error
+        except (OverflowError, UnicodeError, BSONError) as error:
+            raise InvalidValue(
+                f"MongoDB can't hold a value: {error}", field="document", value=None
+            ) from error
+
+    def _translation(self, error: PyMongoError) -> Exception:
+        if isinstance(error, DocumentTooLarge):
+            return InvalidValue(
+                f"a document is larger than MongoDB takes: {error}", field="document", value=None,
+                hint="keep large payloads and results elsewhere, and name them",
+            )  # fmt: skip
+        codes = {getattr(error, "code", None)}
+        if isinstance(error, BulkWriteError):
+            codes = {entry.get("code") for entry in error.details.get("writeErrors", ())} or codes
+        if isinstance(error, DuplicateKeyError) or codes == {_DUPLICATE}:
+            return Duplicate()
+        if self._session is not None and isinstance(error, OperationFailure):
+            is_transient = error.has_error_label("TransientTransactionError")
+            if is_transient and not codes.isdisjoint(_CONTENDED):
+                return Contended()
+        return unavailable(self.where, error)
+
+
+def _abort(session: ClientSession) -> None:
+    """Nobody else waits for what is open here. A server that is away forgets it by itself."""
+    with contextlib.suppress(PyMongoError), pymongo.timeout(_TO_ABORT):
+        session.end_session()
+
+
+def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
+    """What went wrong, and what to do, in the words of a user."""
+    text = str(error).split(", full error:")[0].split(", Timeout:")[0].split(" (configured timeouts:")[0]
+    code = getattr(error, "code", None)
+    advice = None
+    if isinstance(error, ServerSelectionTimeoutError):
+        advice = "is the server up, and does the replica set have a primary?"
+    elif isinstance(error, ExecutionTimeout) or code == 50:
+        advice = "somebody else writes the same document, or the server is overloaded; try again"
+    elif isinstance(error, NetworkTimeout):
+        advice = "the server did not answer in time; try again"
+    elif isinstance(error, WTimeoutError):
+        advice = "no majority of the replica set confirmed the write in time; are its members up?"
+    elif code in _UNAUTHORIZED:
+        advice = "does the user of the URL have the role readWrite on this database?"
+    elif code == 20:
+        advice = "transactions need a replica set, of one node at least"
+    return StoreUnavailable(f"{where}: {text}" + (f" ({advice})" if advice else ""))

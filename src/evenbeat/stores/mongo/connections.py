@@ -1,0 +1,142 @@
+"""The connection of a store: open or not, whose clock it goes by, how a transaction is repeated."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.stores.mongo import facts, schema
+from evenbeat.stores.mongo.abandoned import Abandoned
+from evenbeat.stores.mongo.clients import Client, Lease, Place
+from evenbeat.stores.mongo.commands import Commands, Contended, Duplicate, OnCommand
+from evenbeat.stores.server_clock import ServerClock
+
+T = TypeVar("T")
+Work = Callable[[Commands, bool], T]
+
+_log = logging.getLogger("evenbeat.stores.mongo")
+
+# Between two tries of a transaction that met another one: at random, up to this, which doubles.
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.1
+# A store that may wait for less than that doesn't wait at all.
+_NO_PATIENCE = 0.01
+# A write of one document waits on the server; with less than this it would fail by chance.
+_SHORTEST_WAIT = 0.1
+
+
+class Connection:
+    """What a store asks the server through. Survives forks."""
+
+    def __init__(
+        self, place: Place, timeout: float, lock_timeout: float, on_command: OnCommand | None
+    ) -> None:
+        self.place = place
+        self.patience = max(lock_timeout, _SHORTEST_WAIT)
+        self._timeout = timeout
+        self._lock_timeout = lock_timeout
+        self._on_command = on_command
+        self._lease = Lease(place, timeout)
+        self._opened = False
+        self._cached: tuple[int, Client, Commands] | None = None
+        self._abandoned = Abandoned()
+        self.clock = ServerClock(self._server_time)
+
+    def open(self) -> None:
+        """Look at the server, and create or upgrade the collections."""
+        was_open, self._opened = self._opened, True
+        try:
+            commands = self.commands()
+            self.clock.forget()
+            for setting in facts.settings(commands, self.clock):
+                if setting.level == "fail":
+                    raise StoreUnavailable(
+                        f"{self.place.shown}: {setting.name} is {setting.value}; {setting.hint}"
+                    )
+                if setting.level == "warn":
+                    fields = {"component": "store", "setting": setting.name, "value": setting.value}
+                    _log.warning("%s: %s", setting.name, setting.hint, extra=fields)
+            schema.upgrade(commands)
+        except BaseException:
+            if not was_open:
+                self.close()
+            raise
+
+    def close(self) -> None:
+        self._opened = False
+        self._cached = None
+        self._lease.give_back()
+
+    def commands(self) -> Commands:
+        if not self._opened:
+            raise StoreUnavailable(f"{self.place.shown}: the store is not open; call open() first")
+        return self.unopened()
+
+    def unopened(self) -> Commands:
+        """Also where nobody has opened the store: for those who look and change nothing."""
+        cached, pid = self._cached, os.getpid()
+        if cached is not None and cached[0] == pid:
+            return cached[2]
+        client = self._lease.client()
+        commands = Commands(client[self.place.database], self.place.shown, self._on_command, self._timeout)
+        self._cached = (pid, client, commands)
+        return commands
+
+    def look(self, question: Callable[[Commands], T]) -> T:
+        """Ask without opening, and let go of everything that this needed."""
+        held = self._lease.held
+        try:
+            return question(self.unopened())
+        finally:
+            if not held:
+                self._cached = None
+                self._lease.give_back()
+
+    def _server_time(self) -> Instant:
+        return facts.server_time(self.commands())
+
+    def write(self, work: Work[T]) -> T:
+        """A transaction, from its first try until it is committed.
+
+        Nobody waits for a lock inside one: who meets another transaction starts anew. StoreUnavailable when
+        that has not helped for as long as the store may wait.
+        """
+        return self.repeated(lambda careful: self.once(work, careful))
+
+    def once(self, work: Work[T], careful: bool) -> T:
+        commands = self.commands()
+        with commands.transaction() as inside:
+            answer = work(inside, careful)
+        commands.announce("committed")
+        return answer
+
+    def repeated(self, attempt: Callable[[bool], T]) -> T:
+        """``attempt`` is told whether to be careful: the try before met an id that exists."""
+        deadline = time.monotonic() + self._lock_timeout
+        pause, careful = _FIRST_PAUSE, False
+        while True:
+            try:
+                return attempt(careful)
+            except Duplicate:
+                if not careful:
+                    careful = True
+                    continue
+            except Contended:
+                pass
+            self.contended()
+            if self._lock_timeout < _NO_PATIENCE or time.monotonic() >= deadline:
+                raise StoreUnavailable(
+                    f"{self.place.shown}: others write the same documents; nothing was changed, try again"
+                )
+            time.sleep(random.random() * pause)  # noqa: S311 - to part from others, no secret
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def contended(self) -> None:
+        """Somebody is in the way. It may be somebody who died in the middle of a transaction."""
+        self._abandoned.look(self.commands())

@@ -1,0 +1,64 @@
+"""Records: small pieces of anything else, changed by compare-and-set of one document."""
+
+from __future__ import annotations
+
+from evenbeat.instants import Instant
+from evenbeat.model import Record
+from evenbeat.stores.mongo.clients import Document
+from evenbeat.stores.mongo.commands import Commands, Duplicate
+from evenbeat.stores.mongo.rows import (
+    Unreadable,
+    read_record,
+    readable,
+    record_document,
+    record_id,
+    records_between,
+)
+from evenbeat.stores.mongo.schema import RECORDS
+
+
+def _live(now: Instant) -> Document:
+    """One that expires later, or never."""
+    return {"expires": {"$not": {"$lte": now}}}
+
+
+def get(commands: Commands, kind: str, tenant: str, key: str, now: Instant) -> Record | None:
+    found = commands.find(
+        "find record", RECORDS, {"_id": record_id(kind, tenant, key), **_live(now)}, limit=1
+    )
+    try:
+        return read_record(found[0]) if found else None
+    except Unreadable:
+        return None
+
+
+def put(commands: Commands, record: Record, expect: int | None, now: Instant, patience: float) -> bool:
+    document = record_document(record)
+    where: Document = {"_id": document["_id"]}
+    if expect is None:
+        # None, or one that has expired. If there is another, this would make a second one: Duplicate.
+        where["expires"] = {"$lte": now}
+    else:
+        where |= {"version": expect, **_live(now)}
+    change = {"q": where, "u": document, "upsert": expect is None}
+    try:
+        answer = commands.write("put record", {"update": RECORDS, "updates": [change]}, patience)
+    except Duplicate:
+        answer = {"n": 0}
+    if answer["n"]:
+        return True
+    # A repetition finds its own work.
+    return get(commands, record.kind, record.tenant, record.key, now) == record
+
+
+def find(commands: Commands, kind: str, tenant: str | None, now: Instant) -> list[Record]:
+    where = {"_id": records_between(kind, tenant), **_live(now)}
+    return readable(commands.find("find records", RECORDS, where, sort=[("_id", 1)]), read_record)
+
+
+def delete(commands: Commands, identity: tuple[str, str, str], version: int, patience: float) -> bool:
+    where = {"_id": record_id(*identity), "version": version}
+    answer = commands.write(
+        "delete record", {"delete": RECORDS, "deletes": [{"q": where, "limit": 1}]}, patience
+    )
+    return bool(answer["n"])

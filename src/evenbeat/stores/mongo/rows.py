@@ -1,0 +1,170 @@
+"""Documents as records and back. Their fields are those of the model; one that is None is not there.
+
+Reading checks what a collection can't: a document that somebody changed by hand may hold anything. One that
+fails is unreadable, and the caller decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from bson import MaxKey, MinKey
+
+from evenbeat.errors import EvenbeatError, InvalidValue
+from evenbeat.model import LogChunk, Record, Run, Schedule, Skipped, Statistics
+from evenbeat.stores.mongo.clients import Document
+
+Key = tuple[str, str]
+T = TypeVar("T")
+
+LOWEST, HIGHEST = MinKey(), MaxKey()
+
+_INSTANTS = (-(1 << 63), (1 << 63) - 1)
+
+
+class Unreadable(EvenbeatError):
+    """A document that this version should understand and can't. Stays inside the store."""
+
+
+def _required(kind: type[msgspec.Struct], *besides: str) -> frozenset[str]:
+    """The fields that every document has: those that can't be None."""
+    fields = msgspec.structs.fields(kind)
+    return frozenset(
+        field.encode_name for field in fields if field.default is not None and field.name not in besides
+    )
+
+
+_SCHEDULE = _required(Schedule)
+_RUN = _required(Run, "id")
+
+
+def key_text(key: Key) -> str:
+    """The ``_id`` of a schedule and of its statistics. No name holds a slash."""
+    return f"{key[0]}/{key[1]}"
+
+
+def _fields(record: msgspec.Struct) -> Document:
+    document: Document = msgspec.to_builtins(record)
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def schedule_document(schedule: Schedule) -> Document:
+    _check_priority(schedule.priority)
+    return {"_id": key_text(schedule.key), **_fields(schedule)}
+
+
+def read_schedule(document: Document) -> Schedule:
+    return _read(document, Schedule, _SCHEDULE)
+
+
+def run_document(run: Run) -> Document:
+    _check_priority(run.priority)
+    document = _fields(run)
+    return {"_id": document.pop("id"), **document}
+
+
+def read_run(document: Document) -> Run:
+    # A copy: whoever holds the document still finds its _id.
+    return _read({**document, "id": document["_id"]}, Run, _RUN)
+
+
+def _read(document: Document, kind: type[T], required: frozenset[str]) -> T:
+    if not document.keys() >= required:
+        raise Unreadable(f"without {', '.join(sorted(required - document.keys()))}")
+    try:
+        return msgspec.convert(document, kind)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise Unreadable(str(error)) from error
+
+
+def readable(documents: Iterable[Document], read: Callable[[Document], T]) -> list[T]:
+    """Those that can be read."""
+    found = []
+    for document in documents:
+        try:
+            found.append(read(document))
+        except Unreadable:
+            continue
+    return found
+
+
+def skipped_document(skipped: Skipped) -> Document:
+    return _fields(skipped)
+
+
+def read_skipped(document: Document) -> Skipped:
+    return _read(document, Skipped, frozenset())
+
+
+def read_statistics(document: Document) -> Statistics:
+    return _read(document, Statistics, frozenset())
+
+
+def record_id(kind: str, tenant: str, key: str) -> Document:
+    """In this order: it is the order in which they are found."""
+    return {"kind": kind, "tenant": tenant, "key": key}
+
+
+def records_between(kind: str, tenant: str | None) -> Document:
+    """All ``_id``s of a kind, or of a tenant's records of that kind."""
+    if tenant is None:
+        return {
+            "$gt": {"kind": kind, "tenant": LOWEST, "key": LOWEST},
+            "$lt": {"kind": kind, "tenant": HIGHEST, "key": HIGHEST},
+        }
+    return {"$gt": record_id(kind, tenant, LOWEST), "$lt": record_id(kind, tenant, HIGHEST)}  # type: ignore[arg-type]  # bounds are no texts
+
+
+def record_document(record: Record) -> Document:
+    document: Document = {
+        "_id": record_id(record.kind, record.tenant, record.key),
+        "version": record.version,
+        "body": record.body,
+    }
+    if record.expires is not None:
+        document["expires"] = record.expires
+    return document
+
+
+def read_record(document: Document) -> Record:
+    identity = document["_id"] if isinstance(document["_id"], dict) else {}
+    return _read({**document, **identity}, Record, frozenset())
+
+
+def log_document(chunk: LogChunk) -> Document:
+    identity = {"run": chunk.run, "attempt": chunk.attempt, "seq": chunk.seq}
+    return {"_id": identity, "text": chunk.text, "at": chunk.at}
+
+
+def read_log(document: Document) -> LogChunk:
+    return _read({**document, **document["_id"]}, LogChunk, frozenset())
+
+
+def log_of(run: str) -> Document:
+    """All ``_id``s of a run's log."""
+    return {
+        "$gt": {"run": run, "attempt": LOWEST, "seq": LOWEST},
+        "$lt": {"run": run, "attempt": HIGHEST, "seq": HIGHEST},
+    }
+
+
+def set_and_unset(fields: dict[str, Any]) -> Document:
+    """An update that leaves these fields as said: one that is None is not there any more."""
+    change: Document = {}
+    values = {name: value for name, value in fields.items() if value is not None}
+    if values:
+        change["$set"] = values
+    if len(values) < len(fields):
+        change["$unset"] = {name: "" for name, value in fields.items() if value is None}
+    return change
+
+
+def is_instant(value: object) -> bool:
+    return isinstance(value, int) and _INSTANTS[0] <= value <= _INSTANTS[1]
+
+
+def _check_priority(priority: int) -> None:
+    if not 0 <= priority <= 9:
+        raise InvalidValue(f"priority {priority} is not one of 0 to 9", field="priority", value=priority)

@@ -1,0 +1,161 @@
+"""Schedules: written by compare-and-set, and found. Functions of an open transaction, but for finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pymongo import UpdateOne
+from pymongo.operations import ReplaceOne
+
+from evenbeat.errors import EvenbeatError
+from evenbeat.model import Run, Schedule, Version
+from evenbeat.rules.firing import Planned
+from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
+from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.mongo import new_runs
+from evenbeat.stores.mongo.clients import Document
+from evenbeat.stores.mongo.commands import Commands
+from evenbeat.stores.mongo.rows import (
+    Key,
+    key_text,
+    read_schedule,
+    readable,
+    schedule_document,
+    skipped_document,
+)
+from evenbeat.stores.mongo.schema import RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
+from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+
+# Counts writes that must meet others and have nothing to say: a transaction that read a document without
+# writing it does not notice that somebody else has changed it.
+TOUCH: Document = {"$inc": {"touched": 1}}
+ACTIVE_STATES = ["queued", "running"]
+
+# Notes are read by people: an error that quotes a megabyte of payload helps nobody.
+_LONGEST_NOTE = 2000
+
+
+def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Written]:
+    """Each write in turn, seen by the next; then all documents at once."""
+    ids = list(dict.fromkeys(key_text(write.planned.schedule.key) for write in writes))
+    found = {
+        document["_id"]: document
+        for document in commands.find("find schedules", SCHEDULES, {"_id": {"$in": ids}})
+    }
+    # The version counts also where the rest of a document can't be read: so it can be written anew.
+    versions: dict[str, Any] = {key: _version(document) for key, document in found.items()}
+    present = {key_text(schedule.key): schedule for schedule in readable(found.values(), read_schedule)}
+    accepted: list[Planned] = []
+    refused: dict[str, None] = {}
+    answers: list[Written] = []
+    for write in writes:
+        wanted = write.planned.schedule
+        key = key_text(wanted.key)
+        current = present.get(key)
+        if write.expect != versions.get(key):
+            repeated = may_be_repetition(current, wanted) and _are_there(commands, write.planned.runs)
+            answers.append(Written(repeated, current))
+            refused[key] = None
+            continue
+        versions[key], present[key] = wanted.version, wanted
+        accepted.append(write.planned)
+        answers.append(Written(True, wanted))
+    _write(commands, accepted, found.keys())
+    # What was refused was refused for what the document is at the time of the commit.
+    touched = [UpdateOne({"_id": key}, TOUCH) for key in refused if key in found]
+    commands.bulk("touch schedules", SCHEDULES, touched)
+    add_what_follows(commands, accepted, careful)
+    return answers
+
+
+def _write(commands: Commands, accepted: list[Planned], existing: Iterable[str]) -> None:
+    last = {key_text(planned.schedule.key): planned.schedule for planned in accepted}
+    known = set(existing)
+    new = [schedule_document(schedule) for key, schedule in last.items() if key not in known]
+    changed: list[Any] = [
+        ReplaceOne({"_id": key}, schedule_document(schedule))
+        for key, schedule in last.items()
+        if key in known
+    ]
+    commands.insert("insert schedules", SCHEDULES, new)
+    commands.bulk("replace schedules", SCHEDULES, changed)
+
+
+def _are_there(commands: Commands, runs: tuple[Run, ...]) -> bool:
+    return len(new_runs.present(commands, [run.id for run in runs])) == len(runs) if runs else True
+
+
+def _version(document: Document) -> Version:
+    return Version(*(document.get(name) for name in ("generation", "revision", "fire_seq")))  # type: ignore[arg-type]  # hand-edited documents equal no version
+
+
+def add_what_follows(commands: Commands, accepted: Iterable[Planned], careful: bool) -> None:
+    """The runs, ledger rows and cancel requests that belong to written schedules."""
+    runs: list[Run] = []
+    skipped: list[Document] = []
+    cancels: list[str] = []
+    for planned in accepted:
+        runs += planned.runs
+        skipped += [skipped_document(row) for row in planned.skipped]
+        cancels += planned.cancels
+    new_runs.insert(commands, runs, careful)
+    commands.insert("insert skipped", SKIPPED, skipped)
+    if cancels:
+        active = {"_id": {"$in": cancels}, "state": {"$in": ACTIVE_STATES}}
+        commands.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
+
+
+def quarantine(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]) -> None:
+    """A note for each (tenant, key)."""
+    commands.bulk(
+        "quarantine",
+        RECORDS,
+        [
+            UpdateOne(
+                {"_id": {"kind": "quarantine", "tenant": tenant, "key": key}},
+                {"$inc": {"version": 1}, "$set": {"body": note(error)}, "$unset": {"expires": ""}},
+                upsert=True,
+            )
+            for tenant, key, error in troubled
+        ],
+    )
+
+
+def note(error: Exception) -> str:
+    """What a record of kind ``quarantine`` says; an error may quote what the document holds."""
+    text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
+    return text[:_LONGEST_NOTE].encode(errors="replace").decode()
+
+
+def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+    after = read_schedule_cursor(query.cursor)
+    found: list[Schedule] = []
+    while True:
+        # One more than asked for says whether there is more.
+        missing = query.limit + 1 - len(found)
+        documents = commands.find(
+            "find schedules", SCHEDULES, question(query, after), sort=[("tenant", 1), ("name", 1)],
+            limit=missing, hint=SCHEDULES_BY_NAME.name,
+        )  # fmt: skip
+        found += readable(documents, read_schedule)
+        if len(found) > query.limit or len(documents) < missing:
+            break
+        # Documents that can't be read were left out: others may stand behind them.
+        after = (documents[-1].get("tenant"), documents[-1].get("name"))  # type: ignore[assignment]
+    items = tuple(found[: query.limit])
+    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+
+
+def question(query: ScheduleQuery, after: Key | None) -> Document:
+    where: Document = {"state": {"$in": list(query.states)}}
+    for name, value in {"tenant": query.tenant, "name": query.name, "task": query.task}.items():
+        if value is not None:
+            where[name] = value
+    if query.changed_since is not None:
+        where["updated_at"] = {"$gte": query.changed_since}
+    if after is not None:
+        tenant, name = after
+        behind = [{"tenant": {"$gt": tenant}}, {"tenant": tenant, "name": {"$gt": name}}]
+        where = {"$and": [where, {"tenant": {"$gte": tenant}}, {"$or": behind}]}
+    return where

@@ -1,0 +1,240 @@
+"""The store: which part of it answers what, and in what kind of transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evenbeat.errors import InvalidValue
+from evenbeat.instants import Instant
+from evenbeat.model import (
+    LogChunk,
+    Record,
+    Run,
+    RunState,
+    Schedule,
+    Skipped,
+    Statistics,
+    Transition,
+)
+from evenbeat.stores.base import (
+    Claim,
+    Claimed,
+    Fired,
+    Insertion,
+    Lost,
+    Page,
+    PlanFunction,
+    RunQuery,
+    ScheduleQuery,
+    Schema,
+    Setting,
+    Write,
+    Written,
+)
+from evenbeat.stores.mongo import (
+    claims,
+    facts,
+    firing,
+    history,
+    new_runs,
+    records,
+    schedules,
+    schema,
+    settling,
+)
+from evenbeat.stores.mongo.clients import read_url
+from evenbeat.stores.mongo.commands import Commands, Contended, Duplicate, OnCommand
+from evenbeat.stores.mongo.connections import Connection
+from evenbeat.stores.mongo.rows import log_document
+from evenbeat.stores.mongo.wake import Waker
+
+# Batches that other nodes have in hand are passed over, up to so many.
+_BATCHES = 4
+
+
+class MongoStore:
+    """Schedules and runs in a database of a MongoDB replica set, for any number of nodes.
+
+    ``timeout``: how many seconds a server may take to answer before StoreUnavailable. ``lock_timeout``: how
+    many a write may take because others write the same documents. ``on_command`` is told the name of each
+    command before it is sent, and "committed" after each commit; whatever it raises comes out of the call,
+    with the transaction aborted if it was not committed.
+
+    Without a ``clock`` the server's own is the clock. A store that is not open, or not any more, raises
+    StoreUnavailable; ``open`` it (again).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], Instant] | None = None,
+        *,
+        timeout: float = 5.0,
+        lock_timeout: float = 5.0,
+        on_command: OnCommand | None = None,
+    ) -> None:
+        self._connection = Connection(read_url(url), timeout, lock_timeout, on_command)
+        self._clock = clock
+        self._waker = Waker(self._connection.commands)
+
+    def open(self) -> None:
+        self._connection.open()
+        self._waker.open()
+
+    def close(self) -> None:
+        self._waker.close()
+        self._connection.close()
+
+    def schema(self) -> Schema:
+        found = self._connection.look(schema.found_version)
+        script = schema.schema_script(self._connection.place.database, found)
+        return Schema(found, schema.KNOWN, script if found < schema.KNOWN else "")
+
+    def server(self) -> list[Setting]:
+        clock = self._connection.clock
+        return self._connection.look(lambda commands: facts.settings(commands, clock))
+
+    def now(self) -> Instant:
+        return self._connection.clock.now() if self._clock is None else self._clock()
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        return self._connection.write(lambda commands, careful: schedules.put(commands, writes, careful))
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+        return schedules.find(self._commands, query)
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        commands = self._commands
+        now = min(now, self.now())
+        # Most passes find nothing due: they look, and that is all.
+        first = start = firing.earliest(commands)
+        if first is None or start is None or first.wake_at > now or limit <= 0:
+            return Fired((), None if first is None else first.wake_at)
+        careful, size = False, limit
+        for _ in range(_BATCHES):
+            try:
+                fired = self._fire(start, now, size, plan, careful)
+                return fired if start == first else fired._replace(next_wake=first.wake_at)
+            except Duplicate:
+                careful = True
+            except Contended:
+                self._connection.contended()
+                # Half as many are in fewer people's way.
+                size = max(1, size // 2)
+                following = firing.earliest(commands, now, limit if start == first else 2 * limit)
+                if following is None:
+                    break
+                start = following
+        # Due, and not to be had: others are firing it.
+        return Fired((), first.wake_at)
+
+    def _fire(
+        self, start: firing.Position, now: Instant, limit: int, plan: PlanFunction, careful: bool
+    ) -> Fired:
+        return self._connection.once(
+            lambda commands, _: firing.fire(commands, start, now, limit, plan, careful), careful
+        )
+
+    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+        if len(runs) == 1:
+            return [new_runs.add_one(self._commands, runs[0], self._connection.patience)]
+        return self._connection.write(lambda commands, careful: new_runs.add(commands, runs, careful))
+
+    def insertion(self, runs: Sequence[Run]) -> Insertion:
+        raise InvalidValue(
+            "MongoDB can't take part in a transaction of another database's connection", field="within",
+            value=None, hint="enqueue after the commit, with an id of your own: a repetition adds nothing",
+        )  # fmt: skip
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        commands = self._commands
+        due = min(claim.now, self.now())
+        # As in fire_due: an idle worker looks, and that is all.
+        next_due, is_repetition = claims.outlook(commands, claim)
+        if is_repetition:
+            runs = claims.held(commands, claim)
+            return self._claimed(commands, claim, runs)
+        if next_due is None or next_due > due or claim.limit <= 0:
+            return Claimed((), next_due)
+        for passed in range(_BATCHES):
+            try:
+                with commands.transaction() as inside:
+                    runs = claims.take(inside, claim, due, self.now(), passed * claim.limit)
+            except Contended:
+                self._connection.contended()
+            else:
+                return self._claimed(commands, claim, runs)
+        # Due, and not to be had: others are taking it.
+        return Claimed((), next_due)
+
+    def _claimed(self, commands: Commands, claim: Claim, runs: list[Run]) -> Claimed:
+        """With an outlook from after the commit: what came meanwhile counts."""
+        next_due = claims.outlook(commands, claim, quiet=True).next_due
+        commands.announce("committed")
+        return Claimed(tuple(runs), next_due)
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        return self._connection.repeated(lambda careful: self._settle(transitions, careful))
+
+    def _settle(self, transitions: Sequence[Transition], careful: bool) -> list[bool]:
+        now = self.now()
+        if not careful and settling.is_plain(transitions):
+            try:
+                return self._connection.once(
+                    lambda commands, _: settling.settle_expected(commands, transitions, now), careful
+                )
+            except settling.Surprise:
+                pass
+        return self._connection.once(
+            lambda commands, careful: settling.settle(commands, transitions, now, careful), careful
+        )
+
+    def find_runs(self, query: RunQuery) -> Page[Run]:
+        return history.find(self._commands, query)
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        return claims.lost(self._commands, min(ended_by, self.now()), limit)
+
+    def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
+        return history.count(self._commands, tenant)
+
+    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        return history.skipped(self._commands, tenant, schedule, limit)
+
+    def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+        return history.statistics(self._commands, keys)
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        now = self.now()
+        return self._connection.write(
+            lambda commands, _: history.purge(commands, finished_before, limit, now)
+        )
+
+    def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
+        return records.get(self._commands, kind, tenant, key, self.now())
+
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
+        return records.put(self._commands, record, expect, self.now(), self._connection.patience)
+
+    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+        return records.find(self._commands, kind, tenant, self.now())
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        return records.delete(self._commands, (kind, tenant, key), version, self._connection.patience)
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        documents = {(chunk.run, chunk.attempt, chunk.seq): log_document(chunk) for chunk in reversed(chunks)}
+        self._commands.insert_missing("insert logs", schema.LOGS, list(documents.values()))
+
+    def read_log(self, run: str) -> list[LogChunk]:
+        return history.log(self._commands, run)
+
+    def wait(self, timeout: float) -> bool:
+        return self._waker.wait(timeout)
+
+    def hint(self) -> None:
+        self._waker.hint()
+
+    @property
+    def _commands(self) -> Commands:
+        return self._connection.commands()

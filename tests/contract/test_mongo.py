@@ -1,0 +1,70 @@
+"""The store on MongoDB keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.conftest import server_url
+
+from evenbeat.stores.mongo import MongoStore, schema
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract import Handles, StoreContract
+from evenbeat.testing.places import own_place
+
+# Everything but the version of the schema and the hints, which are capped: they can't be emptied.
+COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
+
+
+class OneDatabase(StoreContract):
+    """One database for a class, emptied before each test: to make one takes longer than most tests."""
+
+    place: str
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def database(cls) -> Iterator[None]:
+        with own_place(server_url("mongo")) as url:
+            # Held open meanwhile, so that handles share its connections.
+            keeper = MongoStore(url)
+            keeper.open()
+            cls.place = url
+            yield
+            keeper.close()
+
+    def empty(self) -> None:
+        store = MongoStore(self.place)
+        store.open()
+        for name in COLLECTIONS:
+            store._connection.commands().database[name].delete_many({})
+        store.close()
+
+
+OneDatabase.__test__ = False
+
+
+class TestMongo(OneDatabase):
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        self.empty()
+        stores: list[MongoStore] = []
+
+        def handle() -> MongoStore:
+            # More patience than by default: ten threads of a loaded machine take turns.
+            stores.append(MongoStore(self.place, clock, lock_timeout=60))
+            return stores[-1]
+
+        yield handle
+        for store in stores:
+            store.close()
+
+
+class TestMongoSharedByThreads(OneDatabase):
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
+        self.empty()
+        store = MongoStore(self.place, clock, lock_timeout=60)
+        yield lambda: store
+        store.close()
