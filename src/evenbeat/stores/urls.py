@@ -65,10 +65,27 @@ def _server(url: str, module: str, name: str, driver: str, extra: str) -> Store:
     return store
 
 
+_SECRETS = frozenset(("password", "sslpassword", "tlscertificatekeyfilepassword", "authmechanismproperties"))
+"""Options of the drivers that nobody else should read."""
+
+
 def without_password(url: str) -> str:
     """The URL for logs and messages."""
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{parts.username}:***@{host}").geturl()
+    # As it was written: a URL that is taken apart and put together again may look different.
+    place, mark, query = url.partition("?")
+    if parts.password is not None:
+        host = parts.netloc.rpartition("@")[2]
+        place = place.replace(parts.netloc, f"{parts.username or ''}:***@{host}", 1)
+    return place + mark + "&".join(_without_secret(option) for option in query.split("&"))
+
+
+def _without_secret(option: str) -> str:
+    name, equals, value = option.partition("=")
+    if name.lower() in _SECRETS and value:
+        return f"{name}=***"
+    # An option may be a URL itself: that of the connection to listen on.
+    inner = unquote(value)
+    if "://" in inner and (hidden := without_password(inner)) != inner:
+        return f"{name}{equals}{hidden}"
+    return option

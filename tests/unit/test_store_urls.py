@@ -1,0 +1,82 @@
+"""URLs of stores: which store they name, and what of them is shown."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+import pytest
+
+from evenbeat.errors import InvalidValue
+from evenbeat.stores.urls import open_url, without_password
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///evenbeat.db", "sqlite:///evenbeat.db"),
+        ("memory://", "memory://"),
+        ("postgresql://me@db/app", "postgresql://me@db/app"),
+        ("postgresql://me:s3cret@db/app?schema=jobs", "postgresql://me:***@db/app?schema=jobs"),
+        ("postgresql://me:s3%40cret@a:1,b:2/app", "postgresql://me:***@a:1,b:2/app"),
+        ("postgresql:///app?user=me&password=s3cret&sslmode=require", "postgresql:///app?user=me&password=***&sslmode=require"),
+        ("postgresql://db/app?listen=postgresql%3A%2F%2Fme%3As3cret%40db%2Fapp", "postgresql://db/app?listen=postgresql://me:***@db/app"),
+        ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
+        ("rediss://me:s3cret@host/0?prefix=jobs", "rediss://me:***@host/0?prefix=jobs"),
+        ("mongodb://me:s3cret@a,b/evenbeat?replicaSet=rs0", "mongodb://me:***@a,b/evenbeat?replicaSet=rs0"),
+        ("mongodb://a/evenbeat?tlsCertificateKeyFilePassword=s3cret", "mongodb://a/evenbeat?tlsCertificateKeyFilePassword=***"),
+    ],
+)  # fmt: skip
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("postgresql://localhost/app", "PostgresStore"),
+        ("postgres://localhost/app", "PostgresStore"),
+        ("redis://localhost", "RedisStore"),
+        ("rediss://localhost", "RedisStore"),
+        ("valkey://localhost", "RedisStore"),
+        ("mongodb://localhost/evenbeat", "MongoStore"),
+        ("sqlite:///evenbeat.db", "SqliteStore"),
+        ("memory://", "MemoryStore"),
+    ],
+)
+def test_a_url_names_a_store(url: str, kind: str) -> None:
+    # Nothing is connected to before it is opened: there is nobody at these addresses.
+    assert type(open_url(url)).__name__ == kind
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "extra"),
+    [
+        ("postgresql://h/a", "psycopg", "postgres"),
+        ("redis://h", "redis", "redis"),
+        ("mongodb://h/a", "pymongo", "mongo"),
+    ],
+)
+def test_a_driver_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, driver: str, extra: str
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name.partition(".")[0] == driver:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest, **named)
+
+    servers = ("evenbeat.stores.postgres", "evenbeat.stores.redis", "evenbeat.stores.mongo")
+    for name in [name for name in sys.modules if name.startswith(servers)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InvalidValue, match=rf"evenbeat\[{extra}\]"):
+        open_url(url)
+
+
+def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(InvalidValue, match="postgresql://") as caught:
+        open_url("mysql://me:s3cret@host/app")
+    assert "s3cret" not in str(caught.value)
