@@ -58,7 +58,8 @@ class Commands:
     def __init__(self, link: Link, place: Place, patience: float, on_command: OnCommand | None) -> None:
         self.link = link
         self._place = place
-        self._patience = patience
+        self.patience = patience
+        """How many seconds an answer may take."""
         self._on_command = on_command
         self._texts: dict[str, str] = {}
 
@@ -80,15 +81,24 @@ class Commands:
         """The rows of each statement, in one round trip; after one that fails, none is carried out."""
         self.announce(name)
         with self._translated():
-            with self.link.pipeline():
-                cursors = [self.link.execute(self._own(text), values) for text, values in statements]
-            return [_fetched(cursor) for cursor in cursors]
+            return [_fetched(cursor) for cursor in self._sent(statements)]
 
-    def script(self, name: str, text: str) -> None:
-        """Several statements without values."""
-        self.announce(name)
-        with self._translated():
-            self.link.execute(self._own(text).encode())
+    def _sent(self, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:
+        cursors: list[psycopg.Cursor[Row]] = []
+        first: Exception | None = None
+        try:
+            with self.link.pipeline():
+                try:
+                    for text, values in statements:
+                        cursors.append(self.link.execute(self._own(text), values))
+                except Exception as error:
+                    # Leaving the pipeline fails, too: not with the reason, and not without a log entry.
+                    first = error
+        except psycopg.Error as error:
+            raise first or error from None
+        if first is not None:
+            raise first
+        return cursors
 
     def _own(self, text: str) -> str:
         """The text with the tables of this schema; there are as many texts as operations."""
@@ -99,7 +109,7 @@ class Commands:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        self.link.deadline = time.monotonic() + self._patience
+        self.link.deadline = time.monotonic() + self.patience
         try:
             yield
         except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
@@ -112,7 +122,7 @@ class Commands:
         if self.link.closed or self.link.info.transaction_status == TransactionStatus.IDLE:
             return
         try:
-            self.link.deadline = time.monotonic() + self._patience
+            self.link.deadline = time.monotonic() + self.patience
             self.link.execute("ROLLBACK")
         except psycopg.Error:
             self.link.close()

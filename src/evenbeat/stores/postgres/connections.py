@@ -11,8 +11,8 @@ import contextlib
 import os
 import select
 import threading
-import time
 import weakref
+from collections import deque
 from collections.abc import Iterator
 
 import psycopg
@@ -62,6 +62,7 @@ class Connections:
         self._idle: list[Commands] = []
         self._in_use: list[Commands] = []
         self._lent_out = 0
+        self._queue: deque[object] = deque()
 
     def open(self) -> bool:
         """Let connections be made; says whether they might already."""
@@ -76,23 +77,28 @@ class Connections:
         with self._state:
             self._opened = False
             idle, self._idle = self._idle, []
+            self._state.notify_all()
         for held in idle:
             held.link.close()
 
     @contextlib.contextmanager
-    def write(self, clock: int | None) -> Iterator[Transaction]:
+    def write(self, clock: int | None, patience: Patience | None = None) -> Iterator[Transaction]:
         """A transaction: what it has not committed is rolled back. ``clock`` stands in for the server's.
 
         READ COMMITTED is enough: whatever is decided upon is locked first, and each statement sees what
         was committed before it began. A snapshot of the whole transaction would be older than its locks.
         """
-        with self._lent(self._patience.timeout) as held:
-            transaction = Transaction(held, {**self._patience.settings, "clock": clock}, self._clock)
+        usual = self._patience
+        patience = patience or usual
+        with self._lent(usual.timeout) as held:
+            held.patience = patience.answer
+            transaction = Transaction(held, {**patience.settings, "clock": clock}, self._clock)
             try:
                 yield transaction
             finally:
                 if transaction.begun and not transaction.committed:
                     held.roll_back()
+                held.patience = usual.answer
         # The connection is back: whatever this raises finds the store committed and usable.
         if transaction.committed:
             held.announce("committed")
@@ -120,16 +126,19 @@ class Connections:
                 self._give_back(held)
 
     def _take(self, patience: float) -> Commands | None:
-        """An idle connection, or the right to make one."""
+        """An idle connection, or the right to make one; who came first gets it first."""
+        ticket = object()
         with self._state:
-            deadline = time.monotonic() + patience
-            while self._opened and self._lent_out >= LARGEST:
-                if not self._state.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
-                    raise StoreUnavailable(
-                        f"{self.place.shown}: all {LARGEST} connections are in use; try again"
-                    )
+            self._queue.append(ticket)
+            try:
+                served = self._state.wait_for(lambda: self._is_served(ticket), patience)
+            finally:
+                self._queue.remove(ticket)
+                self._state.notify_all()
             if not self._opened:
                 raise StoreUnavailable(f"{self.place.shown}: the store is not open; call open() first")
+            if not served:
+                raise StoreUnavailable(f"{self.place.shown}: all {LARGEST} connections are in use; try again")
             held = None
             while self._idle and held is None:
                 held = self._idle.pop()
@@ -138,6 +147,9 @@ class Connections:
                     held = None
             self._lent_out += 1
         return held
+
+    def _is_served(self, ticket: object) -> bool:
+        return not self._opened or (self._lent_out < LARGEST and self._queue[0] is ticket)
 
     def _give_back(self, held: Commands | None) -> None:
         kept = False
@@ -149,7 +161,7 @@ class Connections:
                 kept = self._opened and not held.broken
                 if kept:
                     self._idle.append(held)
-            self._state.notify()
+            self._state.notify_all()
         if held is not None and not kept:
             held.link.close()
 

@@ -97,33 +97,35 @@ def ask_outlook(wanted: Claim) -> Statement:
 
 
 def claim(
-    transaction: Transaction, wanted: Claim, outlook: Outlook, due: Instant, clock: int | None
-) -> Claimed:
-    """``due`` is the time by which runs are due; leases count from the transaction's own."""
+    transaction: Transaction, wanted: Claim, guess: int, clock: int | None
+) -> tuple[Claimed, int | None]:
+    """Take runs; also answers the priority of which most likely more is due, None if nothing is.
+
+    ``guess`` is the priority that is looked at before it is known which ones are due: all but always the
+    right one, so that there is one round trip to look and one to take.
+    """
     token = {"worker": marked(wanted.worker), "token": marked(wanted.token)}
-    known: list[Statement] = [(sql.LOCK_CLAIM, token), (sql.SELECT_CLAIMED, token)]
+    known: list[Statement] = [(sql.LOCK_CLAIM, token), (sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
+    guessed = _claimable(wanted, guess, wanted.limit, clock)
+    _, held, (row,), *of_guess = transaction.together("select claimable", [*known, *guessed])
+    if held:
+        # The reply was lost. What else was looked at is let go of.
+        ((row,),) = transaction.commit("select next due", [ask_outlook(wanted)])
+        return Claimed(tuple(readable_runs(unmarked_at(held, FREE))), Outlook(row).next_due), None
+    due = min(wanted.now, transaction.now)
     chosen: list[Row] = []
-    for at, priority in enumerate(outlook.due(due) or PRIORITIES[-1:]):
+    for priority in Outlook(row).due(due):
         room = wanted.limit - len(chosen)
-        if at > 0 and room <= 0:
+        if room <= 0:
             break
-        questions = [_claimable(wanted, queue, priority, due, room, clock) for queue in _queues(wanted)]
-        answers = transaction.together("select claimable", [*known, *questions])
-        if known and answers[1]:
-            # The reply was lost. What else was looked at is let go of.
-            held = readable_runs(unmarked_at(answers[1], FREE))
-            ((row,),) = transaction.commit("select next due", [ask_outlook(wanted)])
-            return Claimed(tuple(held), Outlook(row).next_due)
-        found = [row for rows in answers[len(known) :] for row in rows]
-        if len(questions) > 1:
-            found.sort(key=_order)
-        chosen += found[:room]
-        known = []
-    return _take(transaction, wanted, chosen)
-
-
-def _queues(wanted: Claim) -> list[str]:
-    return list(dict.fromkeys(wanted.queues))
+        found = of_guess
+        if priority != guess:
+            found = transaction.together("select claimable", _claimable(wanted, priority, room, clock))
+        rows = [run for of_queue in found for run in of_queue]
+        if len(wanted.queues) > 1:
+            rows.sort(key=_order)
+        chosen += rows[:room]
+    return _take(transaction, wanted, chosen, due)
 
 
 _RUN_AT, _ID = RUN.index("run_at"), RUN.index("id")
@@ -133,18 +135,21 @@ def _order(row: Row) -> tuple[Instant, str]:
     return row[_RUN_AT], row[_ID]
 
 
-def _claimable(
-    wanted: Claim, queue: str, priority: int, due: Instant, limit: int, clock: int | None
-) -> Statement:
-    values = {
-        "queue": queue, "priority": priority, "now": due, "clock": clock, "format": FORMAT, "limit": limit,
+def _claimable(wanted: Claim, priority: int, limit: int, clock: int | None) -> list[Statement]:
+    """The questions for due runs of a priority, one for each queue."""
+    values: dict[str, object] = {
+        "priority": priority, "now": wanted.now, "clock": clock, "format": FORMAT, "limit": limit,
     }  # fmt: skip
-    if wanted.tasks is None:
-        return sql.SELECT_CLAIMABLE, values
-    return sql.SELECT_CLAIMABLE_OF_TASKS, {**values, "tasks": sorted(wanted.tasks)}
+    text = sql.SELECT_CLAIMABLE
+    if wanted.tasks is not None:
+        text = sql.SELECT_CLAIMABLE_OF_TASKS
+        values["tasks"] = sorted(wanted.tasks)
+    return [(text, {**values, "queue": queue}) for queue in dict.fromkeys(wanted.queues)]
 
 
-def _take(transaction: Transaction, wanted: Claim, chosen: list[Row]) -> Claimed:
+def _take(
+    transaction: Transaction, wanted: Claim, chosen: list[Row], due: Instant
+) -> tuple[Claimed, int | None]:
     now = transaction.now
     lease_until = now + wanted.lease
     taken: list[Run] = []
@@ -175,7 +180,8 @@ def _take(transaction: Transaction, wanted: Claim, chosen: list[Row]) -> Claimed
         notes = [((row[1], row[0]), note) for row, note in troubled]
         statements.append((sql.QUARANTINE, {"rows": json_notes(notes)}))
     answers = transaction.commit("claim runs", [*statements, ask_outlook(wanted)])
-    return Claimed(tuple(taken), Outlook(answers[-1][0]).next_due)
+    coming = Outlook(answers[-1][0])
+    return Claimed(tuple(taken), coming.next_due), next(iter(coming.due(due)), None)
 
 
 def lost(commands: Commands, ended_by: Instant, limit: int, clock: int | None) -> Lost:

@@ -52,7 +52,9 @@ BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 COMMIT = "COMMIT"
 
 # One statement for all: 20 us, and what it sets ends with the transaction. A commit that was acknowledged
-# survives a crash of the server; who asks for more than that (remote_apply) keeps it.
+# survives a crash of the server; who asks for more than that (remote_apply) keeps it. Tables that grow and
+# shrink by the minute are never what the planner believes: it is kept from reading all of one, or all that is
+# due, to sort it.
 SETTINGS = f"""
 SELECT
     {CLOCK}, {_SERVERS_CLOCK},
@@ -60,7 +62,8 @@ SELECT
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
     set_config('lock_timeout', %(lock_timeout)s, true),
     set_config('statement_timeout', %(statement_timeout)s, true),
-    set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true)
+    set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true),
+    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
 """
 
 # A hint is no promise: it waits for no disk.

@@ -48,6 +48,8 @@ _log = logging.getLogger("evenbeat.store")
 
 # Who makes a schedule that somebody else makes at the same moment decides again from that row.
 _TRIES = 5
+# Whoever upgrades waits for others that do the same, and for what they make.
+_UPGRADE = Patience(timeout=600, lock_timeout=60)
 # A hint that can't be sent at once is not worth waiting for.
 _HINT_PATIENCE = 0.5
 
@@ -80,6 +82,10 @@ class PostgresStore:
         self._server_clock = ServerClock(self._ask_clock)
         patience = Patience(timeout, lock_timeout)
         self._connections = Connections(self.place, patience, self._server_clock, on_command)
+        self._more_is_due = False
+        """As far as the last fire has seen."""
+        self._guesses: dict[tuple[tuple[str, ...], frozenset[str] | None], int] = {}
+        """By queues and tasks of claims: the priority of which more was due after the last one."""
         self._waker = Waker(self.place.listen, self.place.channel, timeout, self._notify, self.place.shown)
 
     def open(self) -> None:
@@ -89,7 +95,7 @@ class PostgresStore:
                 found = upgrades.check(upgrades.version(commands, self.place))
                 self._check(facts.settings(commands))
             if found < schema.KNOWN:
-                with self._write() as transaction:
+                with self._connections.write(self._clock(), _UPGRADE) as transaction:
                     upgrades.upgrade(transaction, self.place)
         except BaseException:
             if not was_open:
@@ -160,16 +166,25 @@ class PostgresStore:
             return schedules.find(commands, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
-        # Most passes find nothing due: they look, and lock nothing.
+        # Most passes find nothing due: they look, and lock nothing. In a burst there is no need to look.
+        if not self._more_is_due:
+            next_wake, due = self._look(now)
+            if next_wake is None or next_wake > due:
+                return Fired((), next_wake)
+        clock = self._clock()
+        with self._connections.write(clock) as transaction:
+            fired = schedules.fire(transaction, now, limit, plan, clock)
+        self._more_is_due = bool(fired.planned and fired.next_wake is not None and fired.next_wake <= now)
+        return fired
+
+    def _look(self, now: Instant) -> tuple[Instant | None, Instant]:
+        """The next wake-up, and ``now`` unless the store's own clock is behind it."""
         sent = self._server_clock.mark()
         with self._connections.read() as commands:
             ((next_wake, servers),) = commands.rows("select next wake", sql.LOOK, {"format": FORMAT})
         self._server_clock.heard(servers, sent)
         clock = self._clock()
-        if next_wake is None or next_wake > min(now, servers if clock is None else clock):
-            return Fired((), next_wake)
-        with self._connections.write(clock) as transaction:
-            return schedules.fire(transaction, now, limit, plan, clock)
+        return next_wake, min(now, servers if clock is None else clock)
 
     def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
         with self._write() as transaction:
@@ -179,17 +194,29 @@ class PostgresStore:
         return runs.insertion(self.place, wanted)
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        # As in fire_due: an idle worker looks, and locks nothing.
+        # As in fire_due: an idle worker looks, and locks nothing; a busy one knows what to expect.
+        kind = (claim.queues, claim.tasks)
+        guess = self._guesses.pop(kind, None)
+        if guess is None or claim.limit <= 0:
+            outlook, now = self._look_for_runs(claim)
+            due = outlook.due(now) if claim.limit > 0 else []
+            if not due and not outlook.is_repetition:
+                return Claimed((), outlook.next_due)
+            guess = due[0] if due else 0
+        clock = self._clock()
+        with self._connections.write(clock) as transaction:
+            claimed, expected = runs.claim(transaction, claim, guess, clock)
+        if expected is not None:
+            self._guesses[kind] = expected
+        return claimed
+
+    def _look_for_runs(self, claim: Claim) -> tuple[runs.Outlook, Instant]:
         sent = self._server_clock.mark()
         with self._connections.read() as commands:
             outlook = runs.Outlook(commands.rows("select next due", *runs.ask_outlook(claim))[0])
         self._server_clock.heard(outlook.servers_clock, sent)
         clock = self._clock()
-        due = min(claim.now, outlook.servers_clock if clock is None else clock)
-        if not outlook.is_repetition and (claim.limit <= 0 or not outlook.due(due)):
-            return Claimed((), outlook.next_due)
-        with self._connections.write(clock) as transaction:
-            return runs.claim(transaction, claim, outlook, due, clock)
+        return outlook, min(claim.now, outlook.servers_clock if clock is None else clock)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         with self._write() as transaction:
