@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.conftest import server_url
+
 from evenbeat.stores.redis import RedisStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
 from evenbeat.testing.places import own_place
-from tests.conftest import server_url
 
 # More patience than by default: ten threads of a loaded machine take turns.
 PATIENCE = 60.0

@@ -7,7 +7,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 import redis
@@ -30,6 +30,16 @@ CONNECTIONS = 32
 _encode = msgspec.msgpack.Encoder().encode
 
 
+class Line(Protocol):
+    """A connection of the driver, which has no types for it."""
+
+    def connect(self) -> None: ...
+    def disconnect(self) -> None: ...
+    def send_command(self, *words: str) -> None: ...
+    def can_read(self, timeout: float) -> bool: ...
+    def read_response(self) -> Any: ...
+
+
 class Commands:
     """A client of one server. Survives forks: a child connects anew and leaves its parent's sockets alone."""
 
@@ -43,7 +53,6 @@ class Commands:
         self.address = address
         self.timeout = timeout
         self.opened = False
-        self.on_trouble: Callable[[], None] = lambda: None
         self._fixed_clock = clock
         self._on_command = on_command
         self._reset()
@@ -78,14 +87,13 @@ class Commands:
             health_check_interval=0,
             protocol=2,
             decode_responses=True,
-            # Bytes that are no text come as lone surrogates: the row they stand in is unreadable, not the reply.
+            # Bytes that are no text come as lone surrogates: their row is unreadable then, not the reply.
             encoding_errors="surrogateescape",
         )
 
-    def listener(self) -> redis.Connection:
+    def line(self) -> Line:
         """A connection that belongs to nobody's pool, not connected yet."""
-        # The driver has no types for its pool.
-        return cast(redis.Connection, self.client().connection_pool.make_connection())
+        return cast(Line, self.client().connection_pool.make_connection())
 
     def close(self) -> None:
         self.opened = False
@@ -160,7 +168,8 @@ class Commands:
             raise self._unavailable(error) from error
 
     def _send(self, *words: object) -> Any:
-        return self.client().execute_command(*words)
+        send: Callable[..., Any] = self.client().execute_command
+        return send(*words)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -172,7 +181,6 @@ class Commands:
         if not isinstance(error, driver.ResponseError):
             # Another server may answer from now on.
             self._clock.forget()
-            self.on_trouble()
         return unavailable(self.address, error)
 
 

@@ -87,7 +87,7 @@ def _append_only(info: dict[str, Any], config: dict[str, str]) -> list[Setting]:
         return [found, Setting(name="appendfsync", value=sync)]
     hints = {
         "everysec": "a crash of the machine loses 1 to 2 s of what was acknowledged: set it to always",
-        "no": "a crash of the machine loses what the system has not written yet, often 30 s: set it to always",
+        "no": "a crash of the machine loses what is not on its disk yet, often 30 s: set it to always",
     }
     hint = hints.get(sync or "", f"{_UNREADABLE}; with everysec a crash loses 1 to 2 s, with always nothing")
     return [found, Setting(name="appendfsync", value=sync or "unknown", level="warn", hint=hint)]

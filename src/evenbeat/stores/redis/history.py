@@ -27,8 +27,7 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
 
 def _from_few(commands: Commands, query: RunQuery, after: tuple[Instant, str] | None) -> list[Run] | None:
     """From an index that holds few runs, however long the history is; None if there is no such index."""
-    wanted: list[object]
-    parts: list[object] = []
+    parts: list[list[object]]
     if query.ids is not None:
         ids = list(dict.fromkeys(query.ids))
         parts = [[ids[start : start + LOOK]] for start in range(0, len(ids), LOOK)]
@@ -146,9 +145,7 @@ def read_log(commands: Commands, run: str) -> list[LogChunk]:
         at, _, text = line.partition(" ")
         try:
             chunks.append(
-                LogChunk(
-                    run=run, attempt=int(attempt), seq=int(seq), text=text, at=optional_instant(at) or 0
-                )
+                LogChunk(run=run, attempt=int(attempt), seq=int(seq), text=text, at=optional_instant(at) or 0)
             )
         except ValueError:
             continue  # not what anybody's run wrote

@@ -36,9 +36,7 @@ def put(commands: Commands, record: Record, expect: int | None) -> bool:
 
 def find(commands: Commands, kind: str, tenant: str | None) -> list[Record]:
     (rows,) = commands.run("find_records", [kind, False if tenant is None else tenant, False])
-    return sorted(
-        _live(rows, kind, commands.now()), key=lambda record: (record.tenant, record.key)
-    )
+    return sorted(_live(rows, kind, commands.now()), key=lambda record: (record.tenant, record.key))
 
 
 def delete(commands: Commands, kind: str, tenant: str, key: str, version: int) -> bool:
@@ -52,9 +50,7 @@ def _live(rows: list[list[Any]], kind: str, now: Instant) -> list[Record]:
     for tenant, key, version, body, expires in rows:
         try:
             ends = optional_instant(expires)
-            record = Record(
-                kind=kind, tenant=tenant, key=key, version=int(version), body=body, expires=ends
-            )
+            record = Record(kind=kind, tenant=tenant, key=key, version=int(version), body=body, expires=ends)
         except ValueError:
             continue  # somebody's edit; it counts as there when it is written, and is shown to nobody
         if ends is None or ends > now:

@@ -15,6 +15,7 @@ from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.ledger import skipped_row
 from evenbeat.stores.redis.rows import (
+    SCHEDULE,
     Fields,
     fields_of,
     member_of,
@@ -109,16 +110,12 @@ def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
     first, last = _range(query)
     if after is not None and (first == "-" or member_of(*after) >= first[1:]):
         first = f"({member_of(*after)}"
-    equal = {
-        name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None
-    }
+    equal = {name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None}
     while True:
         # One more than asked for says whether there is more.
         missing = min(query.limit + 1 - len(found), LOOK)
         since = _score(query.changed_since)
-        place, rows = commands.run(
-            "find_schedules", [first, last, LOOK, missing, equal, query.states, since]
-        )
+        place, rows = commands.run("find_schedules", [first, last, LOOK, missing, equal, query.states, since])
         found += [row for flat in rows if (row := readable_schedule(fields_of(flat))) is not None]
         if len(found) > query.limit or place is None:
             break
@@ -140,6 +137,7 @@ class Firing:
     """Fires what is due, for one handle on the store. Knows how often it found all of it in others' hands."""
 
     def __init__(self, commands: Commands, name: str) -> None:
+        """``name`` is of 64 characters: longer values than a compact hash takes, which would be searched."""
         self._commands = commands
         self._name = name
         self._fruitless = 0
@@ -153,11 +151,9 @@ class Firing:
             room = min(limit - len(planned) - len(quarantined), BATCH)
             who, anyone = f"{self._name}.{thread}", self._fruitless >= PATIENCE
             due_by, next_wake, rows = self._commands.run(
-                "take_due", [now, max(room, 0), who, HOLD, int(anyone), FAMILIES]
+                "take_due", [now, max(room, 0), who, HOLD, int(anyone), FAMILIES, SCHEDULE]
             )
-            taken = [
-                Taken(member, fields_of(flat), active) for member, flat, active in rows
-            ]
+            taken = [Taken(member, _present(values), active) for member, values, active in rows]
             self._note(due_by, next_wake, limit, taken)
             if not taken:
                 break
@@ -173,6 +169,10 @@ class Firing:
     def _note(self, due_by: Instant, next_wake: Instant | None, limit: int, taken: list[Taken]) -> None:
         is_due = next_wake is not None and next_wake <= due_by
         self._fruitless = self._fruitless + 1 if is_due and limit > 0 and not taken else 0
+
+
+def _present(values: list[str | None]) -> Fields:
+    return {name: value for name, value in zip(SCHEDULE, values, strict=True) if value is not None}
 
 
 def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFunction) -> Fired:
@@ -194,7 +194,7 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
         outcomes.append(outcome)
         rows.append([
             row.member, path_of(*row.key), row.version, False if row.active is None else row.active,
-            place_fields(s), _score(s.wake_at), s.format, *_following(outcome),
+            place_fields(s, schedule), _score(s.wake_at), s.format, *_following(outcome),
         ])  # fmt: skip
     notes = [
         [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note] for row, note in troubled

@@ -50,8 +50,8 @@ class RedisStore:
 
     ``url`` is ``redis://host:6379/0?prefix=evenbeat``, ``rediss://`` over TLS; ``valkey://`` and ``valkeys://``
     are the same. ``timeout``: how many seconds to wait for a connection or an answer before StoreUnavailable.
-    Without a ``clock`` the server's decides. ``on_command`` is told the name of each command before it is sent,
-    and "committed" after each that wrote; whatever it raises comes out of the call.
+    Without a ``clock`` the server's decides. ``on_command`` is told the name of each command before it is
+    sent, and "committed" after each that wrote; whatever it raises comes out of the call.
 
     A store that is not open, or not any more, raises StoreUnavailable; ``open`` it (again).
     """
@@ -67,7 +67,7 @@ class RedisStore:
     ) -> None:
         self.address = read_address(url, prefix)
         self._commands = Commands(self.address, timeout, clock, on_command)
-        self._firing = schedules.Firing(self._commands, secrets.token_hex(6))
+        self._firing = schedules.Firing(self._commands, secrets.token_hex(32))
         self._waker = Waker(self._commands)
 
     def open(self) -> None:

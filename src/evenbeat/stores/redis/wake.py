@@ -13,11 +13,10 @@ import threading
 import time
 import weakref
 
-import redis
 from redis import exceptions as driver
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.commands import Commands, Line
 
 # Seconds that a wait takes, at most, while nobody can be heard.
 _DEAF = 1.0
@@ -41,9 +40,9 @@ class Waker:
         self._seen = threading.local()
         self._changes = 0
         self._listening = False
-        self._connection: redis.Connection | None = None
+        self._connection: Line | None = None
         self._was_deaf = False
-        self._inherited: redis.Connection | None = None
+        self._inherited: Line | None = None
 
     def open(self) -> None:
         self._opened = True
@@ -102,10 +101,10 @@ class Waker:
             self._changed.notify_all()
         return alive
 
-    def _connect(self) -> redis.Connection:
+    def _connect(self) -> Line:
         if not self._opened:
             raise StoreUnavailable("the store is not open")
-        connection = self._commands.listener()
+        connection = self._commands.line()
         connection.connect()
         with self._changed:
             # From here on close() can end what this waits for.
@@ -114,7 +113,7 @@ class Waker:
         connection.read_response()
         return connection
 
-    def _read(self, connection: redis.Connection, timeout: float) -> int:
+    def _read(self, connection: Line, timeout: float) -> int:
         """How many hints have come from others, until the first or for so long."""
         heard = 0
         while connection.can_read(timeout=timeout):
@@ -124,7 +123,7 @@ class Waker:
             timeout = 0
         return heard
 
-    def _let_go(self, connection: redis.Connection | None) -> None:
+    def _let_go(self, connection: Line | None) -> None:
         if self._connection is connection:
             self._connection = None
         if connection is not None:

@@ -152,12 +152,18 @@ local function add_run(new)
   -- The newest first, and of equal times the smaller id: that is the order of the negative time.
   place(base .. 'newest', id, -created)
   place(base .. 'newest:tenant:' .. new[2], id, -created)
-  if new[3] then place(base .. 'newest:schedule:' .. new[3], id, -created) end
+  if new[3] then call('ZADD', base .. 'newest:schedule:' .. new[3], -created, id) end
   count(new[2], new[6], 1)
-  enter({
-    id = id, path = new[3], family = family_of(new[4]), ready = new[5], state = new[6], run_at = new[7],
-    created = created, lease = new[9], finished = new[10], worker = new[11], claim = new[12],
-  })
+  if new[6] == 'queued' then
+    -- All but always, and spelled out: nobody can have noted anything about a run that was not there.
+    wait_in(family_of(new[4]), new[5], id, new[7])
+    if new[3] then call('ZADD', base .. 'active:' .. new[3], created, id) end
+  else
+    enter({
+      id = id, path = new[3], state = new[6], created = created, lease = new[9], finished = new[10],
+      worker = new[11], claim = new[12],
+    })
+  end
   return true
 end
 

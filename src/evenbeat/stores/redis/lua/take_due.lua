@@ -1,6 +1,7 @@
 -- Due schedules for one node to plan: the earliest first, but for those that others are planning just now.
--- asked: {now of the node, limit, who asks, how long they are held, 1 to ask nobody, families of formats}.
--- Answers {the time by which they are due; next wake-up or false; rows of {member, fields, active runs or false}}.
+-- asked: {now of the node, limit, who asks, how long they are held, 1 to ask nobody, families of formats, fields
+-- that a plan needs, with overlap and max_concurrent the first}.
+-- Answers {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false}}.
 --
 -- Holding is a courtesy that keeps two nodes from planning the same rows; what guards them is the
 -- compare-and-set of fire.lua. One node that dies with rows in hand delays them until the hold ends.
@@ -35,15 +36,8 @@ end
 local rows, holds = {}, {}
 for _, member in ipairs(taken) do
   local path = path_of(member)
-  local fields = call('HGETALL', base .. 'schedules:' .. path)
-  local format, overlap, most
-  for at = 1, #fields, 2 do
-    local name = fields[at]
-    if name == 'overlap' then overlap = fields[at + 1]
-    elseif name == 'max_concurrent' then most = fields[at + 1]
-    elseif name == 'last_error' then fields[at + 1] = '' -- long, and no part of the plan
-    elseif name == 'format' then format = fields[at + 1] end
-  end
+  local fields = call('HMGET', base .. 'schedules:' .. path, unpack(asked[7]))
+  local overlap, most = fields[1], fields[2]
   local active = false
   if overlap ~= 'allow' or (most and most ~= '') then
     active = {}

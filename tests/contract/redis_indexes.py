@@ -1,0 +1,75 @@
+"""Every index of the Redis store, computed anew from the hashes: what the scripts keep must be the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import redis
+
+from evenbeat.model import ACTIVE_STATES, FINAL_STATES, Run
+from evenbeat.stores.redis.address import read_address
+from evenbeat.stores.redis.rows import member_of, path_of, read_run, read_schedule
+
+# Kept for a moment, or by themselves the whole of what there is: nothing to compare with.
+_NO_INDEX = ("meta", "firing", "logs:", "records:", "schedule_lock:", "skipped", "kinds:", "expiring")
+
+
+def differences(url: str) -> dict[str, tuple[object, object]]:
+    """Index to (what it holds, what it should hold), for those that differ."""
+    address = read_address(url)
+    with redis.Redis.from_url(address.url, decode_responses=True, protocol=2) as client:
+        keys = [key.removeprefix(address.base) for key in client.scan_iter(f"{address.base}*", count=1000)]
+        wanted = _wanted(client, address.base, keys)
+        found = {
+            key: _content(client, address.base + key)
+            for key in keys
+            if not key.startswith(("runs:", "schedules:", *_NO_INDEX))
+        }
+    found["counts"] = {name: number for name, number in found.get("counts", {}).items() if number != "0"}
+    both = {key: (found.get(key) or {}, wanted.get(key) or {}) for key in found.keys() | wanted.keys()}
+    return {key: (held, due) for key, (held, due) in both.items() if held != due}
+
+
+def _wanted(client: Any, base: str, keys: list[str]) -> dict[str, dict[str, Any]]:
+    indexes: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for key in keys:
+        if key.startswith("runs:"):
+            _run(indexes, read_run(client.hgetall(base + key)))
+        elif key.startswith("schedules:") and "revision" in (fields := client.hgetall(base + key)):
+            schedule = read_schedule(fields)
+            indexes["schedules"][member_of(*schedule.key)] = 0
+            if schedule.wake_at is not None:
+                indexes["due"][member_of(*schedule.key)] = schedule.wake_at
+    indexes["counts"] = {name: str(number) for name, number in indexes["counts"].items()}
+    return indexes
+
+
+def _run(indexes: defaultdict[str, dict[str, Any]], run: Run) -> None:
+    indexes["newest"][run.id] = -run.created_at
+    indexes[f"newest:tenant:{run.tenant}"][run.id] = -run.created_at
+    state = f"{run.tenant} {run.state}"
+    indexes["counts"][state] = indexes["counts"].get(state, 0) + 1
+    if run.schedule is not None:
+        path = path_of(run.tenant, run.schedule)
+        indexes[f"newest:schedule:{path}"][run.id] = -run.created_at
+        if run.state in ACTIVE_STATES:
+            indexes[f"active:{path}"][run.id] = run.created_at
+    if run.state == "queued":
+        indexes[f"ready:{run.queue}:{run.priority}:{run.task}"][run.id] = run.run_at
+        indexes[f"waiting:{run.queue}"][f"{run.priority}:{run.task}"] = True
+    elif run.state == "running":
+        indexes["leases"][run.id] = run.lease_until or 0
+        if run.worker is not None:
+            indexes[f"held:{run.worker}"][run.id] = run.claim or ""
+    elif run.state in FINAL_STATES:
+        indexes["over"][run.id] = run.finished_at or 0
+
+
+def _content(client: Any, key: str) -> dict[str, Any]:
+    kind = client.type(key)
+    if kind == "hash":
+        return dict(client.hgetall(key))
+    if kind == "set":
+        return dict.fromkeys(client.smembers(key), True)
+    return {member: int(score) for member, score in client.zrange(key, 0, -1, withscores=True)}

@@ -1,0 +1,49 @@
+"""The promise, under every fault, on a real Valkey; and every index of the store as it should be after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.conftest import server_url
+from tests.contract.redis_indexes import differences
+
+from evenbeat.testing.places import own_place
+from evenbeat.testing.simulator import simulate
+from evenbeat.testing.simulator.backends import server_backend
+from evenbeat.testing.simulator.simulation import WITH_DRIVER
+
+SEEDS = 60
+PRODUCT_SEEDS = 15
+CHUNK = 15
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+def run_seed(seed: int, *, product: bool = False) -> list[str]:
+    """The lines of its trace."""
+    with own_place(server_url("valkey")) as url:
+        report = simulate(seed, server_backend(url), WITH_DRIVER._replace(product=product), store=url)
+        assert differences(url) == {}
+    return [str(line) for line in report.trace]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed)
+
+
+def test_the_promise_is_kept_by_the_loops_of_the_product() -> None:
+    for seed in range(PRODUCT_SEEDS):
+        run_seed(seed, product=True)
+
+
+def test_a_seed_replays_to_the_letter() -> None:
+    assert run_seed(9) == run_seed(9)
