@@ -35,6 +35,7 @@ Operation: TypeAlias = UpdateOne | ReplaceOne[Document] | DeleteOne | DeleteMany
 
 _DUPLICATE = 11000
 _UNAUTHORIZED = (13, 18, 8000)
+_TOO_LARGE = 10334
 # WriteConflict, LockTimeout, SnapshotUnavailable, NoSuchTransaction, TransactionTooOld, MaxTimeMSExpired,
 # PreparedTransactionInProgress: the transaction is gone, nothing of it stays, and it may be tried again.
 _CONTENDED = (112, 24, 246, 251, 225, 50, 267)
@@ -228,10 +229,9 @@ class Commands:
 
     def admin_aggregate(self, pipeline: Sequence[Mapping[str, Any]]) -> list[Document]:
         """As ``quietly``, for what the server knows of itself."""
-        with (
-            self._translated(),
-            self.database.client.admin.aggregate(pipeline, maxTimeMS=self.milliseconds) as cursor,
-        ):
+        # What is going on is in no majority's snapshot: the server refuses to answer.
+        admin = self.database.client.get_database("admin", read_concern=ReadConcern("local"))
+        with self._translated(), admin.aggregate(pipeline, maxTimeMS=self.milliseconds) as cursor:
             return list(cursor)
 
     @contextlib.contextmanager
@@ -246,7 +246,7 @@ class Commands:
             ) from error
 
     def _translation(self, error: PyMongoError) -> Exception:
-        if isinstance(error, DocumentTooLarge):
+        if isinstance(error, DocumentTooLarge) or getattr(error, "code", None) == _TOO_LARGE:
             return InvalidValue(
                 f"a document is larger than MongoDB takes: {error}", field="document", value=None,
                 hint="keep large payloads and results elsewhere, and name them",
@@ -284,6 +284,8 @@ def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
         advice = "no majority of the replica set confirmed the write in time; are its members up?"
     elif code in _UNAUTHORIZED:
         advice = "does the user of the URL have the role readWrite on this database?"
+    elif code == 388:
+        advice = "write fewer or smaller runs at once, or give the server a larger cache"
     elif code == 20:
         advice = "transactions need a replica set, of one node at least"
     return StoreUnavailable(f"{where}: {text}" + (f" ({advice})" if advice else ""))

@@ -88,15 +88,13 @@ def fire(
 
 
 def _advance(before: Schedule, after: Schedule) -> UpdateOne:
-    """Its own fields and no others: where the schedule stands, never what a user said."""
-    version = before.version
+    """Its own fields and no others: where the schedule stands, never what a user said.
+
+    By _id and nothing else, which the server looks up without planning. The version that was read is compared
+    by the transaction: a document that anybody has written since then is a conflict.
+    """
     return UpdateOne(
-        {
-            "_id": key_text(before.key),
-            "generation": version.generation,
-            "revision": version.revision,
-            "fire_seq": version.fire_seq,
-        },
+        {"_id": key_text(before.key)},
         set_and_unset(
             {
                 "next_tick": after.next_tick,

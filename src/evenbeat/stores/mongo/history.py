@@ -12,6 +12,7 @@ from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands, Sort
 from evenbeat.stores.mongo.rows import (
+    LOWEST,
     key_text,
     log_of,
     read_log,
@@ -99,10 +100,11 @@ def _is_about_active_runs(query: RunQuery) -> bool:
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
     """Each part from the index that holds it, without reading a document: 1 s for 1,000,000 runs."""
+    # With a condition on its first field, which all fulfil, an index is known to answer alone.
     parts = (
-        ({"state": "queued", "queue": {"$gte": ""}}, CLAIMABLE),
-        ({"state": "running"}, LEASED),
-        ({"state": {"$in": _FINAL}}, OVER),
+        ({"state": "queued", "queue": {"$gte": LOWEST}}, CLAIMABLE),
+        ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED),
+        ({"state": {"$in": _FINAL}, "finished_at": {"$gte": LOWEST}}, OVER),
     )
     counts: dict[RunState, int] = {}
     for where, index in parts:

@@ -174,19 +174,9 @@ class MongoStore:
         return Claimed(tuple(runs), next_due)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
-        return self._connection.repeated(lambda careful: self._settle(transitions, careful))
-
-    def _settle(self, transitions: Sequence[Transition], careful: bool) -> list[bool]:
         now = self.now()
-        if not careful and settling.is_plain(transitions):
-            try:
-                return self._connection.once(
-                    lambda commands, _: settling.settle_expected(commands, transitions, now), careful
-                )
-            except settling.Surprise:
-                pass
-        return self._connection.once(
-            lambda commands, careful: settling.settle(commands, transitions, now, careful), careful
+        return self._connection.write(
+            lambda commands, careful: settling.settle(commands, transitions, now, careful)
         )
 
     def find_runs(self, query: RunQuery) -> Page[Run]:

@@ -1,0 +1,1001 @@
+"""What is MongoDB's own: transactions of others, forks, settings, documents. The contract has the rest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import plan
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.mongo import MongoStore, abandoned, claims, clients, firing, history, schema
+from evenbeat.stores.mongo import schedules as schedule_documents
+from evenbeat.stores.mongo.clients import Document
+from evenbeat.testing import VirtualClock
+from evenbeat.testing.places import own_place
+from tests.conftest import server_url
+
+MINUTE = 60_000
+COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[str]:
+    """One database for most tests, emptied before each; a client that stays connected makes them quick."""
+    with own_place(server_url("mongo")) as url:
+        keeper = MongoStore(url)
+        keeper.open()
+        yield url
+        keeper.close()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def make(place: str, clock: VirtualClock) -> Iterator[Callable[..., MongoStore]]:
+    """Makes open stores on the same database and closes them in the end."""
+    made: list[MongoStore] = []
+
+    def open_store(**options: Any) -> MongoStore:
+        made.append(MongoStore(place, clock, **options))
+        made[-1].open()
+        return made[-1]
+
+    first = open_store()
+    for name in COLLECTIONS:
+        plain(first)[name].delete_many({})
+    yield open_store
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make: Callable[..., MongoStore]) -> MongoStore:
+    return make()
+
+
+class Crash(BaseException):
+    """The process ends here, as far as the store can tell."""
+
+
+class Watch:
+    """Notes the commands from where it is switched on, and crashes at one of them."""
+
+    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
+        self.seen: list[str] = []
+        self.crash_at = crash_at
+        self.on = on
+
+    def __call__(self, name: str) -> None:
+        if self.on:
+            self.seen.append(name)
+            if len(self.seen) - 1 == self.crash_at:
+                raise Crash
+
+
+def plain(store: MongoStore) -> Any:
+    """The database, as mongosh sees it."""
+    return store._connection.commands().database
+
+
+def add_schedules(store: MongoStore, *names: str, **fields: Any) -> None:
+    wanted = [Schedule(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
+    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
+
+
+def claim(store: MongoStore, token: str = "c", limit: int = 10) -> list[Run]:
+    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
+    return list(store.claim_runs(wanted).runs)
+
+
+def names(store: MongoStore) -> list[str]:
+    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
+
+
+def dump(store: MongoStore) -> dict[str, list[Document]]:
+    """All that is stored, but for what has no meaning."""
+    unimportant = {"touched": 0}
+    found = {name: list(plain(store)[name].find({}, unimportant)) for name in COLLECTIONS}
+    for document in found[schema.SKIPPED]:
+        del document["_id"]
+    return {name: sorted(documents, key=repr) for name, documents in found.items()}
+
+
+def restore(store: MongoStore, kept: dict[str, list[Document]]) -> None:
+    for name, documents in kept.items():
+        plain(store)[name].delete_many({})
+        if documents:
+            plain(store)[name].insert_many([dict(document) for document in documents])
+
+
+# Opening and closing.
+
+
+def test_options_of_the_url_that_weaken_the_promise_are_overridden(place: str) -> None:
+    joined = "&" if "?" in place else "?"
+    weak = (
+        "w=1&journal=false&readPreference=secondary&retryWrites=true&retryReads=true&readConcernLevel=local"
+    )
+    store = MongoStore(f"{place}{joined}{weak}&socketTimeoutMS=0&timeoutMS=100000")
+    store.open()
+    client = plain(store).client
+    assert client.write_concern.document == {"w": "majority", "j": True, "wtimeout": 5000}
+    assert client.read_concern.level == "majority"
+    assert client.read_preference.mode == 0
+    assert client.options.retry_writes is False
+    assert client.options.retry_reads is False
+    assert client.options.timeout is None
+    assert client.options.pool_options.socket_timeout == 6.0
+    store.close()
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    store = MongoStore("mongodb://ann:secret@127.0.0.1:9/jobs?replicaSet=rs0", timeout=0.05)
+    with pytest.raises(StoreUnavailable) as caught:
+        store.open()
+    assert "secret" not in str(caught.value)
+    assert str(caught.value).startswith("mongodb://ann:***@127.0.0.1:9/jobs: ")
+    assert "is the server up" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["mongodb://h/a.b", "mongodb://h/" + "x" * 64, "http://h/a", "mongodb:///a"])
+def test_a_url_that_names_no_database_is_refused(url: str) -> None:
+    with pytest.raises(InvalidValue):
+        MongoStore(url)
+
+
+def test_an_option_that_does_not_exist_is_refused_in_words(place: str) -> None:
+    with pytest.raises(InvalidValue, match="directConnection"):
+        MongoStore("mongodb://a,b/x?directConnection=true").open()
+
+
+def test_the_database_is_the_path_of_the_url() -> None:
+    assert clients.read_url("mongodb://a:1,b:2/jobs?replicaSet=rs0").database == "jobs"
+    assert clients.read_url("mongodb://a").database == "evenbeat"
+    # Credentials belong to the database of the path, where nothing else is said.
+    assert clients.read_url("mongodb://u:p@a/jobs").server == "mongodb://u:p@a/jobs"
+
+
+def test_two_installations_share_a_server_and_see_nothing_of_each_other(
+    store: MongoStore, mongo: str, clock: VirtualClock
+) -> None:
+    other = MongoStore(mongo, clock)
+    other.open()
+    add_schedules(store, "ours")
+    add_schedules(other, "theirs")
+    clock.advance("1m")
+    assert [planned.schedule.name for planned in other.fire_due(clock.now, 10, plan).planned] == ["theirs"]
+    assert names(store) == ["ours"]
+    assert store.count_runs() == {}
+    other.close()
+
+
+OPENER = """
+import sys
+from evenbeat.stores.mongo import MongoStore
+store = MongoStore(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+store.open()
+print(store.count_runs())
+store.close()
+"""
+
+
+def test_many_processes_open_a_new_database_at_once(mongo: str) -> None:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPENER, mongo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert [process.communicate(timeout=60)[0] for process in started] == ["{}\n"] * 4
+    assert [process.returncode for process in started] == [0] * 4
+
+
+def test_many_threads_open_a_new_database_at_once(mongo: str) -> None:
+    stores = [MongoStore(mongo) for _ in range(6)]
+    errors: list[BaseException] = []
+
+    def work(store: MongoStore) -> None:
+        try:
+            store.open()
+            store.count_runs()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert stores[0].schema().found == schema.KNOWN
+    for store in stores:
+        store.close()
+
+
+def test_a_schema_that_is_up_to_date_is_known_by_one_read(make: Callable[..., MongoStore]) -> None:
+    watch = Watch(on=False)
+    store = make(on_command=watch)
+    watch.on = True
+    store.open()
+    assert [name for name in watch.seen if name != "look at server"] == ["find schema version"]
+
+
+def test_an_interrupted_first_opening_is_finished_by_the_next(mongo: str) -> None:
+    watch = Watch()
+    whole = MongoStore(mongo, on_command=watch)
+    whole.open()
+    database = plain(whole)
+    for position in range(len(watch.seen)):
+        database.client.drop_database(database.name)
+        broken = MongoStore(mongo, on_command=Watch(position))
+        with pytest.raises(Crash):
+            broken.open()
+        again = MongoStore(mongo)
+        again.open()
+        assert again.count_runs() == {}
+        assert again.schema().found == schema.KNOWN
+        again.close()
+    whole.close()
+
+
+def test_what_is_there_is_told_without_opening_and_without_making_anything(mongo: str) -> None:
+    store = MongoStore(mongo)
+    found = store.schema()
+    assert (found.found, found.known) == (0, schema.KNOWN)
+    for index in schema.INDEXES[1]:
+        assert f"db.{index.collection}.createIndex(" in found.script
+        assert f'"name": "{index.name}"' in found.script
+    with MongoClient[Document](mongo) as client:
+        assert clients.read_url(mongo).database not in client.list_database_names()
+    store.open()
+    assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
+    store.close()
+
+
+def test_a_newer_schema_is_refused(mongo: str) -> None:
+    store = MongoStore(mongo)
+    store.open()
+    plain(store).meta.update_one({"_id": "schema"}, {"$set": {"version": 99}})
+    with pytest.raises(SchemaTooNew) as caught:
+        store.open()
+    assert (caught.value.found, caught.value.known) == (99, schema.KNOWN)
+    assert store.schema().found == 99
+    store.close()
+
+
+def test_a_store_that_is_not_open_says_so_and_opens_again(store: MongoStore) -> None:
+    add_schedules(store, "a")
+    store.close()
+    for call in (store.count_runs, lambda: store.add_runs([]), lambda: store.fire_due(0, 1, plan)):
+        with pytest.raises(StoreUnavailable, match="not open"):
+            call()
+    store.open()
+    assert names(store) == ["a"]
+
+
+def test_the_last_store_to_close_ends_every_thread() -> None:
+    before = set(threading.enumerate())
+    with own_place(server_url("mongo")) as url:
+        # Another timeout: a client that it shares with nobody.
+        store = MongoStore(url, timeout=4.0)
+        store.open()
+        store.wait(0)
+        store.close()
+    left = [thread for thread in set(threading.enumerate()) - before if "pymongo" not in thread.name]
+    assert left == []
+
+
+def test_the_server_is_described(store: MongoStore) -> None:
+    found = {setting.name: setting for setting in store.server()}
+    assert found["replSet"].value == "rs0"
+    assert found["version"].value.startswith(("6.", "7.", "8."))
+    assert found["storageEngine"].value == "wiredTiger"
+    assert found["writeConcernMajorityJournalDefault"].value == "true"
+    assert all(setting.level == "ok" for setting in found.values())
+    store.close()
+    assert {setting.name for setting in store.server()} == set(found)
+
+
+def test_without_a_clock_the_servers_decides(place: str, store: MongoStore) -> None:
+    own = MongoStore(place)
+    own.open()
+    own.add_runs([Run(id="a", task="work")])
+    (held,) = own.claim_runs(Claim(worker="w", token="t", limit=1, now=1 << 60, lease=1000)).runs
+    assert held.started_at is not None
+    assert abs(held.started_at - own.now()) < MINUTE
+    assert held.lease_until == held.started_at + 1000
+    own.close()
+
+
+# Values.
+
+
+def test_a_value_that_mongodb_can_not_hold_is_refused_as_such(store: MongoStore) -> None:
+    for bad in (
+        Run(id="a", task="work", error="\ud800"),
+        Run(id="a", task="work", run_at=1 << 70),
+        Run(id="a", task="work", priority=77),
+        Run(id="\ud800", task="work"),
+        Run(id="a", task="work", result="x" * (17 << 20)),
+    ):
+        for batch in ([bad], [Run(id="b", task="work"), bad]):
+            with pytest.raises(InvalidValue):
+                store.add_runs(batch)
+    assert store.count_runs() == {}
+
+
+def test_large_batches_go_through_in_one_step(store: MongoStore) -> None:
+    wanted = [Run(id=f"r{at}", task="work", payload=f'"{"x" * 900_000}"') for at in range(20)]
+    assert store.add_runs(wanted) == [True] * 20
+    assert store.count_runs() == {"queued": 20}
+    assert len(claim(store, limit=100)) == 20
+
+
+def test_joining_a_transaction_of_others_is_refused(store: MongoStore) -> None:
+    with pytest.raises(InvalidValue, match="after the commit"):
+        store.insertion([])
+
+
+# Others.
+
+
+def test_a_write_that_meets_another_transaction_waits_for_nobody_and_changes_nothing(
+    store: MongoStore, make: Callable[..., MongoStore]
+) -> None:
+    impatient = make(lock_timeout=0.001)
+    add_schedules(store, "a", "b")
+    row = store.find_schedules(ScheduleQuery(name="a")).items[0]
+    change = changes.change(row, {"payload": "1"}, store.now())
+    assert change is not None
+    with store._connection.commands().transaction() as other:
+        other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
+        with pytest.raises(StoreUnavailable, match="others write the same"):
+            impatient.put_schedules([Write(change, row.version)])
+        assert names(impatient) == ["a", "b"]  # readers wait for nobody
+    assert impatient.put_schedules([Write(change, row.version)])[0].accepted
+
+
+def test_a_write_starts_anew_when_the_other_transaction_is_over(
+    make: Callable[..., MongoStore], store: MongoStore
+) -> None:
+    add_schedules(store, "a")
+    row = store.find_schedules(ScheduleQuery(name="a")).items[0]
+    change = changes.change(row, {"payload": "1"}, store.now())
+    assert change is not None
+    holding, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store._connection.commands().transaction() as other:
+            other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
+            holding.set()
+            over.wait(60)
+
+    def met(name: str) -> None:
+        tries.append(name)
+        if tries.count("find schedules") == 2:
+            over.set()
+            thread.join()
+
+    tries: list[str] = []
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait(60)
+    assert make(on_command=met).put_schedules([Write(change, row.version)])[0].accepted
+
+
+def test_nodes_that_fire_at_once_take_different_schedules(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    add_schedules(store, *(f"s{at:02}" for at in range(10)))
+    clock.advance("1m")
+    meanwhile: list[list[str]] = []
+
+    def planning(row: Schedule, *rest: Any) -> Any:
+        if not meanwhile:
+            meanwhile.append([])
+            fired = other.fire_due(clock.now, 4, plan)
+            meanwhile[0] = [planned.schedule.name for planned in fired.planned]
+            assert fired.next_wake is not None
+            assert fired.next_wake <= clock.now
+        return plan(row, *rest)
+
+    fired = store.fire_due(clock.now, 4, planning)
+    assert [planned.schedule.name for planned in fired.planned] == ["s00", "s01", "s02", "s03"]
+    assert meanwhile == [["s04", "s05"]]  # half as many, behind those
+    assert len(store.find_runs(RunQuery()).items) == 6
+
+
+def test_who_finds_all_that_is_due_in_the_hands_of_others_is_told_to_come_back(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    answers: list[Any] = []
+
+    def planning(row: Schedule, *rest: Any) -> Any:
+        if not answers:
+            answers.append(None)
+            answers[0] = make().fire_due(clock.now, 10, plan)
+        return plan(row, *rest)
+
+    assert len(store.fire_due(clock.now, 10, planning).planned) == 2
+    assert answers[0].planned == ()
+    assert answers[0].next_wake == clock.now
+
+
+@pytest.mark.parametrize("overlap", ["queue", "skip"])
+def test_a_run_that_ends_while_its_schedule_is_fired_is_not_overlooked(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock, overlap: str
+) -> None:
+    # plan is told of an active run, which ends before the plan is written: the tick must not wait for it.
+    # Another stands before it: the first of a batch is held from the beginning.
+    add_schedules(store, "before", overlap=overlap)
+    add_schedules(store, "single", overlap=overlap)
+    clock.advance("1m")
+    store.fire_due(clock.now, 10, plan)
+    (held,) = (run for run in claim(store) if run.schedule == "single")
+    clock.advance("1m")
+    ended: list[bool] = []
+
+    def planning(row: Schedule, now: int, active: Any) -> Any:
+        if row.name == "single" and not ended:
+            assert len(active) == 1
+            ended.extend(make().settle_runs([attempts.succeeded(held, None, clock.now, "end")]))
+        return plan(row, now, active)
+
+    first = store.fire_due(clock.now, 10, planning)
+    assert ended == [True]
+    assert first.planned == ()
+    assert first.next_wake is not None
+    assert first.next_wake <= clock.now
+    fired = {planned.schedule.name: planned for planned in store.fire_due(clock.now, 10, plan).planned}
+    assert len(fired["single"].runs) == 1
+
+
+def test_a_pause_that_comes_while_a_schedule_is_fired_is_kept(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    accepted: list[bool] = []
+
+    def planning(row: Schedule, *rest: Any) -> Any:
+        if row.name == "b" and not accepted:
+            change = changes.pause(row, clock.now)
+            assert change is not None
+            accepted.append(make().put_schedules([Write(change, row.version)])[0].accepted)
+        return plan(row, *rest)
+
+    assert store.fire_due(clock.now, 10, planning).planned == ()
+    assert accepted == [True]
+    assert [row.state for row in store.find_schedules(ScheduleQuery()).items] == ["active", "paused"]
+
+
+DYING = """
+import os, sys
+from evenbeat.rules.firing import plan
+from evenbeat.stores.mongo import MongoStore
+
+def die(name):
+    if name == "commit":
+        os.kill(os.getpid(), 9)
+
+store = MongoStore(sys.argv[1], clock=lambda: int(sys.argv[2]), on_command=die)
+store.open()
+store.fire_due(store.now(), 10, plan)
+"""
+
+
+def test_what_a_killed_process_leaves_open_is_ended_by_the_next_that_meets_it(
+    store: MongoStore, clock: VirtualClock, place: str
+) -> None:
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    done = subprocess.run([sys.executable, "-c", DYING, place, str(clock.now)], check=False)
+    assert done.returncode == -9
+    # The server goes on with the transaction: the schedules are not to be had, and nothing of it is seen.
+    assert store.fire_due(clock.now, 10, plan).planned == ()
+    assert store.count_runs() == {}
+    fired: list[str] = []
+    while not fired:
+        answer = store.fire_due(clock.now, 10, plan)
+        fired = [planned.schedule.name for planned in answer.planned]
+        threading.Event().wait(0.05)
+    assert fired == ["a", "b"]
+    assert store.count_runs() == {"queued": 2}
+
+
+def test_a_transaction_that_is_merely_young_is_left_alone(store: MongoStore) -> None:
+    add_schedules(store, "a")
+    with store._connection.commands().transaction() as other:
+        other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
+        assert abandoned.end(store._connection.commands()) == 0
+    assert plain(store).schedules.find_one()["touched"] == 1
+
+
+# Forks.
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """The exit code of a forked child that does this and nothing else."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+# Python 3.12 and later warn of forks beside threads: the driver has some.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_after_a_fork_parent_and_child_both_write_and_wait(store: MongoStore) -> None:
+    add_schedules(store, "before")
+    assert store.wait(0) is False
+
+    def work() -> None:
+        add_schedules(store, "child")
+        assert store.wait(0) is False
+        store.hint()
+        store.close()
+
+    assert in_child(work) == 0
+    assert store.wait(60) is True
+    add_schedules(store, "parent")
+    assert names(store) == ["before", "child", "parent"]
+
+
+# Crashes at each command.
+
+
+def prepare(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, "free", "other")
+    add_schedules(store, "single", overlap="cancel_running")
+    add_schedules(store, "late", trigger="every 10s")
+    add_schedules(store, "broken")
+    clock.advance("1m")
+    store.fire_due(clock.now, 10, plan)
+    clock.advance("1m")
+
+
+def fire(store: MongoStore) -> object:
+    def picky(row: Schedule, *rest: Any) -> Any:
+        if row.name == "broken":
+            raise ValueError("no")
+        return plan(row, *rest)
+
+    return store.fire_due(store.now(), 10, picky)
+
+
+def put(store: MongoStore) -> object:
+    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
+    change = changes.change(row, {"trigger": "every 1h"}, store.now())
+    return change and store.put_schedules([Write(change, row.version)])
+
+
+def take(store: MongoStore) -> object:
+    return claim(store, "again")
+
+
+def settle(store: MongoStore) -> object:
+    held = store.find_runs(RunQuery(states=("running",))).items
+    following = (Run(id="next", task="work"),)
+    return store.settle_runs(
+        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
+    )
+
+
+def add(store: MongoStore) -> object:
+    return store.add_runs([Run(id=name, task="work") for name in "xyz"])
+
+
+def purge(store: MongoStore) -> object:
+    return store.purge(store.now() + 1, 100)
+
+
+@pytest.mark.parametrize("action", [fire, put, take, settle, add, purge])
+def test_a_crash_at_any_command_leaves_all_or_nothing(
+    action: Callable[[MongoStore], object], make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    first = make()
+    prepare(first, clock)
+    if action is settle:
+        claim(first)
+    if action is purge:
+        first.settle_runs([attempts.succeeded(held, None, clock.now, held.id) for held in claim(first)])
+    before = dump(first)
+    watch = Watch(on=False)
+    whole = make(on_command=watch)
+    watch.on = True
+    action(whole)
+    after = dump(first)
+    assert after != before
+    assert watch.seen[-1] == "committed"
+
+    for position, name in enumerate(watch.seen):
+        restore(first, before)
+        crashing = Watch(position, on=False)
+        store = make(on_command=crashing)
+        crashing.on = True
+        with pytest.raises(Crash):
+            action(store)
+        assert dump(first) == (after if name == "committed" else before)
+        # The store lives on, and a repetition of the call ends where the call would have.
+        action(store)
+        assert dump(first) == after
+        store.close()
+
+
+# Documents that can't be understood.
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"$set": {"catch_up": "nonsense"}},
+        {"$set": {"execution": [1, 2]}},
+        {"$set": {"state": "dreaming"}},
+        {"$set": {"overlap": "maybe"}},
+        {"$set": {"trigger": "every now and then"}},
+        {"$set": {"payload": 7}},
+        {"$set": {"next_tick": "tomorrow"}},
+        {"$unset": {"task": ""}},
+        {"$unset": {"tenant": "", "name": ""}},
+        {"$unset": {"fire_seq": ""}},
+    ],
+    ids=str,
+)
+def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
+    store: MongoStore, clock: VirtualClock, damage: Document
+) -> None:
+    add_schedules(store, "a", "b", "c")
+    plain(store).schedules.update_one({"_id": "default/b"}, damage)
+    clock.advance("1m")
+    fired = store.fire_due(clock.now, 10, plan)
+    assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
+    assert fired.quarantined == (("default", "b"),)
+    (note,) = store.find_records("quarantine")
+    assert (note.key, note.version) == ("b", 1)
+    assert note.body
+    clock.advance("1m")
+    assert store.fire_due(clock.now, 10, plan).quarantined == ()
+    assert plain(store).schedules.count_documents({"_id": "default/b"}) == 1
+
+
+def test_a_schedule_that_can_not_be_read_is_left_out_of_pages_and_can_be_written_anew(
+    store: MongoStore,
+) -> None:
+    add_schedules(store, "a", "b", "c", "d")
+    before = store.find_schedules(ScheduleQuery(name="b")).items[0]
+    plain(store).schedules.update_one({"_id": "default/b"}, {"$set": {"catch_up": "?"}})
+    page = store.find_schedules(ScheduleQuery(limit=2))
+    assert [found.name for found in page.items] == ["a", "c"]
+    rest = store.find_schedules(ScheduleQuery(limit=2, cursor=page.cursor))
+    assert [found.name for found in rest.items] == ["d"]
+    assert rest.cursor is None
+    planned = changes.change(before, {"payload": "2"}, store.now())
+    assert planned is not None
+    assert store.put_schedules([Write(planned, before.version)])[0].accepted
+    assert names(store) == ["a", "b", "c", "d"]
+
+
+def test_a_schedule_of_a_newer_format_is_left_alone(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, "a")
+    plain(store).schedules.update_one({}, {"$set": {"format": FORMAT + 1, "state": "dreaming"}})
+    before = dump(store)
+    clock.advance("1m")
+    assert store.fire_due(clock.now, 10, plan).next_wake is None
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"$set": {"execution": "x"}}, {"$set": {"cause": "fate"}}, {"$unset": {"payload": ""}}],
+    ids=str,
+)
+def test_a_run_that_can_not_be_read_does_not_block_its_queue(store: MongoStore, damage: Document) -> None:
+    store.add_runs([Run(id="a", task="work"), Run(id="b", task="work")])
+    plain(store).runs.update_one({"_id": "a"}, damage)
+    assert claim(store, "one", limit=1) == []
+    assert [held.id for held in claim(store, "two", limit=1)] == ["b"]
+    (note,) = store.find_records("quarantine")
+    assert note.key == "a"
+    assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+
+
+def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: MongoStore) -> None:
+    store.add_runs([Run(id=name, task="work") for name in "abc"])
+    plain(store).runs.update_one({"_id": "b"}, {"$set": {"payload": 1}})
+    assert [(run.id, run.attempt) for run in claim(store)] == [("a", 1), ("c", 1)]
+
+
+def test_a_running_run_without_a_lease_is_lost(store: MongoStore, clock: VirtualClock) -> None:
+    store.add_runs([Run(id="a", task="work", state="running", attempt=1), Run(id="b", task="work")])
+    claim(store)
+    clock.advance("30s")
+    assert [run.id for run in store.lost_runs(clock.now, 10).runs] == ["a", "b"]
+    assert [run.id for run in store.lost_runs(clock.now, 1).runs] == ["a"]
+
+
+def test_people_read_documents_with_the_fields_of_the_model(store: MongoStore) -> None:
+    add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')
+    document = plain(store).schedules.find_one()
+    assert document["_id"] == "default/report"
+    assert (document["trigger"], document["catch_up"]["kind"], document["state"]) == (
+        "0 9 * * *", "latest", "active",
+    )  # fmt: skip
+    assert "paused_until" not in document
+
+
+def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    store.add_runs([Run(id="a", task="work")])
+    (held,) = claim(store)
+    following = Run(id="b", task="work", state="running", attempt=1)
+    answers = store.settle_runs(
+        [
+            attempts.heartbeat(held, MINUTE, "beat"),
+            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
+            attempts.heartbeat(held, 2 * MINUTE, "late"),
+            attempts.succeeded(following, "1", clock.now, "end-b"),
+        ]
+    )
+    assert answers == [True, True, False, True]
+    found = {run.id: run for run in store.find_runs(RunQuery()).items}
+    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
+    assert found["b"] == replace(
+        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
+    )
+
+
+# Waking up.
+
+WAITER = """
+import sys
+from evenbeat.stores.mongo import MongoStore
+store = MongoStore(sys.argv[1])
+store.open()
+store.wait(0)
+print("waiting", flush=True)
+print(store.wait(60), flush=True)
+store.close()
+"""
+
+
+def test_a_hint_wakes_a_waiter_in_another_process(store: MongoStore, place: str) -> None:
+    command = [sys.executable, "-c", WAITER, place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        store.hint()
+        assert process.stdout.readline() == "True\n"
+        assert process.wait(60) == 0
+
+
+def test_a_hint_wakes_every_thread_that_waits_and_then_none(store: MongoStore) -> None:
+    answers: list[bool] = []
+    threads = [threading.Thread(target=lambda: answers.append(store.wait(60))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        store.hint()
+        for thread in threads:
+            thread.join(0.005)
+    assert answers == [True] * 5
+    assert store.wait(0) is False  # one's own hints wake others
+
+
+def test_a_hint_between_two_waits_is_not_lost(make: Callable[..., MongoStore]) -> None:
+    waiting, other = make(), make()
+    assert waiting.wait(0) is False
+    other.hint()
+    other.hint()
+    assert waiting.wait(60) is True
+
+
+def test_closing_ends_a_wait_and_the_thread_that_listens(store: MongoStore) -> None:
+    store.wait(0)
+    thread = threading.Thread(target=store.wait, args=(60,))
+    thread.start()
+    store.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not [other for other in threading.enumerate() if other.name == "evenbeat-hints"]
+
+
+def test_a_listener_that_lost_its_cursor_listens_again_and_says_so_once(store: MongoStore) -> None:
+    assert store.wait(0) is False
+    listener = store._waker._listener
+    assert listener is not None
+    plain(store).command({"killCursors": schema.HINTS, "cursors": [listener._cursor]})
+    assert store.wait(60) is True
+    while not listener.hears:
+        store.wait(0.01)
+
+
+def test_who_can_not_listen_comes_back_and_says_that_something_may_have_changed(place: str) -> None:
+    store = MongoStore("mongodb://127.0.0.1:9/x", timeout=0.05)
+    store._connection._opened = store._waker._opened = True
+    assert store.wait(60) is True
+    store.hint()
+    store.close()
+
+
+# Plans.
+
+
+def stages(plan: Any) -> list[str]:
+    """The stages of a query plan, with their indexes."""
+    found: list[str] = []
+    if isinstance(plan, dict):
+        if "stage" in plan:
+            found.append(f"{plan['stage']} {plan.get('indexName', '')}".strip())
+        for key, value in plan.items():
+            if key != "rejectedPlans":
+                found += stages(value)
+    elif isinstance(plan, list):
+        for value in plan:
+            found += stages(value)
+    return found
+
+
+class Explaining:
+    """Notes every find, aggregate and count that a call sends."""
+
+    def __init__(self, store: MongoStore) -> None:
+        self.plans: list[tuple[str, list[str]]] = []
+        self._store = store
+        self._commands = store._connection.commands()
+
+    def __enter__(self) -> Explaining:
+        vars(self._commands).update(find=self._find, aggregate=self._aggregate)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del vars(self._commands)["find"], vars(self._commands)["aggregate"]
+
+    def _find(self, name: str, collection: str, where: Document, **options: Any) -> list[Document]:
+        command = {"find": collection, "filter": where}
+        for key, theirs in {"fields": "projection", "limit": "limit", "hint": "hint", "skip": "skip"}.items():
+            if options.get(key):
+                command[theirs] = options[key]
+        for key, theirs in {"sort": "sort", "start": "min"}.items():
+            if options.get(key):
+                command[theirs] = dict(options[key])
+        self._explain(name, command)
+        return type(self._commands).find(self._commands, name, collection, where, **options)
+
+    def _aggregate(self, name: str, collection: str, pipeline: Any, **options: Any) -> list[Document]:
+        command = {"aggregate": collection, "pipeline": pipeline, "cursor": {}}
+        if options.get("hint"):
+            command["hint"] = options["hint"]
+        self._explain(name, command)
+        return type(self._commands).aggregate(self._commands, name, collection, pipeline, **options)
+
+    def _explain(self, name: str, command: Document) -> None:
+        answer = plain(self._store).command({"explain": command, "verbosity": "queryPlanner"})
+        self.plans.append((name, stages(answer)))
+
+
+def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, *(f"s{at}" for at in range(50)), overlap="queue")
+    clock.advance("1m")
+    store.fire_due(clock.now, 100, plan)
+    claim(store, limit=20)
+    commands = store._connection.commands()
+    wanted = Claim(
+        worker="w",
+        token="t",
+        limit=5,
+        now=clock.now,
+        lease=1,
+        queues=("default", "b"),
+        tasks=frozenset({"work"}),
+    )
+    with Explaining(store) as explaining:
+        firing.earliest(commands)
+        firing.earliest(commands, clock.now, 10)
+        firing._active(commands, [("default", "s1")])
+        claims.outlook(commands, wanted)
+        claims._choose(commands, wanted, clock.now, 0)
+        claims.held(commands, wanted)
+        schedule_documents.find(commands, ScheduleQuery(limit=5))
+        schedule_documents.find(commands, ScheduleQuery(limit=5, tenant="default", name="s1"))
+        for query in (
+            RunQuery(),
+            RunQuery(ids=("a",)),
+            RunQuery(worker="w", states=("running",), cancel_requested=True),
+            RunQuery(tenant="default", schedule="s1", states=("queued", "running")),
+            RunQuery(tenant="default", schedule="s1"),
+        ):
+            history.find(commands, query)
+        history.count(commands, None)
+        history.skipped(commands, "default", "s1", 5)
+        store.read_log("a")
+        store.get_record("k", "t", "x")
+        store.find_records("k")
+        store.statistics([("default", "s1")])
+    assert len(explaining.plans) >= 17
+    for name, found in explaining.plans:
+        assert not [stage for stage in found if stage.startswith("COLLSCAN")], (name, found)
+        if name in ("find next wake", "find next due", "find claimable", "find skipped", "find log"):
+            assert not [stage for stage in found if stage.startswith("SORT") and "MERGE" not in stage], found
+        if name in ("find next wake", "find next due", "count runs"):
+            assert "FETCH" not in found, (name, found)
+
+
+def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: VirtualClock) -> None:
+    watch = Watch(on=False)
+    store = make(on_command=watch)
+    add_schedules(store, "a")
+    watch.on = True
+    store.fire_due(clock.now, 10, plan)
+    assert watch.seen == ["find next wake"]
+    watch.seen.clear()
+    claim(store)
+    assert watch.seen == ["find next due"]
+
+
+def test_nothing_of_the_driver_escapes() -> None:
+    store = MongoStore("mongodb://127.0.0.1:9/x", VirtualClock(), timeout=0.02)
+    store._connection._opened = True
+    chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
+    run = Run(id="a", task="work", attempt=1)
+    calls: list[Callable[[], object]] = [
+        store.open,
+        store.schema,
+        store.server,
+        lambda: add_schedules(store, "a"),
+        lambda: store.find_schedules(ScheduleQuery()),
+        lambda: store.fire_due(store.now(), 1, plan),
+        lambda: store.add_runs([run]),
+        lambda: store.add_runs([run, replace(run, id="b")]),
+        lambda: claim(store),
+        lambda: store.settle_runs([attempts.succeeded(run, None, 0, "t")]),
+        lambda: store.find_runs(RunQuery()),
+        lambda: store.lost_runs(0, 1),
+        lambda: store.count_runs(),
+        lambda: store.find_skipped("default", "a"),
+        lambda: store.statistics([("default", "a")]),
+        lambda: store.purge(1, 1),
+        lambda: store.get_record("k", "t", "x"),
+        lambda: store.put_record(Record(kind="k", key="x", body="")),
+        lambda: store.find_records("k"),
+        lambda: store.delete_record("k", "t", "x", 1),
+        lambda: store.append_log([chunk]),
+        lambda: store.read_log("a"),
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable) as caught:
+            call()
+        assert isinstance(caught.value.__cause__, PyMongoError)
+    store.close()
