@@ -190,35 +190,43 @@ def keepalive() -> dict[int, int]:
     return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
 
 
-_ADVICE: tuple[tuple[str, str], ...] = (
-    ("OOM", "maxmemory is reached, and nothing was written; give the server more, or keep less history"),
-    ("MISCONF", "the server can't write to its disk; make room there"),
-    ("READONLY", "this server is a replica; name the primary"),
-    ("LOADING", "the server is still loading its data; try again"),
-    ("BUSY", "somebody's script keeps the server busy; try again"),
-    ("NOAUTH", "the server wants a password; put it into the URL"),
-    ("WRONGPASS", "the server does not take this user or password"),
-    ("NOPERM", "this user may not do that; see the stores' documentation for what it must be allowed"),
-    ("MOVED", "this server is a node of a cluster that has not got our keys; name the one that has"),
-    ("WRONGTYPE", "a key holds something else than what was written there"),
-    ("CROSSSLOT", "the keys are not in one slot of the cluster"),
+# The driver has classes for some errors, whose codes it then leaves out of the message.
+_BY_CLASS: tuple[tuple[type[Exception], str], ...] = (
+    (
+        driver.OutOfMemoryError,
+        "maxmemory is reached, and nothing was written; give the server more, or keep less",
+    ),
+    (driver.BusyLoadingError, "the server is still loading its data; try again"),
+    (driver.ReadOnlyError, "this server is a replica; name the primary"),
+    (
+        driver.NoPermissionError,
+        "this user may not do that; docs/stores/redis.md says what it must be allowed",
+    ),
+    (driver.AuthenticationError, "the server does not take this user or password"),
+    (driver.ClusterDownError, "a part of the cluster is missing; try again"),
+    (driver.TimeoutError, "the server did not answer in time; can it be reached from here? try again"),
+    (driver.ConnectionError, "is the server there, and can it be reached from here? try again"),
+    (OSError, "is the server there, and can it be reached from here? try again"),
 )
+_BY_CODE = {
+    "MISCONF": "the server can't write to its disk; make room there",
+    "BUSY": "somebody's script keeps the server busy; try again",
+    "NOAUTH": "the server wants a password; put it into the URL",
+    "WRONGPASS": "the server does not take this user or password",
+    "WRONGTYPE": "a key holds something else than what was written there",
+}
 
 
 def unavailable(address: Address, error: Exception) -> StoreUnavailable:
     """What went wrong, and what to do, in the words of a user."""
     text = str(error) or type(error).__name__
-    advice = next((advice for code, advice in _ADVICE if code in text.split(":")[0].upper()), None)
     if isinstance(error, driver.MovedError):
-        advice = f"{_ADVICE[8][1]}: {error.host}:{error.port}"
-    elif isinstance(error, driver.OutOfMemoryError):
-        advice = _ADVICE[0][1]
-    elif isinstance(error, driver.BusyLoadingError):
-        advice = _ADVICE[3][1]
-    elif isinstance(error, driver.AuthenticationError):
-        advice = advice or _ADVICE[6][1]
-    elif isinstance(error, driver.TimeoutError | driver.ConnectionError | OSError):
-        advice = advice or "is the server there, and can it be reached from here? try again"
+        place = f"{error.host}:{error.port}"
+        text, advice = "this node of a cluster has not got our keys", f"they are on {place}: name that one"
+    else:
+        found = (advice for kind, advice in _BY_CLASS if isinstance(error, kind))
+        known = (advice for code, advice in _BY_CODE.items() if text.startswith(f"{code} "))
+        advice = next(known, next(found, ""))
     return StoreUnavailable(f"{address.shown}: {text}" + (f" ({advice})" if advice else ""))
 
 

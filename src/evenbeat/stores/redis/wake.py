@@ -20,7 +20,7 @@ from evenbeat.stores.redis.commands import Commands, Line
 
 # Seconds that a wait takes, at most, while nobody can be heard.
 _DEAF = 1.0
-_BROKEN = (driver.RedisError, OSError, ValueError, AttributeError)
+_BROKEN = (driver.RedisError, OSError, ValueError, TypeError, AttributeError)
 """What reading from a connection raises that is broken, or that another thread has closed meanwhile."""
 
 
@@ -83,7 +83,8 @@ class Waker:
         try:
             if connection is None:
                 connection = self._connect()
-            heard = self._read(connection, timeout)
+            # What was said while nobody listened is lost: something may have changed.
+            heard = int(self._was_deaf) + self._read(connection, 0.0 if self._was_deaf else timeout)
         except (*_BROKEN, StoreUnavailable):
             alive = False
         finally:
@@ -93,8 +94,6 @@ class Waker:
                 self._let_go(connection)
             else:
                 self._connection = connection
-                # What was said while nobody listened is lost: something may have changed.
-                heard += self._was_deaf
                 self._was_deaf = False
             self._changes += bool(heard)
             # Somebody else listens from here on.
