@@ -17,7 +17,7 @@ from evenbeat.model import FORMAT, Schedule
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, PlanFunction
 from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands
+from evenbeat.stores.mongo.commands import Commands, Contended
 from evenbeat.stores.mongo.rows import LOWEST, Key, Unreadable, key_text, read_schedule, set_and_unset
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, quarantine
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
@@ -25,6 +25,10 @@ from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]
 _KEYS = {"wake_at": 1}
+
+
+class Occupied(Contended):
+    """Another node has the batch that begins there."""
 
 
 class Position(NamedTuple):
@@ -50,7 +54,10 @@ def fire(
     commands: Commands, start: Position, now: Instant, limit: int, plan: PlanFunction, careful: bool
 ) -> Fired:
     """A batch that begins there, in an open transaction."""
-    commands.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
+    try:
+        commands.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
+    except Contended:
+        raise Occupied from None
     documents = commands.find(
         "find due", SCHEDULES, {"wake_at": {"$lte": now}, "format": {"$lte": FORMAT}}, sort=_ORDER,
         limit=limit + 1, hint=DUE.name,
@@ -124,7 +131,8 @@ def _active(commands: Commands, keys: list[Key]) -> dict[Key, tuple[Active, ...]
             {"tenant": tenant, "schedule": {"$in": names}, "state": {"$in": ACTIVE_STATES}},
             fields={"schedule": 1, "state": 1, "cancel_requested": 1, "created_at": 1}, hint=ACTIVE.name,
         )  # fmt: skip
-        documents.sort(key=lambda document: (document.get("created_at", 0), document["_id"]))
+        # Texts: a document changed by hand may hold anything, and the order is for people.
+        documents.sort(key=lambda document: (str(document.get("created_at")), str(document["_id"])))
         for document in documents:
             key = (tenant, document["schedule"])
             entry = Active(document["_id"], document["state"], document.get("cancel_requested") is True)

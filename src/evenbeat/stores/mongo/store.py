@@ -48,8 +48,8 @@ from evenbeat.stores.mongo.connections import Connection
 from evenbeat.stores.mongo.rows import log_document
 from evenbeat.stores.mongo.wake import Waker
 
-# Batches that other nodes have in hand are passed over, up to so many.
-_BATCHES = 4
+# Batches that other nodes have in hand are passed over, others made smaller, up to so many times.
+_TRIES = 8
 
 
 class MongoStore:
@@ -110,21 +110,24 @@ class MongoStore:
         first = start = firing.earliest(commands)
         if first is None or start is None or first.wake_at > now or limit <= 0:
             return Fired((), None if first is None else first.wake_at)
-        careful, size = False, limit
-        for _ in range(_BATCHES):
+        careful, size, passed = False, limit, 0
+        for _ in range(_TRIES):
             try:
                 fired = self._fire(start, now, size, plan, careful)
                 return fired if start == first else fired._replace(next_wake=first.wake_at)
             except Duplicate:
                 careful = True
-            except Contended:
+            except firing.Occupied:
                 self._connection.contended()
-                # Half as many are in fewer people's way.
-                size = max(1, size // 2)
-                following = firing.earliest(commands, now, limit if start == first else 2 * limit)
+                passed += limit
+                following = firing.earliest(commands, now, passed)
                 if following is None:
                     break
                 start = following
+            except Contended:
+                self._connection.contended()
+                # Fewer are in fewer people's way: runs that end write their schedules, too.
+                size = max(1, size // 2)
         # Due, and not to be had: others are firing it.
         return Fired((), first.wake_at)
 
@@ -156,7 +159,7 @@ class MongoStore:
             return self._claimed(commands, claim, runs)
         if next_due is None or next_due > due or claim.limit <= 0:
             return Claimed((), next_due)
-        for passed in range(_BATCHES):
+        for passed in range(_TRIES // 2):
             try:
                 with commands.transaction() as inside:
                     runs = claims.take(inside, claim, due, self.now(), passed * claim.limit)

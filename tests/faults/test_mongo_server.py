@@ -1,0 +1,139 @@
+"""Servers that are the wrong ones, die, or step down: real processes, with the store looking on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.model import Record, Run, Schedule
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import plan
+from evenbeat.stores.base import Claim, RunQuery, Write
+from evenbeat.stores.mongo import MongoStore
+from evenbeat.testing import VirtualClock
+from tests.servers import Mongo, Unavailable
+
+
+class Standalone(Mongo):
+    """No member of any replica set."""
+
+    def _command(self) -> list[str]:
+        command = super()._command()
+        at = command.index("--replSet")
+        return command[:at] + command[at + 2 :]
+
+    def _ready(self) -> None:
+        with MongoClient[dict[str, object]](self.url, serverSelectionTimeoutMS=1000) as client:
+            client.admin.command("ping")
+
+
+def run_server(kind: type[Mongo]) -> Iterator[Mongo]:
+    try:
+        server = kind()
+    except Unavailable as error:
+        pytest.skip(f"no mongo: {error}")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def standalone() -> Iterator[Mongo]:
+    yield from run_server(Standalone)
+
+
+@pytest.fixture
+def server() -> Iterator[Mongo]:
+    yield from run_server(Mongo)
+
+
+def repeated(call: Callable[[], Any]) -> Any:
+    """As the loops do: again until the store is there."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return call()
+        except StoreUnavailable:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_standalone_server_is_refused_and_the_message_says_what_to_do(standalone: Mongo) -> None:
+    for url in (standalone.url, f"mongodb://127.0.0.1:{standalone.port}/jobs"):
+        store = MongoStore(url)
+        with pytest.raises(StoreUnavailable, match=r"--replSet rs0 and run rs\.initiate\(\)"):
+            store.open()
+        assert store.server()[0].level == "fail"
+        with pytest.raises(StoreUnavailable, match="not open"):
+            store.count_runs()
+        store.close()
+    with MongoClient[dict[str, object]](standalone.url) as client:
+        assert not {"evenbeat", "jobs"} & set(client.list_database_names())
+
+
+def test_what_was_answered_outlives_a_killed_server(server: Mongo) -> None:
+    clock = VirtualClock()
+    store = MongoStore(server.url, clock, timeout=2.0)
+    store.open()
+    wish = changes.create(Schedule(name="a", task="work", trigger="every 1m"), clock.now)
+    assert store.put_schedules([Write(wish, None)])[0].accepted
+    for turn in range(2):
+        clock.advance("1m")
+        (planned,) = store.fire_due(clock.now, 10, plan).planned
+        token = f"claim-{turn}"
+        wanted = Claim(worker="w", token=token, limit=10, now=clock.now, lease=600_000)
+        (held,) = store.claim_runs(wanted).runs
+        assert store.put_record(Record(kind="k", key=f"r{turn}", body="x"))
+        assert store.add_runs([Run(id=f"later-{turn}", task="work", run_at=clock.now + (1 << 40))]) == [True]
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            store.settle_runs([attempts.succeeded(held, None, clock.now, f"end-{turn}")])
+        assert store.wait(30) is True  # nobody can tell: come back soon
+        server.start()
+        # The claim's reply might have been lost, too: it is repeated, and so is the end.
+        assert repeated(partial(store.claim_runs, wanted)).runs == (held,)
+        end = attempts.succeeded(held, None, clock.now, f"end-{turn}")
+        for _ in range(2):
+            assert repeated(partial(store.settle_runs, [end])) == [True]
+        assert planned.runs[0].id == held.id
+    assert store.count_runs() == {"succeeded": 2, "queued": 2}
+    assert [record.key for record in store.find_records("k")] == ["r0", "r1"]
+    assert store.statistics([("default", "a")])[0].run_count == 2
+    store.close()
+
+
+def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) -> None:
+    clock = VirtualClock()
+    # Without directConnection, as in production: the client knows the set and looks for its primary.
+    store = MongoStore(f"mongodb://127.0.0.1:{server.port}/jobs?replicaSet=rs0", clock)
+    store.open()
+    wish = changes.create(Schedule(name="a", task="work", trigger="every 1m"), clock.now)
+    assert store.put_schedules([Write(wish, None)])[0].accepted
+    assert store.wait(0) is False
+    clock.advance("1m")
+    with MongoClient[dict[str, object]](server.url) as client:
+        try:
+            client.admin.command({"replSetStepDown": 2, "secondaryCatchUpPeriodSecs": 0, "force": True})
+        except PyMongoError as error:
+            raise AssertionError("the server did not step down") from error
+    fired = repeated(lambda: store.fire_due(clock.now, 10, plan))
+    assert len(fired.planned) == 1
+    assert len(store.find_runs(RunQuery()).items) == 1
+    # Whoever waits hears hints again.
+    other = MongoStore(f"mongodb://127.0.0.1:{server.port}/jobs?replicaSet=rs0", clock)
+    other.open()
+    while store.wait(0.2):
+        pass
+    other.hint()
+    assert store.wait(30) is True
+    other.close()
+    store.close()
