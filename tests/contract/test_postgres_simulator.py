@@ -14,6 +14,12 @@ from evenbeat.testing.simulator.trace import Trace
 SEEDS = range(0, 20, 5)
 PRODUCT_SEEDS = range(100, 108, 4)
 
+# Seeds that find a fault again when its repair is taken back.
+REGRESSIONS = {
+    1000: "a run that was tried once more became active beside the tick that was just fired",
+    1124: "a repeated claim answered runs that were taken over since it had looked",
+}
+
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
@@ -26,6 +32,11 @@ def no_thread_is_left() -> Iterator[None]:
 def test_the_promise_is_kept_on_postgresql(first: int) -> None:
     for seed in range(first, first + SEEDS.step):
         run_seed(seed, server_url("postgres"), Trace())
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_what_a_seed_once_found_stays_repaired(seed: int) -> None:
+    run_seed(seed, server_url("postgres"), Trace())
 
 
 @pytest.mark.parametrize("first", PRODUCT_SEEDS, ids=lambda first: f"from_{first}")

@@ -880,6 +880,16 @@ def test_of_two_that_make_the_same_schedules_at_once_one_is_refused_and_nobody_w
     assert sorted(accepted) == [f"s{at:02}" for at in range(20)]
 
 
+def until_somebody_waits(store: PostgresStore) -> None:
+    """Until a transaction waits for a row of this schema that another one holds."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+    deadline = time.monotonic() + 60
+    with plain(store) as connection:
+        while connection.execute(waiting, (f"%{store.place.schema}%",)).fetchone() == (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
 def test_a_run_that_ends_while_its_schedule_is_fired_wakes_it(
     make: Callable[..., PostgresStore], clock: VirtualClock
 ) -> None:
@@ -896,10 +906,7 @@ def test_a_run_that_ends_while_its_schedule_is_fired_wakes_it(
     def ends_meanwhile(row: Schedule, now: int, active: tuple[Active, ...]) -> Planned:
         # The other settles between what is read here and what is written: it has to wait for us.
         thread.start()
-        with plain(firing) as connection:
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            while connection.execute(waiting).fetchone() == (0,):
-                time.sleep(0.001)
+        until_somebody_waits(firing)
         return plan(row, now, active)
 
     (planned,) = firing.fire_due(clock.now, 10, ends_meanwhile).planned
@@ -908,6 +915,40 @@ def test_a_run_that_ends_while_its_schedule_is_fired_wakes_it(
     assert answers == [True]
     (planned,) = firing.fire_due(clock.now, 10, plan).planned
     assert len(planned.runs) == 1
+
+
+def test_a_run_that_is_tried_once_more_while_its_schedule_is_fired_waits_for_that(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    firing, retrying = make(), make()
+    add_schedules(firing, "single")
+    clock.advance("1m")
+    firing.fire_due(clock.now, 10, plan)
+    (held,) = claim(firing)
+    firing.settle_runs([attempts.failed(held, "boom", clock.now, "t")])
+    (over,) = firing.find_runs(RunQuery()).items
+    (row,) = firing.find_schedules(ScheduleQuery()).items
+    # From now on a run's end matters to it, which the run does not know.
+    change = changes.change(row, {"overlap": "skip"}, clock.now)
+    assert change is not None
+    assert firing.put_schedules([Write(change, row.version)])[0].accepted
+    wish = attempts.retried(over, "again")
+    assert wish is not None
+    clock.advance("1m")
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.append(f"retried {retrying.settle_runs([wish])}"))
+
+    def meanwhile(row: Schedule, now: int, active: tuple[Active, ...]) -> Planned:
+        assert active == ()
+        thread.start()
+        until_somebody_waits(firing)
+        seen.append("planned")
+        return plan(row, now, active)
+
+    (planned,) = firing.fire_due(clock.now, 10, meanwhile).planned
+    thread.join(60)
+    assert len(planned.runs) == 1
+    assert seen == ["planned", "retried [True]"]
 
 
 def test_a_claim_that_is_repeated_while_the_first_try_is_under_way_takes_no_second_set(

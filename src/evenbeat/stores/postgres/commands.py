@@ -9,12 +9,14 @@ there are no prepared statements. So a PgBouncer may give each transaction anoth
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.waiting import Ready, Wait
 
 from evenbeat.instants import Instant
 from evenbeat.stores.postgres import statements as sql
@@ -29,27 +31,38 @@ Statement: TypeAlias = tuple[str, Values]
 T = TypeVar("T")
 
 
+_EVENTS = {
+    Wait.R: select.POLLIN,
+    Wait.W: select.POLLOUT,
+    Wait.RW: select.POLLIN | select.POLLOUT,
+}
+
+
 class Link(psycopg.Connection[Row]):
     """A connection on which nothing is waited for longer than until the deadline."""
 
-    deadline = float("inf")
+    deadline = 0.0
+    """By the monotonic clock; set before each command."""
 
-    def wait(self, gen: Generator[Any, Any, T], *rest: Any, **options: Any) -> T:
-        return super().wait(_bounded(gen, self.deadline), *rest, **options)
-
-
-def _bounded(gen: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any, T]:
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            # Nothing is ready ten times a second: psycopg looks for Ctrl-C then, and this at the clock.
-            if not ready and time.monotonic() >= deadline:
-                raise TimedOut("no answer in time")
-            wanted = gen.send(ready)
-    except StopIteration as done:
-        value: T = done.value
-        return value
+    def wait(self, gen: Generator[Any, Any, T], *_rest: object, **_options: object) -> T:
+        """As psycopg's, which knows of no deadline before version 3.3."""
+        poll = select.poll()
+        socket = self.pgconn.socket
+        try:
+            wanted = next(gen)
+            while True:
+                poll.register(socket, _EVENTS[wanted])
+                left = self.deadline - time.monotonic()
+                if not (found := poll.poll(max(0.0, left) * 1000)):
+                    raise TimedOut("no answer in time")
+                happened = found[0][1]
+                # Whatever else happened (an end, an error) is for who reads.
+                reads = Ready.R if happened & ~select.POLLOUT else Ready.NONE
+                writes = Ready.W if happened & select.POLLOUT else Ready.NONE
+                wanted = gen.send(reads | writes)
+        except StopIteration as done:
+            value: T = done.value
+            return value
 
 
 class Commands:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Run, Transition
+from evenbeat.model import ACTIVE_STATES, FORMAT, Run, Transition
 from evenbeat.stores.base import Claim, Claimed, Insertion, Lost
 from evenbeat.stores.decisions import Settlement, Standing, settlement
 from evenbeat.stores.postgres import statements as sql
@@ -109,8 +109,11 @@ def claim(
     guessed = _claimable(wanted, guess, wanted.limit, clock)
     _, held, (row,), *of_guess = transaction.together("select claimable", [*known, *guessed])
     if held:
-        # The reply was lost. What else was looked at is let go of.
-        ((row,),) = transaction.commit("select next due", [ask_outlook(wanted)])
+        # The reply was lost. What else was looked at is let go of; what is held is read again, since nothing
+        # keeps others from taking over what has run out meanwhile.
+        held, (row,) = transaction.commit(
+            "select claimed", [(sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
+        )
         return Claimed(tuple(readable_runs(unmarked_at(held, FREE))), Outlook(row).next_due), None
     due = min(wanted.now, transaction.now)
     chosen: list[Row] = []
@@ -196,8 +199,7 @@ def lost(commands: Commands, ended_by: Instant, limit: int, clock: int | None) -
 
 
 def settle(transaction: Transaction, transitions: Sequence[Transition]) -> list[bool]:
-    wakes = {transition.wakes for transition in transitions if transition.wakes is not None}
-    locks: list[Statement] = [(sql.LOCK_WAKES, {"rows": json_keys(wakes)})] if wakes else []
+    locks = _gates(transitions)
     ids = json_list({transition.run for transition in transitions})
     found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])[-1]
     standing = {
@@ -207,6 +209,20 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> list[
     done = settlement(transitions, standing, transaction.now)
     transaction.commit("settle runs", _written(done, transaction.now))
     return done.answers
+
+
+def _gates(transitions: Sequence[Transition]) -> list[Statement]:
+    """The lock on schedules for which it matters how many runs are active."""
+    wakes = {transition.wakes for transition in transitions if transition.wakes is not None}
+    revived = {transition.run for transition in transitions if _revives(transition)}
+    if not wakes and not revived:
+        return []
+    return [(sql.LOCK_GATES, {"rows": json_keys(wakes), "ids": json_list(revived)})]
+
+
+def _revives(transition: Transition) -> bool:
+    """Whether a run that is over may become active again: somebody wants it to be tried once more."""
+    return transition.state in ACTIVE_STATES and not ACTIVE_STATES.issuperset(transition.expect)
 
 
 def _written(done: Settlement, now: Instant) -> list[Statement]:

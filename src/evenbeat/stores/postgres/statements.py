@@ -268,10 +268,17 @@ SELECT min(coalesce(lease_until, 0)) FROM evenbeat.runs
 WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s AS bigint), {CLOCK})
 """  # noqa: S608
 
-# First of all: whoever fires holds its schedule and then adds runs or asks them to stop.
-LOCK_WAKES = f"""
-SELECT 1 FROM {_rows(("tenant", "name"))}
-JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+# First of all: whoever fires holds its schedule and then adds runs or asks them to stop. Who ends a run that
+# a schedule waits for, or makes one active again, waits until that is written; else the tick would not be
+# woken, or fire beside a run that it did not see.
+LOCK_GATES = f"""
+SELECT 1
+FROM (
+    SELECT tenant, name FROM {_rows(("tenant", "name"))}
+    UNION
+    SELECT tenant, schedule FROM evenbeat.runs WHERE id = {_listed("ids")} AND schedule IS NOT NULL
+) AS gate
+JOIN evenbeat.schedules AS schedule ON schedule.tenant = gate.tenant AND schedule.name = gate.name
 ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
 """  # noqa: S608

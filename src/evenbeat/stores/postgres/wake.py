@@ -72,7 +72,12 @@ class Waker:
                     # Nobody can tell whether something has changed: let the caller look.
                     return True
             if self._changes == seen and not self._watching and self._listener is not None:
-                self._hear()
+                self._watching = True
+                try:
+                    self._hear()
+                finally:
+                    self._watching = False
+                    self._changed.notify_all()
             self._seen.changes = self._changes
             return self._changes != seen
 
@@ -96,11 +101,11 @@ class Waker:
                 poll.poll(max(0.0, until - time.monotonic()) * 1000)
         finally:
             self._changed.acquire()
-            self._watching = False
             with contextlib.suppress(OSError):
                 while bell[0].recv(64):
                     pass
             self._hear()
+            self._watching = False
             # Somebody else watches from here on.
             self._changed.notify_all()
 
@@ -112,7 +117,10 @@ class Waker:
         return self._listener
 
     def _hear(self) -> None:
-        """Take the listener one step further, and count what it heard as one change."""
+        """Take the listener one step further, and count what it heard as one change.
+
+        By who watches, and nobody else: the lock is let go of while a hint is sent.
+        """
         listener = self._listener
         if listener is None:
             return
