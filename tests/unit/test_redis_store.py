@@ -18,6 +18,7 @@ import msgspec
 import pytest
 import redis
 from msgspec.structs import replace
+from redis.exceptions import MovedError
 
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
 from evenbeat.instants import FIRST, LAST, write_instant
@@ -27,6 +28,7 @@ from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore, runs, schedules
 from evenbeat.stores.redis.address import read_address
+from evenbeat.stores.redis.commands import unavailable
 from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.urls import open_url
 from evenbeat.testing import VirtualClock
@@ -296,7 +298,9 @@ def test_a_server_that_may_forget_is_warned_of(caplog: pytest.LogCaptureFixture)
 
 def test_a_server_that_does_not_let_its_settings_be_read_is_warned_of() -> None:
     with own_server() as server, redis.Redis.from_url(server.url) as client:
-        client.execute_command("ACL SETUSER app on >s3cret ~{evenbeat}:* &{evenbeat}:* +@all -@admin -config")
+        client.execute_command(
+            "ACL SETUSER app on >s3cret ~{evenbeat}:* &{evenbeat}:* +@all -@admin -@dangerous +info"
+        )
         url = server.url.replace("redis://", "redis://app:s3cret@")
         store = RedisStore(url)
         store.open()
@@ -324,6 +328,14 @@ def test_a_replica_is_refused_and_its_primary_says_what_a_failover_loses() -> No
         found = {setting.name: setting for setting in RedisStore(primary.url).server()}
         assert found["connected_slaves"].level == "ok"
         assert "failover loses" in (found["connected_slaves"].hint or "")
+
+
+def test_a_node_of_a_cluster_that_has_not_got_the_keys_says_which_one_has() -> None:
+    error = unavailable(read_address("redis://me:s3cret@host"), MovedError("1234 10.0.0.7:7001"))
+    assert str(error) == (
+        "redis://me:***@host: this node of a cluster has not got our keys (they are on 10.0.0.7:7001: "
+        "name that one)"
+    )
 
 
 # Time.

@@ -19,8 +19,8 @@ def get(commands: Commands, kind: str, tenant: str, key: str) -> Record | None:
 
 def put(commands: Commands, record: Record, expect: int | None) -> bool:
     for field, value in (("kind", record.kind), ("tenant", record.tenant)):
-        if " " in value:
-            raise InvalidValue(f"{field} {shown(value)} has a space", field=field, value=value)
+        if " " in value or ":" in value:
+            raise InvalidValue(f"{field} {shown(value)} has a space or a colon", field=field, value=value)
     (is_there,) = commands.run(
         "put_record",
         [

@@ -68,8 +68,8 @@ def optional_instant(text: str | None) -> Instant | None:
 
 
 def path_of(tenant: str, name: str) -> str:
-    """The schedule in keys."""
-    return name if tenant == "default" else f"{tenant}/{name}"
+    """The schedule in keys: acme/cleanup, or the name alone where the tenant is the default one."""
+    return name if tenant == "default" and "/" not in name else f"{tenant}/{name}"
 
 
 def member_of(tenant: str, name: str) -> str:

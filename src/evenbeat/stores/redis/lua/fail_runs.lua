@@ -14,7 +14,7 @@ for _, row in ipairs(asked) do
     if found[4] then call('HDEL', base .. 'held:' .. found[4], id) end
     place(base .. 'over', id, now)
     if found[3] then
-      place(base .. 'active:' .. (tenant == 'default' and found[3] or tenant .. '/' .. found[3]), id, false)
+      place(base .. 'active:' .. path(tenant, found[3]), id, false)
     end
     count(tenant, 'running', -1)
     count(tenant, 'failed', 1)

@@ -120,6 +120,13 @@ local function flush()
   end
 end
 
+-- A name of a tenant in keys: acme/cleanup, or the name alone where the tenant is the default one and no slash
+-- in the name could be taken for one.
+local function path(tenant, name)
+  if tenant == 'default' and not find(name, '/', 1, true) then return name end
+  return tenant .. '/' .. name
+end
+
 -- Runs. Where one stands decides which indexes hold it:
 --   queued: ready; running: leases and held; over: over; queued or running, of a schedule: active.
 local OVER = { succeeded = true, failed = true, cancelled = true }
@@ -167,18 +174,17 @@ local function add_run(new)
   return true
 end
 
--- Schedules. "acme cleanup" in indexes, in the order (tenant, name); acme/cleanup, or just its name where the
--- tenant is the default one, in keys.
+-- Schedules are "acme cleanup" in indexes, in the order (tenant, name).
 local function path_of(member)
   local tenant, name = match(member, '^([^ ]*) (.*)$')
-  return tenant == 'default' and name or tenant .. '/' .. name
+  return path(tenant, name)
 end
 
 -- The runs, ledger rows and cancel requests that belong to a written schedule.
-local function follow(path, member, runs, skipped, cancels)
+local function follow(place_in_keys, member, runs, skipped, cancels)
   for _, run in ipairs(runs) do add_run(run) end
   for _, row in ipairs(skipped) do
-    place(base .. 'skipped:' .. path, row[3], row[1])
+    place(base .. 'skipped:' .. place_in_keys, row[3], row[1])
     place(base .. 'skipped', member .. ' ' .. row[3], row[2])
   end
   for _, id in ipairs(cancels) do
@@ -189,8 +195,7 @@ local function follow(path, member, runs, skipped, cancels)
 end
 
 local function record_key(kind, tenant, name)
-  local path = tenant == 'default' and name or tenant .. '/' .. name
-  return base .. (kind == 'lock' and 'schedule_lock:' or 'records:' .. kind .. ':') .. path
+  return base .. (kind == 'lock' and 'schedule_lock:' or 'records:' .. kind .. ':') .. path(tenant, name)
 end
 
 local function note(tenant, name, body)

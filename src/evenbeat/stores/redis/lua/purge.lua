@@ -13,8 +13,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'over', '-inf', edge, 'LIMIT',
   place(base .. 'newest', id, false)
   place(base .. 'newest:tenant:' .. tenant, id, false)
   if found[2] then
-    local path = tenant == 'default' and found[2] or tenant .. '/' .. found[2]
-    place(base .. 'newest:schedule:' .. path, id, false)
+    place(base .. 'newest:schedule:' .. path(tenant, found[2]), id, false)
   end
   if found[3] then count(tenant, found[3], -1) end
   gone = gone + 1

@@ -28,11 +28,10 @@ end
 
 -- As decisions.added: counts are summed, and what is not said stays as it was.
 local function add_figures(more)
-  local path = more[1]
-  local sum = figures[path]
+  local sum = figures[more[1]]
   if not sum then
     sum = { 0, 0, 0, {} }
-    figures[path] = sum
+    figures[more[1]] = sum
   end
   for at = 1, 3 do sum[at] = sum[at] + more[at + 1] end
   for name, value in pairs(more[5]) do sum[4][name] = value end
@@ -87,10 +86,10 @@ local function apply(row, key, found)
     return
   end
   local tenant, schedule = found[4] or 'default', found[5]
-  local path = schedule and (tenant == 'default' and schedule or tenant .. '/' .. schedule)
+  local owner = schedule and path(tenant, schedule)
   local worker = found[8]
   local run = {
-    id = id, state = state, path = path, family = family_of(found[7]), worker = worker,
+    id = id, state = state, path = owner, family = family_of(found[7]), worker = worker,
     ready = (found[9] or '') .. ':' .. (found[10] or '') .. ':' .. (found[11] or ''),
   }
   if after ~= state or row[13] then
@@ -105,7 +104,7 @@ local function apply(row, key, found)
   if after == 'queued' then run.run_at = run_at or instant(found[13]) or 0 end
   if after == 'running' then run.lease = moment(lease, found[6]) end
   if OVER[after] then run.finished = moment(finished, found[15]) end
-  run.created = path and not OVER[after] and (instant(found[14]) or 0)
+  run.created = owner and not OVER[after] and (instant(found[14]) or 0)
   enter(run)
 end
 
@@ -131,8 +130,8 @@ for at, row in ipairs(asked) do
   end
 end
 flush()
-for path, sum in pairs(figures) do
-  local key = base .. 'schedules:' .. path
+for owner, sum in pairs(figures) do
+  local key = base .. 'schedules:' .. owner
   local found = call('HMGET', key, unpack(COUNTED))
   local fields = {}
   for at, name in ipairs(COUNTED) do
