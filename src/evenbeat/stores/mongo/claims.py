@@ -108,7 +108,7 @@ def take(commands: Commands, wanted: Claim, due: Instant, now: Instant, skip: in
         _quarantine(commands, troubled, now)
         ids = [run.id for run in taken]
     if ids:
-        # 13 us a run.
+        # 100 us of the server's time for each run, 80 of them for its six indexes, whatever these hold.
         commands.update("claim runs", RUNS, {"_id": {"$in": ids}}, {
             "$set": {
                 "state": "running", "worker": wanted.worker, "claim": wanted.token,

