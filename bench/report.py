@@ -51,15 +51,16 @@ _OPERATIONS = (
 )
 _EXECUTION = (
     "From the call of `enqueue_many` until the store counts all runs as succeeded, which stay there as "
-    "history; asked every 50 ms. One process enqueues, another one works, warm before. Medians of five "
-    "rounds in which all take their turns; ratios are medians of the rounds' own. Evenbeat: a node with "
-    "the default settings, its tables analyzed once. pgqueuer: asyncpg, uvloop, batches of 100, enqueued "
-    "in lists of 1,000, all tables logged (its default), done when its log has all successes; its tables "
-    "are not analyzed, in its favour: after an ANALYZE of its empty queue it is many times slower. "
-    "procrastinate: `batch_defer` of 1,000, `concurrency=10`, listen/notify, finished jobs kept (its "
-    "defaults), analyzed; 1,000 jobs. huey: on a Valkey of its own without any durability (`appendonly "
-    "no`), 4 threads (greenlets were no faster), tasks enqueued one by one, since it has no other way; "
-    "5,000 tasks, with and without keeping results, as above."
+    "history; asked after half of the time that the rest will take, every 50 ms in the end. One process "
+    "enqueues, another one works, warm before. Medians of five rounds in which all take their turns; "
+    "ratios are medians of the rounds' own. Evenbeat: a node with the default settings, its tables "
+    "analyzed once. pgqueuer: asyncpg, uvloop, batches of 100, enqueued in lists of 1,000, all tables "
+    "logged (its default), done when its log has all successes; its tables are not analyzed, in its "
+    "favour: after an ANALYZE of its empty queue it is many times slower. procrastinate: `batch_defer` of "
+    "1,000, `concurrency=10`, listen/notify, finished jobs kept (its defaults), analyzed; 1,000 jobs. "
+    "huey: on a Valkey of its own without any durability (`appendonly no`), 4 threads (greenlets were no "
+    "faster), tasks enqueued one by one, since it has no other way; 5,000 tasks, with and without keeping "
+    "results, as above."
 )
 _PUNCTUALITY = (
     "200 one-shots of each kind at random instants over the same 20 s, handed over in one process and "

@@ -21,8 +21,8 @@ from bench.measure import Row, median
 from bench.plot import bars
 from bench.processes import ROOT, scratch, until
 
-RUNS = 20_000
-# Those of the slow ones, so that a round takes no minute.
+RUNS: dict[Database, int] = {"postgres": 20_000, "valkey": 20_000, "mongo": 10_000}
+# Those of slow peers, so that a round takes no minute.
 HUEY_RUNS, PROCRASTINATE_RUNS = 5_000, 1_000
 # Before it counts, each side does some: code is imported, connections are open, plans are made.
 WARM = 0.05
@@ -30,8 +30,8 @@ ROUNDS = 5
 PGQUEUER_BATCH, PROCRASTINATE_CONCURRENCY = 100, 10
 TIMES_PGQUEUER, TIMES_PROCRASTINATE, TIMES_HUEY = 1.3, 10, 3
 MONGO_GOAL = 2_500
-# Counting what is done is work for the server, as much for each side.
-EVERY = 0.05
+# Counting what is done is work for the server: it is asked seldom as long as much is left, on each side.
+SHORTEST, LONGEST = 0.05, 0.5
 
 PGQUEUER, PROCRASTINATE = f"pgqueuer, batch {PGQUEUER_BATCH}", "procrastinate"
 OURS = {"def": "Evenbeat, def", "async def": "Evenbeat, async def"}
@@ -81,7 +81,7 @@ def _rows(name: Database, rates: Rates) -> list[Row]:
     peers = {who: median(found) for who, found in rates.items() if who not in OURS}
     rows = []
     for kind in OURS:
-        ours, title = median(rates[kind]), f"{TITLES[name]}: {RUNS:,} `{kind}` no-ops"
+        ours, title = median(rates[kind]), f"{TITLES[name]}: {RUNS[name]:,} `{kind}` no-ops"
         row = partial(Row, "servers_execution", title, "runs/s", ours, peers)
         rows.append(row(f"≥ {MONGO_GOAL:,}", ours >= MONGO_GOAL) if name == "mongo" else row())
     if name == "postgres":
@@ -106,18 +106,18 @@ def _ours(name: Database, kind: apps.Kind) -> float:
         app = apps.make(kind, url)
         task = app.tasks.get("noop")
         assert task is not None
+
+        async def enqueue(count: int) -> None:
+            app.enqueue_many(task.bind() for _ in range(count))
+
+        async def succeeded() -> int:
+            return app.runs.count().get("succeeded", 0)
+
         with apps.node(kind, url, folder / "bench.starts"):
-            before = int(RUNS * WARM)
-            app.enqueue_many(task.bind() for _ in range(before))
-            until(lambda: app.runs.count().get("succeeded") == before)
-            databases.analyze(url)
-            begin = time.perf_counter()
-            app.enqueue_many(task.bind() for _ in range(RUNS))
-            until(lambda: app.runs.count().get("succeeded") == before + RUNS, every=EVERY)
-            taken = time.perf_counter() - begin
-        assert app.runs.count() == {"succeeded": before + RUNS}
+            rate = asyncio.run(_rate(RUNS[name], enqueue, succeeded, warmed=lambda: databases.analyze(url)))
+        assert list(app.runs.count()) == ["succeeded"]
         app.close()
-    return RUNS / taken
+    return rate
 
 
 async def _pgqueuer() -> float:
@@ -127,7 +127,9 @@ async def _pgqueuer() -> float:
             with pgqueuer_app.worker(url, PGQUEUER_BATCH):
                 # Not analyzed, in its favour: once an empty queue was analyzed, it did 400 to 1,000 a second.
                 return await _rate(
-                    RUNS, partial(pgqueuer_app.enqueue, queue), partial(pgqueuer_app.succeeded, queue)
+                    RUNS["postgres"],
+                    partial(pgqueuer_app.enqueue, queue),
+                    partial(pgqueuer_app.succeeded, queue),
                 )
 
 
@@ -162,9 +164,16 @@ async def _rate(
 
 
 async def _until(succeeded: Callable[[], Awaitable[int]], count: int) -> None:
+    """Come back after half of the time that the rest will take, at the rate since the last look."""
+    found, looked = await succeeded(), time.perf_counter()
     async with asyncio.timeout(120):
-        while (found := await succeeded()) < count:
-            await asyncio.sleep(EVERY)
+        pause = SHORTEST
+        while found < count:
+            await asyncio.sleep(pause)
+            last, since = found, looked
+            found, looked = await succeeded(), time.perf_counter()
+            rate = (found - last) / (looked - since)
+            pause = min(max((count - found) / rate / 2, SHORTEST), LONGEST) if rate else SHORTEST
     assert found == count
 
 
@@ -182,10 +191,10 @@ def _huey(server: Valkey, keep: bool) -> float:
             for _ in range(HUEY_RUNS):
                 huey.noop()
             if keep:
-                until(lambda: huey.result_count() == before + HUEY_RUNS, every=EVERY)
+                until(lambda: huey.result_count() == before + HUEY_RUNS, every=SHORTEST)
             else:
                 # Nothing is recorded, so that the last ones may still be running: in its favour.
-                until(lambda: huey.pending_count() == 0, every=EVERY)
+                until(lambda: huey.pending_count() == 0, every=SHORTEST)
             taken = time.perf_counter() - begin
         assert len(apps.read_starts(Path(folder / "bench.starts"))) == before + HUEY_RUNS
     return HUEY_RUNS / taken
