@@ -21,12 +21,13 @@ from bench.measure import Row, median
 from bench.plot import bars
 from bench.processes import ROOT, scratch, until
 
-RUNS: dict[Database, int] = {"postgres": 20_000, "valkey": 20_000, "mongo": 10_000}
+RUNS: dict[Database, int] = {"postgres": 20_000, "valkey": 10_000, "mongo": 10_000}
 # Those of slow peers, so that a round takes no minute.
-HUEY_RUNS, PROCRASTINATE_RUNS = 5_000, 1_000
+HUEY_RUNS, PROCRASTINATE_RUNS = 3_000, 500
 # Before it counts, each side does some: code is imported, connections are open, plans are made.
 WARM = 0.05
-ROUNDS = 5
+# More of them where a ratio is asked for.
+ROUNDS: dict[Database, int] = {"postgres": 5, "valkey": 5, "mongo": 3}
 PGQUEUER_BATCH, PROCRASTINATE_CONCURRENCY = 100, 10
 TIMES_PGQUEUER, TIMES_PROCRASTINATE, TIMES_HUEY = 1.3, 10, 3
 MONGO_GOAL = 2_500
@@ -71,7 +72,7 @@ def _rates(name: Database) -> Rates:
             contestants[HUEY] = partial(_huey, forgetful, keep=False)
             contestants[HUEY_KEPT] = partial(_huey, forgetful, keep=True)
         rates: dict[str, list[float]] = {who: [] for who in contestants}
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS[name]):
             for who, measure in contestants.items():
                 rates[who].append(measure())
     return rates
