@@ -130,10 +130,6 @@ def _transition_row(t: Transition) -> list[object]:
             gone.append(name)
         elif text is not UNSET:
             fields += (name, text)
-    if t.lease is None:
-        gone.append("lease_until")
-    if t.finished_at is None:
-        gone.append("finished_at")
     return [
         t.run, str(t.attempt), t.expect, t.token, fields, gone,
         False if t.state is UNSET else t.state,

@@ -2,7 +2,7 @@
 -- asked: {worker, token, limit, now of the worker, lease, queues, tasks or false, families of formats, 1 if the
 -- claim goes on from a call before}.
 -- Answers {next due or false; 1 if the runs were held already; rows of {attempt, fields}; lease_until; now}.
--- About 10 us of the server's time for each run.
+-- 22 us of the server's time for each run, and about as much to log it to its file.
 
 local worker, token, limit, lease = asked[1], asked[2], asked[3], asked[5]
 local due, goes_on = math.min(now, asked[4]), asked[9] == 1
@@ -82,7 +82,6 @@ if #chosen == 0 then return { now, next_due({}), 0, rows, 0, now } end
 begin()
 local until_ = now + lease
 local started, ends = text(now), text(until_)
-local hold = {}
 for _, entry in ipairs(chosen) do
   local id, queue = entry[2], entry[3]
   local key = base .. 'runs:' .. id
@@ -104,13 +103,9 @@ for _, entry in ipairs(chosen) do
     place(base .. 'leases', id, until_)
     count(tenant or 'default', 'queued', -1)
     count(tenant or 'default', 'running', 1)
-    hold[#hold + 1] = id
-    hold[#hold + 1] = token
+    hold(worker, id, token)
     rows[#rows + 1] = { attempt, fields }
   end
-end
-for at = 1, #hold, 2000 do
-  call('HSET', base .. 'held:' .. worker, unpack(hold, at, math.min(at + 1999, #hold)))
 end
 local following = next_due(gone)
 flush()
