@@ -32,7 +32,7 @@ class Outlook(NamedTuple):
 
 def outlook(commands: Commands, wanted: Claim, quiet: bool = False) -> Outlook:
     """One command: the first entry of each range that a claim walks through, ten per queue, and whether it
-    holds runs already. 0.5 ms, however many runs there are."""
+    holds runs already. Index entries alone are read."""
     pipeline: list[Document] = [
         {"$match": _held(wanted)},
         {"$limit": 1},
@@ -151,7 +151,7 @@ def _quarantine(commands: Commands, troubled: list[tuple[Document, Unreadable]],
 
 
 def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
-    """Walks through the index of what is running: 1 ms for each 1,000 runs, and reads those that ended."""
+    """Walks through the index of what is running, never through history."""
     ended: Document = {"state": "running", "lease_until": {"$lte": ended_by}}
     order = [("lease_until", 1), ("_id", 1)]
     # A lease that is not there has ended: such a run was written by hand.

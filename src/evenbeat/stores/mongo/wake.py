@@ -199,7 +199,7 @@ def _begin(database: Database[Document], session: ClientSession, token: str) -> 
 
 
 def send(database: Database[Document], token: str, end: bool = False) -> None:
-    """Without waiting for an answer: 0.1 ms."""
+    """Without waiting for an answer."""
     document = {**_document(token), "end": True} if end else _document(token)
     database.get_collection(HINTS, write_concern=WriteConcern(w=0)).insert_one(document)
 
