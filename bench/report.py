@@ -56,7 +56,7 @@ _EXECUTION = (
     "take their turns; ratios are medians of the rounds' own. Evenbeat: a node with the default settings, "
     "its tables analyzed once. pgqueuer: asyncpg, uvloop, batches of 100, enqueued in lists of 1,000, all "
     "tables logged (its default), done when its log has all successes; its tables are not analyzed, in "
-    "its favour: after an ANALYZE of its empty queue it is many times slower. procrastinate: "
+    "its favour: after an ANALYZE of its empty queue it is several times slower. procrastinate: "
     "`batch_defer` of 1,000, `concurrency=10`, listen/notify, finished jobs kept (its defaults), "
     "analyzed; 500 jobs. huey: on a Valkey of its own without any durability (`appendonly no`), 4 threads "
     "(greenlets were no faster), tasks enqueued one by one, since it has no other way; 3,000 tasks, with "
