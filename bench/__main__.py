@@ -9,8 +9,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from tests.servers import stop_shared
 
-from bench import burst, cron, execution, planning, punctuality, rest, sqlite, startup, stores, timeline
+from bench import (
+    burst,
+    cron,
+    execution,
+    firing,
+    operations,
+    planning,
+    punctuality,
+    rest,
+    servers_execution,
+    servers_punctuality,
+    servers_rest,
+    sqlite,
+    startup,
+    stores,
+    timeline,
+)
 from bench.measure import Report, machine, versions
 from bench.report import page
 
@@ -25,7 +42,13 @@ SUITES = {
     "burst": burst.run,
     "rest": rest.run,
     "startup": startup.run,
+    "firing": firing.run,
+    "operations": operations.run,
+    "servers_execution": servers_execution.run,
+    "servers_punctuality": servers_punctuality.run,
+    "servers_rest": servers_rest.run,
 }
+PLOTS = (burst.PLOT, servers_execution.PLOT)
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
     "evenbeat",
@@ -35,6 +58,11 @@ PACKAGES = (
     "apscheduler",
     "celery",
     "huey",
+    "pgqueuer",
+    "procrastinate",
+    "psycopg",
+    "redis",
+    "pymongo",
     "sortedcontainers",
     "sqlalchemy",
 )
@@ -46,11 +74,14 @@ def main(chosen: list[str]) -> int:
         print(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
         return 2
     rows = []
-    for name in chosen or SUITES:
-        begin = time.perf_counter()
-        print(f"{name} …", end=" ", flush=True)
-        rows += SUITES[name]()
-        print(f"{time.perf_counter() - begin:.0f} s")
+    try:
+        for name in chosen or SUITES:
+            begin = time.perf_counter()
+            print(f"{name} …", end=" ", flush=True)
+            rows += SUITES[name]()
+            print(f"{time.perf_counter() - begin:.0f} s")
+    finally:
+        stop_shared()
     report = Report(datetime.now(UTC).strftime("%Y-%m-%d"), machine(), versions(*PACKAGES), rows)
     results = ROOT / "bench" / "results"
     results.mkdir(exist_ok=True)
@@ -60,7 +91,8 @@ def main(chosen: list[str]) -> int:
     if not chosen:
         (ROOT / "docs" / "benchmarks.md").write_text(text)
         (ROOT / "docs" / "img").mkdir(exist_ok=True)
-        shutil.copy(burst.PLOT, ROOT / "docs" / "img" / burst.PLOT.name)
+        for plot in PLOTS:
+            shutil.copy(plot, ROOT / "docs" / "img" / plot.name)
         print("written to docs/benchmarks.md, docs/img/ and bench/results/")
     return 0
 

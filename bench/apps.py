@@ -1,6 +1,6 @@
-"""The program whose nodes the suites start: tasks on an SQLite file, as a user would write it.
+"""The program whose nodes the suites start: tasks on a store, as a user would write it.
 
-``python -m bench.apps KIND DATABASE STARTS`` runs a node with the default settings until SIGTERM, and then
+``python -m bench.apps KIND STORE STARTS`` runs a node with the default settings until SIGTERM, and then
 writes what the ``stamp`` task has noted to the file STARTS.
 """
 
@@ -26,8 +26,9 @@ STARTS: list[tuple[float, float]] = []
 a file in each call would be measured along."""
 
 
-def make(kind: Kind, database: Path) -> Scheduler:
-    app = Scheduler(f"sqlite:///{database}")
+def make(kind: Kind, store: Path | str) -> Scheduler:
+    """``store`` is an SQLite file, or the URL of a store."""
+    app = Scheduler(store if isinstance(store, str) else f"sqlite:///{store}")
     if kind in ("def", "both"):
         app.task(name="noop")(_noop)
     if kind in ("async def", "both"):
@@ -50,9 +51,12 @@ def stamp(due: float) -> None:
 
 
 @contextmanager
-def node(kind: Kind, database: Path) -> Iterator[int]:
-    """A node as a process of its own, ticker and worker; its pid."""
-    with process("-m", "bench.apps", kind, str(database), str(database.with_suffix(".starts"))) as child:
+def node(kind: Kind, store: Path | str, noted: Path | None = None) -> Iterator[int]:
+    """A node as a process of its own, ticker and worker; its pid. What it notes goes to a file, which stands
+    beside the SQLite file unless it is named."""
+    url = store if isinstance(store, str) else f"sqlite:///{store}"
+    noted = noted or Path(store).with_suffix(".starts")
+    with process("-m", "bench.apps", kind, url, str(noted)) as child:
         yield child.pid
 
 
@@ -73,7 +77,7 @@ if __name__ == "__main__":
     # By its importable name: this module is __main__ here, and its list would be another one.
     from bench import apps
 
-    chosen, file, noted = sys.argv[1:]
-    program = apps.make(msgspec.convert(chosen, Kind), Path(file))
+    chosen, url, file = sys.argv[1:]
+    program = apps.make(msgspec.convert(chosen, Kind), url)
     program.run()
-    apps.write_starts(Path(noted))
+    apps.write_starts(Path(file))

@@ -1,4 +1,4 @@
-"""huey on an SQLite file, and its consumer: the peer that executes.
+"""huey on an SQLite file or on a Redis or Valkey server, and its consumer: the peer that executes on both.
 
 ``fsync=True`` is ``synchronous=FULL``, as Evenbeat has it. huey's default leaves SQLite's own, which is
 FULL as well unless SQLite was built otherwise (``durability`` says what it is). Its wait for SQLite's lock
@@ -14,34 +14,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from huey import SqliteHuey
+from huey import RedisHuey, SqliteHuey
 
 from bench import apps
 from bench.processes import process
 
 LOCK_TIMEOUT = 60
 
-_FILE, _KEEP, _STARTS = "BENCH_HUEY_FILE", "BENCH_HUEY_KEEP", "BENCH_HUEY_STARTS"
+_PLACE, _KEEP, _STARTS = "BENCH_HUEY_PLACE", "BENCH_HUEY_KEEP", "BENCH_HUEY_STARTS"
 
 
 def noop() -> None:
     apps.STARTS.append((0.0, 0.0))
 
 
-def make(database: Path, keep: bool = False) -> Any:
-    """A queue. ``keep``: also the results None are kept, so that there is a record of each success."""
-    made = SqliteHuey("bench", filename=str(database), fsync=True, timeout=LOCK_TIMEOUT, store_none=keep)
+def make(place: Path | str, keep: bool = False) -> Any:
+    """A queue on an SQLite file, or on a server by its URL. ``keep``: also the results None are kept, so that
+    there is a record of each success."""
+    if isinstance(place, str):
+        made = RedisHuey("bench", url=place, store_none=keep)
+    else:
+        made = SqliteHuey("bench", filename=str(place), fsync=True, timeout=LOCK_TIMEOUT, store_none=keep)
     made.noop = made.task()(noop)
     made.stamp = made.task()(apps.stamp)
     return made
 
 
 @contextmanager
-def consumer(database: Path, keep: bool = False) -> Iterator[None]:
+def consumer(place: Path | str, keep: bool = False, noted: Path | None = None) -> Iterator[None]:
     """Its consumer as a process of its own: four threads, the rest as it is by default."""
-    environment = {
-        _FILE: str(database), _KEEP: "1" if keep else "", _STARTS: str(database.with_suffix(".starts"))
-    }  # fmt: skip
+    noted = noted or Path(place).with_suffix(".starts")
+    environment = {_PLACE: str(place), _KEEP: "1" if keep else "", _STARTS: str(noted)}
     options = ("-w", "4", "-k", "thread", "-q", "-g", "TERM")
     with process("-m", "huey.bin.huey_consumer", "bench.huey_app.huey", *options, environment=environment):
         yield
@@ -57,6 +60,7 @@ def durability(database: Path) -> tuple[int, int]:
     return found[0], found[1]
 
 
-if _FILE in os.environ:
-    huey = make(Path(os.environ[_FILE]), bool(os.environ[_KEEP]))
+if _PLACE in os.environ:
+    asked = os.environ[_PLACE]
+    huey = make(asked if "://" in asked else Path(asked), bool(os.environ[_KEEP]))
     atexit.register(apps.write_starts, Path(os.environ[_STARTS]))

@@ -1,4 +1,4 @@
-"""A curve as an SVG of its own: axes, labels, a limit, and colours for light and for dark."""
+"""A curve or bars as an SVG of its own: axes, labels, and colours for light and for dark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 76, 32, 52, 56
 # More would not be seen.
 POINTS = 500
+BAR, GAP, NAMES = 22, 30, 236
 
 # The background is drawn along: inside a page, a picture can't know what it stands on.
 STYLE = """
@@ -17,10 +18,12 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-size: 15px; font-weight: 600 }
 .ground { fill: #ffffff } .frame { stroke: #59636e } .grid { stroke: #d1d9e0 }
 .curve { stroke: #0969da; fill: none; stroke-width: 2.5; stroke-linejoin: round }
+.ours { fill: #0969da } .peer { fill: #afb8c1 }
 .limit { stroke: #bc4c00; stroke-dasharray: 6 4 } .limit-text { fill: #bc4c00 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .ground { fill: #0d1117 } .frame { stroke: #9198a1 } .grid { stroke: #30363d }
-.curve { stroke: #4493f8 } .limit { stroke: #f0883e } .limit-text { fill: #f0883e }
+.curve { stroke: #4493f8 } .ours { fill: #4493f8 } .peer { fill: #59636e }
+.limit { stroke: #f0883e } .limit-text { fill: #f0883e }
 }
 """
 
@@ -36,16 +39,7 @@ def curve(values: Sequence[float], *, title: str, across: str, up: str, limit: t
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - max(value, 0.0) / most * (HEIGHT - TOP - BOTTOM)
 
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-            f'height="{HEIGHT}" role="img" aria-label="{escape(title)}">'
-        ),
-        f"<title>{escape(title)}</title>",
-        f"<style>{STYLE}</style>",
-        f'<rect class="ground" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',
-        _text(LEFT, 30, title, "start", "title"),
-    ]
+    parts = _opening(title, HEIGHT, LEFT)
     for tick in _ticks(most, step_up):
         parts.append(_line(x(0), y(tick), x(most_across), y(tick), "grid"))
         parts.append(_text(LEFT - 8, y(tick) + 4, f"{tick:,.0f}", "end"))
@@ -69,6 +63,41 @@ def curve(values: Sequence[float], *, title: str, across: str, up: str, limit: t
     points = " ".join(f"{x(at + 1):.1f},{y(values[at]):.1f}" for at in chosen)
     parts += [f'<polyline class="curve" points="{points}"/>', "</svg>"]
     return "\n".join(parts) + "\n"
+
+
+def bars(groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], *, title: str, unit: str) -> str:
+    """A bar for each value, from left to right, in groups; ours are those whose name begins with it."""
+    most, _ = _scale(max(value for _, values in groups for _, value in values))
+    height = TOP + sum(GAP + BAR * len(values) for _, values in groups) + LEFT // 4
+    parts = _opening(title, height, RIGHT)
+    top = float(TOP)
+    for name, values in groups:
+        parts.append(_text(RIGHT, top + GAP - 10, name, "start", "title"))
+        top += GAP
+        for who, value in values:
+            # Room for the figure, which stands behind its bar.
+            width = value / most * (WIDTH - NAMES - RIGHT - 90)
+            kind = "ours" if who.startswith("Evenbeat") else "peer"
+            parts.append(_text(NAMES - 8, top + BAR - 7, who, "end"))
+            parts.append(
+                f'<rect class="{kind}" x="{NAMES}" y="{top + 2:.1f}" width="{width:.1f}" height="{BAR - 4}"/>'
+            )
+            parts.append(_text(NAMES + width + 8, top + BAR - 7, f"{value:,.0f} {unit}", "start"))
+            top += BAR
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _opening(title: str, height: int, left: int) -> list[str]:
+    return [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+            f'height="{height}" role="img" aria-label="{escape(title)}">'
+        ),
+        f"<title>{escape(title)}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="ground" width="{WIDTH}" height="{height}" rx="6"/>',
+        _text(left, 30, title, "start", "title"),
+    ]
 
 
 def _scale(most: float) -> tuple[float, float]:

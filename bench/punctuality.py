@@ -85,28 +85,28 @@ def _wait(dues: list[float], done: Callable[[], bool]) -> None:
     until(done, every=0.2)
 
 
-def _late(starts: list[tuple[float, float]]) -> list[float]:
+def lateness(starts: list[tuple[float, float]]) -> list[float]:
     """Milliseconds; the calls that got things going, due at no time, are left out."""
     return [(began - due) * 1000 for due, began in starts if due]
 
 
-def _moment(due: float) -> datetime:
+def moment(due: float) -> datetime:
     return datetime.fromtimestamp(due, UTC)
 
 
-def _order(app: Scheduler, how: How, numbers: Iterator[int], due: float) -> None:
+def order(app: Scheduler, how: How, numbers: Iterator[int], due: float) -> None:
     payload = {"due": due}
     if how == "enqueue":
-        app.enqueue("stamp", payload, at=_moment(due))
+        app.enqueue("stamp", payload, at=moment(due))
     else:
-        app.schedules.add(f"once-{next(numbers)}", at(_moment(due)), "stamp", payload)
+        app.schedules.add(f"once-{next(numbers)}", at(moment(due)), "stamp", payload)
 
 
 def _ordered(app: Scheduler, how: How, seed: int) -> None:
     """All of it, from warming up to the last success, for a node that runs somewhere."""
     assert app.runs.wait_for(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
     dues = _dues(seed)
-    _hand_over(dues, partial(_order, app, how, itertools.count()))
+    _hand_over(dues, partial(order, app, how, itertools.count()))
     _wait(dues, lambda: app.runs.count().get("succeeded") == JOBS + 1)
     assert app.runs.count() == {"succeeded": JOBS + 1}
 
@@ -118,7 +118,7 @@ def _apart(how: How, seed: int) -> list[float]:
         with apps.node("stamp", database):
             _ordered(app, how, seed)
         app.close()
-        return _late(apps.starts(database))
+        return lateness(apps.starts(database))
 
 
 def _huey(seed: int) -> list[float]:
@@ -129,10 +129,10 @@ def _huey(seed: int) -> list[float]:
             huey.stamp(0.0)
             until(lambda: huey.result_count() == 1)
             dues = _dues(seed)
-            _hand_over(dues, lambda due: huey.stamp.schedule((due,), eta=_moment(due)))
+            _hand_over(dues, lambda due: huey.stamp.schedule((due,), eta=moment(due)))
             _wait(dues, lambda: huey.result_count() == JOBS + 1)
         huey.storage.close()
-        return _late(apps.starts(database))
+        return lateness(apps.starts(database))
 
 
 def _alone(who: How | Literal["apscheduler"], seed: int) -> list[float]:
@@ -141,7 +141,7 @@ def _alone(who: How | Literal["apscheduler"], seed: int) -> list[float]:
         database, noted = folder / "bench.db", folder / "bench.starts"
         command = [sys.executable, "-m", "bench.punctuality", who, str(seed), str(database), str(noted)]
         subprocess.run(command, check=True, cwd=ROOT)
-        return _late(apps.read_starts(noted))
+        return lateness(apps.read_starts(noted))
 
 
 def _do_alone(who: How | Literal["apscheduler"], seed: int, database: Path) -> None:
@@ -164,7 +164,7 @@ def _apscheduler(seed: int) -> None:
     _hand_over(
         dues,
         lambda due: scheduler.add_job(
-            apps.stamp, "date", run_date=_moment(due), args=[due], misfire_grace_time=None
+            apps.stamp, "date", run_date=moment(due), args=[due], misfire_grace_time=None
         ),
     )
     _wait(dues, lambda: len(apps.STARTS) == JOBS + 1)

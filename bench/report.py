@@ -15,10 +15,63 @@ TITLES = {
     "burst": "Burst",
     "rest": "At rest",
     "startup": "Start-up",
+    "firing": "Firing on servers",
+    "operations": "Single operations on servers",
+    "servers_execution": "Execution on servers",
+    "servers_punctuality": "Punctuality on servers",
+    "servers_rest": "At rest on servers",
 }
 INTRODUCTION = (
     "Made by `make bench`, which runs the peers side by side with Evenbeat and writes this page.",
     "The machine is small and noisy: ratios say more than times, and under 1.6x proves nothing.",
+)
+_SERVERS = (
+    "The servers run on the same two cores and lose nothing that they acknowledged: PostgreSQL as it "
+    "comes, Valkey with `appendfsync always`, MongoDB as a replica set of one with its default, journaled "
+    "majority."
+)
+_FIRING = (
+    "A tick counts when its run is in the database and its schedule has moved on. Two processes call "
+    "`fire_due` as a node's ticker does, until nothing is due; each tick was fired once, which the run "
+    "checks. Median of three rounds. APScheduler 3 on its own store for the same server "
+    "(SQLAlchemyJobStore with psycopg, RedisJobStore, MongoDBJobStore), 500 due jobs in one pass, with an "
+    "executor that only counts; in one process, since two of them would each run all jobs."
+)
+_CLAIMERS = (
+    "The 50 claimers are threads of four processes, each of which opens up to ten connections. A call's "
+    "time is that of calls that fired something. While 50 take turns on two cores, a call lasts as long "
+    "as 50 batches do, so the size of a batch decides about p99: the goals are those of the size with the "
+    "shortest p99 that is fast enough."
+)
+_OPERATIONS = (
+    "One process, one call after the other, in turn with the peers'. “A pass” is one `fire_due` with 100 "
+    "schedules due. Taking, extending and letting go of a lock are each a read and a write, so that a "
+    "repetition after a lost reply answers the same; redis-py's lock is one command or script each. "
+    "APScheduler reads and writes a job in its own job store, without a version to compare."
+)
+_EXECUTION = (
+    "From the call of `enqueue_many` until the store counts all runs as succeeded, which stay there as "
+    "history; asked after half of the time that the rest will take, every 50 ms in the end. One process "
+    "enqueues, another one works, warm before. Medians of five rounds (three on MongoDB) in which all "
+    "take their turns; ratios are medians of the rounds' own. Evenbeat: a node with the default settings, "
+    "its tables analyzed once. pgqueuer: asyncpg, uvloop, batches of 100, enqueued in lists of 1,000, all "
+    "tables logged (its default), done when its log has all successes; its tables are not analyzed, in "
+    "its favour: after an ANALYZE of its empty queue it is several times slower. procrastinate: "
+    "`batch_defer` of 1,000, `concurrency=10`, listen/notify, finished jobs kept (its defaults), "
+    "analyzed; 500 jobs. huey: on a Valkey of its own without any durability (`appendonly no`), 4 threads "
+    "(greenlets were no faster), tasks enqueued one by one, since it has no other way; 3,000 tasks, with "
+    "and without keeping results, as above."
+)
+_PUNCTUALITY = (
+    "200 one-shots of each kind at random instants over the same 20 s, handed over in one process and "
+    "executed by a node in another, on all three servers at the same time. Late is the clock inside the "
+    "function less the instant asked for. Medians of three rounds."
+)
+_REST = (
+    "What a node with the default settings and a `def` task sends in five seconds, on average over a "
+    "minute, on a server of its own: PostgreSQL's log (transactions), Valkey's MONITOR (commands, without "
+    "those that scripts call), MongoDB's `serverStatus` (commands). Schedules are due in a month or "
+    "later."
 )
 NOTES = {
     "cron": "Aware datetimes in and out, each tick from the one before; time per call. "
@@ -56,9 +109,15 @@ NOTES = {
     "and an `async def` task) on SQLite, whose 10,000 schedules are due in a month or later. Median of "
     "three times 30 s.",
     "startup": "Median of 11 new processes.",
+    "firing": f"{_SERVERS} {_FIRING} {_CLAIMERS}",
+    "operations": f"{_SERVERS} {_OPERATIONS}",
+    "servers_execution": f"{_SERVERS} {_EXECUTION}",
+    "servers_punctuality": f"{_SERVERS} {_PUNCTUALITY}",
+    "servers_rest": _REST,
 }
 PICTURES = {
     "burst": "![How late each of 10,000 runs starts, in the order of their starts](img/burst.svg)",
+    "servers_execution": "![No-op runs a second on each server, beside the peers](img/servers-execution.svg)",
 }
 
 

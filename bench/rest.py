@@ -9,7 +9,7 @@ from bench.measure import Row, median
 from bench.processes import processor_seconds, scratch
 from evenbeat.model import Schedule
 from evenbeat.rules import changes
-from evenbeat.stores.base import Write
+from evenbeat.stores.base import Store, Write
 
 SCHEDULES = 10_000
 SECONDS = 30
@@ -30,18 +30,7 @@ def _share() -> float:
     with scratch() as folder:
         database = folder / "bench.db"
         app = apps.make("both", database)
-        store, now = app.store, app.store.now()
-        # Once a year, at an hour of its own, none of them within the next day.
-        month = time.gmtime(now / 1000 + 60 * 86_400).tm_mon
-        for start in range(0, SCHEDULES, _BATCH):
-            wanted = [
-                Schedule(
-                    name=f"yearly-{number:05}", task="noop",
-                    trigger=f"{number % 60} {number // 60 % 24} {number % 28 + 1} {month} *",
-                )
-                for number in range(start, start + _BATCH)
-            ]  # fmt: skip
-            store.put_schedules([Write(changes.create(schedule, now), None) for schedule in wanted])
+        fill(app.store, SCHEDULES)
         with apps.node("both", database) as pid:
             assert app.runs.wait_for(app.enqueue("noop").id, "30s").state == "succeeded"
             time.sleep(SETTLE)
@@ -53,3 +42,18 @@ def _share() -> float:
         assert app.runs.count() == {"succeeded": 2}
         app.close()
     return used / taken * 100
+
+
+def fill(store: Store, count: int) -> None:
+    """Schedules that tick once a year, at an hour of their own, none of them within the next day."""
+    now = store.now()
+    month = time.gmtime(now / 1000 + 60 * 86_400).tm_mon
+    for start in range(0, count, _BATCH):
+        wanted = [
+            Schedule(
+                name=f"yearly-{number:06}", task="noop",
+                trigger=f"{number % 60} {number // 60 % 24} {number % 28 + 1} {month} *",
+            )
+            for number in range(start, min(start + _BATCH, count))
+        ]  # fmt: skip
+        store.put_schedules([Write(changes.create(schedule, now), None) for schedule in wanted])

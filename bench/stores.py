@@ -1,7 +1,6 @@
 """Firing against APScheduler 3, memory and SQLite, and the memory that many schedules take.
 
-APScheduler is given its best case: an executor that only counts, so that what is measured is turning
-due schedules into jobs. Its SQLite store commits each job by itself, ours a batch of ticks.
+Its SQLite store commits each job by itself, ours a batch of ticks.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import os
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
+from bench import apscheduler_app
 from bench.measure import Row, median
 from evenbeat.model import Schedule
 from evenbeat.rules import changes
@@ -73,35 +72,10 @@ def _ours(name: str, count: int) -> float:
 
 
 def _apscheduler(name: str, count: int) -> float:
-    from apscheduler.executors.base import BaseExecutor
-    from apscheduler.jobstores.memory import MemoryJobStore
-    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
-    from apscheduler.schedulers.background import BackgroundScheduler
-    from apscheduler.triggers.cron import CronTrigger
-
-    class Counting(BaseExecutor):  # type: ignore[misc]  # the peer comes without types
-        def _do_submit_job(self, job: Any, run_times: Any) -> None:
-            self._run_job_success(job.id, [])
-
+    if name == "memory":
+        return apscheduler_app.fire("memory://", count)
     with TemporaryDirectory(prefix="evenbeat-bench-") as folder:
-        url = f"sqlite:///{folder}/peer.db"
-        store = MemoryJobStore() if name == "memory" else SQLAlchemyJobStore(url)
-        scheduler = BackgroundScheduler(
-            jobstores={"default": store}, executors={"default": Counting()}, timezone=UTC,
-            job_defaults={"misfire_grace_time": None, "coalesce": True},
-        )  # fmt: skip
-        scheduler.start(paused=True)
-        trigger = CronTrigger.from_crontab("0 * * * *", timezone=UTC)
-        for at in range(count):
-            scheduler.add_job("time:time", trigger, id=str(at), next_run_time=datetime.now(UTC))
-        scheduler.state = 1  # running, without waking its thread: the pass below is the only one
-        begin = time.perf_counter()
-        scheduler._process_jobs()
-        taken = time.perf_counter() - begin
-        scheduler.shutdown(wait=False)
-        if name != "memory":
-            store.engine.dispose()
-    return count / taken
+        return apscheduler_app.fire(f"sqlite:///{folder}/peer.db", count)
 
 
 def _memory() -> list[Row]:

@@ -11,8 +11,8 @@ from tests.conftest import server_url
 from evenbeat.testing.simulator.__main__ import run_seed
 from evenbeat.testing.simulator.trace import Trace
 
-SEEDS = range(0, 20, 5)
-PRODUCT_SEEDS = range(100, 108, 4)
+SEEDS = range(0, 15, 5)
+PRODUCT_SEEDS = range(100, 106, 3)
 
 # Seeds that find a fault again when its repair is taken back.
 REGRESSIONS = {

@@ -26,7 +26,7 @@ from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
-from evenbeat.stores.redis import RedisStore, runs, schedules
+from evenbeat.stores.redis import RedisStore, parts, runs, schedules
 from evenbeat.stores.redis.address import read_address
 from evenbeat.stores.redis.commands import unavailable
 from evenbeat.stores.redis.scripts import script
@@ -1171,3 +1171,22 @@ def test_nothing_of_the_driver_escapes(store: RedisStore, client: Any) -> None:
 def test_the_scripts_are_part_of_the_package() -> None:
     found = {entry.name for entry in (files("evenbeat.stores.redis") / "lua").iterdir()}
     assert {"prelude.lua", "fire.lua", "claim.lua", "settle.lua"} <= found
+
+
+def test_large_payloads_go_in_parts_that_the_server_takes(
+    store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (parts, runs, schedules):
+        monkeypatch.setattr(module, "BYTES", 1000)
+    large = '"' + "x" * 600 + '"'
+    add_schedules(store, *"abcde", payload=large)
+    clock.advance("1m")
+    assert len(store.fire_due(clock.now, 10, plan).planned) == 5
+    assert store.add_runs([Run(id=name, task="work", payload=large) for name in "vwxyz"]) == [True] * 5
+    held = claim(store, "all")
+    assert len(held) == 10
+    assert {run.payload for run in held} == {large}
+    assert claim(store, "all") == sorted(held, key=lambda run: (run.run_at, run.id))
+    ends = [attempts.succeeded(run, large, clock.now, run.id) for run in held]
+    assert store.settle_runs(ends) == [True] * 10
+    assert store.count_runs() == {"succeeded": 10}

@@ -9,6 +9,7 @@ from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Statistics
 from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.parts import parts
 from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
 
 # Runs that one script looks at or deletes: 2 ms, at most.
@@ -128,12 +129,12 @@ def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Stat
 
 
 def append_log(commands: Commands, chunks: Sequence[LogChunk]) -> None:
-    rows = [
-        [chunk.run, f"{chunk.attempt}.{chunk.seq}", f"{instant_text(chunk.at)} {chunk.text}"]
-        for chunk in chunks
-    ]
-    for start in range(0, len(rows), LOOK):
-        commands.run("append_log", rows[start : start + LOOK])
+    for part in parts(chunks, LOOK, lambda chunk: len(chunk.text)):
+        rows = [
+            [chunk.run, f"{chunk.attempt}.{chunk.seq}", f"{instant_text(chunk.at)} {chunk.text}"]
+            for chunk in part
+        ]
+        commands.run("append_log", rows)
         commands.committed()
 
 

@@ -1,10 +1,11 @@
 """Hashes as records and back. Every value is text: names as they are, instants in RFC 3339, and digits.
 
-What scripts and people look at are fields of their own; the rest is one field of JSON. Each field costs the
-server some 0.5 us on every way through a script: with all of them apart, a tick cost it twice as much.
+What scripts and people look at are fields of their own; the rest is one field of JSON. Each field costs on
+every way through a script: with all of them apart, adding and claiming a run cost the server nearly twice as
+much.
 
-A field of a schedule that has no value is empty; one of a run is not there. Reading checks everything; a hash
-that fails is unreadable, and the caller decides what becomes of it.
+A field of a schedule that has no value is empty; one of a run is not there, or empty if it is an instant.
+Reading checks everything; a hash that fails is unreadable, and the caller decides what becomes of it.
 """
 
 from __future__ import annotations

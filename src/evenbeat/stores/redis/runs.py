@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.parts import BYTES, parts
 from evenbeat.stores.redis.rows import (
     Fields,
     Unreadable,
@@ -27,11 +28,14 @@ from evenbeat.stores.redis.schedules import FAMILIES, quarantine_note
 BATCH = 1000
 
 
+def size_of(run: Run) -> int:
+    return len(run.payload) + len(run.result or "") + len(run.error or "")
+
+
 def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
     answers: list[bool] = []
-    rows = [new_run(run) for run in runs]
-    for start in range(0, max(1, len(rows)), BATCH):
-        (replies,) = commands.run("add_runs", rows[start : start + BATCH])
+    for part in parts(runs, BATCH, size_of):
+        (replies,) = commands.run("add_runs", [new_run(run) for run in part])
         commands.committed()
         answers += map(bool, replies)
     return answers
@@ -46,11 +50,11 @@ def claim(commands: Commands, wanted: Claim) -> Claimed:
     taken = 0
     while True:
         room = min(wanted.limit - taken, BATCH)
-        next_due, is_repetition, rows, lease_until, now = commands.run(
+        due_by, next_due, is_repetition, rows, lease_until, now = commands.run(
             "claim",
             [
                 wanted.worker, wanted.token, max(room, 0), wanted.now, wanted.lease,
-                list(dict.fromkeys(wanted.queues)), tasks, FAMILIES, int(goes_on),
+                list(dict.fromkeys(wanted.queues)), tasks, FAMILIES, int(goes_on), BYTES,
             ],
         )  # fmt: skip
         for attempt, flat in rows:
@@ -62,7 +66,7 @@ def claim(commands: Commands, wanted: Claim) -> Claimed:
         goes_on = True
         if rows:
             commands.committed()
-        if is_repetition or len(rows) < BATCH or taken >= wanted.limit:
+        if is_repetition or not rows or taken >= wanted.limit or next_due is None or next_due > due_by:
             break
     if is_repetition:
         runs.sort(key=lambda run: (-run.priority, run.run_at, run.id))
@@ -105,12 +109,19 @@ def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
 
 def settle(commands: Commands, transitions: Sequence[Transition]) -> list[bool]:
     answers: list[bool] = []
-    rows = [_transition_row(transition) for transition in transitions]
-    for start in range(0, max(1, len(rows)), BATCH):
-        (replies,) = commands.run("settle", rows[start : start + BATCH])
+    for part in parts(transitions, BATCH, _transition_size):
+        (replies,) = commands.run("settle", [_transition_row(transition) for transition in part])
         commands.committed()
         answers += map(bool, replies)
     return answers
+
+
+def _length(text: str | UnsetType | None) -> int:
+    return len(text) if isinstance(text, str) else 0
+
+
+def _transition_size(t: Transition) -> int:
+    return _length(t.result) + _length(t.error) + sum(map(size_of, t.adds))
 
 
 def _transition_row(t: Transition) -> list[object]:
@@ -130,10 +141,6 @@ def _transition_row(t: Transition) -> list[object]:
             gone.append(name)
         elif text is not UNSET:
             fields += (name, text)
-    if t.lease is None:
-        gone.append("lease_until")
-    if t.finished_at is None:
-        gone.append("finished_at")
     return [
         t.run, str(t.attempt), t.expect, t.token, fields, gone,
         False if t.state is UNSET else t.state,

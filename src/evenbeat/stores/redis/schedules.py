@@ -14,6 +14,7 @@ from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.ledger import skipped_row
+from evenbeat.stores.redis.parts import BYTES, parts
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
     Fields,
@@ -63,13 +64,15 @@ class Taken(NamedTuple):
 
 def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
     answers: list[Written] = []
-    rows = [_write_row(write) for write in writes]
-    for start in range(0, max(1, len(writes)), BATCH):
-        (replies,) = commands.run("put_schedules", rows[start : start + BATCH])
+    for part in parts(writes, BATCH, _write_size):
+        (replies,) = commands.run("put_schedules", [_write_row(write) for write in part])
         commands.committed()
-        for write, reply in zip(writes[start : start + BATCH], replies, strict=True):
-            answers.append(_written(write, reply))
+        answers += [_written(write, reply) for write, reply in zip(part, replies, strict=True)]
     return answers
+
+
+def _write_size(write: Write) -> int:
+    return len(write.planned.schedule.payload) * (1 + len(write.planned.runs))
 
 
 def _write_row(write: Write) -> list[object]:
@@ -150,8 +153,8 @@ class Firing:
         while True:
             room = min(limit - len(planned) - len(quarantined), BATCH)
             who, anyone = f"{self._name}.{thread}", self._fruitless >= PATIENCE
-            due_by, next_wake, rows = self._commands.run(
-                "take_due", [now, max(room, 0), who, HOLD, int(anyone), FAMILIES, SCHEDULE]
+            due_by, next_wake, rows, is_cut = self._commands.run(
+                "take_due", [now, max(room, 0), who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
             )
             taken = [Taken(member, _present(values), active) for member, values, active in rows]
             self._note(due_by, next_wake, limit, taken)
@@ -162,7 +165,9 @@ class Firing:
             quarantined += part.quarantined
             next_wake = part.next_wake
             done = len(part.planned) + len(part.quarantined)
-            if len(taken) < BATCH or done == 0 or len(planned) + len(quarantined) >= limit:
+            # What was fired may be due again at once: that is for the next call.
+            is_all = len(taken) < room and not is_cut
+            if is_all or done == 0 or len(planned) + len(quarantined) >= limit:
                 break
         return Fired(tuple(planned), next_wake, tuple(quarantined))
 

@@ -1,5 +1,5 @@
 -- Runs that are new. asked: runs as add_run takes them. Answers 1 for each that is new, else 0.
--- About 10 us of the server's time for each.
+-- 17 us of the server's time for each, and about as much to log it to its file.
 
 local answers = {}
 for at, run in ipairs(asked) do answers[at] = add_run(run) and 1 or 0 end

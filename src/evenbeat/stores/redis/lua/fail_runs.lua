@@ -11,7 +11,7 @@ for _, row in ipairs(asked) do
     call('HSET', key, 'state', 'failed', 'error', row[2], 'finished_at', text(now))
     call('HDEL', key, 'lease_until', 'claim')
     place(base .. 'leases', id, false)
-    if found[4] then call('HDEL', base .. 'held:' .. found[4], id) end
+    if found[4] then hold(found[4], id, false) end
     place(base .. 'over', id, now)
     if found[3] then
       place(base .. 'active:' .. path(tenant, found[3]), id, false)

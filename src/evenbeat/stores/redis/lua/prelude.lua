@@ -65,7 +65,7 @@ local function begin()
 end
 
 -- Changes of indexes are noted and made at the end, each key once; of two for one member the last one holds.
-local sorted, queues, counts = {}, {}, {}
+local sorted, held, queues, counts = {}, {}, {}, {}
 
 local function place(key, member, score)
   local changes = sorted[key]
@@ -74,6 +74,12 @@ local function place(key, member, score)
     sorted[key] = changes
   end
   changes[member] = score
+end
+
+-- A running run in the hands of a worker, with its claim, or (false) no longer.
+local function hold(worker, id, claim)
+  held[worker] = held[worker] or {}
+  held[worker][id] = claim
 end
 
 local function count(tenant, state, more)
@@ -110,6 +116,19 @@ local function flush()
     if #adds > 0 then call('ZADD', key, unpack(adds)) end
     if #gone > 0 then call('ZREM', key, unpack(gone)) end
   end
+  for worker, changes in pairs(held) do
+    local key, adds, gone = base .. 'held:' .. worker, {}, {}
+    for id, claim in pairs(changes) do
+      if claim then
+        adds[#adds + 1] = id
+        adds[#adds + 1] = claim
+      else
+        gone[#gone + 1] = id
+      end
+    end
+    if #adds > 0 then call('HSET', key, unpack(adds)) end
+    if #gone > 0 then call('HDEL', key, unpack(gone)) end
+  end
   -- Which queues, priorities and tasks have runs waiting: what a claim has to look at.
   for key, of in pairs(queues) do
     local queue, member = match(of[2], '^([^:]*):(.*)$')
@@ -141,7 +160,7 @@ local function enter(run)
     wait_in(run.family, run.ready, run.id, run.run_at)
   elseif run.state == 'running' then
     place(base .. 'leases', run.id, run.lease or 0)
-    if run.worker then call('HSET', base .. 'held:' .. run.worker, run.id, run.claim or '') end
+    if run.worker then hold(run.worker, run.id, run.claim or '') end
   elseif OVER[run.state] then
     place(base .. 'over', run.id, run.finished or 0)
   end

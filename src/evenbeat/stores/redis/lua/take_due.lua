@@ -1,7 +1,8 @@
 -- Due schedules for one node to plan: the earliest first, but for those that others are planning just now.
 -- asked: {now of the node, limit, who asks, how long they are held, 1 to ask nobody, families of formats, fields
--- that a plan needs, with overlap and max_concurrent the first}.
--- Answers {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false}}.
+-- that a plan needs, with overlap and max_concurrent the first and the definition the last, most bytes of those}.
+-- Answers {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false};
+-- 1 if more was to be had than those bytes allow}.
 --
 -- Holding is a courtesy that keeps two nodes from planning the same rows; what guards them is the
 -- compare-and-set of fire.lua. One node that dies with rows in hand delays them until the hold ends.
@@ -33,11 +34,13 @@ for _, family in ipairs(asked[6]) do
   end
 end
 
-local rows, holds = {}, {}
+local rows, holds, room = {}, {}, asked[8]
 for _, member in ipairs(taken) do
+  if room <= 0 then break end
   local path = path_of(member)
   local fields = call('HMGET', base .. 'schedules:' .. path, unpack(asked[7]))
   local overlap, most = fields[1], fields[2]
+  room = room - #(fields[#asked[7]] or '')
   local active = false
   if overlap ~= 'allow' or (most and most ~= '') then
     active = {}
@@ -56,4 +59,4 @@ if #holds > 0 then
   call('HSET', firing, unpack(holds))
   call('PEXPIRE', firing, 60000)
 end
-return { now, due, next_wake(asked[6]), rows }
+return { now, due, next_wake(asked[6]), rows, #taken > #rows and 1 or 0 }
