@@ -10,7 +10,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
-from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres import past_statements as sql
 from evenbeat.stores.postgres.commands import Commands, Transaction
 from evenbeat.stores.postgres.runs import FREE
 from evenbeat.stores.postgres.texts import json_list, json_text, marked, unmarked, unmarked_at

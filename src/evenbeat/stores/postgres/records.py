@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenbeat.model import Record
-from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres import past_statements as sql
 from evenbeat.stores.postgres.commands import Commands, Transaction
 from evenbeat.stores.postgres.texts import marked, unmarked_at
 from evenbeat.stores.rows import RECORD, Row, read_record, record_row

@@ -11,7 +11,7 @@ new, then statistics. What may be skipped is skipped (SKIP LOCKED), so nobody wa
 
 from __future__ import annotations
 
-from evenbeat.stores.rows import LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import RUN, SCHEDULE, SKIPPED, STATISTICS
 
 _NUMBERS = frozenset(
     (
@@ -28,7 +28,7 @@ SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
 
 
-def _rows(columns: tuple[str, ...], place: str = "%(rows)s") -> str:
+def rows_of(columns: tuple[str, ...], place: str = "%(rows)s") -> str:
     """A JSON array of objects as a table."""
     kinds = ("bigint" if name in _NUMBERS else "boolean" if name in _FLAGS else "text" for name in columns)
     fields = ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
@@ -92,7 +92,7 @@ FOR UPDATE SKIP LOCKED
 # After the schedules are locked: a run that ends from here on waits for them to wake its own.
 SELECT_ACTIVE = f"""
 SELECT run.tenant, run.schedule, run.id, run.state, run.cancel_requested
-FROM {_rows(("tenant", "name"))}
+FROM {rows_of(("tenant", "name"))}
 CROSS JOIN LATERAL (
     SELECT * FROM evenbeat.runs AS found
     WHERE found.tenant = wanted.tenant AND found.schedule = wanted.name
@@ -102,18 +102,18 @@ CROSS JOIN LATERAL (
 ORDER BY run.created_at, run.id
 """  # noqa: S608
 
-# Its own fields and no others: where the schedule stands, never what a user said. Two processes fire 20,000 to
-# 30,000 ticks a second in batches of 500.
+# Its own fields and no others: where the schedule stands, never what a user said. Two processes fire 20,000
+# to 30,000 ticks a second in batches of 500.
 PLACE = ("next_tick", "moved", "wake_at", "fire_seq", "state", "pause_note", "paused_until")
 ADVANCE_SCHEDULES = f"""
 UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in PLACE)}
-FROM {_rows(("tenant", "name", *PLACE))}
+FROM {rows_of(("tenant", "name", *PLACE))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """  # noqa: S608
 
 PUT_TO_SLEEP = f"""
 UPDATE evenbeat.schedules AS schedule SET wake_at = NULL
-FROM {_rows(("tenant", "name"))}
+FROM {rows_of(("tenant", "name"))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """  # noqa: S608
 
@@ -122,7 +122,7 @@ def _insert_runs(place: str = "%(rows)s") -> str:
     # In the order of their ids: two that add the same ones wait for each other, in turn.
     return f"""
 INSERT INTO evenbeat.runs ({RUN_COLUMNS})
-SELECT {RUN_COLUMNS} FROM {_rows(RUN, place)}
+SELECT {RUN_COLUMNS} FROM {rows_of(RUN, place)}
 ORDER BY id COLLATE "C"
 ON CONFLICT (id) DO NOTHING
 RETURNING id
@@ -143,7 +143,7 @@ SELECT added.id FROM added LEFT JOIN told ON TRUE
 """.strip()  # noqa: S608
 
 INSERT_SKIPPED = f"""
-INSERT INTO evenbeat.skipped ({", ".join(SKIPPED)}) SELECT {", ".join(SKIPPED)} FROM {_rows(SKIPPED)}
+INSERT INTO evenbeat.skipped ({", ".join(SKIPPED)}) SELECT {", ".join(SKIPPED)} FROM {rows_of(SKIPPED)}
 """  # noqa: S608
 
 REQUEST_CANCELS = f"""
@@ -156,7 +156,7 @@ WHERE id = ANY (ARRAY(
 
 QUARANTINE = f"""
 INSERT INTO evenbeat.records AS present (kind, tenant, key, version, body)
-SELECT 'quarantine', tenant, key, 1, body FROM {_rows(("tenant", "key", "body"))}
+SELECT 'quarantine', tenant, key, 1, body FROM {rows_of(("tenant", "key", "body"))}
 ORDER BY tenant COLLATE "C", key COLLATE "C"
 ON CONFLICT (kind, tenant, key)
 DO UPDATE SET version = present.version + 1, body = excluded.body, expires = NULL
@@ -166,7 +166,7 @@ DO UPDATE SET version = present.version + 1, body = excluded.body, expires = NUL
 
 LOCK_SCHEDULES = f"""
 SELECT {", ".join(f"schedule.{name}" for name in SCHEDULE)}
-FROM {_rows(("tenant", "name"))}
+FROM {rows_of(("tenant", "name"))}
 JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
@@ -175,12 +175,12 @@ FOR UPDATE OF schedule
 # No ON CONFLICT: who was faster has made the row from which this write must be decided anew.
 INSERT_SCHEDULES = f"""
 INSERT INTO evenbeat.schedules ({SCHEDULE_COLUMNS})
-SELECT {SCHEDULE_COLUMNS} FROM {_rows(SCHEDULE)}
+SELECT {SCHEDULE_COLUMNS} FROM {rows_of(SCHEDULE)}
 ORDER BY tenant COLLATE "C", name COLLATE "C"
 """  # noqa: S608
 UPDATE_SCHEDULES = f"""
 UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in SCHEDULE[2:])}
-FROM {_rows(SCHEDULE)}
+FROM {rows_of(SCHEDULE)}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """  # noqa: S608
 
@@ -255,7 +255,7 @@ ORDER BY priority DESC, run_at, id
 FAIL_UNREADABLE = f"""
 UPDATE evenbeat.runs AS run
 SET state = 'failed', error = wanted.error, finished_at = wanted.finished_at, lease_until = NULL, claim = NULL
-FROM {_rows(("id", "error", "finished_at"))}
+FROM {rows_of(("id", "error", "finished_at"))}
 WHERE run.id = wanted.id
 """  # noqa: S608
 
@@ -276,7 +276,7 @@ WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s A
 LOCK_GATES = f"""
 SELECT 1
 FROM (
-    SELECT tenant, name FROM {_rows(("tenant", "name"))}
+    SELECT tenant, name FROM {rows_of(("tenant", "name"))}
     UNION
     SELECT tenant, schedule FROM evenbeat.runs WHERE id = {_listed("ids")} AND schedule IS NOT NULL
 ) AS gate
@@ -295,7 +295,7 @@ def update_runs(fields: tuple[str, ...]) -> str:
     """The statement that sets these fields of runs, by id. Settling takes 18 us a run in batches of 500."""
     return f"""
 UPDATE evenbeat.runs AS run SET {", ".join(f"{name} = wanted.{name}" for name in fields)}
-FROM {_rows(("id", *fields))}
+FROM {rows_of(("id", *fields))}
 WHERE run.id = wanted.id
 """  # noqa: S608
 
@@ -303,7 +303,7 @@ WHERE run.id = wanted.id
 # As decisions.added: counts are summed, and what is not said stays as it was.
 COUNT = f"""
 INSERT INTO evenbeat.statistics AS known ({", ".join(STATISTICS)})
-SELECT {", ".join(STATISTICS)} FROM {_rows(STATISTICS)}
+SELECT {", ".join(STATISTICS)} FROM {rows_of(STATISTICS)}
 ORDER BY tenant COLLATE "C", schedule COLLATE "C"
 ON CONFLICT (tenant, schedule) DO UPDATE SET
     run_count = known.run_count + excluded.run_count,
@@ -318,112 +318,7 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
 # Only a schedule that waits with a tick that is due: the others wake up by themselves.
 WAKE = f"""
 UPDATE evenbeat.schedules AS schedule SET wake_at = CAST(%(now)s AS bigint)
-FROM {_rows(("tenant", "name"))}
+FROM {rows_of(("tenant", "name"))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
   AND wake_at > CAST(%(now)s AS bigint) AND next_tick <= CAST(%(now)s AS bigint)
 """  # noqa: S608
-
-# -- History -----------------------------------------------------------------------------------------------
-
-# Each part from the index that holds it: history is counted without reading it, as far as it was vacuumed.
-COUNT_RUNS = """
-SELECT state, count(*) FROM evenbeat.runs
-WHERE state = 'queued' AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) GROUP BY state
-UNION ALL
-SELECT state, count(*) FROM evenbeat.runs
-WHERE state = 'running' AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) GROUP BY state
-UNION ALL
-SELECT state, count(*) FROM evenbeat.runs
-WHERE state NOT IN ('queued', 'running') AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s)
-GROUP BY state
-"""
-
-SELECT_SKIPPED = f"""
-SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped WHERE tenant = %(tenant)s AND schedule = %(schedule)s
-ORDER BY last DESC, first DESC LIMIT %(limit)s
-"""  # noqa: S608
-
-SELECT_STATISTICS = f"""
-SELECT {", ".join(f"figures.{name}" for name in STATISTICS)}
-FROM {_rows(("tenant", "schedule"))}
-JOIN evenbeat.statistics AS figures
-  ON figures.tenant = wanted.tenant AND figures.schedule = wanted.schedule
-"""  # noqa: S608
-
-# SKIP LOCKED: two that purge at once take different rows, and neither waits for who settles.
-DELETE_OVER = """
-WITH gone AS (
-    DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY(
-        SELECT id FROM evenbeat.runs
-        WHERE state NOT IN ('queued', 'running') AND coalesce(finished_at, 0) < %(before)s
-        ORDER BY coalesce(finished_at, 0) LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED
-    ))
-    RETURNING id
-), swept AS (
-    DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT id FROM gone))
-)
-SELECT count(*) FROM gone
-"""
-DELETE_SKIPPED = """
-WITH gone AS (
-    DELETE FROM evenbeat.skipped WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM evenbeat.skipped WHERE recorded_at < %(before)s
-        ORDER BY recorded_at LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED
-    ))
-    RETURNING 1
-)
-SELECT count(*) FROM gone
-"""
-# What has not expired yet is no past, whatever the caller's clock says.
-DELETE_EXPIRED = f"""
-WITH gone AS (
-    DELETE FROM evenbeat.records WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM evenbeat.records WHERE expires < least(CAST(%(before)s AS bigint), {CLOCK})
-        ORDER BY expires LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED
-    ))
-    RETURNING 1
-)
-SELECT count(*) FROM gone
-"""  # noqa: S608
-
-# -- Records and logs --------------------------------------------------------------------------------------
-
-_ALIVE = f"(expires IS NULL OR expires > {CLOCK})"
-SELECT_RECORD = f"""
-SELECT {", ".join(RECORD)} FROM evenbeat.records
-WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND {_ALIVE}
-"""  # noqa: S608
-SELECT_RECORDS = f"""
-SELECT {", ".join(RECORD)} FROM evenbeat.records
-WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) AND {_ALIVE}
-ORDER BY tenant, key
-"""  # noqa: S608
-# Compare and set in one statement: of two at once, the second sees the first one's row.
-ADD_RECORD = f"""
-INSERT INTO evenbeat.records AS present ({", ".join(RECORD)})
-VALUES (%(kind)s, %(tenant)s, %(key)s, %(version)s, %(body)s, CAST(%(expires)s AS bigint))
-ON CONFLICT (kind, tenant, key)
-DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
-WHERE present.expires <= {CLOCK}
-RETURNING TRUE
-"""  # noqa: S608
-CHANGE_RECORD = f"""
-UPDATE evenbeat.records SET version = %(version)s, body = %(body)s, expires = CAST(%(expires)s AS bigint)
-WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(expect)s AND {_ALIVE}
-RETURNING TRUE
-"""  # noqa: S608
-DELETE_RECORD = """
-DELETE FROM evenbeat.records
-WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(version)s
-RETURNING TRUE
-"""
-
-INSERT_LOGS = f"""
-INSERT INTO evenbeat.logs ({", ".join(LOG)}) SELECT {", ".join(LOG)} FROM {_rows(LOG)}
-ORDER BY run COLLATE "C", attempt, seq
-ON CONFLICT (run, attempt, seq) DO NOTHING
-"""  # noqa: S608
-SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat.logs WHERE run = %(run)s ORDER BY attempt, seq"  # noqa: S608

@@ -1,0 +1,111 @@
+"""The statements for what is kept about the past, and for records. As in ``statements``."""
+
+from __future__ import annotations
+
+from evenbeat.stores.postgres.statements import CLOCK, rows_of
+from evenbeat.stores.rows import LOG, RECORD, SKIPPED, STATISTICS
+
+# -- History -----------------------------------------------------------------------------------------------
+
+# Each part from the index that holds it: history is counted without reading it, as far as it was vacuumed.
+COUNT_RUNS = """
+SELECT state, count(*) FROM evenbeat.runs
+WHERE state = 'queued' AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM evenbeat.runs
+WHERE state = 'running' AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM evenbeat.runs
+WHERE state NOT IN ('queued', 'running') AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s)
+GROUP BY state
+"""
+
+SELECT_SKIPPED = f"""
+SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped WHERE tenant = %(tenant)s AND schedule = %(schedule)s
+ORDER BY last DESC, first DESC LIMIT %(limit)s
+"""  # noqa: S608
+
+SELECT_STATISTICS = f"""
+SELECT {", ".join(f"figures.{name}" for name in STATISTICS)}
+FROM {rows_of(("tenant", "schedule"))}
+JOIN evenbeat.statistics AS figures
+  ON figures.tenant = wanted.tenant AND figures.schedule = wanted.schedule
+"""  # noqa: S608
+
+# SKIP LOCKED: two that purge at once take different rows, and neither waits for who settles.
+DELETE_OVER = """
+WITH gone AS (
+    DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY(
+        SELECT id FROM evenbeat.runs
+        WHERE state NOT IN ('queued', 'running') AND coalesce(finished_at, 0) < %(before)s
+        ORDER BY coalesce(finished_at, 0) LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING id
+), swept AS (
+    DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT id FROM gone))
+)
+SELECT count(*) FROM gone
+"""
+DELETE_SKIPPED = """
+WITH gone AS (
+    DELETE FROM evenbeat.skipped WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM evenbeat.skipped WHERE recorded_at < %(before)s
+        ORDER BY recorded_at LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+# What has not expired yet is no past, whatever the caller's clock says.
+DELETE_EXPIRED = f"""
+WITH gone AS (
+    DELETE FROM evenbeat.records WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM evenbeat.records WHERE expires < least(CAST(%(before)s AS bigint), {CLOCK})
+        ORDER BY expires LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+"""  # noqa: S608
+
+# -- Records and logs --------------------------------------------------------------------------------------
+
+_ALIVE = f"(expires IS NULL OR expires > {CLOCK})"
+SELECT_RECORD = f"""
+SELECT {", ".join(RECORD)} FROM evenbeat.records
+WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND {_ALIVE}
+"""  # noqa: S608
+SELECT_RECORDS = f"""
+SELECT {", ".join(RECORD)} FROM evenbeat.records
+WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) AND {_ALIVE}
+ORDER BY tenant, key
+"""  # noqa: S608
+# Compare and set in one statement: of two at once, the second sees the first one's row.
+ADD_RECORD = f"""
+INSERT INTO evenbeat.records AS present ({", ".join(RECORD)})
+VALUES (%(kind)s, %(tenant)s, %(key)s, %(version)s, %(body)s, CAST(%(expires)s AS bigint))
+ON CONFLICT (kind, tenant, key)
+DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
+WHERE present.expires <= {CLOCK}
+RETURNING TRUE
+"""  # noqa: S608
+CHANGE_RECORD = f"""
+UPDATE evenbeat.records SET version = %(version)s, body = %(body)s, expires = CAST(%(expires)s AS bigint)
+WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(expect)s AND {_ALIVE}
+RETURNING TRUE
+"""  # noqa: S608
+DELETE_RECORD = """
+DELETE FROM evenbeat.records
+WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(version)s
+RETURNING TRUE
+"""
+
+INSERT_LOGS = f"""
+INSERT INTO evenbeat.logs ({", ".join(LOG)}) SELECT {", ".join(LOG)} FROM {rows_of(LOG)}
+ORDER BY run COLLATE "C", attempt, seq
+ON CONFLICT (run, attempt, seq) DO NOTHING
+"""  # noqa: S608
+SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat.logs WHERE run = %(run)s ORDER BY attempt, seq"  # noqa: S608
