@@ -140,7 +140,6 @@ class Firing:
     """Fires what is due, for one handle on the store. Knows how often it found all of it in others' hands."""
 
     def __init__(self, commands: Commands, name: str) -> None:
-        """``name`` is of 64 characters: longer values than a compact hash takes, which would be searched."""
         self._commands = commands
         self._name = name
         self._fruitless = 0
@@ -152,7 +151,8 @@ class Firing:
         next_wake: Instant | None = None
         while True:
             room = min(limit - len(planned) - len(quarantined), BATCH)
-            who, anyone = f"{self._name}.{thread}", self._fruitless >= PATIENCE
+            # Short, as it is written for each row; two threads that share it only plan the same rows.
+            who, anyone = f"{self._name}.{thread // 4096 % 1000}", self._fruitless >= PATIENCE
             due_by, next_wake, rows, is_cut = self._commands.run(
                 "take_due", [now, max(room, 0), who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
             )

@@ -67,7 +67,7 @@ class RedisStore:
     ) -> None:
         self.address = read_address(url, prefix)
         self._commands = Commands(self.address, timeout, clock, on_command)
-        self._firing = schedules.Firing(self._commands, secrets.token_hex(32))
+        self._firing = schedules.Firing(self._commands, secrets.token_hex(4))
         self._waker = Waker(self._commands)
 
     def open(self) -> None:

@@ -1,5 +1,5 @@
 -- Runs that are new. asked: runs as add_run takes them. Answers 1 for each that is new, else 0.
--- 17 us of the server's time for each, and about as much to log it to its file.
+-- 17 us of the server's time for each, 24 with its append-only file.
 
 local answers = {}
 for at, run in ipairs(asked) do answers[at] = add_run(run) and 1 or 0 end

@@ -2,7 +2,7 @@
 -- asked: {worker, token, limit, now of the worker, lease, queues, tasks or false, families of formats, 1 if the
 -- claim goes on from a call before, most bytes to answer}.
 -- Answers {the time by which runs are due; next due or false; 1 if the runs were held already; rows of {attempt, fields}; lease_until; now}.
--- 22 us of the server's time for each run, and about as much to log it to its file.
+-- 22 us of the server's time for each run, 35 with its append-only file.
 
 local worker, token, limit, lease = asked[1], asked[2], asked[3], asked[5]
 local due, goes_on = math.min(now, asked[4]), asked[9] == 1

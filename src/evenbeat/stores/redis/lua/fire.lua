@@ -3,7 +3,7 @@
 -- A planned row: {member, path, version, active runs as they were or false, fields, wake_at or false, format,
 -- runs, skipped, cancels}. A troubled one: {member, path, version, tenant, name, note}.
 -- Answers {1 or 0 for each planned row; 1 or 0 for each troubled one; next wake-up or false}.
--- 40 us of the server's time for a tick that becomes a run, and about as much to log it to its file.
+-- 28 us of the server's time for a tick that becomes a run, 40 with its append-only file.
 
 local function unchanged(key, version)
   local found = call('HMGET', key, 'generation', 'revision', 'fire_seq')

@@ -2,8 +2,8 @@
 -- asked: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false}.
--- Answers 1 for each that is accepted, else 0. 24 us of the server's time for each, and about as
--- much to log it to its file.
+-- Answers 1 for each that is accepted, else 0. 24 us of the server's time for each, 30 with its
+-- append-only file.
 
 local COUNTED = { 'run_count', 'success_count', 'failure_count' }
 local figures = {}
