@@ -55,7 +55,7 @@ def _server(url: str, module: str, name: str, driver: str, extra: str) -> Store:
     try:
         kind = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in (driver, "psycopg_pool"):
+        if (error.name or "").partition(".")[0] != driver:
             raise
         raise InvalidValue(
             f"store {shown(without_password(url))} needs {driver}, which is not installed", field="store",
