@@ -359,6 +359,8 @@ def main(words: list[str]) -> int:
     if unknown:
         sys.stderr.write(f"{unknown[0]} is not one of {', '.join(KINDS)}\n")
         return 2
+    # As Ctrl-C does: whoever started them from a script stops them this way.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with running(names or list(KINDS)) as servers:
         if command:
             return subprocess.run(command, env=os.environ | environment(servers), check=False).returncode
