@@ -1,4 +1,7 @@
-"""``python -m bench [suite …]``: measure, print, and write bench/results/; without a choice also docs/."""
+"""``python -m bench [suite …]``: measure, print, and write bench/results/, one file for each suite.
+
+docs/benchmarks.md is made of the last figures of all suites, once all of them were measured.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,7 @@ SUITES = {
 }
 PLOTS = (burst.PLOT, servers_execution.PLOT)
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "bench" / "results"
 PACKAGES = (
     "evenbeat",
     "numpy",
@@ -73,28 +77,36 @@ def main(chosen: list[str]) -> int:
     if unknown:
         print(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
         return 2
-    rows = []
+    RESULTS.mkdir(exist_ok=True)
     try:
         for name in chosen or SUITES:
             begin = time.perf_counter()
             print(f"{name} …", end=" ", flush=True)
-            rows += SUITES[name]()
+            rows = SUITES[name]()
+            report = Report(datetime.now(UTC).strftime("%Y-%m-%d"), machine(), versions(*PACKAGES), rows)
+            _file(name).write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
             print(f"{time.perf_counter() - begin:.0f} s")
     finally:
         stop_shared()
-    report = Report(datetime.now(UTC).strftime("%Y-%m-%d"), machine(), versions(*PACKAGES), rows)
-    results = ROOT / "bench" / "results"
-    results.mkdir(exist_ok=True)
-    (results / "latest.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    text = page(report)
-    print(text)
-    if not chosen:
-        (ROOT / "docs" / "benchmarks.md").write_text(text)
-        (ROOT / "docs" / "img").mkdir(exist_ok=True)
-        for plot in PLOTS:
-            shutil.copy(plot, ROOT / "docs" / "img" / plot.name)
-        print("written to docs/benchmarks.md, docs/img/ and bench/results/")
+    known = [name for name in SUITES if _file(name).exists()]
+    reports = {name: msgspec.json.decode(_file(name).read_bytes(), type=Report) for name in known}
+    print(page({name: reports[name] for name in chosen or known}))
+    if len(known) < len(SUITES):
+        print(
+            f"no page yet: {', '.join(name for name in SUITES if name not in known)} were not measured here"
+        )
+        return 0
+    (ROOT / "docs" / "benchmarks.md").write_text(page(reports))
+    (ROOT / "docs" / "img").mkdir(exist_ok=True)
+    for plot in PLOTS:
+        shutil.copy(plot, ROOT / "docs" / "img" / plot.name)
+    print("written to docs/benchmarks.md and docs/img/")
     return 0
+
+
+def _file(suite: str) -> Path:
+    """The last figures of a suite."""
+    return RESULTS / f"{suite}.json"
 
 
 if __name__ == "__main__":

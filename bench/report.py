@@ -1,6 +1,8 @@
-"""Figures as a page: docs/benchmarks.md is made from the last run and nothing else."""
+"""Figures as a page: docs/benchmarks.md is made from the last figures of each suite and nothing else."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from bench.measure import Report, Row
 
@@ -121,17 +123,19 @@ PICTURES = {
 }
 
 
-def page(report: Report) -> str:
-    """The whole page as Markdown."""
-    machine = report.machine
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+def page(reports: Mapping[str, Report]) -> str:
+    """The whole page as Markdown, from the report of each suite."""
+    last = max(reports.values(), key=lambda report: report.when)
+    machine = last.machine
+    versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}"
-    met, missed = (sum(row.met is which for row in report.rows) for which in (True, False))
-    lines = ["# Benchmarks", "", *INTRODUCTION, "", f"{report.when}; {where}; {versions}.", ""]
+    rows = [row for report in reports.values() for row in report.rows]
+    met, missed = (sum(row.met is which for row in rows) for which in (True, False))
+    lines = ["# Benchmarks", "", *INTRODUCTION, "", f"{last.when}; {where}; {versions}.", ""]
     lines.append(f"**Goals: {met} met, {missed} missed.**")
-    for suite in dict.fromkeys(row.suite for row in report.rows):
-        rows = [row for row in report.rows if row.suite == suite]
-        lines += ["", f"## {TITLES[suite]}", "", NOTES[suite], "", *_table(rows)]
+    for suite, report in reports.items():
+        older = "" if report.when == last.when else f"Measured {report.when}. "
+        lines += ["", f"## {TITLES[suite]}", "", f"{older}{NOTES[suite]}", "", *_table(report.rows)]
         if suite in PICTURES:
             lines += ["", PICTURES[suite]]
     return "\n".join(lines) + "\n"
