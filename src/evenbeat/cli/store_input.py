@@ -45,11 +45,12 @@ def place(origin: Origin) -> str:
     return str(origin._replace(file=Path(origin.file.name)) if near and origin.file else origin)
 
 
-def find_store(settings: Settings, *, create: bool = False) -> Store:
-    """The store that the settings name, not opened. Only with ``create`` may its file be missing."""
+def find_store(settings: Settings, *, create: bool = False, empty: bool = False) -> Store:
+    """The store that the settings name, not opened. Only with ``create`` may its tables be missing, with
+    ``empty`` those of a server."""
     said = settings.of("store")
     if not settings.is_said("store") and settings.is_said("app"):
-        return _store_of_app(settings, create=create)
+        return _store_of_app(settings, create=create, empty=empty)
     try:
         store = open_url(said.value)
     except InvalidValue as error:
@@ -63,21 +64,25 @@ def find_store(settings: Settings, *, create: bool = False) -> Store:
             "a store in memory lives and ends with its process: there is nothing to see from outside",
             "name a database with --store or EVENBEAT_STORE",
         )
-    _refuse_missing(store, f", which {place(said.origin)} names" if settings.is_said("store") else "", create)
+    if not create:
+        named = f", which {place(said.origin)} names" if settings.is_said("store") else ""
+        _refuse_missing(store, named, empty)
     return store
 
 
-def _store_of_app(settings: Settings, *, create: bool) -> Store:
+def _store_of_app(settings: Settings, *, create: bool, empty: bool) -> Store:
     """Where no store is said but an app is: the one that the app works on."""
     from evenbeat.loading import load_store
 
     store = load_store(settings["app"])
-    _refuse_missing(store, f", which {settings['app']} names", create)
+    if not create:
+        _refuse_missing(store, f", which {settings['app']} names", empty)
     return store
 
 
-def _refuse_missing(store: Store, named: str, create: bool) -> None:
-    missing = None if create else _missing(store)
+def _refuse_missing(store: Store, named: str, empty: bool) -> None:
+    is_file = hasattr(store, "path")
+    missing = _missing(store) if is_file or not empty else None
     if missing is not None:
         raise Failed(
             f"{missing}{named}",

@@ -189,7 +189,10 @@ class Store(Protocol):
         """What there is, without making or changing anything. The store need not be open."""
 
     def server(self) -> list[Setting]:
-        """What the promise leans on, as it is. ``open`` looks, too: it logs warnings and refuses failures."""
+        """What the promise leans on, as it is. ``open`` looks, too: it logs warnings and refuses failures.
+
+        A store on a server need not be open.
+        """
 
     def now(self) -> Instant:
         """The store's clock, which is the clock. Cheap: a server is not asked each time."""

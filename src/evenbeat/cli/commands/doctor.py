@@ -14,7 +14,7 @@ from evenbeat.cli.phrases import count, printable
 from evenbeat.cli.store_input import find_store, settings_here, store_option
 from evenbeat.diagnosis import Finding, Repaired, diagnose, repair
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
-from evenbeat.stores.base import Store, wall_clock
+from evenbeat.stores.base import Schema, Setting, Store, wall_clock
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,11 +38,11 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     already. Rows in quarantine are left to you.
     """
     settings = settings_here(store=url or store)
-    database = find_store(settings)
+    database = find_store(settings, empty=True)
     done: Repaired | None = None
     try:
         findings = list(_store_checks(database, settings.of("store").shown))
-        if findings[-1].level != "fail":
+        if all(finding.level != "fail" and finding.facts.get("schema") != 0 for finding in findings):
             done = repair(database) if repairs else None
             findings += diagnose(database, wall_clock())
     finally:
@@ -84,22 +84,39 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
 
 
 def _store_checks(store: Store, where: str) -> Iterator[Finding]:
-    """Whether the store can be reached, and is as safe as it should be. Nothing follows a failure."""
+    """Whether the store can be reached, and is as safe as it should be. Nothing follows a failure.
+
+    A server is looked at before the store is opened, which would refuse one that is not safe.
+    """
+    is_file = hasattr(store, "path")
     try:
-        before = store.schema()
-        store.open()
-        store.count_runs()
+        schema = store.schema()
+        settings = [] if is_file else store.server()
+        if schema.found and all(setting.level != "fail" for setting in settings):
+            store.open()
+            store.count_runs()
+            settings = settings or store.server()
     except (StoreUnavailable, SchemaTooNew) as error:
         yield Finding(check="store", level="fail", says=str(error))
         return
     yield Finding(check="store", level="ok", says=where)
-    if before.known:
-        upgraded = "" if before.found == before.known else f", upgraded from {before.found} just now"
-        yield Finding(
-            check="schema", level="ok", says=f"{before.known}, the newest{upgraded}",
-            facts={"schema": before.known},
+    if schema.known:
+        yield _schema_finding(schema)
+    yield from _safety_findings(settings)
+
+
+def _schema_finding(schema: Schema) -> Finding:
+    if not schema.found:
+        return Finding(
+            check="schema", level="ok", says="none yet", facts={"schema": 0},
+            hint="'evenbeat db upgrade' makes it, or the first node",
         )  # fmt: skip
-    settings = store.server()
+    upgraded = "" if schema.found == schema.known else f", upgraded from {schema.found} just now"
+    says = f"{schema.known}, the newest{upgraded}"
+    return Finding(check="schema", level="ok", says=says, facts={"schema": schema.known})
+
+
+def _safety_findings(settings: list[Setting]) -> Iterator[Finding]:
     for setting in settings:
         if setting.level != "ok":
             yield Finding(

@@ -132,7 +132,7 @@ class PostgresStore:
                 self._connections.close()
 
     def server(self) -> list[Setting]:
-        with self._connections.read() as commands:
+        with self._looking() as connections, connections.read() as commands:
             return facts.settings(commands)
 
     def now(self) -> Instant:
