@@ -6,6 +6,8 @@
 Or by hand, in two terminals, and kill one of them:
 
     python examples/takeover.py URL node
+    python examples/takeover.py URL job      a job to kill one of them in the middle of
+    python examples/takeover.py URL end      forget the schedule
 """
 
 from __future__ import annotations
@@ -77,10 +79,16 @@ def story(url: str, console: Console, script: str = __file__) -> None:
 
 
 def main(url: str | None, script: str = __file__) -> None:
-    """The story, on this store or on SQLite; or, with ``node`` on the command line, one of its nodes."""
+    """The story, on this store or on SQLite; or what the command line says: a node, a job, the end."""
+    app = make_app(url or "memory://")
     if "node" in sys.argv[1:]:
-        assert url is not None
-        make_app(url).run()
+        app.run()
+        return
+    if "job" in sys.argv[1:]:
+        app.enqueue("count_stock")
+        return
+    if "end" in sys.argv[1:]:
+        app.schedules.delete("heartbeat")
         return
     if url is not None:
         story(url, Console(), script)

@@ -60,9 +60,10 @@ class Keeper:
         # Most runs are over before anybody could want to cancel them.
         old = [attempt for attempt in held if clock - attempt.claimed >= ASK]
         if old and clock - self._asked >= ASK:
-            self._asked = clock
             self._see_cancels(old)
             self._keep_logs(old)
+            # At the end: what failed is tried again, and is not taken for working before it has.
+            self._asked = clock
         return now + LOOK
 
     def _keep_logs(self, held: list[Attempt]) -> None:

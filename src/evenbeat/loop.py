@@ -15,7 +15,8 @@ from evenbeat.stores.base import wall_clock
 Step: TypeAlias = Callable[[Instant], Instant | None]
 """Does what is due by the given instant, and answers when to be called again: None if only when woken."""
 
-_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 10.0
+# No longer: a store that is back should find its nodes at work, and asking once in 2 s costs nobody.
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0
 
 _log = logging.getLogger("evenbeat.loop")
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 APP = """
 from evenbeat import Scheduler, every
 
@@ -93,6 +95,23 @@ def test_dev_without_reloading_drains_when_it_is_terminated(tmp_path: Path) -> N
     with evenbeat(tmp_path, "dev", "--no-reload", "app.py") as dev:
         dev.wait_for('→ "hello"')
         assert dev.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGHUP])
+def test_the_app_ends_when_the_process_that_watches_it_does(tmp_path: Path, end: signal.Signals) -> None:
+    (tmp_path / "app.py").write_text(f"import os\nprint('app is', os.getpid())\n{APP}")
+    with evenbeat(tmp_path, "dev", "app.py") as said:
+        said.wait_for("app is ", "greet")
+        app = int(said.text.partition("app is ")[2].split()[0])
+        said.process.send_signal(end)
+        said.wait_until(lambda: not is_alive(app), f"the app ends after {end.name}")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_dev_says_what_is_missing(tmp_path: Path) -> None:

@@ -22,6 +22,12 @@ from evenbeat.stores.urls import open_url, without_password
         ("postgresql://me:s3%40cret@a:1,b:2/app", "postgresql://me:***@a:1,b:2/app"),
         ("postgresql:///app?user=me&password=s3cret&sslmode=require", "postgresql:///app?user=me&password=***&sslmode=require"),
         ("postgresql://db/app?listen=postgresql%3A%2F%2Fme%3As3cret%40db%2Fapp", "postgresql://db/app?listen=postgresql://me:***@db/app"),
+        ("rediss://h/0?ssl_password=KEY", "rediss://h/0?ssl_password=***"),
+        ("postgresql://ann:s3c/ret@h/db", "postgresql://ann:***@h/db"),
+        ("postgresql://ann:s3cr@et@h/db", "postgresql://ann:***@h/db"),
+        ("redis://:s3c?ret@h/0", "redis://:***@h/0"),
+        ("redis://:s3c#ret@h/0", "redis://:***@h/0"),
+        ("postgresql://db/app?user=me@corp", "postgresql://db/app?user=me@corp"),
         ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
         ("rediss://me:s3cret@host/0?prefix=jobs", "rediss://me:***@host/0?prefix=jobs"),
         ("mongodb://me:s3cret@a,b/evenbeat?replicaSet=rs0", "mongodb://me:***@a,b/evenbeat?replicaSet=rs0"),
@@ -30,6 +36,29 @@ from evenbeat.stores.urls import open_url, without_password
 )  # fmt: skip
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+@pytest.mark.parametrize("password", ["s3c/ret", "s3c@ret", "s3c?ret", "s3c#ret"])
+@pytest.mark.parametrize("scheme", ["postgresql", "redis", "mongodb"])
+def test_a_password_that_is_not_percent_encoded_is_refused_and_not_shown(scheme: str, password: str) -> None:
+    with pytest.raises(InvalidValue, match="percent-encode") as caught:
+        open_url(f"{scheme}://ann:{password}@host/0")
+    for part in ("s3c", "ret@", "ret"):
+        assert part not in str(caught.value).replace("percent", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis://:s3cret@h/0?prefx=abc", "prefx"),
+        ("redis://:s3cret@h/0?nonsense=1", "nonsense"),
+        ("postgresql://me:s3cret@h/db?shema=jobs", "shema"),
+    ],
+)
+def test_an_option_that_nobody_knows_is_named(url: str, says: str) -> None:
+    with pytest.raises(InvalidValue, match=says) as caught:
+        open_url(url)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +85,7 @@ def test_a_url_names_a_store(url: str, kind: str) -> None:
         ("postgresql://h/a", "psycopg", "postgres"),
         ("redis://h", "redis", "redis"),
         ("mongodb://h/a", "pymongo", "mongo"),
+        ("mongodb+srv://h/a", "bson", "mongo"),
     ],
 )
 def test_a_driver_that_is_not_installed_is_named(

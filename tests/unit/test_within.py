@@ -294,6 +294,36 @@ def test_a_connection_to_another_kind_of_database_is_refused(place: Place, tmp_p
     other.close()
 
 
+def test_a_connection_outside_of_any_transaction_is_refused(place: Place) -> None:
+    from django.db.utils import ConnectionHandler
+
+    connections: list[Any] = []
+    if place.dialect == "postgresql":
+        connections.append(psycopg.connect(place.url, autocommit=True))
+    else:
+        connections.append(sqlite3.connect(place.url, isolation_level=None))
+        options = {"ENGINE": "django.db.backends.sqlite3", "NAME": place.url}
+        connections.append(ConnectionHandler({"default": options})["default"])
+    for connection in connections:
+        with pytest.raises(InvalidValue, match="outside of any transaction"):
+            place.app.enqueue("bill", {"order": 1}, within=connection)
+        connection.close()
+    assert ids(place) == set()
+
+
+def test_a_connection_that_commits_by_itself_may_begin_a_transaction(place: Place) -> None:
+    if place.dialect == "postgresql":
+        with psycopg.connect(place.url, autocommit=True) as connection, connection.transaction():
+            place.app.enqueue("bill", {"order": 1}, id="one", within=connection)
+    else:
+        plain = sqlite3.connect(place.url, isolation_level=None)
+        plain.execute("BEGIN")
+        place.app.enqueue("bill", {"order": 1}, id="one", within=plain)
+        plain.execute("COMMIT")
+        plain.close()
+    assert ids(place) == {"one"}
+
+
 @pytest.mark.parametrize("wrong", ["postgresql://somewhere", 7, object()])
 def test_what_is_no_connection_is_refused(place: Place, wrong: object) -> None:
     with pytest.raises(InvalidValue, match="no connection that is known"):

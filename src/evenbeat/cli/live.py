@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from evenbeat.cli.phrases import span
+from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant, to_ms
 from evenbeat.model import to_json
 from evenbeat.observe.events import Event
@@ -180,7 +181,10 @@ class LiveOutput:
         if time.monotonic() - self._looked < _LOOK_EVERY or not self._app.is_running:
             return
         self._looked = time.monotonic()
-        found = self._app.schedules.list(all_tenants=True, limit=1_000)
+        try:
+            found = self._app.schedules.list(all_tenants=True, limit=1_000)
+        except StoreUnavailable:
+            return  # the node says so; what raises here ends the lines below for good
         with self._guard:
             self._next = {
                 schedule.name: int(schedule.next_run.timestamp() * 1000)

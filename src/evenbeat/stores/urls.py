@@ -41,9 +41,9 @@ def open_url(url: str) -> Store:
     )  # fmt: skip
 
 
-_POSTGRES = ("evenbeat.stores.postgres", "PostgresStore", "psycopg", "postgres")
-_REDIS = ("evenbeat.stores.redis", "RedisStore", "redis", "redis")
-_MONGO = ("evenbeat.stores.mongo", "MongoStore", "pymongo", "mongo")
+_POSTGRES = ("evenbeat.stores.postgres", "PostgresStore", ("psycopg",), "postgres")
+_REDIS = ("evenbeat.stores.redis", "RedisStore", ("redis",), "redis")
+_MONGO = ("evenbeat.stores.mongo", "MongoStore", ("pymongo", "bson"), "mongo")
 _SERVERS = {
     "postgresql": _POSTGRES, "postgres": _POSTGRES,
     "redis": _REDIS, "rediss": _REDIS, "valkey": _REDIS, "valkeys": _REDIS,
@@ -51,38 +51,60 @@ _SERVERS = {
 }  # fmt: skip
 
 
-def _server(url: str, module: str, name: str, driver: str, extra: str) -> Store:
+def _server(url: str, module: str, name: str, driver: tuple[str, ...], extra: str) -> Store:
+    _check_escaped(url)
     try:
         kind = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != driver:
+        if (error.name or "").partition(".")[0] not in driver:
             raise
         raise InvalidValue(
-            f"store {shown(without_password(url))} needs {driver}, which is not installed", field="store",
+            f"store {shown(without_password(url))} needs {driver[0]}, which is not installed", field="store",
             value=without_password(url), hint=f"pip install 'evenbeat[{extra}]'",
         ) from None  # fmt: skip
     store: Store = kind(url)
     return store
 
 
-_SECRETS = frozenset(("password", "sslpassword", "tlscertificatekeyfilepassword", "authmechanismproperties"))
-"""Options of the drivers that nobody else should read."""
+def _check_escaped(url: str) -> None:
+    """A password with a / or @ as it is cuts the URL elsewhere than its writer meant."""
+    user = _user(url.partition("://")[2])
+    if user is not None and any(character in user for character in "/?#@"):
+        raise InvalidValue(
+            f"store {shown(without_password(url))} has a user or a password with one of / ? # @ in it",
+            field="store", value=without_password(url),
+            hint="percent-encode them: / is %2F, ? is %3F, # is %23, @ is %40",
+        )  # fmt: skip
+
+
+_AUTHORIZATION = ("authmechanismproperties",)
 
 
 def without_password(url: str) -> str:
-    """The URL for logs and messages."""
-    parts = urlsplit(url)
-    # As it was written: a URL that is taken apart and put together again may look different.
-    place, mark, query = url.partition("?")
-    if parts.password is not None:
-        host = parts.netloc.rpartition("@")[2]
-        place = place.replace(parts.netloc, f"{parts.username or ''}:***@{host}", 1)
-    return place + mark + "&".join(_without_secret(option) for option in query.split("&"))
+    """The URL for logs and messages. As it was written: one that is put together again may look different."""
+    scheme, mark, rest = url.partition("://")
+    if mark and (user := _user(rest)) is not None:
+        name, colon, _ = user.partition(":")
+        rest = f"{name}{':***' if colon else ''}{rest[len(user) :]}"
+    place, question, query = f"{scheme}{mark}{rest}".partition("?")
+    return place + question + "&".join(_without_secret(option) for option in query.split("&"))
+
+
+def _user(rest: str) -> str | None:
+    """What stands before the host. A password that should have been percent-encoded may hold anything, so it
+    goes as far as the last @ that is not in an option."""
+    place, _, query = rest.partition("?")
+    if "@" in place:
+        return place.rpartition("@")[0]
+    # A ? in the password: an option that is none, with an @ in it.
+    if ":" in place and "@" in query and "=" not in query.partition("@")[0]:
+        return rest.rpartition("@")[0]
+    return None
 
 
 def _without_secret(option: str) -> str:
     name, equals, value = option.partition("=")
-    if name.lower() in _SECRETS and value:
+    if ("password" in name.lower() or name.lower() in _AUTHORIZATION) and value:
         return f"{name}=***"
     # An option may be a URL itself: that of the connection to listen on.
     inner = unquote(value)

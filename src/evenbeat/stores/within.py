@@ -77,6 +77,15 @@ def _text(insertion: Insertion, dialect: str, place: str) -> str:
     return insertion.text.format(place)
 
 
+def _check_transaction(is_in_one: bool) -> None:
+    """A connection that commits each statement by itself would keep the run whatever comes after it."""
+    if not is_in_one:
+        raise InvalidValue(
+            "within is a connection that commits at once, outside of any transaction", field="within",
+            value=None, hint="begin one, as with transaction.atomic(): or with connection.transaction():",
+        )  # fmt: skip
+
+
 def _ids(rows: Any) -> Ids:
     return frozenset(row[0] for row in rows)
 
@@ -84,6 +93,7 @@ def _ids(rows: Any) -> Ids:
 def _psycopg(connection: Any, insertion: Insertion) -> Ids:
     from psycopg.rows import tuple_row
 
+    _check_transaction(not connection.autocommit or _has_begun(connection))
     with connection.cursor(row_factory=tuple_row) as cursor:
         return _ids(cursor.execute(_text(insertion, "postgresql", "%s"), (insertion.value,)).fetchall())
 
@@ -91,9 +101,16 @@ def _psycopg(connection: Any, insertion: Insertion) -> Ids:
 async def _psycopg_async(connection: Any, insertion: Insertion) -> Ids:
     from psycopg.rows import tuple_row
 
+    _check_transaction(not connection.autocommit or _has_begun(connection))
     async with connection.cursor(row_factory=tuple_row) as cursor:
         await cursor.execute(_text(insertion, "postgresql", "%s"), (insertion.value,))
         return _ids(await cursor.fetchall())
+
+
+def _has_begun(connection: Any) -> bool:
+    from psycopg.pq import TransactionStatus
+
+    return bool(connection.info.transaction_status != TransactionStatus.IDLE)
 
 
 def _sqlalchemy(session: Any, insertion: Insertion) -> Ids:
@@ -110,17 +127,20 @@ async def _sqlalchemy_async(session: Any, insertion: Insertion) -> Ids:
 
 
 def _django(connection: Any, insertion: Insertion) -> Ids:
+    _check_transaction(connection.in_atomic_block or not connection.get_autocommit())
     with connection.cursor() as cursor:
         cursor.execute(_text(insertion, connection.vendor, "%s"), [insertion.value])
         return _ids(cursor.fetchall())
 
 
 def _sqlite3(connection: Any, insertion: Insertion) -> Ids:
+    _check_transaction(connection.in_transaction or connection.isolation_level is not None)
     cursor = connection.cursor()
     cursor.row_factory = None
     return _ids(cursor.execute(_text(insertion, "sqlite", "?"), (insertion.value,)).fetchall())
 
 
 async def _aiosqlite(connection: Any, insertion: Insertion) -> Ids:
+    _check_transaction(connection.in_transaction or connection.isolation_level is not None)
     async with connection.execute(_text(insertion, "sqlite", "?"), (insertion.value,)) as cursor:
         return _ids([tuple(row) for row in await cursor.fetchall()])

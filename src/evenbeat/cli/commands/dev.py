@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +30,10 @@ _DRAIN = "3s"
 @click.command("dev")
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-reload", is_flag=True, help="Don't start it again when a file changes.")
-@click.option("--once", is_flag=True, hidden=True)
-def command(app: str | None, no_reload: bool, once: bool) -> None:
+@click.option(
+    "--once", type=int, hidden=True, help="The descriptor that ends when the watching process does."
+)
+def command(app: str | None, no_reload: bool, once: int | None) -> None:
     """Run an app here, and again when its files change.
 
     APP is a file (app.py) or a module with the name of the scheduler in it (shop.jobs:app); evenbeat.toml
@@ -48,9 +51,17 @@ def command(app: str | None, no_reload: bool, once: bool) -> None:
         raise click.UsageError(
             'which app? give a file, like app.py, or write app = "app.py" in evenbeat.toml'
         )
-    if no_reload or once:
-        raise SystemExit(_serve(target, settings, quick=once))
+    if once is not None:
+        threading.Thread(target=_end_with, args=(once,), daemon=True).start()
+    if no_reload or once is not None:
+        raise SystemExit(_serve(target, settings, quick=once is not None))
     raise SystemExit(_Watch(target).until_stopped())
+
+
+def _end_with(watcher: int) -> None:
+    """Stop when the watching process is gone, whatever ended it: nobody would see or stop this one."""
+    os.read(watcher, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _serve(target: str, settings: Settings, *, quick: bool) -> int:
@@ -82,9 +93,11 @@ class _Watch:
         self._target = target
         self._folder = _folder_of(target)
         self._signals: list[int] = []
+        # Nothing is ever written: the app reads its end when this process is gone.
+        self._alive = os.pipe()
 
     def until_stopped(self) -> int:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._note)
         seen = _stamps(self._folder)
         child = self._start()
@@ -108,9 +121,10 @@ class _Watch:
         self._signals.append(number)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "evenbeat", "dev", "--once", self._target]
+        reading = self._alive[0]
+        command = [sys.executable, "-m", "evenbeat", "dev", "--once", str(reading), self._target]
         # Not of the terminal's group: Ctrl-C is passed on from here, once.
-        return subprocess.Popen(command, process_group=0)  # noqa: S603  # ourselves
+        return subprocess.Popen(command, process_group=0, pass_fds=(reading,))  # noqa: S603  # ourselves
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         """Have it drain; a further signal makes it hurry."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     settings = settings_here(store=url or store)
     database = find_store(settings, empty=True)
     done: Repaired | None = None
+    # What the store warns of when it is opened is in the table below.
+    logging.getLogger("evenbeat.store").setLevel(logging.ERROR)
     try:
         findings = list(_store_checks(database, settings.of("store").shown))
         if all(finding.level != "fail" and finding.facts.get("schema") != 0 for finding in findings):

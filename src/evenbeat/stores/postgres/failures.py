@@ -28,6 +28,18 @@ _ADVICE = {
     "57P03": "the server is starting, or stopping",
 }
 _NO_ANSWER = "is the server running, and can it be reached from here?"
+_IN_WORDS = {
+    "password authentication failed": _ADVICE["28P01"],
+    "no password supplied": "the server wants a password: write it in the URL, or in PGPASSWORD",
+    "no pg_hba.conf entry": _ADVICE["28000"],
+    "role ": "the server has no such user; create it, or name another one",
+    "database ": _ADVICE["3D000"],
+    "too many clients": _ADVICE["53300"],
+    "remaining connection slots": _ADVICE["53300"],
+    "does not support SSL": "the server has no TLS; leave sslmode out of the URL, or switch it on there",
+    "invalid port number": "a port is 1 to 65535",
+    "invalid integer value": "one of the options of the URL is no number",
+}
 
 
 class TimedOut(psycopg.OperationalError):
@@ -45,8 +57,16 @@ def translated(shown: str, error: Exception) -> EvenbeatError:
         return InvalidValue(f"PostgreSQL can't hold a value: {first_line(error)}", field="row", value=None)
     if isinstance(error, TimedOut):
         return StoreUnavailable(f"{shown}: {error}; what was sent may still take effect")
-    advice = _NO_ANSWER if error.sqlstate is None else _ADVICE.get(error.sqlstate)
+    advice = _connecting(str(error)) if error.sqlstate is None else _ADVICE.get(error.sqlstate)
     return StoreUnavailable(f"{shown}: {first_line(error)}" + (f" ({advice})" if advice else ""))
+
+
+def _connecting(text: str) -> str:
+    """Advice for errors of connecting, of which libpq tells only the words of the server."""
+    for words, advice in _IN_WORDS.items():
+        if words in text:
+            return advice
+    return _NO_ANSWER
 
 
 def first_line(error: Exception) -> str:

@@ -32,6 +32,8 @@ class Listener:
         self._deadline = time.monotonic() + timeout
         self._warned = False
         self.ended = False
+        self.reason = ""
+        """Why it ended."""
         self.wants_proof = False
         """Set once LISTEN has succeeded: somebody should send a hint that this one hears."""
         self.proven = False
@@ -108,9 +110,7 @@ class Listener:
 
     def _end(self, reason: str) -> None:
         self.ended = True
-        _log.debug(
-            "the connection that listens was lost", extra={"component": "store", "reason": reason[:200]}
-        )
+        self.reason = " ".join(reason.split())[:200]
 
     def close(self) -> None:
         self._connection.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from difflib import get_close_matches
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -11,6 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.stores.urls import without_password
 
 SCHEMA = "evenbeat"
 """The schema, unless the URL names another."""
@@ -83,11 +85,17 @@ def _own_options(url: str) -> tuple[str, dict[str, str]]:
 def _conninfo(url: str, timeout: float, field: str) -> str:
     try:
         found = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-    except psycopg.Error:
-        # libpq quotes the whole URL, password and all.
+    except psycopg.Error as error:
+        visible = without_password(url)
+        # libpq quotes the whole URL, password and all; but not where it says which option it does not know.
+        unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
+        why = (
+            f" there is no option {unknown[1]}" if unknown else " it is not a URL that PostgreSQL understands"
+        )
+        near = get_close_matches(unknown[1], ["schema", "listen"], n=1, cutoff=0.6) if unknown else []
         raise InvalidValue(
-            f"{field} {shown(without_secrets(url))} is not a URL that PostgreSQL understands", field=field,
-            value=without_secrets(url), hint="write postgresql://user:password@host:5432/database",
+            f"{field} {shown(visible)}:{why}", field=field, value=visible,
+            hint=f"did you mean {near[0]}?" if near else "write postgresql://user:password@host:5432/database",
         ) from None  # fmt: skip
     seconds = max(2, math.ceil(timeout))
     defaults = {

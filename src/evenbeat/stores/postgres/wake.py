@@ -10,6 +10,7 @@ LISTEN succeeds, and nothing comes.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import select
@@ -23,6 +24,11 @@ from evenbeat.stores.postgres.listener import Listener
 
 # While nothing can be heard, waits are as long as this.
 _DEAF = 1.0
+
+# Connections that listen and are lost in a row before it is said: a server that restarts is no news.
+_PATIENCE = 3
+
+_log = logging.getLogger("evenbeat.store")
 
 
 class Waker:
@@ -48,6 +54,8 @@ class Waker:
         self._changed = threading.Condition()
         self._seen = threading.local()
         self._changes = 0
+        self._failures = 0
+        """How often, in a row, nothing was heard before the connection that listens was lost."""
         self._watching = False
         self._bell: tuple[socket.socket, socket.socket] | None = None
         self._listener: Listener | None = None
@@ -129,6 +137,12 @@ class Waker:
             self._listener = None
             listener.close()
             self._changes += listener.proven
+            self._failures = 0 if listener.proven else self._failures + 1
+            if self._failures == _PATIENCE:
+                _log.warning(
+                    "hints can't be heard, so this node looks once a second: %s", listener.reason,
+                    extra={"component": "store", "store": self._shown},
+                )  # fmt: skip
             return
         if listener.wants_proof:
             listener.wants_proof = False

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import redis
 
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.urls import without_password
@@ -46,7 +49,7 @@ def read_address(url: str, prefix: str | None = None) -> Address:
         raise InvalidValue(
             f"store is not a URL: {error}", field="store", value=None, hint="write redis://host:6379/0"
         ) from None
-    visible = _visible(url)
+    visible = without_password(url)
     if parts.scheme not in _SCHEMES:
         raise InvalidValue(
             f"store {shown(visible)} is no Redis", field="store", value=visible,
@@ -72,13 +75,19 @@ def read_address(url: str, prefix: str | None = None) -> Address:
         )
     rest = [(name, value) for name, value in options if name != "prefix"]
     plain = parts._replace(scheme=_SCHEMES[parts.scheme], query=urlencode(rest)).geturl()
+    _check_options(plain, [name for name, _ in rest], visible)
     return Address(plain, visible, chosen)
 
 
-def _visible(url: str) -> str:
-    """The URL for messages: a password may also stand in its options."""
-    bare = without_password(url)
-    parts = urlsplit(bare)
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    hidden = [(name, "***" if "password" in name else value) for name, value in options]
-    return bare if hidden == options else parts._replace(query=urlencode(hidden, safe="*")).geturl()
+def _check_options(url: str, names: list[str], visible: str) -> None:
+    """The driver takes options as they come, and stumbles over them when it connects."""
+    try:
+        redis.ConnectionPool.from_url(url).make_connection()
+    except (TypeError, ValueError) as error:
+        unknown = next((name for name in names if f"'{name}'" in str(error)), None)
+        near = get_close_matches(unknown or "", ["prefix"], n=1, cutoff=0.6)
+        raise InvalidValue(
+            f"store {shown(visible)} has an option that redis-py does not take: {unknown or error}",
+            field="store", value=visible,
+            hint=f"did you mean {near[0]}?" if near else "prefix is ours; the others are those of redis-py",
+        ) from None  # fmt: skip
