@@ -28,6 +28,8 @@ from evenbeat.worker import Lane, Worker
 _LAST_WORDS = 1.0
 # How long the last acts are tried on a store that does not answer.
 _LAST_TRIES = 5.0
+# Seconds in which the store begins to listen.
+_FIRST_WAIT = 0.05
 
 _log = logging.getLogger("evenbeat.node")
 
@@ -211,9 +213,12 @@ class Node:
     def _listen(self) -> None:
         """Pass on the store's hints. One thread waits there, whatever the number of loops."""
         poll = self._settings.poll / 1000
+        # What was said before the first wait was heard by nobody: it is short, and taken for a hint.
+        is_first = True
         while not self._closing.is_set():
             try:
-                hinted = self._store.wait(poll)
+                hinted = self._store.wait(_FIRST_WAIT if is_first else poll) or is_first
+                is_first = False
             except Exception:
                 # Hints save latency, and nothing depends on them.
                 _log.debug("waiting for hints failed", exc_info=True)

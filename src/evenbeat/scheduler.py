@@ -185,8 +185,10 @@ class Scheduler:
         run = self._run(task, payload, _due(store.now(), delay, at), store.now(), id, tenant, options)
         if within is not None:
             return self._present([run], add_within(within, store.insertion([run])))[0]
-        if store.add_runs([run])[0]:
-            store.hint()
+        is_new = store.add_runs([run])[0]
+        # Also if it was there: whoever repeats a call whose reply was lost has told nobody yet.
+        store.hint()
+        if is_new:
             return views.run_info(run)
         return self._present([run], frozenset())[0]
 

@@ -28,11 +28,15 @@ class Ticker:
         self._events = events
         self._fired = fired
         """Called after runs were added: somebody here may execute them."""
+        self._unsure = False
+        """Whether the last fire failed: it may have taken effect all the same, and nobody was told of it."""
 
     def step(self, now: Instant) -> Instant | None:
         """Fire a batch; answers when the next schedule wakes up, in the past if more is due."""
+        was_unsure, self._unsure = self._unsure, True
         done = self._store.fire_due(now, BATCH, plan)
-        if any(planned.runs or planned.cancels for planned in done.planned):
+        self._unsure = False
+        if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
             self._fired()
             self._store.hint()
         self._report(done.planned, now)

@@ -273,7 +273,8 @@ class Worker:
             for end, accepted in zip(ends, answers, strict=True):
                 self.held.pop(end.attempt.key, None)
                 self._report(end if accepted else end._replace(kind="lost", error="came too late"), now)
-            if any(end.transition.wakes is not None or end.kind == "released" for end in ends):
+            # Schedules that waited for a run, and runs that others may take: at once, or after their backoff.
+            if any(end.transition.wakes is not None or end.transition.state == "queued" for end in ends):
                 self._store.hint()
             self._end_cancelled(ends, answers, now)
 
@@ -292,6 +293,7 @@ class Worker:
         transitions = [attempts.cancel(run, now, f"asked.{run.id}.{run.attempt}") for run in asked]
         if transitions:
             self._store.settle_runs([transition for transition in transitions if transition is not None])
+            self._store.hint()
 
     def _keep_logs(self) -> None:
         """What was logged, before the end of its run: whoever sees the end sees all of it."""

@@ -277,4 +277,4 @@ def test_a_store_that_stays_away_is_asked_ever_more_seldom() -> None:
     loop = loop_of(lambda _: None)
     waits = [loop._fail(StoreUnavailable("away")) for _ in range(12)]
     assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
-    assert waits[-1] == 10.0
+    assert waits[-1] == 2.0

@@ -14,6 +14,8 @@ from evenbeat.triggers import At, Trigger, parse_trigger
 
 # One step fires no more ticks of one schedule than this, so that a backlog can't starve the others.
 TICKS_A_STEP = 100
+# Nor so many that their payloads together are larger than this.
+BYTES_A_STEP = 4_000_000
 # A tick that waits for a run to end is looked at again when that run ends, and at the latest then.
 WAIT_CHECK = 30_000
 
@@ -193,7 +195,8 @@ def _fire_each(
 ) -> Planned:
     runs: list[Run] = []
     tick: Instant | None = first
-    while tick is not None and tick <= due_until and len(runs) < min(room, TICKS_A_STEP):
+    most = min(room, max(1, min(TICKS_A_STEP, BYTES_A_STEP // max(1, len(schedule.payload)))))
+    while tick is not None and tick <= due_until and len(runs) < most:
         runs.append(_run(schedule, tick, now))
         tick = trigger.next_ms(tick)
     return _advanced(schedule, now, tick, tuple(runs))

@@ -10,6 +10,26 @@ from msgspec.structs import replace
 
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Schedule, Statistics, Transition
+from evenbeat.rules.firing import Planned
+
+
+class Budget:
+    """How much one atomic step of firing may add: what is not planned stays due for the next step.
+
+    Ticks that hundreds of schedules have missed would make a transaction that no server ever takes.
+    """
+
+    def __init__(self, runs: int = 2_000, size: int = 4_000_000) -> None:
+        self._runs = runs
+        self._size = size
+
+    @property
+    def is_spent(self) -> bool:
+        return self._runs <= 0 or self._size <= 0
+
+    def spend(self, planned: Planned) -> None:
+        self._runs -= len(planned.runs)
+        self._size -= len(planned.runs) * len(planned.schedule.payload)
 
 
 class Standing(NamedTuple):

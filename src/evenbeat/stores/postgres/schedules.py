@@ -8,7 +8,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Schedule, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
-from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
@@ -148,11 +148,16 @@ def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction,
             troubled.append(((row[0], row[1]), error))
     active = _active(transaction, [schedule.key for schedule in due if needs_active(schedule)])
     planned: list[Planned] = []
+    budget = Budget()
     for schedule in due:
+        if budget.is_spent:
+            break
         try:
             planned.append(plan(schedule, now, active.get(schedule.key, ())))
         except Exception as error:
             troubled.append((schedule.key, error))
+        else:
+            budget.spend(planned[-1])
     statements = [*_moves(planned), *_what_follows(planned), *_quarantine(troubled)]
     answers = transaction.commit("fire", [*statements, (sql.NEXT_WAKE, {"format": FORMAT})])
     return Fired(tuple(planned), _first(answers[-1]), tuple(key for key, _ in troubled))

@@ -22,7 +22,8 @@ from evenbeat.stores.redis.rows import (
     path_of,
     read_run,
 )
-from evenbeat.stores.redis.schedules import FAMILIES, quarantine_note
+from evenbeat.stores.redis.schedules import FAMILIES
+from evenbeat.stores.rows import quarantine_note
 
 # Runs of one script: some 10 ms in which the server does nothing else.
 BATCH = 1000

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evenbeat.errors import EvenbeatError
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, RunState, Schedule
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
-from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.ledger import skipped_row
@@ -29,6 +28,7 @@ from evenbeat.stores.redis.rows import (
     schedule_fields,
     version_fields,
 )
+from evenbeat.stores.rows import quarantine_note
 
 # Rows of one script: some 10 ms in which the server does nothing else.
 BATCH = 500
@@ -38,8 +38,6 @@ LOOK = 500
 HOLD = 2_000
 # Looks at rows that others hold before they are planned all the same: their holder may be dead.
 PATIENCE = 10
-# Bodies of records are read by people: an error that quotes a megabyte of payload helps nobody.
-_LONGEST_NOTE = 2000
 
 FAMILIES = ["", *(f".{number}" for number in range(2, FORMAT + 1))]
 """Indexes of what waits are kept apart by format: newer ones are never looked at."""
@@ -185,7 +183,10 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
     outcomes: list[Planned] = []
     rows: list[list[object]] = []
     troubled: list[tuple[Taken, str]] = []
+    budget = Budget()
     for row in taken:
+        if budget.is_spent:
+            break  # held by this thread, which takes them next
         try:
             schedule = read_schedule(row.fields)
             if schedule.format > FORMAT:
@@ -196,6 +197,7 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
             troubled.append((row, quarantine_note(error)))
             continue
         s = outcome.schedule
+        budget.spend(outcome)
         outcomes.append(outcome)
         rows.append([
             row.member, path_of(*row.key), row.version, False if row.active is None else row.active,
@@ -219,9 +221,3 @@ def _active(flat: list[str]) -> tuple[Active, ...]:
         Active(run_id, state, asked == "true")
         for run_id, state, asked in zip(flat[::3], states, flat[2::3], strict=True)
     )
-
-
-def quarantine_note(error: Exception) -> str:
-    """What a record of kind ``quarantine`` says; an error may quote what the row holds."""
-    text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
-    return text[:_LONGEST_NOTE].encode(errors="replace").decode()

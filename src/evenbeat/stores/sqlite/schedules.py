@@ -8,7 +8,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Schedule, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
-from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.rows import (
     Key,
@@ -124,13 +124,17 @@ def fire(commands: Commands, now: Instant, limit: int, plan: PlanFunction) -> Fi
     active = _active(commands, [schedule.key for _, schedule in due if needs_active(schedule)])
     planned: list[Planned] = []
     moves: list[Row] = []
+    budget = Budget()
     for rowid, schedule in due:
+        if budget.is_spent:
+            break
         try:
             outcome = plan(schedule, now, active.get(schedule.key, ()))
         except Exception as error:
             troubled.append((rowid, schedule.key, error))
             continue
         planned.append(outcome)
+        budget.spend(outcome)
         s = outcome.schedule
         place = (s.next_tick, s.moved, s.wake_at, s.fire_seq)
         moves.append((*place, s.state, s.pause_note, s.paused_until, rowid))

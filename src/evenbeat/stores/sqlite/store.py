@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.model import (
     LogChunk,
@@ -207,10 +207,13 @@ class SqliteStore:
 
         Each connection counts for itself, and each thread wants to know for itself.
         """
-        with self._connections.read() as commands:
-            ((version,),) = commands.rows("look", "PRAGMA data_version")
-            before = self._seen.versions.get(commands)
-            self._seen.versions[commands] = version
+        try:
+            with self._connections.read() as commands:
+                ((version,),) = commands.rows("look", "PRAGMA data_version")
+                before = self._seen.versions.get(commands)
+                self._seen.versions[commands] = version
+        except StoreUnavailable:
+            return False  # closed, or away: whoever looks next hears of it
         return unless_known if before is None else before != version
 
     def hint(self) -> None:

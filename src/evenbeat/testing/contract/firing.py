@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant, write_instant
-from evenbeat.model import Schedule
+from evenbeat.model import CatchUp, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Fired, Store, Write
@@ -298,6 +298,20 @@ class FiringContract(Contract):
         assert store.settle_runs([attempts.cancelled(held, clock.now, "stopped")]) == [True]
         (planned,) = self.fire(store).planned
         assert len(planned.runs) == 1
+
+    def test_a_backlog_of_many_schedules_fires_in_steps_that_a_server_takes(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # 60 schedules, 100 missed ticks each, all to be run: 6,000 runs with 60 MB of payload.
+        payload = f'"{"x" * 10_000}"'
+        wishes = [schedule(f"s{at:02}", catch_up=CatchUp("all"), payload=payload) for at in range(60)]
+        store.put_schedules([Write(changes.create(wish, store.now()), None) for wish in wishes])
+        clock.advance("100m")
+        steps = []
+        while planned := self.fire(store, limit=500).planned:
+            steps.append(sum(len(entry.runs) for entry in planned))
+        assert sum(steps) == 6_000
+        assert store.count_runs() == {"queued": 6_000}
 
     def test_ten_thousand_schedules_fire_in_batches(self, store: Store, clock: VirtualClock) -> None:
         now = store.now()

@@ -1,0 +1,128 @@
+"""Who has to be told is told: with a poll of 30 s, a hint that is not sent is a run that starts late."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from evenbeat import Scheduler
+from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.observe.events import Events
+from evenbeat.rules import changes
+from evenbeat.stores.base import Fired, PlanFunction, Write
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+from evenbeat.testing.contract.base import schedule
+from evenbeat.ticker import Ticker
+
+
+class Counting(MemoryStore):
+    """Counts hints, and may lose the reply to a fire."""
+
+    hints = 0
+    loses_reply = False
+
+    def hint(self) -> None:
+        self.hints += 1
+        super().hint()
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        done = super().fire_due(now, limit, plan)
+        if self.loses_reply:
+            self.loses_reply = False
+            raise StoreUnavailable("the reply was lost")
+        return done
+
+
+def test_a_fire_whose_reply_was_lost_is_told_with_the_next_one() -> None:
+    clock = VirtualClock()
+    store = Counting(clock)
+    store.put_schedules([Write(changes.create(schedule(), clock.now), None)])
+    told: list[bool] = []
+    ticker = Ticker(store, Events(), lambda: told.append(True))
+    clock.advance("1m")
+    store.loses_reply = True
+    with pytest.raises(StoreUnavailable):
+        ticker.step(clock.now)
+    assert (store.hints, told) == (0, [])
+    ticker.step(clock.now)
+    assert (store.hints, told) == (1, [True])
+    ticker.step(clock.now)
+    assert store.hints == 1
+
+
+def test_a_run_that_is_enqueued_again_is_hinted_at_again() -> None:
+    store = Counting()
+    app = Scheduler(store)
+    app.task(name="work")(lambda: None)
+    for expected in (1, 2):
+        app.enqueue("work", id="mine")
+        assert store.hints == expected
+
+
+def test_a_run_that_goes_back_to_the_queue_is_hinted_at() -> None:
+    # Real time: a node in threads. The timeout is only reached when the test fails.
+    store = Counting()
+    app = Scheduler(store)
+    tried = threading.Event()
+
+    @app.task(retries=1, backoff="1h")
+    def fail() -> None:
+        tried.set()
+        raise ValueError("not now")
+
+    app.start()
+    try:
+        info = app.enqueue(fail)
+        before = store.hints
+        assert tried.wait(20)
+        while app.runs.get(info.id).failures == 0:
+            store.wait(0.01)
+        while store.hints == before:
+            store.wait(0.01)
+    finally:
+        app.stop()
+
+
+class Deaf(MemoryStore):
+    """Nobody is ever told anything; each wait is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+        self.first = threading.Event()
+
+    def wait(self, timeout: float) -> bool:
+        self.waits.append(timeout)
+        if len(self.waits) > 1:
+            self.first.set()
+        return super().wait(min(timeout, 0.05))
+
+    def hint(self) -> None:
+        pass
+
+
+def test_what_came_before_the_first_wait_is_looked_for_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[str] = []
+    from evenbeat import loop
+
+    real = loop.Loop.wake
+
+    def wake(self: Any) -> None:
+        woken.append(self.name)
+        real(self)
+
+    monkeypatch.setattr(loop.Loop, "wake", wake)
+    store = Deaf()
+    app = Scheduler(store)
+    app.start()
+    try:
+        assert store.first.wait(20)
+        assert {"ticker", "worker"} <= set(woken)
+        assert store.waits[0] < 1
+        assert store.waits[1] == 30
+    finally:
+        app.stop()
