@@ -106,7 +106,7 @@ def add_what_follows(commands: Commands, accepted: Iterable[Planned], careful: b
         commands.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
 
 
-def quarantine(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]) -> None:
+def put_notes(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]) -> None:
     """A note for each (tenant, key)."""
     commands.bulk(
         "quarantine",
