@@ -103,7 +103,10 @@ class MongoStore:
         return self._connection.clock.now() if self._clock is None else self._clock()
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
-        return self._connection.write(lambda commands, careful: schedules.put(commands, writes, careful))
+        try:
+            return self._connection.write(lambda commands, careful: schedules.put(commands, writes, careful))
+        except schedules.Late as refusal:
+            return refusal.answers
 
     def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
         return schedules.find(self._commands, query)
