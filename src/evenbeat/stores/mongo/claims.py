@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
 from typing import NamedTuple
 
-from msgspec.structs import replace
 from pymongo import UpdateOne
 
 from evenbeat.instants import Instant
@@ -14,42 +14,81 @@ from evenbeat.stores.base import Claim, Lost
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands
 from evenbeat.stores.mongo.rows import Unreadable, read_run, readable
-from evenbeat.stores.mongo.schedules import note, quarantine
+from evenbeat.stores.mongo.schedules import note, put_notes
 from evenbeat.stores.mongo.schema import CLAIMABLE, LEASED, RUNS
 
 _PRIORITIES = list(range(10))
 # The planner merges up to 200 ranges: ten for each queue.
 _QUEUES_AT_ONCE = 20
-_BY_PRIORITY = [("priority", -1), ("run_at", 1), ("_id", 1)]
+_BY_PRIORITY = {"priority": -1, "run_at": 1, "_id": 1}
+# Seconds that a claim waits for others' writes, and for each run that it takes.
+_SHORT_WAIT = 0.1
+_FOR_EACH = 0.002
 
 
-class Outlook(NamedTuple):
+class Seen(NamedTuple):
+    """What a claim finds before it takes anything."""
+
+    ids: list[str]
+    """Runs that are due, in order."""
     next_due: Instant | None
     """When the claim could next take a run."""
     holds: bool
     """It was made before, and still holds runs."""
 
 
-def outlook(commands: Commands, wanted: Claim, quiet: bool = False) -> Outlook:
-    """One command: the first entry of each range that a claim walks through, ten per queue, and whether it
-    holds runs already. Index entries alone are read."""
+class Held(NamedTuple):
+    """What a claim has taken, and left behind."""
+
+    runs: tuple[Run, ...]
+    troubled: list[tuple[Document, Unreadable]]
+    next_due: Instant | None
+
+
+def look(commands: Commands, wanted: Claim, due: Instant, crowd: int) -> Seen:
+    """One command: which runs are due, the first entry of each range that a claim walks through, ten per
+    queue, and whether it holds runs already. Index entries alone are read: 0.5 ms if nothing is due.
+
+    Of ``crowd`` times as many as are wanted some that follow each other are chosen, by the claim's token:
+    workers that all take the first ones would take turns.
+    """
+    queues = list(dict.fromkeys(wanted.queues))
+    if not queues:
+        return Seen([], None, bool(held(commands, wanted).runs))
     pipeline: list[Document] = [
-        {"$match": _held(wanted)},
-        {"$limit": 1},
-        {"$project": {"_id": 0, "claim": 1}},
-    ]
-    for queues in _in_parts(list(dict.fromkeys(wanted.queues))):
-        waiting = {**_claimable(wanted, queues), "priority": {"$in": _PRIORITIES}}
+        {"$match": _claimable(wanted, queues, due)},
+        {"$sort": _BY_PRIORITY},
+        {"$limit": max(1, wanted.limit * crowd)},
+        {"$project": {"_id": 1}},
+        {"$unionWith": {"coll": RUNS, "pipeline": [
+            {"$match": _held(wanted)},
+            {"$limit": 1},
+            {"$project": {"_id": 0, "claim": 1}},
+        ]}},
+        *_next_due(wanted, queues),
+    ]  # fmt: skip
+    found = commands.aggregate("find next due", RUNS, pipeline, hint=CLAIMABLE.name)
+    ids = [document["_id"] for document in found if "_id" in document] if wanted.limit > 0 else []
+    if len(ids) > wanted.limit:
+        first = Random(wanted.token).randrange(len(ids) - wanted.limit + 1)  # noqa: S311 - no secret
+        ids = ids[first : first + wanted.limit]
+    return Seen(ids, _earliest(found), any("claim" in document for document in found))
+
+
+def _next_due(wanted: Claim, queues: Sequence[str]) -> Iterator[Document]:
+    for some in _in_parts(queues):
         first: list[Document] = [
-            {"$match": waiting},
+            {"$match": {**_claimable(wanted, some), "priority": {"$in": _PRIORITIES}}},
             {"$sort": {"run_at": 1}},
             {"$limit": 1},
             {"$project": {"_id": 0, "run_at": 1}},
         ]
-        pipeline.append({"$unionWith": {"coll": RUNS, "pipeline": first}})
-    found = commands.aggregate("find next due", RUNS, pipeline, quiet=quiet)
-    moments = [int(document["run_at"]) for document in found if isinstance(document.get("run_at"), int)]
-    return Outlook(min(moments, default=None), any("claim" in document for document in found))
+        yield {"$unionWith": {"coll": RUNS, "pipeline": first}}
+
+
+def _earliest(found: Iterable[Document]) -> Instant | None:
+    moments = [document["run_at"] for document in found if "_id" not in document and "run_at" in document]
+    return min((int(moment) for moment in moments if isinstance(moment, int)), default=None)
 
 
 def _in_parts(queues: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -61,81 +100,64 @@ def _held(wanted: Claim) -> Document:
     return {"state": "running", "worker": wanted.worker, "claim": wanted.token}
 
 
-def _claimable(wanted: Claim, queues: Sequence[str]) -> Document:
+def _claimable(wanted: Claim, queues: Sequence[str], due: Instant | None = None) -> Document:
     where: Document = {"state": "queued", "queue": {"$in": list(queues)}, "format": {"$lte": FORMAT}}
     if wanted.tasks is not None:
         where["task"] = {"$in": sorted(wanted.tasks)}
+    if due is not None:
+        where["run_at"] = {"$lte": due}
     return where
 
 
-def held(commands: Commands, wanted: Claim) -> list[Run]:
-    """What a claim took whose reply was lost, as far as it still has it."""
-    documents = commands.find("find claimed", RUNS, _held(wanted), hint=LEASED.name)
-    runs = readable(documents, read_run)
-    return sorted(runs, key=lambda run: (-run.priority, run.run_at, run.id))
+def take(commands: Commands, wanted: Claim, ids: list[str], due: Instant, now: Instant) -> int | None:
+    """Claim those of the runs that nobody else has claimed meanwhile; how many, None if that is not known.
 
-
-def take(commands: Commands, wanted: Claim, due: Instant, now: Instant, skip: int) -> list[Run]:
-    """Claim runs, in an open transaction: it fails if anybody else has changed one of them.
-
-    ``due`` is the time by which runs are due, ``now`` the store's own, from which leases count. ``skip``
-    passes over runs that another worker is taking.
+    No transaction: five workers that meet at the head of a queue abort each other's, and the documents are
+    claimed one by one anyhow. Of those that die in the middle the rest stays queued; whoever repeats the
+    claim finds what it has. ``due`` is the time by which runs are due, ``now`` the store's own, from which
+    leases count.
     """
-    documents = _choose(commands, wanted, due, skip)
-    if not documents:
-        return []
-    ids = [document["_id"] for document in documents]
-    taken: list[Run] = []
+    change = {
+        "$set": {
+            "state": "running", "worker": wanted.worker, "claim": wanted.token,
+            "lease_until": now + wanted.lease, "started_at": now,
+        },
+        "$inc": {"attempt": 1},
+    }  # fmt: skip
+    # 100 us of the server's time for each run, 80 of them for its six indexes, whatever these hold.
+    where = {"_id": {"$in": ids}, **_claimable(wanted, wanted.queues, due)}
+    update = {"q": where, "u": change, "multi": True, "hint": "_id_"}
+    # A run that somebody has in a transaction (a cancel) is not worth waiting for.
+    patience = _SHORT_WAIT + _FOR_EACH * len(ids)
+    return commands.write_each("claim runs", {"update": RUNS, "updates": [update]}, patience)
+
+
+def held(commands: Commands, wanted: Claim) -> Held:
+    """What a claim has taken, as far as it still has it, and when it could take more. As of one moment after
+    it was taken: what came meanwhile counts. Part of the command before."""
+    queues = list(dict.fromkeys(wanted.queues))
+    pipeline = [{"$match": _held(wanted)}, *_next_due(wanted, queues)]
+    found = commands.aggregate("find claimed", RUNS, pipeline, hint=LEASED.name, quiet=True)
+    runs: list[Run] = []
     troubled: list[tuple[Document, Unreadable]] = []
-    for document in documents:
+    for document in found:
+        if "_id" not in document:
+            continue
         try:
-            run = read_run(document)
+            runs.append(read_run(document))
         except Unreadable as error:
             troubled.append((document, error))
-            continue
-        taken.append(
-            replace(
-                run,
-                state="running",
-                attempt=run.attempt + 1,
-                worker=wanted.worker,
-                claim=wanted.token,
-                lease_until=now + wanted.lease,
-                started_at=now,
-            )
-        )
-    if troubled:
-        _quarantine(commands, troubled, now)
-        ids = [run.id for run in taken]
-    if ids:
-        # 100 us of the server's time for each run, 80 of them for its six indexes, whatever these hold.
-        commands.update("claim runs", RUNS, {"_id": {"$in": ids}}, {
-            "$set": {
-                "state": "running", "worker": wanted.worker, "claim": wanted.token,
-                "lease_until": now + wanted.lease, "started_at": now,
-            },
-            "$inc": {"attempt": 1},
-        })  # fmt: skip
-    return taken
+    runs.sort(key=lambda run: (-run.priority, run.run_at, run.id))
+    return Held(tuple(runs), troubled, _earliest(found))
 
 
-def _choose(commands: Commands, wanted: Claim, due: Instant, skip: int) -> list[Document]:
-    """The runs to take, in order. The index gives them so: runs of the future are passed over by a seek per
-    priority, not read."""
-    queues = list(dict.fromkeys(wanted.queues))
-    if not queues or wanted.limit <= 0:
-        return []
-    where = {**_claimable(wanted, queues), "run_at": {"$lte": due}}
-    return commands.find(
-        "find claimable", RUNS, where, sort=_BY_PRIORITY, limit=wanted.limit, skip=skip, hint=CLAIMABLE.name
-    )
-
-
-def _quarantine(commands: Commands, troubled: list[tuple[Document, Unreadable]], now: Instant) -> None:
+def quarantine(
+    commands: Commands, wanted: Claim, troubled: list[tuple[Document, Unreadable]], now: Instant
+) -> None:
     """Over and done with: waiting at the head of its queue, such a run would starve the others."""
     ends = [
         UpdateOne(
-            {"_id": document["_id"]},
+            {"_id": document["_id"], **_held(wanted)},
             {
                 "$set": {"state": "failed", "error": note(error), "finished_at": now},
                 "$unset": {"lease_until": "", "claim": ""},
@@ -147,7 +169,7 @@ def _quarantine(commands: Commands, troubled: list[tuple[Document, Unreadable]],
     notes = [
         (str(document.get("tenant", "default")), str(document["_id"]), error) for document, error in troubled
     ]
-    quarantine(commands, notes)
+    put_notes(commands, notes)
 
 
 def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:

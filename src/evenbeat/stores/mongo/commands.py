@@ -39,6 +39,8 @@ _TOO_LARGE = 10334
 # WriteConflict, LockTimeout, SnapshotUnavailable, NoSuchTransaction, TransactionTooOld, MaxTimeMSExpired,
 # PreparedTransactionInProgress: the transaction is gone, nothing of it stays, and it may be tried again.
 _CONTENDED = (112, 24, 246, 251, 225, 50, 267)
+_OUT_OF_TIME = 50
+_NOTES = "meta"
 # To end a transaction on a server that may be away is worth a moment and no more.
 _TO_ABORT = 1.0
 
@@ -88,6 +90,9 @@ class Commands:
             )
             yield inside
             inside.commit(session)
+        except Contended:
+            _forget(session)
+            raise
         except BaseException:
             _abort(session)
             raise
@@ -187,24 +192,67 @@ class Commands:
         with self._translated():
             return self.database[collection].delete_many(where, session=self._session).deleted_count
 
-    # Writing one document, without a transaction.
+    # Writing without a transaction.
 
     def write(self, name: str, command: Document, patience: float) -> Document:
         """A command that is atomic by itself. It waits up to ``patience`` seconds for others' writes."""
         self.announce(name)
-        concern = {"w": "majority", "j": True, "wtimeout": self.milliseconds}
         with self._translated():
-            answer = self.database.command(
-                {**command, "maxTimeMS": max(1, int(patience * 1000)), "writeConcern": concern}
-            )
-            for error in answer.get("writeErrors", ()):
-                if error["code"] == _DUPLICATE:
-                    raise Duplicate
-                raise OperationFailure(str(error["errmsg"]), error["code"])
-            if "writeConcernError" in answer:
-                raise WTimeoutError(str(answer["writeConcernError"].get("errmsg")))
+            answer = self._send(command, patience)
+            _check_concern(answer)
         self.announce("committed")
         return answer
+
+    def write_each(self, name: str, command: Document, patience: float) -> int | None:
+        """A command that changes documents each for itself; how many. Whoever calls announces "committed".
+
+        None: it met a document that others hold, and gave up after ``patience`` seconds. What it has changed
+        by then stays changed.
+        """
+        self.announce(name)
+        with self._translated():
+            try:
+                answer = self._send(command, patience)
+            except OperationFailure as error:
+                if error.code == _OUT_OF_TIME:
+                    return None
+                raise
+            if "writeConcernError" in answer:
+                self.announce("committed")  # it may be undone, and is seen until then
+            _check_concern(answer)
+        return int(answer["n"])
+
+    def _send(self, command: Document, patience: float) -> Document:
+        concern = {"w": "majority", "j": True, "wtimeout": self.milliseconds}
+        answer = self.database.command(
+            {**command, "maxTimeMS": max(1, int(patience * 1000)), "writeConcern": concern}
+        )
+        for error in answer.get("writeErrors", ()):
+            if error["code"] == _DUPLICATE:
+                raise Duplicate
+            raise OperationFailure(str(error["errmsg"]), error["code"])
+        return answer
+
+    def reserve(self, name: str, where: Document, until: Document) -> bool:
+        """Write a note in ``meta`` unless there is one that ``where`` excludes. On the primary alone: a note
+        that is lost with it is a courtesy less."""
+        self.announce(name)
+        change = {"q": where, "u": {"$set": until}, "upsert": True}
+        try:
+            with self._translated():
+                answer = self.database.command({
+                    "update": _NOTES, "updates": [change], "writeConcern": {"w": 1},
+                    "maxTimeMS": self.milliseconds,
+                })  # fmt: skip
+        except Duplicate:
+            return False
+        return not answer.get("writeErrors")
+
+    def release(self, where: Document) -> None:
+        """Remove such a note, without waiting for an answer."""
+        notes = self.database.get_collection(_NOTES, write_concern=WriteConcern(w=0))
+        with contextlib.suppress(PyMongoError):
+            notes.delete_one(where)
 
     def run(self, name: str, command: Document, database: str | None = None) -> Document:
         """A command that is none of the above."""
@@ -261,6 +309,20 @@ class Commands:
             if is_transient and not codes.isdisjoint(_CONTENDED):
                 return Contended()
         return unavailable(self.where, error)
+
+
+def _check_concern(answer: Document) -> None:
+    if "writeConcernError" in answer:
+        raise WTimeoutError(str(answer["writeConcernError"].get("errmsg")))
+
+
+def _forget(session: ClientSession) -> None:
+    """End a session whose transaction the server has ended: it does with the first error. To say so again
+    takes as long as a commit, since it waits for what others have committed meanwhile."""
+    transaction = getattr(session, "_transaction", None)
+    if transaction is not None:
+        transaction.reset()
+    _abort(session)
 
 
 def _abort(session: ClientSession) -> None:

@@ -23,7 +23,7 @@ Work = Callable[[Commands, bool], T]
 _log = logging.getLogger("evenbeat.stores.mongo")
 
 # Between two tries of a transaction that met another one: at random, up to this, which doubles.
-_FIRST_PAUSE = 0.002
+_FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
 # A store that may wait for less than that doesn't wait at all.
 _NO_PATIENCE = 0.01
@@ -134,9 +134,18 @@ class Connection:
                 raise StoreUnavailable(
                     f"{self.place.shown}: others write the same documents; nothing was changed, try again"
                 )
-            time.sleep(random.random() * pause)  # noqa: S311 - to part from others, no secret
+            _sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def contended(self) -> None:
         """Somebody is in the way. It may be somebody who died in the middle of a transaction."""
         self._abandoned.look(self.commands())
+
+    def step_aside(self, tries: int) -> None:
+        """Before another try, the longer the more there were: who met once would meet again."""
+        if self._lock_timeout >= _NO_PATIENCE:
+            _sleep(min(_FIRST_PAUSE * (1 << tries), _LONGEST_PAUSE))
+
+
+def _sleep(longest: float) -> None:
+    time.sleep(random.random() * longest)  # noqa: S311 - to part from others, no secret

@@ -1,13 +1,16 @@
 """Firing: due schedules, planned and written in one transaction each batch.
 
-Nodes that fire at once find the same documents first. The first document of a batch stands for the batch:
-whoever writes it first has it, and the others, who learn that at once and at the price of one command, go on
-behind it. That is a courtesy: what gates a fire is the transaction, which fails as a whole if anybody has
-changed any of its documents.
+Nodes that fire at once find the same documents first: all wake up at the same instant. The first document of
+a batch stands for the batch: whoever reserves it has it, and the others, who learn that at the price of one
+command and without a transaction that has to be aborted, go on behind it, or come back. A reservation is a
+note in ``meta`` and ends by itself. That is a courtesy: what gates a fire is the transaction, which fails as
+a whole if anybody has changed any of its documents.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pymongo import UpdateOne
@@ -19,12 +22,17 @@ from evenbeat.stores.base import Fired, PlanFunction
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands, Contended
 from evenbeat.stores.mongo.rows import LOWEST, Key, Unreadable, key_text, read_schedule, set_and_unset
-from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, quarantine
+from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
 
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]
 _KEYS = {"wake_at": 1}
+# Milliseconds for which a batch is one node's: 500 schedules take 70.
+_RESERVED = 500
+_LOOKS = 3
+# Milliseconds after which what is due has been left behind.
+_LATE = 250
 
 
 class Occupied(Contended):
@@ -48,6 +56,43 @@ def earliest(commands: Commands, due_by: Instant | None = None, behind: int = 0)
         sort=_ORDER, limit=1, skip=behind, hint=DUE.name,
     )  # fmt: skip
     return Position(int(found[0]["wake_at"]), found[0]["_id"]) if found else None
+
+
+class Crowd:
+    """What a node remembers of the others that fire, so as to ask for less than it could."""
+
+    def __init__(self) -> None:
+        self._taken: Position | None = None
+        self._looks = 0
+        self._few = False
+
+    def has(self, start: Position) -> bool:
+        """Whether others were just seen to have the batch that begins there: every third look asks again."""
+        self._looks += 1
+        return start == self._taken and self._looks < _LOOKS
+
+    def met_at(self, start: Position) -> None:
+        self._taken, self._looks = start, 0
+
+    def fired(self, done: Fired, limit: int) -> None:
+        self._few = len(done.planned) < limit
+
+    def may_leave_some(self, first: Position, now: Instant) -> bool:
+        """Whether there may be more due than they take: not if there never is, and it is not late."""
+        return not self._few or now - first.wake_at > _LATE
+
+
+@contextlib.contextmanager
+def reserved(commands: Commands, start: Position, now: Instant) -> Iterator[None]:
+    """The batch that begins there, for one node. ``now`` is the store's own."""
+    note = {"_id": f"firing {start.id}"}
+    until = {"until": now + _RESERVED}
+    if not commands.reserve("reserve batch", {**note, "until": {"$lte": now}}, until):
+        raise Occupied
+    try:
+        yield
+    finally:
+        commands.release({**note, **until})
 
 
 def fire(
@@ -147,7 +192,7 @@ def _put_to_sleep(commands: Commands, troubled: list[tuple[Document, Exception]]
     ids = [document["_id"] for document, _ in troubled]
     commands.update("quarantine", SCHEDULES, {"_id": {"$in": ids}}, {"$unset": {"wake_at": ""}})
     names = [_name_of(document) for document, _ in troubled]
-    quarantine(commands, [(*name, error) for name, (_, error) in zip(names, troubled, strict=True)])
+    put_notes(commands, [(*name, error) for name, (_, error) in zip(names, troubled, strict=True)])
     return tuple(names)
 
 

@@ -36,8 +36,16 @@ ACTIVE_STATES = ["queued", "running"]
 _LONGEST_NOTE = 2000
 
 
+class Late(Exception):
+    """Every write was refused: nothing is to be written. Stays inside the store."""
+
+    def __init__(self, answers: list[Written]) -> None:
+        super().__init__()
+        self.answers = answers
+
+
 def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Written]:
-    """Each write in turn, seen by the next; then all documents at once."""
+    """Each write in turn, seen by the next; then all documents at once. Late, if there is nothing to do."""
     ids = list(dict.fromkeys(key_text(write.planned.schedule.key) for write in writes))
     found = {
         document["_id"]: document
@@ -48,19 +56,26 @@ def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Writ
     present = {key_text(schedule.key): schedule for schedule in readable(found.values(), read_schedule)}
     accepted: list[Planned] = []
     refused: dict[str, None] = {}
+    repetitions = False
     answers: list[Written] = []
     for write in writes:
         wanted = write.planned.schedule
         key = key_text(wanted.key)
         current = present.get(key)
         if write.expect != versions.get(key):
-            repeated = may_be_repetition(current, wanted) and _are_there(commands, write.planned.runs)
+            repeated = may_be_repetition(current, wanted)
+            repetitions |= repeated
+            repeated = repeated and _are_there(commands, write.planned.runs)
             answers.append(Written(repeated, current))
             refused[key] = None
             continue
         versions[key], present[key] = wanted.version, wanted
         accepted.append(write.planned)
         answers.append(Written(True, wanted))
+    if refused and not accepted and not repetitions:
+        # As of the moment in which the documents were read. To touch them would abort those who fire them.
+        commands.announce("committed")
+        raise Late(answers)
     _write(commands, accepted, found.keys())
     # What was refused was refused for what the document is at the time of the commit.
     touched = [UpdateOne({"_id": key}, TOUCH) for key in refused if key in found]
@@ -106,7 +121,7 @@ def add_what_follows(commands: Commands, accepted: Iterable[Planned], careful: b
         commands.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
 
 
-def quarantine(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]) -> None:
+def put_notes(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]) -> None:
     """A note for each (tenant, key)."""
     commands.bulk(
         "quarantine",

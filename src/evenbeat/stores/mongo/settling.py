@@ -16,6 +16,8 @@ from evenbeat.stores.mongo.commands import Commands
 from evenbeat.stores.mongo.rows import Key, key_text, set_and_unset
 from evenbeat.stores.mongo.schema import RUNS, SCHEDULES, STATISTICS
 
+# So many runs are compared as they are written sooner than they are read.
+_FEW = 16
 _STANDING = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1}
 
 
@@ -36,13 +38,67 @@ class Effects:
         if transition.wakes is not None:
             self.wakes[transition.wakes] = None
 
-    def write(self, commands: Commands, now: Instant, careful: bool) -> None:
-        new_runs.insert(commands, self.adds, careful)
-        # In one order, whoever settles: and last, since others write the same documents.
+    def write(self, commands: Commands, now: Instant) -> None:
+        """What others write, too. Before the rest of a transaction: who finds that somebody else has just
+        written it has done nothing in vain. In one order, whoever settles."""
         counts = [_count(key, self.counts[key]) for key in sorted(self.counts)]
         commands.bulk("count", STATISTICS, counts)
         wakes = [UpdateOne({"_id": key_text(key)}, _wake(now)) for key in sorted(self.wakes)]
         commands.bulk("wake schedules", SCHEDULES, wakes)
+
+
+class Otherwise(Exception):
+    """The runs are not as a transition expects them. Stays inside the store."""
+
+
+def can_be_quick(transitions: Sequence[Transition]) -> bool:
+    """Few, each of another run. More are settled sooner if they are read first: see ``settle``."""
+    return (
+        0 < len(transitions) <= _FEW
+        and len({transition.run for transition in transitions}) == len(transitions)
+        and not any(transition.adds for transition in transitions)
+    )
+
+
+def is_alone(transitions: Sequence[Transition]) -> bool:
+    """It changes one document, which takes no transaction."""
+    return len(transitions) == 1 and transitions[0].counts is None and transitions[0].wakes is None
+
+
+def settle_alone(commands: Commands, transition: Transition, now: Instant, patience: float) -> None:
+    """Otherwise, if it is not to be applied."""
+    update = {"q": _expected(transition, now), "u": set_and_unset(changes(transition, now))}
+    if not commands.write("update run", {"update": RUNS, "updates": [update]}, patience)["n"]:
+        raise Otherwise
+
+
+def settle_quickly(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:
+    """All of them, unread; Otherwise, if one is not to be applied. Three commands, not four, of which the
+    first meets others if any does: five nodes that settle each other's schedules are seldom in the way."""
+    effects = Effects()
+    for transition in transitions:
+        effects.of(transition)
+    effects.write(commands, now)
+    updates = [
+        UpdateOne(_expected(transition, now), set_and_unset(changes(transition, now)))
+        for transition in transitions
+    ]
+    if commands.bulk("update runs", RUNS, updates) < len(transitions):
+        raise Otherwise
+    return [True] * len(transitions)
+
+
+def _expected(transition: Transition, now: Instant) -> Document:
+    """As ``decisions.verdict``: a run to which the transition is to be applied."""
+    where: Document = {
+        "_id": transition.run,
+        "attempt": transition.attempt,
+        "state": {"$in": list(transition.expect)},
+        "settled": {"$ne": transition.token},
+    }
+    if transition.lease_ended:
+        where["lease_until"] = {"$not": {"$gt": now}}
+    return where
 
 
 def settle(commands: Commands, transitions: Sequence[Transition], now: Instant, careful: bool) -> list[bool]:
@@ -71,9 +127,9 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant, 
         for run in transition.adds:
             standing.setdefault(run.id, Standing(run.state, run.attempt, run.settled, run.lease_until))
         effects.of(transition)
+    effects.write(commands, now)
     # Runs that are added first: a later transition of the batch may be theirs.
     new_runs.insert(commands, effects.adds, careful)
-    effects.adds = []
     # By _id and nothing else, which the server looks up without planning: to compare state and attempt, too,
     # takes 50 us more for each run. What was read is compared by the transaction.
     commands.bulk(
@@ -81,7 +137,6 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant, 
         RUNS,
         [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in updates.items()],
     )
-    effects.write(commands, now, careful)
     return answers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from evenbeat.errors import InvalidValue
@@ -50,6 +51,8 @@ from evenbeat.stores.mongo.wake import Waker
 
 # Batches that other nodes have in hand are passed over, others made smaller, up to so many times.
 _TRIES = 8
+# A worker that meets others takes its runs from the first so many times as many as it wants.
+_LARGEST_CROWD = 8
 
 
 class MongoStore:
@@ -75,6 +78,8 @@ class MongoStore:
     ) -> None:
         self._connection = Connection(read_url(url), timeout, lock_timeout, on_command)
         self._clock = clock
+        self._crowd = 1
+        self._others = firing.Crowd()
         self._waker = Waker(self._connection.commands)
 
     def open(self) -> None:
@@ -98,7 +103,10 @@ class MongoStore:
         return self._connection.clock.now() if self._clock is None else self._clock()
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
-        return self._connection.write(lambda commands, careful: schedules.put(commands, writes, careful))
+        try:
+            return self._connection.write(lambda commands, careful: schedules.put(commands, writes, careful))
+        except schedules.Late as refusal:
+            return refusal.answers
 
     def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
         return schedules.find(self._commands, query)
@@ -110,33 +118,51 @@ class MongoStore:
         first = start = firing.earliest(commands)
         if first is None or start is None or first.wake_at > now or limit <= 0:
             return Fired((), None if first is None else first.wake_at)
-        careful, size, passed = False, limit, 0
-        for _ in range(_TRIES):
+        others = self._others
+        if others.has(first):
+            return Fired((), first.wake_at)
+        for passed in range(1, _TRIES + 1):
             try:
-                fired = self._fire(start, now, size, plan, careful)
+                with firing.reserved(commands, start, self.now()):
+                    fired = self._fire(start, now, limit, plan)
+            except firing.Occupied:
+                others.met_at(first)
+                following = (
+                    firing.earliest(commands, now, passed * limit)
+                    if others.may_leave_some(first, now)
+                    else None
+                )
+                if following is None:
+                    break
+                start = following
+            else:
+                if fired is None:
+                    break
+                others.fired(fired, limit)
                 return fired if start == first else fired._replace(next_wake=first.wake_at)
+        # Due, and not to be had: others are firing it.
+        return Fired((), first.wake_at)
+
+    def _fire(self, start: firing.Position, now: Instant, limit: int, plan: PlanFunction) -> Fired | None:
+        """A batch that is reserved, or a part of it; None if others write all that was tried."""
+        careful, size = False, limit
+        for tries in range(_TRIES):
+            try:
+                return self._connection.once(
+                    lambda commands, careful: firing.fire(commands, start, now, size, plan, careful),  # noqa: B023 - called at once
+                    careful,
+                )
             except Duplicate:
                 careful = True
             except firing.Occupied:
                 self._connection.contended()
-                passed += limit
-                following = firing.earliest(commands, now, passed)
-                if following is None:
-                    break
-                start = following
+                raise
             except Contended:
                 self._connection.contended()
+                self._connection.step_aside(tries)
                 # Fewer are in fewer people's way: runs that end write their schedules, too.
                 size = max(1, size // 2)
-        # Due, and not to be had: others are firing it.
-        return Fired((), first.wake_at)
-
-    def _fire(
-        self, start: firing.Position, now: Instant, limit: int, plan: PlanFunction, careful: bool
-    ) -> Fired:
-        return self._connection.once(
-            lambda commands, _: firing.fire(commands, start, now, limit, plan, careful), careful
-        )
+        return None
 
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:
         if len(runs) == 1:
@@ -152,32 +178,44 @@ class MongoStore:
     def claim_runs(self, claim: Claim) -> Claimed:
         commands = self._commands
         due = min(claim.now, self.now())
-        # As in fire_due: an idle worker looks, and that is all.
-        next_due, is_repetition = claims.outlook(commands, claim)
-        if is_repetition:
-            runs = claims.held(commands, claim)
-            return self._claimed(commands, claim, runs)
-        if next_due is None or next_due > due or claim.limit <= 0:
-            return Claimed((), next_due)
-        for passed in range(_TRIES // 2):
-            try:
-                with commands.transaction() as inside:
-                    runs = claims.take(inside, claim, due, self.now(), passed * claim.limit)
-            except Contended:
-                self._connection.contended()
-            else:
-                return self._claimed(commands, claim, runs)
-        # Due, and not to be had: others are taking it.
+        next_due: Instant | None = None
+        for tries in range(_TRIES // 2):
+            # As in fire_due: an idle worker looks, and that is all.
+            seen = claims.look(commands, claim, due, self._crowd)
+            next_due = seen.next_due
+            if seen.holds or (seen.ids and self._take(claim, seen.ids, due)):
+                found = claims.held(commands, claim)
+                commands.announce("committed")
+                if found.troubled:
+                    self._connection.write(
+                        lambda inside, _: claims.quarantine(inside, claim, found.troubled, self.now())  # noqa: B023 - called at once
+                    )
+                return Claimed(found.runs, found.next_due)
+            if not seen.ids:
+                break
+            self._connection.step_aside(tries)
+        # Nothing is due; or it is, and not to be had: others are taking it.
         return Claimed((), next_due)
 
-    def _claimed(self, commands: Commands, claim: Claim, runs: list[Run]) -> Claimed:
-        """With an outlook from after the commit: what came meanwhile counts."""
-        next_due = claims.outlook(commands, claim, quiet=True).next_due
-        commands.announce("committed")
-        return Claimed(tuple(runs), next_due)
+    def _take(self, claim: Claim, ids: list[str], due: Instant) -> bool:
+        """Whether the claim may hold any of these now."""
+        taken = claims.take(self._commands, claim, ids, due, self.now())
+        if taken is None:
+            self._connection.contended()
+        # Who meets others chooses among more, next time, and who meets nobody among fewer.
+        self._crowd = max(1, self._crowd // 2) if taken == len(ids) else min(2 * self._crowd, _LARGEST_CROWD)
+        return taken != 0
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         now = self.now()
+        if settling.can_be_quick(transitions):
+            with contextlib.suppress(settling.Otherwise):
+                if settling.is_alone(transitions):
+                    settling.settle_alone(self._commands, transitions[0], now, self._connection.patience)
+                    return [True]
+                return self._connection.write(
+                    lambda commands, _: settling.settle_quickly(commands, transitions, now)
+                )
         return self._connection.write(
             lambda commands, careful: settling.settle(commands, transitions, now, careful)
         )
