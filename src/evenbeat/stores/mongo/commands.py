@@ -34,7 +34,7 @@ Sort: TypeAlias = Sequence[tuple[str, int]]
 Operation: TypeAlias = UpdateOne | ReplaceOne[Document] | DeleteOne | DeleteMany
 
 _DUPLICATE = 11000
-_UNAUTHORIZED = (13, 18, 8000)
+_UNAUTHORIZED = (13, 8000)
 _TOO_LARGE = 10334
 # WriteConflict, LockTimeout, SnapshotUnavailable, NoSuchTransaction, TransactionTooOld, MaxTimeMSExpired,
 # PreparedTransactionInProgress: the transaction is gone, nothing of it stays, and it may be tried again.
@@ -346,6 +346,8 @@ def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
         advice = "no majority of the replica set confirmed the write in time; are its members up?"
     elif code in _UNAUTHORIZED:
         advice = "does the user of the URL have the role readWrite on this database?"
+    elif code == 18:
+        advice = "check the user and the password, and the database that knows them (authSource=)"
     elif code == 388:
         advice = "write fewer or smaller runs at once, or give the server a larger cache"
     elif code == 20:
