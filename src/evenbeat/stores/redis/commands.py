@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
 import threading
@@ -100,8 +101,7 @@ class Commands:
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
-            # Connections in use end with their commands.
-            client.connection_pool.disconnect(inuse_connections=False)
+            _disconnect(client.connection_pool)
 
     def after_fork_in_child(self) -> None:
         if self._pid != os.getpid():
@@ -182,6 +182,14 @@ class Commands:
             # Another server may answer from now on.
             self._clock.forget()
         return unavailable(self.address, error)
+
+
+def _disconnect(pool: Any) -> None:
+    """Connections in use end with their commands; before redis-py 7 their commands end with them."""
+    if "inuse_connections" in inspect.signature(pool.disconnect).parameters:
+        pool.disconnect(inuse_connections=False)
+    else:
+        pool.disconnect()
 
 
 def keepalive() -> dict[int, int]:
