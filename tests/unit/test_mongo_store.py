@@ -448,6 +448,66 @@ def test_who_finds_all_that_is_due_in_the_hands_of_others_is_told_to_come_back(
     assert answers[0].next_wake == clock.now
 
 
+def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    watch = Watch(on=False)
+    store = make(on_command=watch)
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    commands = store._connection.commands()
+    first = firing.earliest(commands)
+    assert first is not None
+    with firing.reserved(commands, first, clock.now):
+        watch.on = True
+        for _ in range(4):
+            assert store.fire_due(clock.now, 10, plan) == ((), clock.now, ())
+        watch.on = False
+    assert watch.seen.count("reserve batch") == 2
+    assert watch.seen.count("take batch") == 0
+    fired = [len(store.fire_due(clock.now, 10, plan).planned) for _ in range(3)]
+    assert sorted(fired) == [0, 0, 2]
+    while plain(store).meta.find_one({"_id": f"firing {first.id}"}):
+        threading.Event().wait(0.01)  # nobody waits for the answer when a note is removed
+
+
+def test_a_reservation_ends_by_itself(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, "a")
+    clock.advance("1m")
+    commands = store._connection.commands()
+    first = firing.earliest(commands)
+    assert first is not None
+    with firing.reserved(commands, first, clock.now):
+        clock.advance("500ms")
+        assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+
+
+def test_a_claim_takes_what_nobody_holds_and_waits_for_nobody(store: MongoStore) -> None:
+    store.add_runs([Run(id=name, task="work") for name in "abc"])
+    with store._connection.commands().transaction() as other:
+        other.update("hold", schema.RUNS, {"_id": "b"}, {"$set": {"cancel_requested": True}})
+        first = claim(store, "first")
+        assert [run.id for run in first] in (["a"], ["a", "c"])
+        assert claim(store, "first") == first
+    assert {run.id: run.cancel_requested for run in claim(store, "second")}["b"] is True
+    assert store.count_runs() == {"running": 3}
+
+
+def test_a_heartbeat_that_meets_a_transaction_starts_anew_when_it_is_over(store: MongoStore) -> None:
+    store.add_runs([Run(id="a", task="work")])
+    (held,) = claim(store)
+    impatient = attempts.heartbeat(held, MINUTE, "beat")
+    tries: list[bool] = []
+    thread = threading.Thread(target=lambda: tries.extend(store.settle_runs([impatient])))
+    with store._connection.commands().transaction() as other:
+        other.update("hold", schema.RUNS, {"_id": "a"}, {"$set": {"cancel_requested": True}})
+        thread.start()
+        thread.join(0.5)
+        assert tries == []
+    thread.join(60)
+    assert tries == [True]
+
+
 @pytest.mark.parametrize("overlap", ["queue", "skip"])
 def test_a_run_that_ends_while_its_schedule_is_fired_is_not_overlooked(
     store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock, overlap: str

@@ -12,7 +12,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run
 from evenbeat.stores.base import Claim, Lost
 from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands
+from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands
 from evenbeat.stores.mongo.rows import Unreadable, read_run, readable
 from evenbeat.stores.mongo.schedules import note, put_notes
 from evenbeat.stores.mongo.schema import CLAIMABLE, LEASED, RUNS
@@ -21,8 +21,7 @@ _PRIORITIES = list(range(10))
 # The planner merges up to 200 ranges: ten for each queue.
 _QUEUES_AT_ONCE = 20
 _BY_PRIORITY = {"priority": -1, "run_at": 1, "_id": 1}
-# Seconds that a claim waits for others' writes, and for each run that it takes.
-_SHORT_WAIT = 0.1
+# Seconds that a claim may take longer for each run.
 _FOR_EACH = 0.002
 
 
@@ -47,7 +46,7 @@ class Held(NamedTuple):
 
 def look(commands: Commands, wanted: Claim, due: Instant, crowd: int) -> Seen:
     """One command: which runs are due, the first entry of each range that a claim walks through, ten per
-    queue, and whether it holds runs already. Index entries alone are read: 0.5 ms if nothing is due.
+    queue, and whether it holds runs already. Index entries alone are read.
 
     Of ``crowd`` times as many as are wanted some that follow each other are chosen, by the claim's token:
     workers that all take the first ones would take turns.
@@ -128,7 +127,7 @@ def take(commands: Commands, wanted: Claim, ids: list[str], due: Instant, now: I
     where = {"_id": {"$in": ids}, **_claimable(wanted, wanted.queues, due)}
     update = {"q": where, "u": change, "multi": True, "hint": "_id_"}
     # A run that somebody has in a transaction (a cancel) is not worth waiting for.
-    patience = _SHORT_WAIT + _FOR_EACH * len(ids)
+    patience = SHORT_WAIT + _FOR_EACH * len(ids)
     return commands.write_each("claim runs", {"update": RUNS, "updates": [update]}, patience)
 
 

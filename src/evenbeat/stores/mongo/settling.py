@@ -12,7 +12,7 @@ from evenbeat.model import Run, Statistics, Transition
 from evenbeat.stores.decisions import Standing, added, changes, verdict
 from evenbeat.stores.mongo import new_runs
 from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands
+from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands
 from evenbeat.stores.mongo.rows import Key, key_text, set_and_unset
 from evenbeat.stores.mongo.schema import RUNS, SCHEDULES, STATISTICS
 
@@ -65,11 +65,12 @@ def is_alone(transitions: Sequence[Transition]) -> bool:
     return len(transitions) == 1 and transitions[0].counts is None and transitions[0].wakes is None
 
 
-def settle_alone(commands: Commands, transition: Transition, now: Instant, patience: float) -> None:
-    """Otherwise, if it is not to be applied."""
+def settle_alone(commands: Commands, transition: Transition, now: Instant) -> None:
+    """Otherwise, if it is not to be applied, or others hold the run: those may have died."""
     update = {"q": _expected(transition, now), "u": set_and_unset(changes(transition, now))}
-    if not commands.write("update run", {"update": RUNS, "updates": [update]}, patience)["n"]:
+    if not commands.write_each("update run", {"update": RUNS, "updates": [update]}, SHORT_WAIT):
         raise Otherwise
+    commands.announce("committed")
 
 
 def settle_quickly(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:

@@ -211,7 +211,7 @@ class MongoStore:
         if settling.can_be_quick(transitions):
             with contextlib.suppress(settling.Otherwise):
                 if settling.is_alone(transitions):
-                    settling.settle_alone(self._commands, transitions[0], now, self._connection.patience)
+                    settling.settle_alone(self._commands, transitions[0], now)
                     return [True]
                 return self._connection.write(
                     lambda commands, _: settling.settle_quickly(commands, transitions, now)
