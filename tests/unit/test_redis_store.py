@@ -953,7 +953,7 @@ def test_a_node_of_a_cluster_that_has_the_slot_will_do(clock: VirtualClock) -> N
         assert differences(server.url) == {}
         slot = client.execute_command("CLUSTER KEYSLOT", store.address.meta)
         client.execute_command("CLUSTER DELSLOTS", slot)
-        with pytest.raises(StoreUnavailable, match="a part of the cluster is missing|CLUSTERDOWN"):
+        with pytest.raises(StoreUnavailable, match=r"a part of the cluster is missing|CLUSTERDOWN"):
             store.count_runs()
         store.close()
 
