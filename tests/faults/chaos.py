@@ -9,6 +9,7 @@ import importlib.util
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -251,15 +252,23 @@ def _end(ground: Ground, nodes: Fleet, faults: int, recovery: float | None = Non
     return Outcome(check(ground.url, nodes.reports()), faults, recovery)
 
 
+def _completed_twice(nodes: Fleet) -> bool:
+    done = Counter(report["run"] for report in nodes.reports() if report["what"] == "done accepted")
+    return any(times > 1 for times in done.values())
+
+
 def is_caught(ground: Ground, kind: str) -> str | None:
     """Whether a broken store shows: what the account said, or None if it held."""
     chance = random.Random(3)
     prepare(ground.url, SCHEDULES)
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(4):
-            nodes.start("--broken", kind)
+            nodes.start("--broken", kind, "--work", "0.03")
         nodes.await_ready()
-        for _ in range(4):
+        for at in range(20):
+            # Four times at least, and until a node was frozen at a moment that matters.
+            if at >= 4 and (kind != "unfenced" or _completed_twice(nodes)):
+                break
             time.sleep(0.5)
             victim = chance.choice(list(nodes.alive))
             nodes.signal(victim, signal.SIGSTOP)
