@@ -220,10 +220,15 @@ class Commands:
                     raise
                 answer = {"writeConcernError": {}}
             if "writeConcernError" in answer:
-                # Who reads what a majority has would overlook it: a write that finds nothing waits for that.
-                nothing = {"q": {"_id": "nothing"}, "u": {"$set": {"until": 0}}}
-                _check_concern(self._send({"update": _NOTES, "updates": [nothing]}, self.milliseconds / 1000))
+                self.await_majority()
         return answer.get("n")
+
+    def await_majority(self) -> None:
+        """Until all that was written so far is kept by a majority: who reads what a majority has would
+        overlook it before. A write that finds nothing waits for that."""
+        nothing = {"q": {"_id": "nothing"}, "u": {"$set": {"until": 0}}}
+        with self._translated():
+            _check_concern(self._send({"update": _NOTES, "updates": [nothing]}, self.milliseconds / 1000))
 
     def _send(self, command: Document, patience: float) -> Document:
         concern = {"w": "majority", "j": True, "wtimeout": self.milliseconds}

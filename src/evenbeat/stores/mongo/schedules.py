@@ -74,6 +74,8 @@ def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Writ
         answers.append(Written(True, wanted))
     if refused and not accepted and not repetitions:
         # As of the moment in which the documents were read. To touch them would abort those who fire them.
+        # They may be newer than what a majority has, which is what the caller reads before another try.
+        commands.await_majority()
         commands.announce("committed")
         raise Late(answers)
     _write(commands, accepted, found.keys())
