@@ -201,7 +201,9 @@ class Commands:
         self.announce(name)
         with self._translated():
             answer = self._send(command, patience)
-            _check_concern(answer)
+            if "writeConcernError" in answer:
+                # Its time was over when it had written and waited for the majority: that may take longer.
+                self.await_majority()
         self.announce("committed")
         return answer
 
