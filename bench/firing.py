@@ -24,7 +24,7 @@ CLAIMERS = (13, 13, 12, 12)
 CLAIMED = 50_000
 # What a node takes, and what 50 claimers better take: while all of them are at it, a call lasts as long as 50
 # batches do.
-CLAIMER_LIMITS = (BATCH, 25, 10)
+CLAIMER_LIMITS = (BATCH, 20, 10)
 CLAIMER_GOAL, CLAIMER_P99 = 8_000, 150
 # What was asked for at first, of a machine that was not named.
 FIRST_GOAL, FIRST_P99 = 10_000, 100
