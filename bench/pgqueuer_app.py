@@ -57,10 +57,10 @@ def worker(url: str, batch: int) -> Iterator[None]:
 async def _work(url: str, batch: int) -> None:
     program = PgQueuer(AsyncpgDriver(await asyncpg.connect(url)))
 
-    @program.entrypoint("noop")
     async def noop(job: Job) -> None:
         pass
 
+    program.entrypoint("noop")(noop)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, program.shutdown.set)
     await program.run(batch_size=batch)
 
