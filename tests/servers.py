@@ -90,6 +90,8 @@ class Server:
             assert self._process is not None
             try:
                 ready()
+            except ImportError:
+                raise  # a driver that is not there does not come by waiting
             except Exception as error:
                 code = self._process.poll()
                 if code is not None or time.monotonic() > deadline:
