@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
@@ -25,9 +26,15 @@ class Over:
 
 
 class Unfenced(Over):
-    """Takes the result of any attempt, however late: nothing compares it with the present one."""
+    """Takes the result of any attempt, however late: nothing compares it with the present one.
+
+    Nor does it tell a worker that its lease is lost: each heartbeat is welcome.
+    """
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        if all(transition.state is UNSET and transition.lease is not UNSET for transition in transitions):
+            self._store.settle_runs(transitions)
+            return [True] * len(transitions)
         ids = tuple(transition.run for transition in transitions)
         present = {run.id: run for run in self._store.find_runs(RunQuery(ids=ids, limit=len(ids))).items}
         states = ("queued", "running", "succeeded", "failed", "cancelled")

@@ -9,7 +9,6 @@ import importlib.util
 import random
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -252,23 +251,46 @@ def _end(ground: Ground, nodes: Fleet, faults: int, recovery: float | None = Non
     return Outcome(check(ground.url, nodes.reports()), faults, recovery)
 
 
-def _completed_twice(nodes: Fleet) -> bool:
-    done = Counter(report["run"] for report in nodes.reports() if report["what"] == "done accepted")
-    return any(times > 1 for times in done.values())
-
-
 def is_caught(ground: Ground, kind: str) -> str | None:
     """Whether a broken store shows: what the account said, or None if it held."""
+    return _is_late_result_caught(ground) if kind == "unfenced" else _is_unchecked_caught(ground)
+
+
+def _is_late_result_caught(ground: Ground) -> str | None:
+    """A worker is frozen in the middle of a run until another one has completed it, and thawed then."""
+    with fleet(ground.url, ground.folder) as nodes:
+        for _ in range(2):
+            nodes.start("--broken", "unfenced")
+        nodes.await_ready()
+        with opened(ground.url) as store:
+            store.add_runs([Run(id="nap", task="nap", execution=Execution(crashes=9), run_at=store.now())])
+            store.hint()
+            frozen, _ = _held(nodes, "nap", 1)
+            nodes.signal(frozen, signal.SIGSTOP)
+            _held(nodes, "nap", 2)
+            wait_until(lambda: _completions(nodes) == 1, "nobody completed the run instead")
+            nodes.signal(frozen, signal.SIGCONT)
+            wait_until(lambda: _completions(nodes) == 2, "the late result was refused")
+        nodes.stop()
+        try:
+            check(ground.url, nodes.reports())
+        except AssertionError as error:
+            return str(error).splitlines()[0]
+    return None
+
+
+def _completions(nodes: Fleet) -> int:
+    return sum(1 for report in nodes.reports() if report["what"] == "done accepted")
+
+
+def _is_unchecked_caught(ground: Ground) -> str | None:
     chance = random.Random(3)
     prepare(ground.url, SCHEDULES)
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(4):
-            nodes.start("--broken", kind, "--work", "0.03")
+            nodes.start("--broken", "unchecked")
         nodes.await_ready()
-        for at in range(20):
-            # Four times at least, and until a node was frozen at a moment that matters.
-            if at >= 4 and (kind != "unfenced" or _completed_twice(nodes)):
-                break
+        for _ in range(4):
             time.sleep(0.5)
             victim = chance.choice(list(nodes.alive))
             nodes.signal(victim, signal.SIGSTOP)

@@ -78,7 +78,6 @@ def main() -> None:
     parser.add_argument("--failpoint")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--broken", choices=sorted(broken.KINDS))
-    parser.add_argument("--work", type=float, default=0.01, help="seconds that a run takes")
     parser.add_argument("--really", help="what the clock of the machine says")
     said = parser.parse_args()
     failpoint = Failpoint(said.failpoint)
@@ -90,7 +89,7 @@ def main() -> None:
     @app.task
     def work(run: Run) -> None:
         report("ran", run=run.id, attempt=run.attempt)
-        time.sleep(said.work)  # so that nodes die and freeze in the middle of runs, too
+        time.sleep(0.01)  # so that nodes die and freeze in the middle of runs, too
 
     @app.task
     def hold(run: Run) -> None:
@@ -98,6 +97,13 @@ def main() -> None:
         report("held", run=run.id, attempt=run.attempt, at=time.time())
         if run.attempt == 1:
             time.sleep(60)
+
+    @app.task
+    def nap(run: Run) -> None:
+        """Is frozen in the middle of its first attempt, and ends it when it is thawed."""
+        report("held", run=run.id, attempt=run.attempt, at=time.time())
+        if run.attempt == 1:
+            time.sleep(0.5)
 
     @app.on_event
     def note(event: Event) -> None:

@@ -30,6 +30,9 @@ ON_SERVERS: dict[str, tuple[Scene, int]] = {
 }
 SERVERS = tuple(servers.KINDS)
 
+# Fleets on a machine that does something else besides take their time.
+pytestmark = pytest.mark.timeout(400)
+
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[servers.Server | None]:
