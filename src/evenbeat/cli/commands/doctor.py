@@ -42,7 +42,9 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     database = find_store(settings, empty=True)
     done: Repaired | None = None
     # What the store warns of when it is opened is in the table below.
-    logging.getLogger("evenbeat.store").setLevel(logging.ERROR)
+    log = logging.getLogger("evenbeat.store")
+    before = log.level
+    log.setLevel(logging.ERROR)
     try:
         findings = list(_store_checks(database, settings.of("store").shown))
         if all(finding.level != "fail" and finding.facts.get("schema") != 0 for finding in findings):
@@ -50,6 +52,7 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
             findings += diagnose(database, wall_clock())
     finally:
         database.close()
+        log.setLevel(before)
     failed = sum(1 for finding in findings if finding.level == "fail")
 
     def people() -> Iterable[RenderableType]:
