@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -35,7 +36,7 @@ class Unavailable(Exception):
     """No server of this kind can be had here; says what is missing."""
 
 
-class Server:
+class Server(ABC):
     """A server process and its folder. It can be killed and started again on the same port and data."""
 
     name: ClassVar[str]
@@ -53,9 +54,9 @@ class Server:
         """For a store; a test adds the schema, prefix or database that it works in."""
         return self.url_at(self.port)
 
+    @abstractmethod
     def url_at(self, port: int) -> str:
         """The same through a proxy on another port."""
-        raise NotImplementedError
 
     @property
     def pid(self) -> int:
@@ -67,12 +68,13 @@ class Server:
         self._launch(self._command())
         self._await(self._ready)
 
+    @abstractmethod
     def _command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts the server."""
 
+    @abstractmethod
     def _ready(self) -> None:
         """Raises while the server is not ready."""
-        raise NotImplementedError
 
     def _launch(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         user, group = self._user or (None, None)

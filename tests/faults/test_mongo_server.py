@@ -18,7 +18,7 @@ from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, Write
 from evenbeat.stores.mongo import MongoStore
 from evenbeat.testing import VirtualClock
-from tests.servers import Mongo, Unavailable
+from tests.servers import Mongo, Unavailable, note_missing
 
 
 class Standalone(Mongo):
@@ -38,6 +38,7 @@ def run_server(kind: type[Mongo]) -> Iterator[Mongo]:
     try:
         server = kind()
     except Unavailable as error:
+        note_missing("mongo", str(error))
         pytest.skip(f"no mongo: {error}")
     try:
         server.start()

@@ -78,6 +78,7 @@ def own_server(**settings: str) -> Iterator[servers.Valkey]:
         server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
         server.start()
     except servers.Unavailable as error:
+        servers.note_missing("valkey", str(error))
         pytest.skip(f"no valkey: {error}")
     try:
         yield server

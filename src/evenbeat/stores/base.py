@@ -144,6 +144,18 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
     cursor: str | None = None
 
+    def matches(self, run: Run) -> bool:
+        """Whether a run is asked for; for stores that have no index for what is asked. Not by its id."""
+        return (
+            (self.tenant is None or run.tenant == self.tenant)
+            and (self.schedule is None or run.schedule == self.schedule)
+            and (self.task is None or run.task == self.task)
+            and (self.queue is None or run.queue == self.queue)
+            and (self.states is None or run.state in self.states)
+            and (self.worker is None or run.worker == self.worker)
+            and (self.cancel_requested is None or run.cancel_requested == self.cancel_requested)
+        )
+
 
 class Schema(NamedTuple):
     """The tables, collections or keys of a store: which version is there, and what is known here."""

@@ -317,7 +317,7 @@ class MemoryStore:
                 candidates = {
                     run_id: self._runs[run_id] for run_id in query.ids if run_id in self._runs
                 }.values()
-            found = [run for run in candidates if _matches(run, query)]
+            found = [run for run in candidates if query.matches(run)]
         found.sort(key=lambda run: (-run.created_at, run.id))
         if after is not None:
             found = [run for run in found if (-run.created_at, run.id) > (-after[0], after[1])]
@@ -447,16 +447,4 @@ def _wanted(schedule: Schedule, query: ScheduleQuery) -> bool:
         and (query.task is None or schedule.task == query.task)
         and (query.changed_since is None or schedule.updated_at >= query.changed_since)
         and schedule.state in query.states
-    )
-
-
-def _matches(run: Run, query: RunQuery) -> bool:
-    return (
-        (query.tenant is None or run.tenant == query.tenant)
-        and (query.schedule is None or run.schedule == query.schedule)
-        and (query.task is None or run.task == query.task)
-        and (query.queue is None or run.queue == query.queue)
-        and (query.states is None or run.state in query.states)
-        and (query.worker is None or run.worker == query.worker)
-        and (query.cancel_requested is None or run.cancel_requested == query.cancel_requested)
     )

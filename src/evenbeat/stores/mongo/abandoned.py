@@ -21,7 +21,7 @@ IDLE = 3.0
 
 _BETWEEN_LOOKS = 0.5
 
-_log = logging.getLogger("evenbeat.stores.mongo")
+_log = logging.getLogger("evenbeat.store")
 
 
 class Abandoned:

@@ -13,9 +13,10 @@ from evenbeat.model import FORMAT, Run
 from evenbeat.stores.base import Claim, Lost
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands
-from evenbeat.stores.mongo.rows import Unreadable, read_run, readable
-from evenbeat.stores.mongo.schedules import note, put_notes
+from evenbeat.stores.mongo.rows import read_run, readable
+from evenbeat.stores.mongo.schedules import put_notes
 from evenbeat.stores.mongo.schema import CLAIMABLE, LEASED, RUNS
+from evenbeat.stores.rows import Unreadable, quarantine_note
 
 _PRIORITIES = list(range(10))
 # The planner merges up to 200 ranges: ten for each queue.
@@ -158,7 +159,7 @@ def quarantine(
         UpdateOne(
             {"_id": document["_id"], **_held(wanted)},
             {
-                "$set": {"state": "failed", "error": note(error), "finished_at": now},
+                "$set": {"state": "failed", "error": quarantine_note(error), "finished_at": now},
                 "$unset": {"lease_until": "", "claim": ""},
             },
         )

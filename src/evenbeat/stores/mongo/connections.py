@@ -20,7 +20,7 @@ from evenbeat.stores.server_clock import ServerClock
 T = TypeVar("T")
 Work = Callable[[Commands, bool], T]
 
-_log = logging.getLogger("evenbeat.stores.mongo")
+_log = logging.getLogger("evenbeat.store")
 
 # Between two tries of a transaction that met another one: at random, up to this, which doubles.
 _FIRST_PAUSE = 0.005

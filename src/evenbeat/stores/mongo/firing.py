@@ -22,9 +22,10 @@ from evenbeat.stores.base import Fired, PlanFunction
 from evenbeat.stores.decisions import Budget
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands, Contended
-from evenbeat.stores.mongo.rows import LOWEST, Key, Unreadable, key_text, read_schedule, set_and_unset
+from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set_and_unset
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
+from evenbeat.stores.rows import Unreadable
 
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]

@@ -7,7 +7,6 @@ from evenbeat.model import Record
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands, Duplicate
 from evenbeat.stores.mongo.rows import (
-    Unreadable,
     read_record,
     readable,
     record_document,
@@ -15,6 +14,7 @@ from evenbeat.stores.mongo.rows import (
     records_between,
 )
 from evenbeat.stores.mongo.schema import RECORDS
+from evenbeat.stores.rows import Unreadable
 
 
 def _live(now: Instant) -> Document:

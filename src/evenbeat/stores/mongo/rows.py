@@ -12,18 +12,15 @@ from typing import Any, TypeVar
 import msgspec
 from bson import MaxKey, MinKey
 
-from evenbeat.errors import EvenbeatError, InvalidValue
+from evenbeat.errors import InvalidValue
 from evenbeat.model import LogChunk, Record, Run, Schedule, Skipped, Statistics
 from evenbeat.stores.mongo.clients import Document
+from evenbeat.stores.rows import Unreadable
 
 Key = tuple[str, str]
 T = TypeVar("T")
 
 LOWEST, HIGHEST = MinKey(), MaxKey()
-
-
-class Unreadable(EvenbeatError):
-    """A document that this version should understand and can't. Stays inside the store."""
 
 
 def _required(kind: type[msgspec.Struct], *besides: str) -> frozenset[str]:

@@ -8,7 +8,6 @@ from typing import Any
 from pymongo import UpdateOne
 from pymongo.operations import ReplaceOne
 
-from evenbeat.errors import EvenbeatError
 from evenbeat.model import Run, Schedule, Version
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
@@ -26,14 +25,12 @@ from evenbeat.stores.mongo.rows import (
 )
 from evenbeat.stores.mongo.schema import RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.rows import quarantine_note
 
 # Counts writes that must meet others and have nothing to say: a transaction that read a document without
 # writing it does not notice that somebody else has changed it.
 TOUCH: Document = {"$inc": {"touched": 1}}
 ACTIVE_STATES = ["queued", "running"]
-
-# Notes are read by people: an error that quotes a megabyte of payload helps nobody.
-_LONGEST_NOTE = 2000
 
 
 class Late(Exception):
@@ -131,18 +128,12 @@ def put_notes(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]
         [
             UpdateOne(
                 {"_id": {"kind": "quarantine", "tenant": tenant, "key": key}},
-                {"$inc": {"version": 1}, "$set": {"body": note(error)}, "$unset": {"expires": ""}},
+                {"$inc": {"version": 1}, "$set": {"body": quarantine_note(error)}, "$unset": {"expires": ""}},
                 upsert=True,
             )
             for tenant, key, error in troubled
         ],
     )
-
-
-def note(error: Exception) -> str:
-    """What a record of kind ``quarantine`` says; an error may quote what the document holds."""
-    text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
-    return text[:_LONGEST_NOTE].encode(errors="replace").decode()
 
 
 def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pymongo import UpdateOne
 
 from evenbeat.instants import Instant
-from evenbeat.model import Run, Statistics, Transition
-from evenbeat.stores.decisions import Standing, added, changes, verdict
+from evenbeat.model import Statistics, Transition
+from evenbeat.stores.decisions import Settlement, Standing, changes, settlement
 from evenbeat.stores.mongo import new_runs
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands
@@ -21,30 +20,13 @@ _FEW = 16
 _STANDING = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1}
 
 
-class Effects:
-    """What transitions do besides changing their runs."""
-
-    def __init__(self) -> None:
-        self.adds: list[Run] = []
-        self.counts: dict[Key, Statistics] = {}
-        self.wakes: dict[Key, None] = {}
-
-    def of(self, transition: Transition) -> None:
-        self.adds += transition.adds
-        if (more := transition.counts) is not None:
-            key = (more.tenant, more.schedule)
-            before = self.counts.get(key)
-            self.counts[key] = more if before is None else added(before, more)
-        if transition.wakes is not None:
-            self.wakes[transition.wakes] = None
-
-    def write(self, commands: Commands, now: Instant) -> None:
-        """What others write, too. Before the rest of a transaction: who finds that somebody else has just
-        written it has done nothing in vain. In one order, whoever settles."""
-        counts = [_count(key, self.counts[key]) for key in sorted(self.counts)]
-        commands.bulk("count", STATISTICS, counts)
-        wakes = [UpdateOne({"_id": key_text(key)}, _wake(now)) for key in sorted(self.wakes)]
-        commands.bulk("wake schedules", SCHEDULES, wakes)
+def _write_effects(commands: Commands, done: Settlement, now: Instant) -> None:
+    """What others write, too. Before the rest of a transaction: who finds that somebody else has just written
+    it has done nothing in vain. In one order, whoever settles."""
+    counts = [_count(key, done.counts[key]) for key in sorted(done.counts)]
+    commands.bulk("count", STATISTICS, counts)
+    wakes = [UpdateOne({"_id": key_text(key)}, _wake(now)) for key in sorted(done.wakes)]
+    commands.bulk("wake schedules", SCHEDULES, wakes)
 
 
 class Otherwise(Exception):
@@ -76,12 +58,15 @@ def settle_alone(commands: Commands, transition: Transition, now: Instant) -> No
 def settle_quickly(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:
     """All of them, unread; Otherwise, if one is not to be applied. Three commands, not four, of which the
     first meets others if any does: five nodes that settle each other's schedules are seldom in the way."""
-    effects = Effects()
-    for transition in transitions:
-        effects.of(transition)
-    effects.write(commands, now)
+    # As if each run stood as its transition expects: what does not is found by the filter.
+    expected = {
+        transition.run: Standing(transition.expect[0], transition.attempt, None, None)
+        for transition in transitions
+    }
+    done = settlement(transitions, expected, now)
+    _write_effects(commands, done, now)
     updates = [
-        UpdateOne(_expected(transition, now), set_and_unset(changes(transition, now)))
+        UpdateOne(_expected(transition, now), set_and_unset(done.updates[transition.run]))
         for transition in transitions
     ]
     if commands.bulk("update runs", RUNS, updates) < len(transitions):
@@ -109,36 +94,18 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant, 
         document["_id"]: _standing(document)
         for document in commands.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STANDING)
     }
-    updates: dict[str, dict[str, object]] = {}
-    effects = Effects()
-    answers: list[bool] = []
-    for transition in transitions:
-        if transition.run not in standing:
-            answers.append(False)
-            continue
-        run_now = standing[transition.run]
-        decision = verdict(run_now, transition, now)
-        answers.append(decision != "refuse")
-        if decision != "apply":
-            continue
-        # Two transitions of one run become one update, in which the later one has the last word.
-        fields = updates.get(transition.run, {}) | changes(transition, now)
-        standing[transition.run] = _after(run_now, fields)
-        updates[transition.run] = fields
-        for run in transition.adds:
-            standing.setdefault(run.id, Standing(run.state, run.attempt, run.settled, run.lease_until))
-        effects.of(transition)
-    effects.write(commands, now)
+    done = settlement(transitions, standing, now)
+    _write_effects(commands, done, now)
     # Runs that are added first: a later transition of the batch may be theirs.
-    new_runs.insert(commands, effects.adds, careful)
+    new_runs.insert(commands, done.adds, careful)
     # By _id and nothing else, which the server looks up without planning: to compare state and attempt, too,
     # takes 50 us more for each run. What was read is compared by the transaction.
     commands.bulk(
         "update runs",
         RUNS,
-        [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in updates.items()],
+        [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in done.updates.items()],
     )
-    return answers
+    return done.answers
 
 
 def _standing(document: Document) -> Standing:
@@ -146,15 +113,6 @@ def _standing(document: Document) -> Standing:
         document.get("state", ""), document.get("attempt", -1), document.get("settled"),
         document.get("lease_until"),
     )  # fmt: skip
-
-
-def _after(run: Standing, fields: dict[str, Any]) -> Standing:
-    return Standing(
-        fields.get("state", run.state),
-        fields.get("attempt", run.attempt),
-        fields.get("settled", run.settled),
-        fields.get("lease_until", run.lease_until),
-    )
 
 
 def _count(key: Key, more: Statistics) -> UpdateOne:

@@ -47,7 +47,7 @@ def _from_few(commands: Commands, query: RunQuery, after: tuple[Instant, str] | 
     runs: list[Run] = []
     for wanted in parts:
         (rows,) = commands.run("get_runs", wanted)
-        runs += [run for run in readable_runs(rows) if _matches(run, query)]
+        runs += [run for run in readable_runs(rows) if query.matches(run)]
     runs.sort(key=_order)
     if after is not None:
         runs = [run for run in runs if _order(run) > (-after[0], after[1])]
@@ -85,18 +85,6 @@ def _from_index(commands: Commands, query: RunQuery, after: tuple[Instant, str] 
 
 def _order(run: Run) -> tuple[int, str]:
     return (-run.created_at, run.id)
-
-
-def _matches(run: Run, query: RunQuery) -> bool:
-    return (
-        (query.tenant is None or run.tenant == query.tenant)
-        and (query.schedule is None or run.schedule == query.schedule)
-        and (query.task is None or run.task == query.task)
-        and (query.queue is None or run.queue == query.queue)
-        and (query.states is None or run.state in query.states)
-        and (query.worker is None or run.worker == query.worker)
-        and (query.cancel_requested is None or run.cancel_requested == query.cancel_requested)
-    )
 
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:

@@ -15,7 +15,7 @@ from typing import TypeVar, get_args
 
 import msgspec
 
-from evenbeat.errors import EvenbeatError, InvalidValue
+from evenbeat.errors import InvalidValue
 from evenbeat.instants import FIRST, LAST, Instant, read_instant, write_instant
 from evenbeat.model import (
     CatchUp,
@@ -30,6 +30,7 @@ from evenbeat.model import (
     Version,
     encode_policy,
 )
+from evenbeat.stores.rows import Unreadable
 
 Fields = dict[str, str]
 
@@ -39,10 +40,6 @@ _MOST = 1 << 53
 _OVERLAPS = frozenset(get_args(Overlap))
 _SCHEDULE_STATES = frozenset(get_args(ScheduleState))
 _RUN_STATES = frozenset(get_args(RunState))
-
-
-class Unreadable(EvenbeatError):
-    """A hash that this version should understand and can't. Stays inside the store."""
 
 
 # Instants repeat: the runs of a burst have one time between them. 0.1 us where it is known, else 2 us.

@@ -13,7 +13,6 @@ from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.parts import BYTES, parts
 from evenbeat.stores.redis.rows import (
     Fields,
-    Unreadable,
     fields_of,
     instant_text,
     member_of,
@@ -23,7 +22,7 @@ from evenbeat.stores.redis.rows import (
     read_run,
 )
 from evenbeat.stores.redis.schedules import FAMILIES
-from evenbeat.stores.rows import quarantine_note
+from evenbeat.stores.rows import Unreadable, quarantine_note
 
 # Runs of one script: some 10 ms in which the server does nothing else.
 BATCH = 1000

@@ -42,7 +42,7 @@ from evenbeat.stores.redis.wake import Waker
 KNOWN = 1
 """The layout of keys that this version works with."""
 
-_log = logging.getLogger("evenbeat.stores.redis")
+_log = logging.getLogger("evenbeat.store")
 
 
 class RedisStore:
