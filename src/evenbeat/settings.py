@@ -137,7 +137,9 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[Setting]:
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
     known = [_PREFIX + name.upper() for name in _SPECS]
     for variable in sorted(environment):
-        if variable.startswith(_PREFIX) and variable not in known:
+        # Those of our tests name servers, and are for nobody else.
+        is_ours = variable.startswith(_PREFIX) and not variable.startswith(f"{_PREFIX}TEST_")
+        if is_ours and variable not in known:
             yield f"{variable} is no setting and was passed over{_did_you_mean(variable, known)}"
 
 
