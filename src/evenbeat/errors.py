@@ -171,6 +171,18 @@ class LockHeld(EvenbeatError):
         self.name = name
 
 
+class LockLost(EvenbeatError):
+    """The lock of a document ended, or others changed its ``sleep_until``, while it was processed: its end is
+    not written. ``document`` is its id."""
+
+    def __init__(self, document: object) -> None:
+        super().__init__(
+            f"document {shown(document)} is not locked by us any more; its result is not written, "
+            "and it may be processed again"
+        )
+        self.document = document
+
+
 class Conflict(EvenbeatError):
     """Others changed the schedule each time between reading and writing it; nothing was done: try again."""
 

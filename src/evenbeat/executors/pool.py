@@ -6,32 +6,33 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
+from typing import Generic, TypeVar
 
-from evenbeat.executors.base import Attempt
+Job = TypeVar("Job")
 
 _log = logging.getLogger("evenbeat.executors")
 
 
-class Pool:
-    """At most so many threads, and the attempts that wait for them. Daemons: a job that never ends does not
+class Pool(Generic[Job]):
+    """At most so many threads, and the jobs that wait for them. Daemons: a job that never ends does not
     keep the process from ending."""
 
     def __init__(self, name: str, slots: int, work: Callable[[], None]) -> None:
         self._name = name
         self._slots = slots
         self._work = work
-        """What a thread does: takes attempts until there is none."""
-        self._queue: SimpleQueue[Attempt | None] = SimpleQueue()
+        """What a thread does: takes jobs until there is none."""
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._surplus = 0
-        """Attempts that were given, less those that a thread has asked for; starting is asking."""
+        """Jobs that were given, less those that a thread has asked for; starting is asking."""
         self._guard = threading.Lock()
 
-    def put(self, attempts: Sequence[Attempt]) -> None:
-        for attempt in attempts:
-            self._queue.put(attempt)
+    def put(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._queue.put(job)
         with self._guard:
-            self._surplus += len(attempts)
+            self._surplus += len(jobs)
             while self._surplus > 0 and len(self._threads) < self._slots and self._start():
                 self._surplus -= 1
 
@@ -50,10 +51,10 @@ class Pool:
         self._threads.append(thread)
         return True
 
-    def take(self) -> Iterator[Attempt]:
+    def take(self) -> Iterator[Job]:
         """What a thread should execute, one after the other, until the pool is stopped."""
-        while (attempt := self._queue.get()) is not None:
-            yield attempt
+        while (job := self._queue.get()) is not None:
+            yield job
             with self._guard:
                 self._surplus -= 1
 

@@ -41,7 +41,7 @@ class ProcessExecutor:
     """As many processes at once as there are slots."""
 
     def __init__(self, slots: int) -> None:
-        self._pool = Pool("evenbeat-cpu", slots, self._work)
+        self._pool = Pool[Attempt]("evenbeat-cpu", slots, self._work)
         self._running: dict[Attempt, Child] = {}
         self._guard = threading.Lock()
         self._stopped = False

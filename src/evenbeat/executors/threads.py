@@ -14,7 +14,7 @@ class ThreadExecutor:
     """As many threads as there are slots."""
 
     def __init__(self, slots: int) -> None:
-        self._pool = Pool("evenbeat-job", slots, self._work)
+        self._pool = Pool[Attempt]("evenbeat-job", slots, self._work)
 
     def start(self, ended: Ended) -> None:
         self._ended = ended

@@ -1,0 +1,52 @@
+"""Documents: a collection or table that you already have, as jobs.
+
+Names of databases are imported when they are first used, and their drivers with them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from evenbeat.documents.base import HELD, Change, Documents, Fields, Found, Lock, Taken
+from evenbeat.documents.document import Document
+from evenbeat.documents.memory import MemoryDocuments
+from evenbeat.documents.processor import Processor
+from evenbeat.errors import LockLost
+
+if TYPE_CHECKING:
+    from evenbeat.documents.mongo import MongoDocuments
+    from evenbeat.documents.postgres import PostgresDocuments
+    from evenbeat.documents.redis import RedisDocuments
+    from evenbeat.documents.sqlite import SqliteDocuments
+
+__all__ = [
+    "HELD",
+    "Change",
+    "Document",
+    "Documents",
+    "Fields",
+    "Found",
+    "Lock",
+    "LockLost",
+    "MemoryDocuments",
+    "MongoDocuments",
+    "PostgresDocuments",
+    "Processor",
+    "RedisDocuments",
+    "SqliteDocuments",
+    "Taken",
+]
+
+_LATER = {
+    "MongoDocuments": "mongo",
+    "PostgresDocuments": "postgres",
+    "RedisDocuments": "redis",
+    "SqliteDocuments": "sqlite",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"evenbeat.documents.{_LATER[name]}"), name)

@@ -1,0 +1,302 @@
+"""The desk: the documents in hand. Takes what is due, renews its locks, writes what became of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from evenbeat.documents import rules
+from evenbeat.documents.base import HELD, Change, Documents, Found, Lock
+from evenbeat.documents.document import Document
+from evenbeat.documents.rules import REMOVE, Fate, Plan, Policy
+from evenbeat.errors import InvalidValue, LockLost, StoreUnavailable, shown
+from evenbeat.instants import Instant
+
+# How long a document that nobody hinted at may wait until it is seen.
+LONGEST_SLEEP = 1000
+
+_log = logging.getLogger("evenbeat.documents")
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How fast a processor goes. Durations are milliseconds."""
+
+    concurrency: int = 1
+    lock_duration: int = 600_000
+    next_delay: int = 0
+    idle_delay: int = 0
+
+
+class Item:
+    """A document in hand: from its lock until the database has answered to what became of it."""
+
+    def __init__(self, found: Found, plan: Plan | None, document: Document) -> None:
+        self.id = found.id
+        self.plan = plan
+        """None where the document makes no sense."""
+        self.document = document
+        self.ends: tuple[Instant, ...] = (found.locked_until,)
+        """The end of its lock; then those of renewals that were sent and not answered."""
+        self.interrupt: Callable[[], None] = _nothing
+        self.failure: BaseException | None = None
+        self.is_over = False
+        self.is_sent = False
+        """Whether its end was sent already, and not answered."""
+        self.began = time.monotonic()
+
+    @property
+    def lock(self) -> Lock:
+        return Lock(self.id, self.ends)
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """What a desk has done elsewhere. None of these raises."""
+
+    handle: Callable[[Item], None]
+    """Have the document processed; ``Desk.ended`` is called when that is over. Comes back at once."""
+    tell: Callable[[BaseException, Document | None], None]
+    """Tell the user of an error, and which document it is about. Comes back at once."""
+    idle: Callable[[], None]
+    """There is nothing to do. May take its time."""
+    wake: Callable[[], None]
+    """Have ``Desk.step`` called soon."""
+
+
+class Desk:
+    """One thread calls ``step``; the rest may be called from anywhere.
+
+    A slot is where one document can be processed. It is taken when a document is locked, and free again
+    ``next_delay`` after its end was written.
+    """
+
+    def __init__(self, documents: Documents, pace: Pace, policy: Policy, calls: Calls) -> None:
+        self._documents = documents
+        self._pace = pace
+        self._policy = policy
+        self._calls = calls
+        self._held: list[Item] = []
+        self._ended: deque[Item] = deque()
+        self._resting: deque[Instant] = deque()
+        """When each slot that rests is free again, in order."""
+        self._look_at: Instant | None = None
+        """When to ask for due documents again; None for at once."""
+        self._hinted = threading.Event()
+        self._draining = False
+        self.is_idle = False
+        self.empty = threading.Event()
+        """Set once nothing is in hand and nothing more is taken."""
+
+    @property
+    def is_processing(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def is_handling(self) -> bool:
+        """Whether any handler has not ended yet."""
+        return any(not item.is_over for item in list(self._held))
+
+    def hint(self) -> None:
+        """Look: something may be due."""
+        self._hinted.set()
+        self._calls.wake()
+
+    def drain(self) -> None:
+        """Take nothing more."""
+        self._draining = True
+        self._calls.wake()
+
+    def ended(self, item: Item, failure: BaseException | None) -> None:
+        """The handler of an item has ended, and raised this."""
+        item.failure = failure
+        self._ended.append(item)
+        self._calls.wake()
+
+    def step(self, now: Instant) -> Instant | None:
+        """Write what has ended, renew what goes on, take what is due. Answers when to step again."""
+        self._write_ends(now)
+        self._renew(now)
+        if not self._draining:
+            self._take(now)
+            self._see_idle(now)
+        elif not self._held:
+            self.empty.set()
+        return self._next_step(now)
+
+    def _next_step(self, now: Instant) -> Instant | None:
+        renewal = self._pace.lock_duration * 2 // 3
+        times = [item.ends[0] - renewal for item in self._held if not item.document.is_lost]
+        if not self._draining:
+            times.extend(self._resting)
+            if len(self._held) + len(self._resting) < self._pace.concurrency:
+                times.append(now if self._look_at is None else self._look_at)
+        return min(times, default=None)
+
+    # Taking
+
+    def _take(self, now: Instant) -> None:
+        while self._resting and self._resting[0] <= now:
+            self._resting.popleft()
+        free = self._pace.concurrency - len(self._held) - len(self._resting)
+        if self._hinted.is_set():
+            self._look_at = None
+        if free <= 0 or (self._look_at is not None and now < self._look_at):
+            return
+        # Before it looks: what comes meanwhile asks for another look.
+        self._hinted.clear()
+        taken = self._documents.lock_next(self._pace.lock_duration, free)
+        for found in taken.found:
+            self._receive(found)
+        if len(taken.found) == free:
+            self._look_at = None
+        elif self._pace.idle_delay:
+            self._look_at = now + self._pace.idle_delay
+        else:
+            latest = now + LONGEST_SLEEP
+            self._look_at = latest if taken.next_due is None else min(taken.next_due, latest)
+
+    def _receive(self, found: Found) -> None:
+        self.is_idle = False
+        plan, failure = None, None
+        try:
+            plan = rules.read(found)
+        except InvalidValue as error:
+            failure = error
+        reserved = self._documents.reserved
+        document = Document(found, plan or Plan(found.sleep_until), self._documents.now, reserved)
+        item = Item(found, plan, document)
+        self._held.append(item)
+        if failure is None:
+            self._calls.handle(item)
+        else:
+            self._calls.tell(failure, document)
+            self.ended(item, failure)
+
+    def _see_idle(self, now: Instant) -> None:
+        """Idle is a desk without documents that knows of none that is due."""
+        if not self._held and not self.is_idle and self._look_at is not None and now < self._look_at:
+            self.is_idle = True
+            self._calls.idle()
+
+    # Renewing
+
+    def _renew(self, now: Instant) -> None:
+        """Renew at a third; whoever is near goes along."""
+        duration = self._pace.lock_duration
+        going = [item for item in self._held if not item.is_over and not item.document.is_lost]
+        if all(item.ends[0] - now > duration * 2 // 3 for item in going):
+            return
+        near = [item for item in going if item.ends[0] - now < duration * 5 // 6]
+        for item in near:
+            # Both may be there until the answer has come. What was sent before is sent again while it
+            # is good for something, so that there are never many.
+            if len(item.ends) == 1 or item.ends[-1] - now < duration // 2:
+                item.ends = (*item.ends, now + duration)
+        answers = self._documents.update([Change(item.lock, item.ends[-1]) for item in near])
+        for item, is_ours in zip(near, answers, strict=True):
+            item.ends = item.ends[-1:]
+            if not is_ours:
+                item.document.lose()
+                _log.warning("the lock of a document was lost", extra=self._fields(item))
+                item.interrupt()
+
+    # Writing
+
+    def _write_ends(self, now: Instant) -> None:
+        while self._ended:
+            self._ended.popleft().is_over = True
+        over = [item for item in self._held if item.is_over]
+        for item in over:
+            if item.document.is_lost:
+                self._put_away(item, now)
+        over = [item for item in over if not item.document.is_lost]
+        if not over:
+            return
+        try:
+            self._write(over, now)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # One of them may be what the database refuses; its neighbours need not suffer.
+            for item in over:
+                if item in self._held:
+                    self._write_alone(item, now)
+
+    def _write_alone(self, item: Item, now: Instant) -> None:
+        try:
+            self._write([item], now)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            self._calls.tell(error, item.document)
+            if item.failure is None:
+                # Without what it has noted, which may be what the database refuses.
+                item.failure = error
+                self._write_alone(item, now)
+            else:
+                _log.exception("the end of a document can't be written", extra=self._fields(item))
+                self._put_away(item, now)
+
+    def _write(self, items: Sequence[Item], now: Instant) -> None:
+        decided = [self._decide(item, now) for item in items]
+        kept = [item for item, fate, _ in decided if fate != REMOVE]
+        removed = [item for item, fate, _ in decided if fate == REMOVE]
+        changes = [Change(item.lock, fate, fields) for item, fate, fields in decided if fate != REMOVE]
+        if kept:
+            self._send(kept, now, lambda: self._documents.update(changes))
+        if removed:
+            self._send(removed, now, lambda: self._documents.remove([item.lock for item in removed]))
+        if self._look_at is not None and not self._pace.idle_delay:
+            times = [change.sleep_until for change in changes if change.sleep_until is not None]
+            self._look_at = min([self._look_at, *times])
+
+    def _decide(self, item: Item, now: Instant) -> tuple[Item, Fate, Mapping[str, Any]]:
+        """Anew each time it is sent: the clock has gone on."""
+        if item.plan is None:
+            return item, HELD, {}
+        if item.failure is not None:
+            return item, rules.after_failure(item.plan, now, self._policy), {}
+        wish, fields = item.document.wishes
+        return item, rules.after_success(item.plan, now, self._policy) if wish is None else wish, fields
+
+    def _send(self, items: Sequence[Item], now: Instant, send: Callable[[], list[bool]]) -> None:
+        sent_before = [item.is_sent for item in items]
+        for item in items:
+            item.is_sent = True
+        answers = send()
+        for item, was_sent, is_written in zip(items, sent_before, answers, strict=True):
+            if is_written or was_sent:
+                # One that was sent before and is refused now was most likely written then.
+                self._report(item)
+            else:
+                _log.warning("the lock of a document was lost at its end", extra=self._fields(item))
+                self._calls.tell(LockLost(item.id), item.document)
+            self._put_away(item, now)
+
+    def _report(self, item: Item) -> None:
+        fields = self._fields(item)
+        if item.plan is None:
+            _log.error("a document is not understood, and held: %s", item.failure, extra=fields)
+            return
+        fields["duration"] = round(time.monotonic() - item.began, 3)
+        if item.failure is None:
+            _log.debug("a document was processed", extra=fields)
+        else:
+            _log.error("a document failed", exc_info=item.failure, extra=fields)
+
+    def _put_away(self, item: Item, now: Instant) -> None:
+        self._held.remove(item)
+        if self._pace.next_delay:
+            self._resting.append(now + self._pace.next_delay)
+
+    def _fields(self, item: Item) -> dict[str, object]:
+        return {"component": "documents", "documents": self._documents.name, "document": shown(item.id)}
+
+
+def _nothing() -> None:
+    pass

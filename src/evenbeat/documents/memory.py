@@ -1,0 +1,139 @@
+"""Documents in memory: dicts in a dict. For tests, and for what may be gone with the process."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import threading
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from evenbeat.documents import paths
+from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.instants import Instant, from_ms, to_ms, to_ms_up
+from evenbeat.stores.base import wall_clock
+
+Condition: TypeAlias = Callable[[Mapping[str, Any]], bool] | Mapping[str, Any]
+"""A function of a document, or the values that some of its fields must have."""
+
+
+class MemoryDocuments:
+    """A dict of documents, by any keys. Times in it are datetimes; a naive one is in UTC.
+
+    Add and change documents under ``lock`` while a processor works on them, or replace them whole.
+    """
+
+    def __init__(
+        self,
+        documents: MutableMapping[Any, dict[str, Any]],
+        *,
+        sleep_until: str = Fields().sleep_until,
+        interval: str = Fields().interval,
+        repeat_until: str = Fields().repeat_until,
+        auto_remove: str = Fields().auto_remove,
+        condition: Condition | None = None,
+        clock: Callable[[], Instant] = wall_clock,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._documents = documents
+        self._sleep_until = paths.check(sleep_until, "sleep_until")
+        self._interval = paths.check(interval, "interval")
+        self._repeat_until = paths.check(repeat_until, "repeat_until")
+        self._auto_remove = paths.check(auto_remove, "auto_remove")
+        self._condition = _matcher(condition)
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        return "memory"
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        return frozenset({self._sleep_until})
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def now(self) -> Instant:
+        return self._clock()
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        with self.lock:
+            now = self._clock()
+            waiting = [
+                (instant, place, key)
+                for place, (key, document) in enumerate(self._documents.items())
+                if (instant := self._due(document)) is not None and self._condition(document)
+            ]
+            # By the place where they are equally due: keys need not have an order.
+            due = heapq.nsmallest(limit, (item for item in waiting if item[0] <= now))
+            found = [self._locked(key, now + duration) for _, _, key in due]
+            later = [instant for instant, _, _ in waiting if instant > now]
+            return Taken(found, min(later, default=None) if len(found) < limit else None)
+
+    def update(self, changes: Sequence[Change]) -> list[bool]:
+        with self.lock:
+            return [self._change(change) for change in changes]
+
+    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+        with self.lock:
+            return [self._holds(lock) and self._documents.pop(lock.id, None) is not None for lock in locks]
+
+    def _due(self, document: Mapping[str, Any]) -> Instant | None:
+        """When it is due, if ever: rounded up, so that none is early."""
+        moment = paths.get(document, self._sleep_until)
+        return to_ms_up(_aware(moment)) if isinstance(moment, datetime) else None
+
+    def _locked(self, key: Any, until: Instant) -> Found:
+        document = self._documents[key]
+        before = copy.deepcopy(dict(document))
+        paths.put(document, self._sleep_until, from_ms(until))
+        return Found(
+            id=key,
+            sleep_until=to_ms(_aware(paths.get(before, self._sleep_until))),
+            locked_until=until,
+            interval=paths.get(before, self._interval),
+            repeat_until=paths.get(before, self._repeat_until),
+            auto_remove=paths.get(before, self._auto_remove),
+            data=before,
+        )
+
+    def _holds(self, lock: Lock) -> bool:
+        document = self._documents.get(lock.id)
+        if document is None:
+            return False
+        moment = paths.get(document, self._sleep_until)
+        return isinstance(moment, datetime) and _aware(moment) in map(from_ms, lock.ends)
+
+    def _change(self, change: Change) -> bool:
+        if not self._holds(change.lock):
+            return False
+        document = self._documents[change.lock.id]
+        for path, value in change.fields.items():
+            paths.put(document, path, value)
+        upcoming = None if change.sleep_until is None else from_ms(change.sleep_until)
+        paths.put(document, self._sleep_until, upcoming)
+        return True
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _matcher(condition: Condition | None) -> Callable[[Mapping[str, Any]], bool]:
+    if condition is None:
+        return lambda _document: True
+    if isinstance(condition, Mapping):
+        wanted = {paths.check(path, "condition"): value for path, value in condition.items()}
+        return lambda document: all(paths.get(document, path) == value for path, value in wanted.items())
+    if callable(condition):
+        return condition
+    raise InvalidValue(
+        f"condition {shown(condition)} is neither a function nor values of fields", field="condition",
+        value=condition, hint='write {"active": True} or lambda document: document["total"] > 100',
+    )  # fmt: skip

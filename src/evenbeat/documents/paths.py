@@ -1,0 +1,39 @@
+"""Fields inside of fields: ``schedule.cron`` of ``{"schedule": {"cron": …}}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from evenbeat.errors import InvalidValue, shown
+
+
+def get(document: Mapping[str, Any], path: str) -> Any:
+    """What is there; None if nothing is, or if the way there is no document."""
+    value: Any = document
+    for part in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    return value
+
+
+def put(document: MutableMapping[str, Any], path: str, value: Any) -> None:
+    """Set a field, and make the documents on the way to it."""
+    *way, last = path.split(".")
+    for part in way:
+        inner = document.get(part)
+        if not isinstance(inner, MutableMapping):
+            inner = document[part] = {}
+        document = inner
+    document[last] = value
+
+
+def check(path: object, field: str) -> str:
+    """Refuse what can't be the path of a field."""
+    if isinstance(path, str) and path and all(part and not part.startswith("$") for part in path.split(".")):
+        return path
+    raise InvalidValue(
+        f"{field} {shown(path)} is not the path of a field", field=field, value=path,
+        hint="write it like sleep_until or schedule.sleepUntil",
+    )  # fmt: skip

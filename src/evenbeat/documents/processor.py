@@ -1,0 +1,184 @@
+"""The processor: what users hold. It works on the documents of a store until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import get_args
+
+from evenbeat.documents.base import Documents
+from evenbeat.documents.desk import Pace
+from evenbeat.documents.rules import OnFailure, Policy
+from evenbeat.documents.shift import Hook, Hooks, OnDocument, OnError, Shift
+from evenbeat.durations import Duration, read_duration
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.modules import is_looking
+from evenbeat.signals import check_main_thread, until_signalled
+
+# A lock is renewed at a third of it, by a thread that others may hold up.
+_SHORTEST_LOCK = 100
+_MOST = 10_000
+
+
+class Processor:
+    """Calls ``on_document`` for each document that is due, and sees to what becomes of it.
+
+    Any number of processors, in any number of processes and on any number of machines, may work on the same
+    documents: each document is processed by one at a time.
+
+    :param documents: the store: ``MongoDocuments``, ``PostgresDocuments``, ``SqliteDocuments``,
+        ``RedisDocuments`` or ``MemoryDocuments``.
+    :param on_document: called with each ``Document``: ``def``, in a thread, or ``async def``.
+    :param on_start: called by ``start``, before the first document.
+    :param on_stop: called by ``stop``, after the last one.
+    :param on_idle: called once whenever there is nothing left to do.
+    :param on_error: called with an error, and with the document that it is about or None.
+    :param lock_duration: for how long a document is locked; renewed while its handler runs. That long
+        it takes until the document of a process that died is taken up by another one.
+    :param next_delay: how long a slot rests after each document.
+    :param reprocess_delay: how long after it was due a recurring document may be due again.
+    :param idle_delay: how long to wait before looking again when nothing is due. 0 sleeps until the next
+        document is due or ``hint`` is called, and looks once a second for documents that others have added.
+    :param on_failure: what becomes of a document whose handler raised: ``reschedule`` as if it had not,
+        ``retry`` after ``retry_delay``, or ``hold`` for a person to look at.
+    :param concurrency: how many documents at once.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        on_document: OnDocument,
+        *,
+        on_start: Hook | None = None,
+        on_stop: Hook | None = None,
+        on_idle: Hook | None = None,
+        on_error: OnError | None = None,
+        lock_duration: Duration = "10m",
+        next_delay: Duration = 0,
+        reprocess_delay: Duration = 0,
+        idle_delay: Duration = 0,
+        on_failure: OnFailure = "reschedule",
+        retry_delay: Duration = "1m",
+        concurrency: int = 1,
+    ) -> None:
+        if not callable(on_document):
+            raise InvalidValue(
+                f"on_document {shown(on_document)} is no function", field="on_document", value=on_document,
+                hint="give a def or async def that takes a document",
+            )  # fmt: skip
+        self.documents = documents
+        self._hooks = Hooks(on_document, on_start, on_stop, on_idle, on_error)
+        self._pace = Pace(
+            concurrency=_concurrency(concurrency),
+            lock_duration=_lock_duration(lock_duration),
+            next_delay=read_duration(next_delay, "next_delay"),
+            idle_delay=read_duration(idle_delay, "idle_delay"),
+        )
+        self._policy = Policy(
+            reprocess_delay=read_duration(reprocess_delay, "reprocess_delay"),
+            on_failure=_on_failure(on_failure),
+            retry_delay=read_duration(retry_delay, "retry_delay"),
+        )
+        self._shift: Shift | None = None
+        self._guard = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not told to stop since."""
+        shift = self._shift
+        return shift is not None and not shift.is_ending
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether a document is in hand."""
+        shift = self._shift
+        return shift is not None and shift.desk.is_processing
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it runs and there is nothing to do."""
+        shift = self._shift
+        return shift is not None and shift.desk.is_idle
+
+    def start(self) -> None:
+        """Begin, in threads of its own. A mistake in what was said about the documents is raised here; a
+        database that is away is waited for. Does nothing if it runs already."""
+        if is_looking():
+            return  # somebody imports the module to see what it has
+        with self._guard:
+            if self._shift is not None:
+                return
+            shift = Shift(self.documents, self._hooks, self._pace, self._policy)
+            shift.start()
+            self._shift = shift
+
+    def stop(self, timeout: Duration | None = None) -> bool:
+        """Take nothing more, wait for the documents in hand, and end. With a timeout, wait no longer than
+        that: False says that some were still in hand. They stay locked until the lock ends, and are processed
+        again after that."""
+        patience = None if timeout is None else read_duration(timeout, "timeout") / 1000
+        with self._guard:
+            shift = self._shift
+            if shift is None or shift.is_ending:
+                return True
+            shift.is_ending = True
+        try:
+            return shift.stop(patience)
+        finally:
+            self._shift = None
+
+    def run(self) -> bool:
+        """Work until SIGINT or SIGTERM comes, then stop. A second one does not wait for what is in hand."""
+        if is_looking():
+            return True
+        check_main_thread()
+        self.start()
+        until_signalled(hurry=self._hurry)
+        return self.stop()
+
+    def _hurry(self) -> None:
+        shift = self._shift
+        if shift is not None:
+            shift.hurry()
+
+    def hint(self) -> None:
+        """Look now: a document was added that is due. Without it, that is noticed within a second."""
+        shift = self._shift
+        if shift is not None:
+            shift.desk.hint()
+
+    def __enter__(self) -> Processor:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _concurrency(value: int) -> int:
+    if type(value) is int and 1 <= value <= _MOST:
+        return value
+    raise InvalidValue(
+        f"concurrency {shown(value)} is not a number from 1 to {_MOST}", field="concurrency", value=value
+    )
+
+
+def _lock_duration(value: Duration) -> int:
+    ms = read_duration(value, "lock_duration")
+    if ms < _SHORTEST_LOCK:
+        raise InvalidValue(
+            f"lock_duration {shown(value)} is too short", field="lock_duration", value=value,
+            hint="100ms at least, and better some seconds: a lock is renewed at a third of it",
+        )  # fmt: skip
+    return ms
+
+
+def _on_failure(value: OnFailure) -> OnFailure:
+    if value in get_args(OnFailure):
+        return value
+    raise InvalidValue(
+        f"on_failure {shown(value)} is not known", field="on_failure", value=value,
+        hint=f"there are {', '.join(get_args(OnFailure))}",
+    )  # fmt: skip

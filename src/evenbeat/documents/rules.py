@@ -1,0 +1,111 @@
+"""Pure: what a document says about itself, and what becomes of it after it was processed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from evenbeat.documents.base import HELD, Found
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.instants import Instant, read_instant
+from evenbeat.triggers import Trigger, parse_trigger
+
+OnFailure: TypeAlias = Literal["reschedule", "retry", "hold"]
+
+REMOVE: Final = "remove"
+Fate: TypeAlias = Instant | Literal["remove"] | None
+"""What becomes of a document: due again then, removed, or (None) no job any more."""
+
+_NO = frozenset({"", "0", "false", "f", "no", "n", "off", "null", "none"})
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a document says about itself."""
+
+    sleep_until: Instant
+    trigger: Trigger | None = None
+    repeat_until: Instant | None = None
+    auto_remove: bool = False
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What a processor was told. Durations are milliseconds."""
+
+    reprocess_delay: int = 0
+    on_failure: OnFailure = "reschedule"
+    retry_delay: int = 60_000
+
+
+def read(found: Found) -> Plan:
+    """Make sense of a document's fields. ``InvalidValue`` says which one makes none, and why."""
+    trigger = None
+    if found.interval is not None and found.interval != "":
+        # `H` spreads documents by their ids, and an interval counts from when the document was due.
+        trigger = parse_trigger(_text(found.interval)).bind(str(found.id), found.sleep_until)
+    return Plan(
+        sleep_until=found.sleep_until,
+        trigger=trigger,
+        repeat_until=_instant(found.repeat_until),
+        auto_remove=is_yes(found.auto_remove),
+    )
+
+
+def is_yes(value: object) -> bool:
+    """Whether a value means yes: also the texts and numbers of databases that have no such type."""
+    return value.strip().lower() not in _NO if isinstance(value, str) else bool(value)
+
+
+def after_success(plan: Plan, now: Instant, policy: Policy) -> Fate:
+    """Due at its next tick; without one, removed if it says so, or done."""
+    upcoming = next_start(plan, now, policy.reprocess_delay)
+    if upcoming is None and plan.auto_remove:
+        return REMOVE
+    return upcoming
+
+
+def after_failure(plan: Plan, now: Instant, policy: Policy) -> Fate:
+    """As the policy says. Nothing that failed is removed: what is in it may be all that is left."""
+    if policy.on_failure == "retry":
+        return now + policy.retry_delay
+    if policy.on_failure == "hold":
+        return HELD
+    return next_start(plan, now, policy.reprocess_delay)
+
+
+def next_start(plan: Plan, now: Instant, reprocess_delay: int) -> Instant | None:
+    """The next tick after the one that was due, and not before now: all that went by were one (R8)."""
+    if plan.trigger is None:
+        return None
+    upcoming = plan.trigger.next_ms(plan.sleep_until + reprocess_delay)
+    if upcoming is not None and upcoming < now:
+        upcoming = plan.trigger.next_ms(now - 1)
+    if upcoming is None or (plan.repeat_until is not None and upcoming > plan.repeat_until):
+        return None
+    return upcoming
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise InvalidValue(
+        f"interval {shown(value)} is not a text", field="interval", value=value,
+        hint='write it like "0 9 * * mon-fri" or "every 10m"',
+    )  # fmt: skip
+
+
+def _instant(value: object) -> Instant | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, datetime):
+        # MongoDB and columns without a time zone: UTC.
+        return read_instant(value if value.tzinfo is not None else value.replace(tzinfo=UTC), "repeat_until")
+    if isinstance(value, str):
+        return read_instant(value, "repeat_until", UTC)
+    raise InvalidValue(
+        f"repeat_until {shown(value)} is not a time", field="repeat_until", value=value,
+        hint="keep it as the database keeps times, or as a text like 2026-03-01T09:00:00Z",
+    )  # fmt: skip
