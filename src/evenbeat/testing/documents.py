@@ -33,7 +33,8 @@ class Ground(ABC):
 
     @abstractmethod
     def handle(self, *, only_active: bool = False) -> Documents:
-        """A store on these documents, opened; with ``only_active``, under the condition that ``active`` is true."""
+        """A store on these documents, opened. With ``only_active``, under the condition that ``active`` is
+        true."""
 
     @abstractmethod
     def add(
