@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evenbeat import InvalidValue, ModuleFailed
-from evenbeat.loading import load_app
+from evenbeat.loading import load_app, load_processor
 
 ONE = 'from evenbeat import Scheduler\nscheduler = Scheduler("memory://", tenant="here")\n'
 
@@ -130,3 +130,31 @@ def test_what_can_not_be_found_is_refused_with_a_way_out(tmp_path: Path, target:
 
     with pytest.raises(InvalidValue, match=message):
         load_app(target)
+
+
+PROCESSOR = """
+from evenbeat.documents import MemoryDocuments, Processor
+processor = Processor(MemoryDocuments({}), print)
+"""
+
+
+def test_a_processor_is_found_in_the_same_way(tmp_path: Path) -> None:
+    target = write(tmp_path / "orders.py", ONE + PROCESSOR)
+
+    assert load_processor(target) is sys.modules["orders"].processor
+    assert load_processor(f"{target}:processor") is load_processor("orders")
+    with pytest.raises(InvalidValue, match=r"scheduler of .* is a Scheduler, not a Processor; there is proc"):
+        load_processor("orders:scheduler")
+
+
+def test_a_module_without_a_processor_is_told_how_to_make_one(tmp_path: Path) -> None:
+    target = write(tmp_path / "no_orders.py")
+
+    with pytest.raises(InvalidValue, match=r"no Processor in .*: processor = Processor\(…\)"):
+        load_processor(target)
+
+
+def test_a_processor_that_starts_itself_is_not_started_by_looking(tmp_path: Path) -> None:
+    target = write(tmp_path / "eager.py", PROCESSOR + "processor.start()\nprocessor.run()\n")
+
+    assert not load_processor(target).is_running

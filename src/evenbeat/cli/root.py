@@ -19,6 +19,9 @@ class Root(Reporting, LazyGroup):
         "Run it": {
             "dev": Lazy("evenbeat.cli.commands.dev", "Run an app here, and again when its files change."),
             "run": Lazy("evenbeat.cli.commands.run", "Run an app: fire its schedules, execute its tasks."),
+            "documents": Lazy(
+                "evenbeat.cli.commands.documents", "Process documents of a collection or table you have."
+            ),
             "demo": Lazy(
                 "evenbeat.cli.commands.demo", "Run jobs of every kind on an SQLite file, and watch."
             ),

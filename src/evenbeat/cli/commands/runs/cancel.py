@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from evenbeat.cli.documents import document
 from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_options
 
@@ -29,5 +29,5 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
             return [f"asked {run.id} to stop; its worker {run.worker} is told with its next heartbeat"]
         return [f"{run.id} is over already: {run.state}"]
 
-    answer({"run": document(run)}, people, as_json=as_json)
+    answer({"run": json_form(run)}, people, as_json=as_json)
     return ExitCode.OK if run.state in ("cancelled", "running") else ExitCode.FAILED

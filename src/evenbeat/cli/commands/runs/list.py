@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import all_tenants_option, complete_schedule, opened, store_options
@@ -58,4 +58,4 @@ def command(
             yield ""
             yield f"there are more: --limit {limit * 5}"
 
-    answer({"runs": document(runs), "more": len(found) > limit}, people, as_json=as_json)
+    answer({"runs": json_form(runs), "more": len(found) > limit}, people, as_json=as_json)

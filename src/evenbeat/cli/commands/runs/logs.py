@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import opened, store_options
@@ -33,7 +33,7 @@ def command(run_id: str, follow: bool, store: str | None, tenant: str | None, as
         run = app.runs.get(run_id)
         wall = Wall.at(app.store.now())
         if as_json:
-            lines = document(app.runs.logs(run_id))
+            lines = json_form(app.runs.logs(run_id))
             answer({"run": run.id, "state": run.state, "lines": lines}, list, as_json=True)
             return
         attempt = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_options
 
@@ -27,4 +27,4 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
             return [f"queued {run.id} again"]
         return [f"queued a new run with the same payload: evenbeat runs show {run.id}"]
 
-    answer({"run": document(run)}, people, as_json=as_json)
+    answer({"run": json_form(run)}, people, as_json=as_json)

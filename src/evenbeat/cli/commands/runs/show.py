@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import listed, styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count, printable
@@ -41,7 +41,7 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
             yield styled((printable(run.error.rstrip()), "red"))
 
     times = {"lateness": run.lateness, "duration": run.duration, "log_lines": lines}
-    answer({"run": document(run) | times}, people, as_json=as_json)
+    answer({"run": json_form(run) | times}, people, as_json=as_json)
 
 
 def _what(run: RunInfo) -> Iterator[tuple[str, RenderableType]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import sentence
@@ -96,4 +96,4 @@ def command(
         if run_now:
             yield "and a run at once"
 
-    answer({"schedule": document(made)}, people, as_json=as_json)
+    answer({"schedule": json_form(made)}, people, as_json=as_json)

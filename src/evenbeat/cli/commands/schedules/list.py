@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.states import last_result, next_run, schedule_state
@@ -61,6 +61,6 @@ def command(
         )
 
     schedules = [
-        document(row) | {"history": document(history)} for row, history in zip(rows, histories, strict=True)
+        json_form(row) | {"history": json_form(history)} for row, history in zip(rows, histories, strict=True)
     ]
     answer({"schedules": schedules}, people, as_json=as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall
@@ -39,4 +39,4 @@ def command(
             return [f"paused {name} until it is resumed: evenbeat schedules resume {name}"]
         return [f"paused {name} until {wall.full(paused.paused_until)}, {wall.away(paused.paused_until)}"]
 
-    answer({"schedule": document(paused)}, people, as_json=as_json)
+    answer({"schedule": json_form(paused)}, people, as_json=as_json)

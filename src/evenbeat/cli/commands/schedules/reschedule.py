@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall
@@ -34,4 +34,4 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
             *(["it is paused: it won't run before it is resumed"] if moved.state == "paused" else []),
         ]
 
-    answer({"schedule": document(moved)}, people, as_json=as_json)
+    answer({"schedule": json_form(moved)}, people, as_json=as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall
@@ -32,4 +32,4 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             return [words]
         return [f"{words}, next run {wall.full(after.next_run)}, {wall.away(after.next_run)}"]
 
-    answer({"schedule": document(after)}, people, as_json=as_json)
+    answer({"schedule": json_form(after)}, people, as_json=as_json)

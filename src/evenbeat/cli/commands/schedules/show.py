@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count, one_line, printable
@@ -72,12 +72,12 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
 
     answer(
         {
-            "schedule": document(schedule),
+            "schedule": json_form(schedule),
             "explain": in_words(schedule),
             "next": [write_instant(to_ms(moment)) for moment in coming],
-            "history": document(history),
-            "runs": document(runs),
-            "skipped": [document(row) | {"why": reason(row.reason)} for row in skipped],
+            "history": json_form(history),
+            "runs": json_form(runs),
+            "skipped": [json_form(row) | {"why": reason(row.reason)} for row in skipped],
         },
         people,
         as_json=as_json,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenbeat.cli.documents import document
+from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
@@ -30,4 +30,4 @@ def command(
     def people() -> list[str]:
         return [f"queued a run of {run.task}: evenbeat runs show {run.id}"]
 
-    answer({"run": document(run)}, people, as_json=as_json)
+    answer({"run": json_form(run)}, people, as_json=as_json)

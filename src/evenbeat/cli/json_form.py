@@ -11,12 +11,12 @@ import msgspec
 from evenbeat.instants import to_ms, write_instant
 
 
-def document(record: object) -> Any:
+def json_form(record: object) -> Any:
     """A record of ``evenbeat.views`` as builtins."""
     if isinstance(record, msgspec.Struct):
-        return {name: document(getattr(record, name)) for name in record.__struct_fields__}
+        return {name: json_form(getattr(record, name)) for name in record.__struct_fields__}
     if isinstance(record, datetime):
         return write_instant(to_ms(record))
     if isinstance(record, Mapping):
-        return {key: document(value) for key, value in record.items()}
-    return [document(item) for item in record] if isinstance(record, (list, tuple)) else record
+        return {key: json_form(value) for key, value in record.items()}
+    return [json_form(item) for item in record] if isinstance(record, (list, tuple)) else record

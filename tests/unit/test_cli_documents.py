@@ -1,0 +1,77 @@
+"""``evenbeat documents``: a processor as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from evenbeat.cli.root import root
+
+ORDERS = """
+import time
+from datetime import UTC, datetime
+from evenbeat.documents import MemoryDocuments, Processor
+
+def handle(order):
+    print("handling", order["customer"], flush=True)
+    time.sleep(order["seconds"])  # real time: what a signal finds in hand
+    print("handled", order["customer"], flush=True)
+
+orders = {7: {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC), "customer": "Ada", "seconds": SECONDS}}
+processor = Processor(MemoryDocuments(orders), handle)
+"""
+
+
+def started(folder: Path, seconds: float, *words: str) -> subprocess.Popen[str]:
+    (folder / "orders.py").write_text(ORDERS.replace("SECONDS", str(seconds)))
+    command = [sys.executable, "-m", "evenbeat", "documents", "run", "orders.py:processor", *words]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_signal_waits_for_the_document_in_hand(tmp_path: Path) -> None:
+    with started(tmp_path, 0.5, "--log-format", "json") as process:
+        assert line(process) == "handling Ada"
+        process.send_signal(signal.SIGTERM)
+        out, logged = process.communicate(timeout=30)
+
+    assert (process.returncode, out) == (0, "handled Ada\n")
+    messages = [json.loads(text) for text in logged.splitlines()]
+    assert [message["msg"] for message in messages] == ["started", "stopped"]
+    assert messages[-1]["component"] == "documents"
+    assert messages[-1]["unfinished"] is False
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    with started(tmp_path, 60) as process:
+        assert line(process) == "handling Ada"
+        process.send_signal(signal.SIGTERM)
+        # Two signals that come together are one: until the first was seen, it is sent again.
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+        out, _ = process.communicate(timeout=30)
+
+    assert (process.returncode, out) == (1, "")
+
+
+def test_what_is_no_processor_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty_orders.py").write_text("")
+    result = CliRunner().invoke(root, ["documents", "run", str(tmp_path / "empty_orders.py")])
+
+    assert result.exit_code == 2
+    assert "there is no Processor in" in result.output
