@@ -17,6 +17,7 @@ from tests.servers import stop_shared
 from bench import (
     burst,
     cron,
+    documents,
     execution,
     firing,
     operations,
@@ -50,6 +51,7 @@ SUITES = {
     "servers_execution": servers_execution.run,
     "servers_punctuality": servers_punctuality.run,
     "servers_rest": servers_rest.run,
+    "documents": documents.run,
 }
 PLOTS = (burst.PLOT, servers_execution.PLOT)
 ROOT = Path(__file__).parent.parent

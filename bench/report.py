@@ -22,6 +22,7 @@ TITLES = {
     "servers_execution": "Execution on servers",
     "servers_punctuality": "Punctuality on servers",
     "servers_rest": "At rest on servers",
+    "documents": "Documents",
 }
 INTRODUCTION = (
     "Made by `make bench`, which runs the peers side by side with Evenbeat and writes this page.",
@@ -75,6 +76,15 @@ _REST = (
     "those that scripts call), MongoDB's `serverStatus` (commands). Schedules are due in a month or "
     "later."
 )
+_DOCUMENTS = (
+    "Documents of 100 characters that are all due at one instant, until `sleep_until` of the last one is "
+    "cleared. Four processes with a processor each, whose handler notes the document; each was handled "
+    "once, which the run checks. “4 x 25 at once” is 100 in all. With the index that the docs recommend. "
+    "SQLite: one file, WAL, synchronous=FULL. “One document at a time” is what one would write first: 25 "
+    "threads in each of the four processes, find-and-update of the next one and an update at its end "
+    "(MongoDB), `FOR UPDATE SKIP LOCKED LIMIT 1` and an update at its end (PostgreSQL); fewer documents. "
+    "Medians of three rounds."
+)
 NOTES = {
     "cron": "Aware datetimes in and out, each tick from the one before; time per call. "
     "“Parse” is the whole of `cron(text, tz=…)` with nothing cached.",
@@ -116,6 +126,7 @@ NOTES = {
     "servers_execution": f"{_SERVERS} {_EXECUTION}",
     "servers_punctuality": f"{_SERVERS} {_PUNCTUALITY}",
     "servers_rest": _REST,
+    "documents": f"{_SERVERS} {_DOCUMENTS}",
 }
 PICTURES = {
     "burst": "![How late each of 10,000 runs starts, in the order of their starts](img/burst.svg)",
