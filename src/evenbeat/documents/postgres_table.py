@@ -45,9 +45,9 @@ WHERE indrelid = %s AND attname = %s AND indisunique AND indisvalid AND indnkeya
 """
 
 # One statement, so that nobody comes between. MATERIALIZED: a subquery that the planner runs again for each
-# row would lock more than LIMIT. Who has a row locked is writing to it: SKIP LOCKED; a row that somebody wrote
-# to since the statement began is looked at anew before it is taken. Times before the first (-infinity, BC)
-# have no datetime. The bounds are on the column as it is: a partial index on what is not null will do.
+# row would lock more than LIMIT. Who has a row locked is writing to it: SKIP LOCKED; a row that somebody
+# wrote to since the statement began is looked at anew before it is taken. Times before the first (-infinity,
+# BC) have no datetime. The bounds are on the column as it is: a partial index on what is not null will do.
 # MEASURED
 _LOCK = """
 WITH due AS MATERIALIZED (
@@ -70,15 +70,22 @@ WHERE {due} > %(now)s AND {due} <= %(last)s AND {key} IS NOT NULL AND (
 ORDER BY {due} LIMIT 1
 """
 
-# A lock that may have two ends stands here twice; one of them at most is that of the row.
-_GIVEN = """
-unnest(%(places)s::int[], %(keys)s::{key_type}[], %(ends)s::{time_type}[], %(upcoming)s::{time_type}[])
+# A lock that may have two ends is given twice; one of them at most is that of the row.
+_UPDATE = """
+UPDATE {table} AS own SET {due} = given.upcoming
+FROM unnest(%(places)s::int[], %(keys)s::{key_type}[], %(ends)s::{time_type}[], %(upcoming)s::{time_type}[])
     AS given (place, key, ends, upcoming)
 WHERE own.{key} = given.key AND own.{due} = given.ends
 RETURNING given.place
 """
-_UPDATE = "UPDATE {table} AS own SET {due} = given.upcoming FROM" + _GIVEN
-_REMOVE = "DELETE FROM {table} AS own USING" + _GIVEN
+
+_REMOVE = """
+DELETE FROM {table} AS own
+USING unnest(%(places)s::int[], %(keys)s::{key_type}[], %(ends)s::{time_type}[])
+    AS given (place, key, ends)
+WHERE own.{key} = given.key AND own.{due} = given.ends
+RETURNING given.place
+"""
 
 _UPDATE_FIELDS = """
 UPDATE {table} SET {due} = %(upcoming)s, {assignments}
