@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg.adapt import Transformer
@@ -26,11 +26,18 @@ from evenbeat.stores.postgres.failures import first_line
 from evenbeat.stores.postgres.places import Place, place_of
 from evenbeat.stores.server_clock import ServerClock
 
+T = TypeVar("T")
+
 _log = logging.getLogger("evenbeat.documents")
 
 # What the server says of a value, a row or a statement, as opposed to: of itself. By classes of SQLSTATE.
 _REFUSED = ("0A", "21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
-_NO_TABLE, _NOT_GRANTED = "42P01", "42501"
+_NO_TABLE, _NOT_GRANTED, _ROW_IS_HELD = "42P01", "42501", "55P03"
+
+# Seconds to wait for a row that another transaction has written to, and is about to commit; and once
+# that was not so, for each row alone.
+_LOCK_TIMEOUT = 1.0
+_SHORT_LOCK_TIMEOUT = 0.05
 
 _KINDS = {"r": "table", "p": "partitioned table", "v": "view"}
 
@@ -89,7 +96,8 @@ class PostgresDocuments:
         self._condition = _with_named_places(self._said_condition, values)
         self._parameters = {f"p{number}": value for number, value in enumerate(values)}
         self._place = _anywhere(place_of(url, None, "off", timeout))
-        self._patience = Patience(timeout, timeout)
+        self._patience = Patience(timeout, _LOCK_TIMEOUT)
+        self._haste = Patience(timeout, _SHORT_LOCK_TIMEOUT)
         self._given_clock = clock
         self._clock = ServerClock(self._ask_clock)
         self._connections = _Connections(self._place, self._patience, self._clock, None)
@@ -131,16 +139,33 @@ class PostgresDocuments:
         return Taken(found, table.due(rows[0]) if rows else None)
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
-        return self._answered(self._opened().updates(changes), len(changes))
+        return self._written(changes, self._opened().updates)
 
     def remove(self, locks: Sequence[Lock]) -> list[bool]:
-        return self._answered(self._opened().removal(locks), len(locks))
+        return self._written(locks, self._opened().removal)
 
-    def _answered(self, statements: Sequence[Statement], count: int) -> list[bool]:
+    def _written(
+        self, items: Sequence[T], statements: Callable[[Sequence[T]], list[Statement]]
+    ) -> list[bool]:
+        try:
+            return self._answered(len(items), statements(items), self._patience)
+        except StoreUnavailable as error:
+            if _sqlstate(error) != _ROW_IS_HELD or len(items) == 1:
+                raise
+            # A forgotten transaction on one row must not keep the others waiting until their locks end.
+            for item in items:
+                try:
+                    self._answered(1, statements([item]), self._haste)
+                except StoreUnavailable as another:
+                    if _sqlstate(another) != _ROW_IS_HELD:
+                        raise
+            # Some were written and some not: as always when this is raised.
+            raise
+
+    def _answered(self, count: int, statements: Sequence[Statement], patience: Patience) -> list[bool]:
         """Which were met, by what the statements return: their places."""
-        met = (
-            {row["place"] for rows in self._transaction(statements) for row in rows} if statements else set()
-        )
+        answers = self._transaction(statements, patience) if statements else []
+        met = {row["place"] for rows in answers for row in rows}
         return [place in met for place in range(count)]
 
     def _opened(self) -> RowTable:
@@ -148,9 +173,12 @@ class PostgresDocuments:
             raise StoreUnavailable(f"{self._place.shown}: the documents are not open; call open() first")
         return self._table
 
-    def _transaction(self, statements: Sequence[Statement]) -> list[list[dict[str, Any]]]:
+    def _transaction(
+        self, statements: Sequence[Statement], patience: Patience | None = None
+    ) -> list[list[dict[str, Any]]]:
         """The rows of each statement: in one transaction, and in one round trip."""
-        beginning: list[Statement] = [(_BEGIN, ()), (_SETTINGS, self._patience.settings)]
+        settings = (patience or self._patience).settings
+        beginning: list[Statement] = [(_BEGIN, ()), (_SETTINGS, settings)]
         with self._connections.read() as commands:
             sent = self._clock.mark()
             try:
