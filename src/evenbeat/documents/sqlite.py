@@ -50,6 +50,7 @@ _ANY = "SELECT {due} FROM {table} WHERE {due} IS NOT NULL LIMIT 1"
 _FIND_TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
 _FIND_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
 _FIND_COLUMNS = "SELECT name, upper(type) AS type, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1"
+_IS_STRICT = "SELECT 1 FROM pragma_table_list WHERE schema = 'main' AND name = ? AND strict"
 _FIND_UNIQUE = """
 SELECT parts.name FROM pragma_index_list(?) AS list, pragma_index_info(list.name) AS parts
 WHERE list."unique" AND NOT list.partial GROUP BY list.name HAVING count(*) = 1
@@ -174,20 +175,38 @@ class SqliteDocuments:
         columns = {row["name"]: row for row in map(_as_dict, commands.rows("look", _FIND_COLUMNS, [name]))}
         table = Table(self._name, columns, str.lower)
         names = table.names(self._said)
-        self._check_type(names.sleep_until, columns[names.sleep_until]["type"])
+        self._check_type(commands, name, names.sleep_until, columns[names.sleep_until]["type"])
         self._check_unique(commands, name, names.key, [row["name"] for row in columns.values() if row["pk"]])
         looked_at = _RowTable(quoted(name), table, names, self._form, self._condition, self._parameters)
         self._try(commands, looked_at)
         return looked_at
 
-    def _check_type(self, column: str, declared: str) -> None:
-        is_text = "INT" not in declared and any(word in declared for word in ("CHAR", "CLOB", "TEXT"))
+    def _check_type(self, commands: Commands, table: str, column: str, declared: str) -> None:
+        """Refuse a column that would make something else of what is written."""
+        is_integer = "INT" in declared
+        is_text = not is_integer and any(word in declared for word in ("CHAR", "CLOB", "TEXT"))
+        said = f"column {shown(column)} of {self._name} (sleep_until) is {declared}"
         if is_text and self._form != "text":
             raise InvalidValue(
-                f"column {shown(column)} of {self._name} (sleep_until) is {declared}, not a number of "
-                f"{self._form}", field="times", value=self._form,
-                hint='say times="text", or declare the column REAL or INTEGER',
+                f"{said}, and has no numbers", field="times", value=self._form,
+                hint='say times="text", or declare the column INTEGER',
             )  # fmt: skip
+        if self._form == "milliseconds" or not self._is_strict(commands, table):
+            return
+        if self._form == "text" and not is_text and declared != "ANY":
+            raise InvalidValue(
+                f"{said}, and the table is strict", field="times", value=self._form,
+                hint='say times="seconds" or times="milliseconds"',
+            )  # fmt: skip
+        if self._form == "seconds" and is_integer:
+            raise InvalidValue(
+                f"{said}, the table is strict, and a lock needs milliseconds",
+                field="times", value=self._form, hint="declare the column REAL, or keep milliseconds in it",
+            )  # fmt: skip
+
+    def _is_strict(self, commands: Commands, table: str) -> bool:
+        # Before 3.37 there was neither this table of tables, nor were there strict ones.
+        return sqlite3.sqlite_version_info >= (3, 37) and bool(commands.rows("look", _IS_STRICT, [table]))
 
     def _check_unique(self, commands: Commands, table: str, key: str, primary: Sequence[str]) -> None:
         unique = {name for (name,) in commands.rows("look", _FIND_UNIQUE, [table])}
@@ -209,13 +228,12 @@ class SqliteDocuments:
                 value=self._condition, hint="write ? for each parameter",
             ) from error.__cause__  # fmt: skip
         sample = table.any_time(commands)
-        try:
-            times.read(sample, self._form, self._said.sleep_until)
-        except InvalidValue as error:
+        if sample not in (None, "") and _instant_of(sample, self._form) is None:
             # One row that says no time is its owner's matter; all of them would be a mistake.
             _log.warning(
-                "a row is never due: %s", error, extra={"component": "documents", "documents": self._name}
-            )
+                'a row is never due: %s is no time as times="%s" has them', shown(sample), self._form,
+                extra={"component": "documents", "documents": self._name},
+            )  # fmt: skip
 
 
 class _RowTable:
@@ -370,9 +388,11 @@ def _refusals() -> Iterator[None]:
 
 
 def _instant_of(value: object, form: TimeFormat) -> Instant | None:
-    """The instant of a value; None for what is no time."""
+    """The instant of a value; None for what is no time, and for a text where numbers are kept: those come in
+    another order."""
+    is_kept_so = isinstance(value, str) if form == "text" else isinstance(value, int | float)
     try:
-        return times.read(value, form)
+        return times.read(value, form) if is_kept_so else None
     except InvalidValue:
         return None
 
