@@ -1,0 +1,360 @@
+"""Documents in PostgreSQL: the rows of a table that is there already."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Format
+from psycopg.rows import dict_row
+
+from evenbeat.documents import postgres_table as sql
+from evenbeat.documents import tables
+from evenbeat.documents.base import Change, Fields, Lock, Taken
+from evenbeat.documents.postgres_table import Column, RowTable, check_time
+from evenbeat.documents.tables import Table, quoted
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.instants import Instant
+from evenbeat.stores.postgres.commands import Commands, Statement
+from evenbeat.stores.postgres.connections import Connections, Patience
+from evenbeat.stores.postgres.failures import first_line
+from evenbeat.stores.postgres.places import Place, place_of
+from evenbeat.stores.server_clock import ServerClock
+
+T = TypeVar("T")
+
+_log = logging.getLogger("evenbeat.documents")
+
+# What the server says of a value, a row or a statement, as opposed to: of itself. By classes of SQLSTATE.
+_REFUSED = ("0A", "21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
+_NO_TABLE, _NOT_GRANTED, _ROW_IS_HELD = "42P01", "42501", "55P03"
+
+# Seconds to wait for a row that another transaction has written to, and is about to commit; and once
+# that was not so, for each row alone.
+_LOCK_TIMEOUT = 1.0
+_SHORT_LOCK_TIMEOUT = 0.05
+
+_KINDS = {"r": "table", "p": "partitioned table", "v": "view"}
+
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_COMMIT = "COMMIT"
+_CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock"
+
+# What it sets ends with the transaction. A table of jobs is never what the planner believes: it is kept from
+# reading all of one, or all that is due, to sort it, wherever there is an index.
+_SETTINGS = f"""
+{_CLOCK},
+    set_config('TimeZone', 'UTC', true),
+    set_config('lock_timeout', %(lock_timeout)s, true),
+    set_config('statement_timeout', %(statement_timeout)s, true),
+    set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true),
+    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
+"""
+
+
+class PostgresDocuments:
+    """The rows of a table of PostgreSQL. Nothing is added to it: neither a column nor an index.
+
+    ``table``: its name, with its schema or without: ``reminders``, ``shop.reminders``. ``key``: the column
+    that a row is known by; it must be unique. ``sleep_until``: a ``timestamptz``, or a ``timestamp`` in UTC.
+    The columns ``interval``, ``repeat_until`` and ``auto_remove`` may be missing. ``condition``: SQL that
+    a row must meet to be taken, with ``%s`` for each of ``parameters``. ``timeout``: how many seconds to wait
+    for a connection, and for an answer. ``clock`` stands in for the server's, in tests.
+
+    A table of more than some thousand rows wants an index::
+
+        CREATE INDEX ON reminders (sleep_until) WHERE sleep_until IS NOT NULL
+
+    What a handler reads and writes are Python's values; in columns of json, whatever JSON can say. A
+    value that Python has none for, such as the date ``infinity``, is read as its text.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        key: str = "id",
+        sleep_until: str = Fields().sleep_until,
+        interval: str = Fields().interval,
+        repeat_until: str = Fields().repeat_until,
+        auto_remove: str = Fields().auto_remove,
+        condition: str | None = None,
+        parameters: Sequence[Any] = (),
+        clock: Callable[[], Instant] | None = None,
+        timeout: float = 5.0,
+    ) -> None:
+        self._parts = tables.split(table)
+        self._name = table
+        self._said = tables.check_names(key, sleep_until, interval, repeat_until, auto_remove)
+        self._said_condition, values = tables.check_condition(condition, parameters)
+        self._condition = _with_named_places(self._said_condition, values)
+        self._parameters = {f"p{number}": value for number, value in enumerate(values)}
+        self._place = _anywhere(place_of(url, None, "off", timeout))
+        self._patience = Patience(timeout, _LOCK_TIMEOUT)
+        self._haste = Patience(timeout, _SHORT_LOCK_TIMEOUT)
+        self._given_clock = clock
+        self._clock = ServerClock(self._ask_clock)
+        self._connections = _Connections(self._place, self._patience, self._clock, None)
+        self._table: RowTable | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        return self._said.reserved
+
+    def open(self) -> None:
+        was_open = self._connections.open()
+        try:
+            self._table = self._look()
+        except BaseException:
+            if not was_open:
+                self._connections.close()
+            raise
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def now(self) -> Instant:
+        return self._clock.now() if self._given_clock is None else self._given_clock()
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        table, now = self._opened(), self.now()
+        (rows,) = self._transaction([table.lock(now, now + duration, limit, self._parameters)])
+        # An UPDATE answers in the order in which it met the rows.
+        found = sorted(
+            (table.found(row, now + duration) for row in rows), key=lambda document: document.sleep_until
+        )
+        if len(found) >= limit:
+            return Taken(found, None)
+        (rows,) = self._transaction([table.next_due(now, self._parameters)])
+        return Taken(found, table.due(rows[0]) if rows else None)
+
+    def update(self, changes: Sequence[Change]) -> list[bool]:
+        return self._written(changes, self._opened().updates)
+
+    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+        return self._written(locks, self._opened().removal)
+
+    def _written(
+        self, items: Sequence[T], statements: Callable[[Sequence[T]], list[Statement]]
+    ) -> list[bool]:
+        try:
+            return self._answered(len(items), statements(items), self._patience)
+        except StoreUnavailable as error:
+            if _sqlstate(error) != _ROW_IS_HELD or len(items) == 1:
+                raise
+            # A forgotten transaction on one row must not keep the others waiting until their locks end.
+            for item in items:
+                try:
+                    self._answered(1, statements([item]), self._haste)
+                except StoreUnavailable as another:
+                    if _sqlstate(another) != _ROW_IS_HELD:
+                        raise
+            # Some were written and some not: as always when this is raised.
+            raise
+
+    def _answered(self, count: int, statements: Sequence[Statement], patience: Patience) -> list[bool]:
+        """Which were met, by what the statements return: their places."""
+        answers = self._transaction(statements, patience) if statements else []
+        met = {row["place"] for rows in answers for row in rows}
+        return [place in met for place in range(count)]
+
+    def _opened(self) -> RowTable:
+        if self._table is None:
+            raise StoreUnavailable(f"{self._place.shown}: the documents are not open; call open() first")
+        return self._table
+
+    def _transaction(
+        self, statements: Sequence[Statement], patience: Patience | None = None
+    ) -> list[list[dict[str, Any]]]:
+        """The rows of each statement: in one transaction, and in one round trip."""
+        settings = (patience or self._patience).settings
+        beginning: list[Statement] = [(_BEGIN, ()), (_SETTINGS, settings)]
+        with self._connections.read() as commands:
+            sent = self._clock.mark()
+            try:
+                with _refusals():
+                    answers = commands.together("documents", [*beginning, *statements, (_COMMIT, ())])
+            finally:
+                commands.roll_back()
+        rows = cast("list[list[dict[str, Any]]]", answers)
+        self._clock.heard(rows[1][0]["clock"], sent)
+        return rows[2:-1]
+
+    def _ask_clock(self) -> Instant:
+        with self._connections.read() as commands:
+            return int(_rows(commands, _CLOCK)[0]["clock"])
+
+    # What is there
+
+    def _look(self) -> RowTable:
+        with self._connections.read() as commands:
+            found = _rows(commands, sql.FIND_TABLE, quoted(*self._parts))
+            if not found:
+                raise self._no_table(
+                    [row["name"] for row in _rows(commands, sql.NEAR_TABLES, self._parts[-1])]
+                )
+            oid, kind = found[0]["oid"], found[0]["kind"]
+            columns = {row["name"]: Column(**row) for row in _rows(commands, sql.FIND_COLUMNS, oid)}
+            table = Table(self._name, columns)
+            names = table.names(self._said)
+            check_time(columns[names.sleep_until], self._name)
+            self._check_kind(kind)
+            if not _rows(commands, sql.FIND_UNIQUE, oid, names.key):
+                self._not_unique(kind, names.key)
+        looked_at = RowTable(
+            quoted(found[0]["space"], found[0]["name"]), table, columns, names, self._condition
+        )  # fmt: skip
+        self._try(looked_at)
+        return looked_at
+
+    def _try(self, table: RowTable) -> None:
+        """Take nothing: to see whether the condition can be understood, and the role may do all that."""
+        try:
+            self._transaction([table.lock(0, 0, 0, self._parameters)])
+        except (InvalidValue, StoreUnavailable) as error:
+            cause = error.__cause__
+            why = first_line(cause if isinstance(cause, psycopg.Error) else error)
+            if _sqlstate(error) == _NOT_GRANTED:
+                raise InvalidValue(
+                    f"{self._name} can't be worked on: {why}", field="table", value=self._name,
+                    hint="grant the role SELECT, UPDATE and, for rows that remove themselves, DELETE",
+                ) from cause  # fmt: skip
+            if isinstance(error, StoreUnavailable):
+                raise
+            asked = f"condition {shown(self._said_condition)}" if self._said_condition else self._name
+            raise InvalidValue(
+                f"{asked} is refused: {why}", field="condition" if self._said_condition else "table",
+                value=self._said_condition or self._name,
+            ) from cause  # fmt: skip
+
+    def _no_table(self, near: Sequence[str]) -> InvalidValue:
+        return InvalidValue(
+            f"there is no table {self._name} in {self._place.shown}", field="table", value=self._name,
+            hint=f"did you mean {' or '.join(near)}?" if near else "make it first, or name its schema, too",
+        )  # fmt: skip
+
+    def _check_kind(self, kind: str) -> None:
+        if kind not in _KINDS:
+            raise InvalidValue(
+                f"{self._name} is neither a table nor a view", field="table", value=self._name,
+                hint="foreign tables and materialized views can't be locked row by row",
+            )  # fmt: skip
+
+    def _not_unique(self, kind: str, key: str) -> None:
+        """Of a view, and across partitions, the server can't tell: the user has to know."""
+        if kind == "r":
+            raise InvalidValue(
+                f"column {shown(key)} of {self._name} (key) has no unique index", field="key", value=key,
+                hint=f"name the primary key, or CREATE UNIQUE INDEX ON {self._name} ({quoted(key)})",
+            )  # fmt: skip
+        _log.warning(
+            "nothing says that the key of this %s is unique; rows that share one are taken for each other",
+            _KINDS[kind], extra={"component": "documents", "documents": self._name},
+        )  # fmt: skip
+
+
+class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
+    """A value that can't be read, as ``infinity`` among dates, comes as its text: the row was locked by
+    then, and would be again, without ever getting anywhere."""
+
+    def fetchall(self) -> list[dict[str, Any]]:
+        try:
+            return super().fetchall()
+        except (psycopg.DataError, ValueError, OverflowError):
+            return self._fetched_one_by_one()
+
+    def _fetched_one_by_one(self) -> list[dict[str, Any]]:
+        result = self.pgresult
+        assert result is not None
+        transformer = Transformer(self)
+        columns = [
+            (column.name, transformer.get_loader(result.ftype(at), Format(result.fformat(at))).load)
+            for at, column in enumerate(self.description or ())
+        ]
+
+        def value(row: int, at: int) -> Any:
+            raw = result.get_value(row, at)
+            if raw is None:
+                return None
+            try:
+                return columns[at][1](raw)
+            except (psycopg.DataError, ValueError, OverflowError):
+                return raw.decode(errors="replace")
+
+        return [
+            {name: value(row, at) for at, (name, _) in enumerate(columns)} for row in range(result.ntuples)
+        ]
+
+
+class _Connections(Connections):
+    def _connect(self) -> Commands:
+        commands = super()._connect()
+        link = cast("psycopg.Connection[Any]", commands.link)
+        link.row_factory, link.cursor_factory = dict_row, _LenientCursor
+        return commands
+
+
+class _Anywhere(Place):
+    """A database whose statements are the user's as well: no name in them is replaced."""
+
+    def own(self, text: str) -> str:
+        return text
+
+
+def _anywhere(place: Place) -> _Anywhere:
+    options = cast("dict[str, str]", conninfo_to_dict(place.conninfo))
+    if options["application_name"] == "evenbeat":  # as long as the user does not say another
+        options["application_name"] = "evenbeat documents"
+    return _Anywhere(make_conninfo(**options), None, place.schema, place.shown)
+
+
+def _with_named_places(condition: str | None, parameters: Sequence[Any]) -> str:
+    """A condition for use beside other values, which have names."""
+    if condition is None:
+        return "true"
+    if not parameters:
+        # Nothing is to be put in: a percent sign is one.
+        return condition.replace("%", "%%")
+    first, *rest = condition.replace("%%", "\0").split("%s")
+    if len(rest) != len(parameters):
+        raise InvalidValue(
+            f"condition {shown(condition)} has {len(rest)} places for {len(parameters)} parameters",
+            field="parameters", value=parameters,
+            hint="write %s for each parameter, and %% for a percent sign",
+        )  # fmt: skip
+    named = [f"%(p{number})s{text.replace('%', '%%')}" for number, text in enumerate(rest)]
+    return (first.replace("%", "%%") + "".join(named)).replace("\0", "%%")
+
+
+def _rows(commands: Commands, text: str, *values: object) -> list[dict[str, Any]]:
+    return cast("list[Any]", commands.rows("look", text, values))
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell what the server says of a value from what it says of itself."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        cause, state = error.__cause__, _sqlstate(error)
+        is_refused = state is not None and state[:2] in _REFUSED and state not in (_NO_TABLE, _NOT_GRANTED)
+        # One without a state is the driver's own, about a value that it does not know.
+        if is_refused or (isinstance(cause, psycopg.ProgrammingError) and state is None):
+            assert cause is not None
+            said = first_line(cause) if isinstance(cause, Exception) else str(cause)
+            raise InvalidValue(f"the database refused a row: {said}", field="row", value=None) from cause
+        raise
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error.__cause__, "sqlstate", None)

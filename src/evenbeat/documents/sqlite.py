@@ -1,0 +1,294 @@
+"""Documents in SQLite: the rows of a table of a file that is there already."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evenbeat.documents import tables
+from evenbeat.documents.base import Change, Fields, Lock, Taken
+from evenbeat.documents.sqlite_table import RowTable, as_dict, instant_of
+from evenbeat.documents.tables import Table, quoted
+from evenbeat.documents.times import TimeFormat, check
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.instants import Instant
+from evenbeat.stores.base import wall_clock
+from evenbeat.stores.sqlite.commands import Commands, error_code, unavailable
+from evenbeat.stores.sqlite.connections import Connections
+
+_log = logging.getLogger("evenbeat.documents")
+
+_FIND_TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+_FIND_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+_FIND_COLUMNS = "SELECT name, upper(type) AS type, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1"
+_IS_STRICT = "SELECT 1 FROM pragma_table_list WHERE schema = 'main' AND name = ? AND strict"
+_FIND_UNIQUE = """
+SELECT parts.name FROM pragma_index_list(?) AS list, pragma_index_info(list.name) AS parts
+WHERE list."unique" AND NOT list.partial GROUP BY list.name HAVING count(*) = 1
+"""
+
+
+class SqliteDocuments:
+    """The rows of a table of an SQLite file. Nothing is added to it, and how it keeps its journal is not
+    touched. What its foreign keys say is kept.
+
+    ``key``: the column that a row is known by; it must be unique. ``sleep_until``: a time, as ``times`` says:
+    a ``text`` as SQLite's own functions understand it (``2026-11-15 12:00:00``, with a T, a fraction, Z or
+    an offset; UTC without one), or a number of ``seconds`` or ``milliseconds`` since 1970. What is no such
+    time is never due. While a row is locked, seconds have a fraction. The columns ``interval``,
+    ``repeat_until`` and ``auto_remove`` may be missing. ``condition``: SQL that a row must meet to be taken,
+    with ``?`` for each of ``parameters``. ``busy_timeout``: how many seconds to wait for others who write.
+
+    A table of more than some thousand rows wants an index, on texts and on numbers::
+
+        CREATE INDEX reminders_due ON reminders (julianday(sleep_until)) WHERE sleep_until IS NOT NULL
+        CREATE INDEX reminders_due ON reminders (sleep_until) WHERE sleep_until IS NOT NULL
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        table: str,
+        *,
+        key: str = "id",
+        sleep_until: str = Fields().sleep_until,
+        interval: str = Fields().interval,
+        repeat_until: str = Fields().repeat_until,
+        auto_remove: str = Fields().auto_remove,
+        condition: str | None = None,
+        parameters: Sequence[Any] = (),
+        times: TimeFormat = "text",
+        clock: Callable[[], Instant] = wall_clock,
+        busy_timeout: float = 5.0,
+    ) -> None:
+        self._path = _real_path(path)
+        self._table_name = _main_part(table)
+        self._said = tables.check_names(key, sleep_until, interval, repeat_until, auto_remove)
+        self._condition, self._parameters = tables.check_condition(condition, parameters)
+        self._form = check(times)
+        self._name = table
+        self._clock = clock
+        self._connections = _Connections(self._path, busy_timeout, self._form)
+        self._table: RowTable | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        return self._said.reserved
+
+    def open(self) -> None:
+        if not os.path.isfile(self._path):
+            raise InvalidValue(
+                f"there is no file {self._path}", field="path", value=self._path, hint="make it and its table"
+            )
+        was_open = self._connections.is_open
+        self._connections.open()
+        try:
+            with self._connections.write() as commands:
+                self._table = self._look(commands)
+        except BaseException:
+            if not was_open:
+                self._connections.close()
+            raise
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def now(self) -> Instant:
+        return self._clock()
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        table = self._opened()
+        with self._connections.write() as commands, _refusals():
+            # What is due by the time that others have let us write.
+            now = self._clock()
+            rows = table.lockable(commands, now, limit)
+            found = table.lock(commands, rows, now + duration)
+            return Taken(found, table.next_due(commands, now) if len(found) < limit else None)
+
+    def update(self, changes: Sequence[Change]) -> list[bool]:
+        table = self._opened()
+        if not changes:
+            return []
+        with self._connections.write() as commands, _refusals():
+            return [table.update(commands, change) for change in changes]
+
+    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+        table = self._opened()
+        if not locks:
+            return []
+        with self._connections.write() as commands, _refusals():
+            return [table.remove(commands, lock) for lock in locks]
+
+    def _opened(self) -> RowTable:
+        if self._table is None:
+            raise StoreUnavailable(f"{self._path}: the documents are not open; call open() first")
+        return self._table
+
+    # What is there
+
+    def _look(self, commands: Commands) -> RowTable:
+        found = commands.rows("look", _FIND_TABLE, [self._table_name])
+        if not found:
+            there = ", ".join(name for (name,) in commands.rows("look", _FIND_TABLES)) or "none"
+            raise InvalidValue(
+                f"{self._path} has no table {shown(self._table_name)}", field="table", value=self._table_name,
+                hint=f"its tables: {there}",
+            )  # fmt: skip
+        name = found[0][0]
+        columns = {row["name"]: row for row in map(as_dict, commands.rows("look", _FIND_COLUMNS, [name]))}
+        table = Table(self._name, columns, str.lower)
+        names = table.names(self._said)
+        self._check_type(commands, name, names.sleep_until, columns[names.sleep_until]["type"])
+        self._check_unique(commands, name, names.key, [row["name"] for row in columns.values() if row["pk"]])
+        looked_at = RowTable(quoted(name), table, names, self._form, self._condition, self._parameters)
+        self._try(commands, looked_at)
+        return looked_at
+
+    def _check_type(self, commands: Commands, table: str, column: str, declared: str) -> None:
+        """Refuse a column that would make something else of what is written."""
+        is_integer = "INT" in declared
+        is_text = not is_integer and any(word in declared for word in ("CHAR", "CLOB", "TEXT"))
+        said = f"column {shown(column)} of {self._name} (sleep_until) is {declared}"
+        if is_text and self._form != "text":
+            raise InvalidValue(
+                f"{said}, and has no numbers", field="times", value=self._form,
+                hint='say times="text", or declare the column INTEGER',
+            )  # fmt: skip
+        if self._form == "milliseconds" or not self._is_strict(commands, table):
+            return
+        if self._form == "text" and not is_text and declared != "ANY":
+            raise InvalidValue(
+                f"{said}, and the table is strict", field="times", value=self._form,
+                hint='say times="seconds" or times="milliseconds"',
+            )  # fmt: skip
+        if self._form == "seconds" and is_integer:
+            raise InvalidValue(
+                f"{said}, the table is strict, and a lock needs milliseconds",
+                field="times", value=self._form, hint="declare the column REAL, or keep milliseconds in it",
+            )  # fmt: skip
+
+    def _is_strict(self, commands: Commands, table: str) -> bool:
+        # Before 3.37 there was neither this table of tables, nor were there strict ones.
+        return sqlite3.sqlite_version_info >= (3, 37) and bool(commands.rows("look", _IS_STRICT, [table]))
+
+    def _check_unique(self, commands: Commands, table: str, key: str, primary: Sequence[str]) -> None:
+        unique = {name for (name,) in commands.rows("look", _FIND_UNIQUE, [table])}
+        if key not in unique and list(primary) != [key]:
+            raise InvalidValue(
+                f"column {shown(key)} of {self._name} (key) is not unique", field="key", value=key,
+                hint=f"name the primary key, or CREATE UNIQUE INDEX … ON {quoted(table)} ({quoted(key)})",
+            )  # fmt: skip
+
+    def _try(self, commands: Commands, table: RowTable) -> None:
+        try:
+            with _refusals():
+                table.lockable(commands, 0, 0)
+        except InvalidValue as error:
+            if self._condition is None:
+                raise
+            raise InvalidValue(
+                f"condition {shown(self._condition)} is refused: {error.__cause__}", field="condition",
+                value=self._condition, hint="write ? for each parameter",
+            ) from error.__cause__  # fmt: skip
+        sample = table.any_time(commands)
+        if sample not in (None, "") and instant_of(sample, self._form) is None:
+            # One row that says no time is its owner's matter; all of them would be a mistake.
+            _log.warning(
+                'a row is never due: %s is no time as times="%s" has them', shown(sample), self._form,
+                extra={"component": "documents", "documents": self._name},
+            )  # fmt: skip
+
+
+class _Connections(Connections):
+    """Connections to a file of the user's: neither made nor changed."""
+
+    def __init__(self, path: str, busy_timeout: float, form: TimeFormat) -> None:
+        super().__init__(path, busy_timeout, None)
+        self._timeout = busy_timeout
+        self._form = form
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened
+
+    def open(self) -> None:
+        self._check_stranded()
+        self._opened = True
+
+    def _connect(self, create: bool) -> Commands:
+        self._check_stranded()
+        if not self._opened:
+            raise StoreUnavailable(f"{self.path}: the documents are not open; call open() first")
+        try:
+            connection = sqlite3.connect(
+                f"{Path(self.path).as_uri()}?mode=rw",
+                uri=True,
+                timeout=self._timeout,
+                isolation_level=None,  # transactions begin where Connections says so
+                check_same_thread=False,  # a lock sees to it
+            )
+        except sqlite3.Error as error:
+            raise unavailable(self.path, error) from error
+        connection.row_factory = sqlite3.Row
+        # A text that is not UTF-8 must not keep its row, and those found with it, from being read.
+        connection.text_factory = _as_text
+        commands = Commands(connection, self.path, None)
+        try:
+            connection.create_function("evenbeat_instant", 1, self._instant, deterministic=True)
+            commands.run("set up", "PRAGMA synchronous = FULL")
+            commands.run("set up", "PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return commands
+
+    def _instant(self, value: object) -> Instant | None:
+        return instant_of(value, self._form)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell what SQLite says of a value or a statement from what it says of the file."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        # A driver's own error, about a value that it does not know, has no code.
+        is_own = isinstance(cause, sqlite3.InterfaceError | sqlite3.ProgrammingError | sqlite3.DataError)
+        if isinstance(cause, sqlite3.Error) and (is_own or error_code(cause) & 0xFF == sqlite3.SQLITE_ERROR):
+            raise InvalidValue(f"the database refused a row: {cause}", field="row", value=None) from cause
+        raise
+
+
+def _as_text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _real_path(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    if text in ("", ":memory:") or "\0" in text:
+        raise InvalidValue(
+            f"path {shown(text)} is not that of a file", field="path", value=text,
+            hint="name the file that has the table",
+        )  # fmt: skip
+    # As it is meant now, whatever the working directory is later, and one name for one file.
+    return os.path.realpath(text)
+
+
+def _main_part(table: str) -> str:
+    *schema, name = tables.split(table)
+    if schema not in ([], ["main"]):
+        raise InvalidValue(
+            f"table {shown(table)} is in another database than the file's own", field="table", value=table,
+            hint=f"name its file as the path, and {name} as the table",
+        )  # fmt: skip
+    return name

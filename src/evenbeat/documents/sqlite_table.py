@@ -1,0 +1,147 @@
+"""A table of SQLite that was looked at: its statements, and its rows as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evenbeat.documents import times
+from evenbeat.documents.base import Change, Found, Lock
+from evenbeat.documents.tables import Names, Table, quoted
+from evenbeat.documents.times import TimeFormat
+from evenbeat.errors import InvalidValue
+from evenbeat.instants import FIRST, LAST, Instant
+from evenbeat.stores.sqlite.commands import Commands
+
+# By the value as an index may have it, roughly, and then exactly. julianday() of a text is that of its
+# nearest millisecond, or of the one before: some versions round, some cut off.
+_LOCKABLE = """
+SELECT * FROM {table}
+WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND evenbeat_instant({due}) <= ?
+    AND {key} IS NOT NULL AND (
+    {condition}
+)
+ORDER BY {indexed} LIMIT ?
+"""
+
+_NEXT_DUE = """
+SELECT {due} FROM {table}
+WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND evenbeat_instant({due}) > ?
+    AND {key} IS NOT NULL AND (
+    {condition}
+)
+ORDER BY {indexed} LIMIT 1
+"""
+
+_SET = "UPDATE {table} SET {assignments} WHERE {key} = ?"
+_GET = "SELECT {due} FROM {table} WHERE {key} = ?"
+_REMOVE = "DELETE FROM {table} WHERE {key} = ?"
+_ANY = "SELECT {due} FROM {table} WHERE {due} IS NOT NULL LIMIT 1"
+
+_DAY = 86_400_000
+_JULIAN_1970 = 2440587.5
+_SLACK = 2
+
+
+class RowTable:
+    """Statements on a table. Each is part of a transaction that holds the write lock."""
+
+    def __init__(
+        self, place: str, table: Table, names: Names, form: TimeFormat, condition: str | None,
+        parameters: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self._table = table
+        self._names = names
+        self._form = form
+        self._parameters = parameters
+        due = quoted(names.sleep_until)
+        self._words = words = {
+            "table": place, "key": quoted(names.key), "due": due,
+            "indexed": f"julianday({due})" if form == "text" else due, "condition": condition or "true",
+        }  # fmt: skip
+        self._lockable, self._next_due = _LOCKABLE.format(**words), _NEXT_DUE.format(**words)
+        self._get, self._remove, self._any = (text.format(**words) for text in (_GET, _REMOVE, _ANY))
+
+    def lockable(self, commands: Commands, now: Instant, limit: int) -> list[dict[str, Any]]:
+        values = [self._indexed(FIRST - _SLACK), self._indexed(now + _SLACK), now, *self._parameters, limit]
+        return [as_dict(row) for row in commands.rows("find due rows", self._lockable, values)]
+
+    def lock(self, commands: Commands, rows: Sequence[dict[str, Any]], until: Instant) -> list[Found]:
+        found = [self._found(row, until) for row in rows]
+        locks = [
+            (times.write(until, self._form, row[self._names.sleep_until]), one.id)
+            for row, one in zip(rows, found, strict=True)
+        ]
+        commands.many("lock rows", self._set([self._names.sleep_until]), locks)
+        return found
+
+    def next_due(self, commands: Commands, now: Instant) -> Instant | None:
+        values = [self._indexed(now - _SLACK), self._indexed(LAST + _SLACK), now, *self._parameters]
+        rows = commands.rows("find the next due row", self._next_due, values)
+        return times.read(rows[0][0], self._form) if rows else None
+
+    def update(self, commands: Commands, change: Change) -> bool:
+        holds, value = self._holds(commands, change.lock)
+        if not holds:
+            return False
+        fields = self._table.fields(change.fields, self._names)
+        upcoming = change.sleep_until
+        time = None if upcoming is None else times.write(upcoming, self._form, value)
+        text = self._set([self._names.sleep_until, *fields])
+        return commands.run("write a row", text, [time, *fields.values(), change.lock.id]) > 0
+
+    def remove(self, commands: Commands, lock: Lock) -> bool:
+        holds, _ = self._holds(commands, lock)
+        return holds and commands.run("remove a row", self._remove, [lock.id]) > 0
+
+    def any_time(self, commands: Commands) -> Any:
+        rows = commands.rows("look", self._any)
+        return rows[0][0] if rows else None
+
+    def _holds(self, commands: Commands, lock: Lock) -> tuple[bool, Any]:
+        """Whether a row still has that lock, and what its time looks like. Nobody else writes meanwhile."""
+        rows = commands.rows("look at a lock", self._get, [lock.id])
+        value = rows[0][0] if rows else None
+        return instant_of(value, self._form) in lock.ends, value
+
+    def _set(self, columns: Sequence[str]) -> str:
+        return _SET.format(**self._words, assignments=", ".join(f"{quoted(name)} = ?" for name in columns))
+
+    def _indexed(self, instant: Instant) -> float:
+        """What an index is asked for: close to the instant."""
+        if self._form == "text":
+            return instant / _DAY + _JULIAN_1970
+        return instant / 1000 if self._form == "seconds" else instant
+
+    def _found(self, row: dict[str, Any], until: Instant) -> Found:
+        names = self._names
+        due = times.read(row[names.sleep_until], self._form)
+        assert due is not None  # or it were not due
+        repeat_until = None if names.repeat_until is None else row[names.repeat_until]
+        if isinstance(repeat_until, int | float):
+            # As the other time is kept. What is no time stays, for who reads the fields to refuse it.
+            instant = instant_of(repeat_until, self._form)
+            repeat_until = repeat_until if instant is None else instant
+        return Found(
+            id=row[names.key],
+            sleep_until=due,
+            locked_until=until,
+            interval=None if names.interval is None else row[names.interval],
+            repeat_until=repeat_until,
+            auto_remove=None if names.auto_remove is None else row[names.auto_remove],
+            data=row,
+        )
+
+
+def instant_of(value: object, form: TimeFormat) -> Instant | None:
+    """The instant of a value; None for what is no time, and for a text where numbers are kept: those come in
+    another order."""
+    is_kept_so = isinstance(value, str) if form == "text" else isinstance(value, int | float)
+    try:
+        return times.read(value, form) if is_kept_so else None
+    except InvalidValue:
+        return None
+
+
+def as_dict(row: Any) -> dict[str, Any]:
+    return dict(row)

@@ -1,0 +1,110 @@
+"""Documents in PostgreSQL keep the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+from tests.conftest import server_url
+
+from evenbeat.documents import PostgresDocuments
+from evenbeat.documents.base import Documents
+from evenbeat.instants import Instant, from_ms, to_ms
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.documents import DocumentsContract, Ground, Row
+from evenbeat.testing.places import own_place
+
+
+@pytest.fixture(scope="module", name="server")
+def a_server() -> Iterator[str]:
+    with own_place(server_url("postgres")) as url:
+        yield url
+
+
+class PostgresGround(Ground):
+    def __init__(self, url: str, schema: str, kind: str, clock: VirtualClock) -> None:
+        self._url = url
+        self._clock = clock
+        self._is_aware = kind == "timestamptz"
+        self._handles: list[PostgresDocuments] = []
+        self._table = f'"{schema}"."Reminders %"'
+        self._connection = psycopg.connect(url.partition("?")[0], autocommit=True)
+        self._sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        self._sql("DROP TABLE IF EXISTS REMINDERS")
+        self._sql(
+            f'CREATE TABLE REMINDERS ("Key" text PRIMARY KEY, "sleepUntil" {kind}, interval text, '
+            f"repeat_until {kind}, auto_remove boolean, active boolean, note text)"
+        )
+
+    def _sql(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        """REMINDERS stands for the table."""
+        query = text.replace("REMINDERS", self._table.replace("%", "%%"))
+        cursor = self._connection.execute(query.encode(), values)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.close()
+        self._sql("DROP TABLE REMINDERS")
+        self._connection.close()
+
+    def handle(self, *, only_active: bool = False) -> Documents:
+        documents = PostgresDocuments(
+            self._url, self._table, key="Key", sleep_until="sleepUntil", clock=self._clock, timeout=30,
+            condition="active = %s AND note IS DISTINCT FROM '100%%'" if only_active else None,
+            parameters=[True] if only_active else (),
+        )  # fmt: skip
+        documents.open()
+        self._handles.append(documents)
+        return documents
+
+    def _moment(self, instant: Instant | None) -> datetime | None:
+        if instant is None:
+            return None
+        return from_ms(instant) if self._is_aware else from_ms(instant).replace(tzinfo=None)
+
+    def add(self, key: str, sleep_until: Instant | None, **fields: Any) -> None:
+        self._sql(
+            "INSERT INTO REMINDERS VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            key, self._moment(sleep_until), fields.get("interval"), self._moment(fields.get("repeat_until")),
+            fields.get("auto_remove"), fields.get("active", True), fields.get("note"),
+        )  # fmt: skip
+
+    def row(self, key: str) -> Row | None:
+        rows = self._sql('SELECT "sleepUntil", note FROM REMINDERS WHERE "Key" = %s', key)
+        if not rows:
+            return None
+        due, note = rows[0]
+        return Row(None if due is None else to_ms(due if self._is_aware else due.replace(tzinfo=UTC)), note)
+
+    def move(self, key: str, sleep_until: Instant | None) -> None:
+        text = 'UPDATE REMINDERS SET "sleepUntil" = %s WHERE "Key" = %s'
+        self._sql(text, self._moment(sleep_until), key)
+
+    def delete(self, key: str) -> None:
+        self._sql('DELETE FROM REMINDERS WHERE "Key" = %s', key)
+
+
+class TestPostgres(DocumentsContract):
+    kind: ClassVar[str] = "timestamptz"
+
+    @pytest.fixture(autouse=True)
+    def _server(self, server: str) -> None:
+        self.url = server
+
+    @contextmanager
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Ground]:
+        ground = PostgresGround(self.url, self.url.rpartition("schema=")[2], self.kind, clock)
+        try:
+            yield ground
+        finally:
+            ground.close()
+
+
+class TestPostgresWithoutTimeZones(TestPostgres):
+    kind = "timestamp"

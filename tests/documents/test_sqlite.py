@@ -1,0 +1,452 @@
+"""Documents in SQLite: what the contract can't know of its texts, types and files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenbeat.documents import SqliteDocuments, times
+from evenbeat.documents.base import HELD, Change, Found, Lock
+from evenbeat.documents.times import TimeFormat
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.testing.clock import VirtualClock
+
+LOCK = 600_000
+PLAIN = "CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until, note)"
+NOON: Instant = 1_794_744_000_000  # 2026-11-15T12:00:00Z
+
+
+class Workplace:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "own.db"
+        self.clock = VirtualClock()
+        self.clock.now = NOON
+        self.opened: list[SqliteDocuments] = []
+
+    def sql(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            return connection.execute(text, values).fetchall()
+
+    def add(self, key: object, sleep_until: object, note: object = None) -> None:
+        self.sql("INSERT INTO reminders (id, sleep_until, note) VALUES (?, ?, ?)", key, sleep_until, note)
+
+    def documents(self, table: str = "reminders", **options: Any) -> SqliteDocuments:
+        documents = SqliteDocuments(self.path, table, **{"clock": self.clock, **options})
+        documents.open()
+        self.opened.append(documents)
+        return documents
+
+    def time(self, key: object) -> Any:
+        return self.sql("SELECT sleep_until FROM reminders WHERE id = ?", key)[0][0]
+
+    def refused(self, table: str = "reminders", **options: Any) -> InvalidValue:
+        with pytest.raises(InvalidValue) as refusal:
+            self.documents(table, **options)
+        return refusal.value
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workplace]:
+    place = Workplace(tmp_path)
+    yield place
+    for documents in place.opened:
+        documents.close()
+
+
+def lock_of(found: Found) -> Lock:
+    return Lock(found.id, (found.locked_until,))
+
+
+def ids(found: Any) -> list[Any]:
+    return [one.id for one in found]
+
+
+# Times
+
+
+def test_texts_of_all_styles_are_due_and_keep_their_style(place: Workplace) -> None:
+    place.sql(PLAIN)
+    styles = {
+        "2026-11-15 11:59:59": "2026-11-15 12:10:00",
+        "2026-11-15 11:59": "2026-11-15 12:10:00",
+        "2026-11-15": "2026-11-15 12:10:00",
+        "2026-11-15T11:59:59.5": "2026-11-15T12:10:00",
+        "2026-11-15T12:00:00Z": "2026-11-15T12:10:00Z",
+        "2026-11-15T13:00:00+01:00": "2026-11-15T13:10:00+01:00",
+        "2026-11-15 06:30:00.000-05:30": "2026-11-15 06:40:00-05:30",
+    }
+    for key, text in enumerate(styles):
+        place.add(key, text)
+    place.add(98, "2026-11-15T13:00:00.001+01:00")
+    place.add(99, "2026-11-15 12:00:00.0001")
+    documents = place.documents()
+    taken = documents.lock_next(LOCK, 100)
+    assert sorted(ids(taken.found)) == list(range(len(styles)))
+    assert taken.next_due == NOON + 1
+    assert [place.time(key) for key in range(len(styles))] == list(styles.values())
+    changes = [Change(lock_of(one), NOON + 86_400_123) for one in taken.found]
+    assert all(documents.update(changes))
+    assert place.time(0) == "2026-11-16 12:00:00.123"
+    assert place.time(5) == "2026-11-16T13:00:00.123+01:00"
+
+
+@pytest.mark.parametrize("value", [
+    "soon", "", "12:00:00", "2460000.5", 5, 2460000.5, b"2026", "2026-02-30", "2026-11-15 24:00:00", "now",
+    "0000-01-01 00:00:00", "2020-01-01 00:00:00 and more", "-4713-11-24 12:00:00", "\0", float("-inf"),
+])  # fmt: skip
+@pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
+def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
+    place: Workplace, value: object, form: TimeFormat, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.sql(PLAIN)
+    # A number is a time where numbers are.
+    place.add(1, "5" if form != "text" and value in (5, 2460000.5) else value)
+    with caplog.at_level(logging.WARNING, "evenbeat.documents"):
+        documents = place.documents(times=form)
+    assert ("a row is never due" in caplog.text) == (value != "")
+    place.add(2, times.write(NOON, form))
+    place.add(3, times.write(NOON + 5, form))
+    taken = documents.lock_next(LOCK, 1)
+    assert ids(taken.found) == [2]
+    assert documents.lock_next(LOCK, 1) == ([], NOON + 5)
+
+
+@pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
+def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> None:
+    """SQLite computes days as floats, of which a millisecond is some 1e-8."""
+    place.sql(PLAIN)
+    with closing(sqlite3.connect(place.path)) as connection, connection:
+        rows = [(ms, times.write(NOON + ms, form, "2026-11-15 12:00:00")) for ms in range(1000)]
+        if form != "text":
+            rows = [(ms, float(time)) for ms, time in rows]
+        connection.executemany("INSERT INTO reminders (id, sleep_until) VALUES (?, ?)", rows)
+    documents = place.documents(times=form)
+    for ms in range(0, 990, 9):
+        place.clock.now = NOON + ms
+        first = max(0, ms - 8)
+        taken = documents.lock_next(LOCK, 1000)
+        assert ids(taken.found) == list(range(first, ms + 1))
+        assert [one.sleep_until - NOON for one in taken.found] == list(range(first, ms + 1))
+        assert taken.next_due == NOON + ms + 1
+        assert documents.remove([lock_of(one) for one in taken.found]) == [True] * len(taken.found)
+
+
+def test_seconds_are_whole_where_they_can_be(place: Workplace) -> None:
+    place.sql("CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until INTEGER, repeat_until INTEGER)")
+    place.sql("INSERT INTO reminders VALUES (1, ?, ?)", NOON // 1000, NOON // 1000 + 60)
+    documents = place.documents(times="seconds")
+    place.clock.now += 123
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert found.repeat_until == NOON + 60_000
+    assert place.time(1) == NOON / 1000 + 600.123
+    assert documents.update([Change(lock_of(found), NOON + 5000)]) == [True]
+    assert place.time(1) == NOON // 1000 + 5
+    assert isinstance(place.time(1), int)
+    place.clock.now += 5000
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert documents.update([Change(lock_of(found), HELD)]) == [True]
+    assert documents.lock_next(LOCK, 1) == ([], HELD)
+
+
+@pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
+@pytest.mark.parametrize("where", ["", " WHERE sleep_until IS NOT NULL"])
+def test_an_index_is_used(place: Workplace, form: TimeFormat, where: str) -> None:
+    place.sql(PLAIN)
+    indexed = "julianday(sleep_until)" if form == "text" else "sleep_until"
+    place.sql(f"CREATE INDEX due ON reminders ({indexed}){where}")
+    documents = place.documents(times=form, condition="note = ? OR note IS NULL", parameters=[5])
+    asked: list[str] = []
+    with documents._connections.read() as commands:
+        commands.connection.set_trace_callback(asked.append)
+        documents._connections._keep_writer(commands)
+        documents.lock_next(LOCK, 1)
+        commands.connection.set_trace_callback(None)
+        plans = [
+            row[3]
+            for text in asked
+            if text.lstrip().startswith("SELECT")
+            for row in commands.rows("explain", f"EXPLAIN QUERY PLAN {text}")
+        ]
+    assert len(plans) == 2
+    assert all(plan.startswith("SEARCH reminders USING INDEX due (") for plan in plans)
+
+
+# The table
+
+
+def test_a_file_that_is_not_there_is_refused_and_not_made(place: Workplace) -> None:
+    assert place.refused().field == "path"
+    assert not place.path.exists()
+    for path in ("", ":memory:", "a\0b"):
+        with pytest.raises(InvalidValue):
+            SqliteDocuments(path, "reminders")
+
+
+def test_a_file_that_goes_away_does_not_come_back_empty(place: Workplace) -> None:
+    place.sql(PLAIN)
+    documents = place.documents()
+    documents.close()
+    documents._connections.open()
+    place.path.rename(place.path.with_suffix(".old"))
+    with pytest.raises(StoreUnavailable):
+        documents.lock_next(LOCK, 1)
+    assert not place.path.exists()
+
+
+def test_a_file_that_is_no_database_is_unavailable(place: Workplace) -> None:
+    place.path.write_bytes(b"hello " * 1000)
+    with pytest.raises(StoreUnavailable, match="not an SQLite database"):
+        place.documents()
+
+
+def test_a_table_that_is_not_there_is_refused_with_those_that_are(place: Workplace) -> None:
+    place.sql(PLAIN)
+    place.sql("CREATE VIEW soon AS SELECT * FROM reminders")
+    for name in ("nowhere", "soon"):
+        error = place.refused(name)
+        assert error.field == "table"
+        assert "its tables: reminders" in str(error)
+    assert "another database" in str(place.refused("other.reminders"))
+    place.documents("main.reminders")
+
+
+def test_names_are_those_of_the_table_whatever_their_case(place: Workplace) -> None:
+    place.sql("CREATE TABLE Reminders (Id TEXT PRIMARY KEY, Sleep_Until, CRON, Note)")
+    place.sql("INSERT INTO reminders VALUES ('a', '2026-11-15', 'every 1m', NULL)")
+    documents = place.documents("REMINDERS", key="ID", interval="cron")
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert (found.id, found.interval) == ("a", "every 1m")
+    with pytest.raises(InvalidValue, match="is when the row is due"):
+        documents.update([Change(lock_of(found), None, {"SLEEP_UNTIL": "2020-01-01"})])
+    assert documents.update([Change(lock_of(found), None, {"NOTE": "x"})]) == [True]
+    assert place.sql("SELECT * FROM reminders") == [("a", None, "every 1m", "x")]
+
+
+def test_a_column_that_was_named_must_be_there(place: Workplace) -> None:
+    place.sql(PLAIN)
+    error = place.refused(interval="cron")
+    assert 'reminders has no column "cron" (interval)' in str(error)
+    assert "it has id, sleep_until, note" in str(error)
+    assert "did you mean note?" in str(place.refused(key="notes"))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "CREATE TABLE reminders (id, sleep_until)",
+        "CREATE TABLE reminders (id, part, sleep_until, PRIMARY KEY (id, part)) WITHOUT ROWID",
+        "CREATE TABLE reminders (id, sleep_until); CREATE UNIQUE INDEX u ON reminders (id) WHERE id > 5",
+        "CREATE TABLE reminders (id, sleep_until); CREATE UNIQUE INDEX u ON reminders (lower(id))",
+        "CREATE TABLE reminders (id, part, sleep_until, UNIQUE (id, part))",
+    ],
+)
+def test_a_key_that_is_not_unique_is_refused(place: Workplace, schema: str) -> None:
+    for statement in schema.split(";"):
+        place.sql(statement)
+    error = place.refused()
+    assert error.field == "key"
+    assert "is not unique" in str(error)
+
+
+def test_a_unique_column_is_a_key_and_rows_without_one_are_passed_over(place: Workplace) -> None:
+    place.sql("CREATE TABLE reminders (number INTEGER PRIMARY KEY, id UNIQUE, sleep_until, note)")
+    for key in (None, None, "x"):
+        place.add(key, "2026-11-15")
+    assert ids(place.documents().lock_next(LOCK, 1).found) == ["x"]
+
+
+@pytest.mark.parametrize("key", [5, 2.5, 'it\'s "5"; ?', "5", b"\0\xff", -(2**63)])
+@pytest.mark.parametrize("rest", ["", " WITHOUT ROWID"])
+def test_keys_of_any_type(place: Workplace, key: object, rest: str) -> None:
+    place.sql(f"CREATE TABLE reminders (id PRIMARY KEY, sleep_until, note){rest}")
+    place.add(key, "2026-11-15")
+    documents = place.documents()
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert found.id == key
+    assert documents.update([Change(lock_of(found), NOON, {"note": "x"})]) == [True]
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert documents.remove([lock_of(found)]) == [True]
+
+
+@pytest.mark.parametrize(
+    ("declared", "form", "is_strict"),
+    [
+        ("TEXT", "seconds", False), ("VARCHAR(30)", "milliseconds", False), ("INTEGER", "seconds", True),
+        ("INTEGER", "text", True), ("REAL", "text", True), ("TEXT", "seconds", True),
+    ],
+)  # fmt: skip
+def test_a_column_that_can_hold_no_lock_is_refused(
+    place: Workplace, declared: str, form: TimeFormat, is_strict: bool
+) -> None:
+    rest = " STRICT" if is_strict else ""
+    place.sql(f"CREATE TABLE reminders (id TEXT PRIMARY KEY, sleep_until {declared}){rest}")
+    assert place.refused(times=form).field == "times"
+    assert place.refused(times="minutes").field == "times"
+
+
+@pytest.mark.parametrize(
+    ("declared", "form"),
+    [("TEXT", "text"), ("ANY", "text"), ("REAL", "seconds"), ("ANY", "seconds"), ("INT", "milliseconds")],
+)
+def test_strict_tables_work(place: Workplace, declared: str, form: TimeFormat) -> None:
+    place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until {declared}, note TEXT) STRICT")
+    place.add(1, times.write(NOON, form))
+    documents = place.documents(times=form)
+    place.clock.now += 7
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert documents.update([Change(lock_of(found), NOON + 8)]) == [True]
+    assert documents.lock_next(LOCK, 1) == ([], NOON + 8)
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal", "truncate"])
+def test_the_file_is_left_as_it_is(place: Workplace, mode: str) -> None:
+    place.sql(f"PRAGMA journal_mode = {mode}")
+    place.sql(PLAIN)
+    place.add(1, "2026-11-15")
+    schema = place.sql("SELECT * FROM sqlite_master")
+    documents = place.documents()
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert documents.update([Change(lock_of(found), None)]) == [True]
+    documents.close()
+    assert place.sql("SELECT * FROM sqlite_master") == schema
+    assert place.sql("PRAGMA journal_mode") == [("delete" if mode == "truncate" else mode,)]
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"nothing": 1}, {"note": "never"}, {"note": None}, {"note": {"a": 1}}, {"note": 2**80},
+        {"note": "\ud800"}, {"note": object()}, {"id": 5}, {"sleep_until": None}, {"made": 4}, {"note": "no"},
+    ],
+)  # fmt: skip
+def test_a_value_that_is_refused_says_so_and_changes_nothing(
+    place: Workplace, fields: dict[str, Any]
+) -> None:
+    place.sql(
+        "CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until, note NOT NULL CHECK (note <> 'never'), "
+        "made AS (note || '!'))"
+    )
+    place.sql(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON reminders WHEN new.note = 'no' "
+        "BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+    for key in (1, 2):
+        place.add(key, "2026-11-15", "n")
+    documents = place.documents()
+    first, second = documents.lock_next(LOCK, 2).found
+    with pytest.raises(InvalidValue):
+        documents.update([Change(lock_of(first), None), Change(lock_of(second), None, fields)])
+    assert place.time(1) == place.time(2) == "2026-11-15 12:10:00"
+    answers = documents.update([Change(lock_of(first), None), Change(lock_of(second), None, {"note": "y"})])
+    assert answers == [True, True]
+
+
+def test_foreign_keys_are_kept(place: Workplace) -> None:
+    place.sql(PLAIN)
+    place.sql("CREATE TABLE parts (reminder REFERENCES reminders ON DELETE CASCADE)")
+    place.sql("CREATE TABLE bills (reminder REFERENCES reminders)")
+    for key in (1, 2):
+        place.add(key, "2026-11-15")
+    place.sql("INSERT INTO parts VALUES (1)")
+    place.sql("INSERT INTO bills VALUES (2)")
+    documents = place.documents()
+    first, second = documents.lock_next(LOCK, 2).found
+    assert documents.remove([lock_of(first)]) == [True]
+    assert place.sql("SELECT * FROM parts") == []
+    with pytest.raises(InvalidValue, match="FOREIGN KEY"):
+        documents.remove([lock_of(second)])
+
+
+def test_a_text_that_is_none_stands_in_nobodys_way(place: Workplace) -> None:
+    place.sql(PLAIN)
+    place.sql(
+        "INSERT INTO reminders VALUES (1, '2026-11-15', CAST(x'ff41' AS TEXT)), (2, '2026-11-15', x'ff')"
+    )
+    found = place.documents().lock_next(LOCK, 2).found
+    assert [one.data["note"] for one in found] == ["\ufffdA", b"\xff"]
+
+
+# The condition
+
+
+@pytest.mark.parametrize(
+    ("condition", "parameters"),
+    [
+        ("note LIKE '10%'", ()), ("note = ?", ["100"]),
+        ("note = ? -- so", ["100"]), ("note <> '{}' AND id=2", []),
+        ("reminders.note IN (?, ?)", ["100", "5"]), ("id IN (SELECT max(id) FROM reminders)", ()),
+    ],
+)  # fmt: skip
+def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> None:
+    place.sql(PLAIN)
+    place.add(1, "2026-11-15", "20")
+    place.add(2, "2026-11-15", "100")
+    taken = place.documents(condition=condition, parameters=parameters).lock_next(LOCK, 5)
+    assert ids(taken.found) == [2]
+
+
+@pytest.mark.parametrize(
+    ("condition", "parameters"),
+    [
+        ("", ()), ("note =", ()), ("nothing = 1", ()), ("note = ?", ["a", "b"]), ("note = ?", ()),
+        (None, ["a"]), (5, ()), ("note = ?", "a"), ("note = ?", [object()]), ("true) OR (", ()),
+    ],
+)  # fmt: skip
+def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
+    place.sql(PLAIN)
+    assert place.refused(condition=condition, parameters=parameters).field in ("condition", "parameters")
+
+
+# The file
+
+
+def test_a_file_that_others_write_to_is_waited_for_and_then_unavailable(place: Workplace) -> None:
+    place.sql(PLAIN)
+    place.add(1, "2026-11-15")
+    documents = place.documents(busy_timeout=0.05)
+    with closing(sqlite3.connect(place.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="another process holds the write lock"):
+            documents.lock_next(LOCK, 1)
+        other.execute("ROLLBACK")
+    assert ids(documents.lock_next(LOCK, 1).found) == [1]
+
+
+def test_it_has_to_be_open(place: Workplace) -> None:
+    place.sql(PLAIN)
+    documents = SqliteDocuments(place.path, "reminders")
+    assert documents.name == "reminders"
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="call open"):
+            documents.lock_next(LOCK, 1)
+        documents.open()
+        documents.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_child_of_a_fork_has_a_connection_of_its_own(place: Workplace) -> None:
+    place.sql("PRAGMA journal_mode = WAL")
+    place.sql(PLAIN)
+    for key in (1, 2):
+        place.add(key, "2026-11-15")
+    documents = place.documents()
+    child = os.fork()
+    if child == 0:
+        try:
+            done = len(documents.lock_next(LOCK, 1).found) == 1
+        except BaseException:
+            done = False
+        os._exit(0 if done else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(documents.lock_next(LOCK, 2).found) == 1
