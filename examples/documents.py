@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
     print("\nwhat is left:")
     left = db.execute("SELECT text, sleep_until FROM reminders").fetchall()
     for text, due in left:
-        print(f"  {text:<26} {'done' if due is None else f'held: {due}' if due.startswith('9999') else due}")
+        print(f"  {text:<26} {'no job any more' if due is None else f'held: {due}'}")
     assert [text for text, due in left if due is None] == [
         "once", "in two seconds", "every second, 3 s long", "never: no date"
     ]  # fmt: skip

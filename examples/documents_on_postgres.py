@@ -64,8 +64,9 @@ def main() -> None:
             if not done and row[0]:
                 senders[0].kill()
                 print(f"killed {senders[0].pid} in the middle of its work")
+            if row[0] > done:
+                print(f"{row[0]} of {COUNT} sent")
             done = row[0]
-            print(f"{done} of {COUNT} sent")
         for sender in senders:
             sender.terminate()
             sender.wait()
