@@ -1,0 +1,43 @@
+-- Locks documents that are due.
+-- asked: {…, now, end of the lock, limit, rescan, most keys of a small database}.
+-- Answers {rows of {key, sleep_until, fields}; 1 if there may be more; next due or false; 1 if the whole database may be
+-- scanned at once, as it is small; 1 if a piece of the common round may be; odd ones}.
+-- 100 documents of 6 fields: LOCK_MS ms of the server's time.
+
+local now, until_, limit, rescan, small = asked[2], asked[3], asked[4], asked[5], asked[6]
+
+-- Each that is looked at leaves the front: it is locked, taken out, or moved to when it is due.
+local rows, looked, is_empty = {}, 0, false
+while #rows < limit and looked < 1000 and not is_empty do
+  local some = call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, limit - #rows)
+  is_empty = #some == 0
+  looked = looked + #some
+  for _, key in ipairs(some) do
+    local found = look(key)
+    if found and found.meets and found.due <= now then
+      local fields = call('HGETALL', key)
+      call('ZADD', index, until_, key)
+      call('HSET', key, sleep_until, write(until_, found.between, found.zone))
+      rows[#rows + 1] = { key, found.ms, fields }
+    else
+      enter(key, found)
+    end
+  end
+end
+
+-- The first of those to come, if it is what the index says.
+local upcoming = false
+if is_empty then
+  for _ = 1, 100 do
+    local first = call('ZRANGE', index, 0, 0, 'WITHSCORES')
+    upcoming = tonumber(first[2]) or false
+    if not upcoming then break end
+    local found = look(first[1])
+    if found and found.meets and found.due == upcoming then break end
+    enter(first[1], found)
+  end
+end
+
+local state = read_note()
+local is_small = call('DBSIZE') <= small and state.free <= time
+return { rows, is_empty and 0 or 1, upcoming, is_small and 1 or 0, may_go_on(state, rescan) and 1 or 0, odd }

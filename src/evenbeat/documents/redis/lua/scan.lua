@@ -1,0 +1,52 @@
+-- A piece of the database: takes into the index what is missing there, and what is due sooner than it says.
+-- asked: {…, pattern, cursor or false for that of the common round, rescan, count}.
+-- Answers {cursor, false if nothing may be scanned now; how many entries were changed; 1 while the first round goes on; odd ones}.
+-- 1000 documents: SCAN_MS ms of the server's time, 1000 keys of others: OTHER_MS ms.
+
+local pattern, cursor, rescan, count = asked[2], asked[3], asked[4], asked[5]
+local is_common = not cursor
+local state = read_note()
+if is_common then
+  if not may_go_on(state, rescan) then return { false, 0, 0, odd } end
+  cursor = state.cursor
+  if cursor == '0' then state.began = time end
+end
+
+local started = os.clock()
+local reply = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count, 'TYPE', 'hash')
+local keys, changed = reply[2], 0
+cursor = reply[1]
+for from = 1, #keys, 1000 do
+  -- unpack has a limit, and a piece may be larger than was wanted.
+  local to = math.min(from + 999, #keys)
+  local scores = call('ZMSCORE', index, unpack(keys, from, to))
+  for at = from, to do
+    local found = look(keys[at])
+    if found and found.meets then
+      local score = tonumber(scores[at - from + 1])
+      if not score or score > found.due then
+        call('ZADD', index, found.due, keys[at])
+        changed = changed + 1
+      end
+    end
+  end
+end
+
+-- Entries of documents that are gone leave when they are due, which may be never: some are looked for.
+for _, key in ipairs(call('ZRANDMEMBER', index, 50)) do
+  if call('EXISTS', key) == 0 then changed = changed + call('ZREM', index, key) end
+end
+
+-- Scanning takes a twentieth of the server's time, for all who scan together: what it took is waited for, up to 2 s in
+-- advance. What takes less than a millisecond is not worth a write.
+local took = (os.clock() - started) * 1000
+local is_first = state.rounds == 0
+if is_common then
+  state.cursor = cursor
+  if cursor == '0' then state.rounds = state.rounds + 1 end
+end
+if not (is_common and is_first) then state.free = math.max(state.free, time - 2000) + math.ceil(took * 20) end
+if is_common or took >= 1 then
+  call('SET', note, format('%s %.0f %.0f %.0f', state.cursor, state.began, state.free, state.rounds))
+end
+return { cursor, changed, (is_common and state.rounds == 0) and 1 or 0, odd }

@@ -1,0 +1,23 @@
+-- Writes changes of documents whose locks are still held.
+-- asked: {…, {{key, ends, sleep_until or false, {field, value, …}, {field to clear, …}}, …}}. Answers {1 or 0, …}.
+-- 100 changes: UPDATE_MS ms of the server's time.
+
+local answers = {}
+for place, wish in ipairs(asked[2]) do
+  local key, ends, upcoming, values, cleared = unpack(wish)
+  local found = look(key)
+  local is_ours = holds(found, ends)
+  if is_ours then
+    if upcoming then
+      values[#values + 1] = sleep_until
+      values[#values + 1] = write(upcoming, found.between, found.zone)
+    else
+      cleared[#cleared + 1] = sleep_until
+    end
+    change(key, values, cleared)
+    found = look(key)
+  end
+  enter(key, found)
+  answers[place] = is_ours and 1 or 0
+end
+return answers
