@@ -20,7 +20,7 @@ from evenbeat.instants import FIRST, Instant, to_ms
 # Documents in one call of a script, which keeps all others waiting.
 _CHUNK = 100
 # Keys that one piece of the scan visits, about.
-_PIECE = 500
+_PIECE = 250
 # A database of so many keys is scanned whole whenever fewer documents are due than wanted.
 _SMALL = 2_000
 # Seconds that one call scans, at most.
@@ -54,7 +54,7 @@ class RedisDocuments:
     What others write by themselves (HSET) is found by a scan of the database, which also notices documents
     that are due sooner than before, and those that meet the condition now and did not before. A database of
     up to 2,000 keys is scanned whenever fewer documents are due than wanted, so that such documents are found
-    at once. A larger one is scanned in rounds, one every ``rescan``, in pieces of 500 keys, by all
+    at once. A larger one is scanned in rounds, one every ``rescan``, in pieces of 250 keys, by all
     processors together, and for no more than a twentieth of the server's time.
     SCAN_COST
 
@@ -168,7 +168,8 @@ class RedisDocuments:
                 self._scan(None)
         elif batch.may_scan_all or batch.may_scan:
             changed, is_building = self._scan_all() if batch.may_scan_all else self._scan_some()
-            if changed:
+            # One that its owner has moved nearer may come to light also without.
+            if changed or (batch.next_due is not None and batch.next_due <= now):
                 found = batch.found
                 batch = self._take(now, duration, limit - len(found))
                 batch.found.extend(found)

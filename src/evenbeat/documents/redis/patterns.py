@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from evenbeat.errors import InvalidValue, shown
 
 # A class, an escaped character, or any character: what a pattern is made of.
-_PART = re.compile(r"\[(\^?)((?:\\.|[^\]\\])*)\]?|\\(.)|(.)", re.DOTALL)
+_PART = re.compile(r"\[(\^?)((?:\\.|[^\]]-.|[^\]])*)\]?|\\(.)|(.)", re.DOTALL)
 
 
 def check(pattern: object) -> str:

@@ -28,8 +28,8 @@ _TIMEOUT = 5.0
 class Server:
     """Scripts, on the server that a URL names or that a client of the user is connected to.
 
-    Texts go out and come back as bytes, whatever the client makes of them: what is no text in its encoding
-    comes as lone surrogates, and goes back as it was.
+    Texts go out and come back as bytes of UTF-8, whatever the client makes of them: what is no UTF-8 comes as
+    lone surrogates, and goes back as it was.
     """
 
     def __init__(self, source: object, index: str, clock: Callable[[], Instant] | None) -> None:
@@ -37,12 +37,9 @@ class Server:
         if isinstance(source, str):
             self._address = read_address(source)
             self._own = Commands(self._address, _TIMEOUT, None, None)
-            self._encoding = "utf-8"
         elif isinstance(source, redis.Redis | redis.RedisCluster):
             self._given: Client = source
             self._address = Address("", _place(source), "")
-            encoder: Any = source.get_encoder()
-            self._encoding = str(encoder.encoding)
         else:
             raise InvalidValue(
                 f"{shown(source)} is neither a URL nor a client of redis-py", field="client", value=None,
@@ -99,14 +96,14 @@ class Server:
 
     def encode(self, text: str, field: str) -> bytes:
         try:
-            return text.encode(self._encoding, "surrogateescape")
+            return text.encode(errors="surrogateescape")
         except UnicodeEncodeError as error:
             raise InvalidValue(
                 f"{field}: Redis can't hold a text: {error}", field=field, value=text
             ) from error
 
     def decode(self, value: bytes) -> str:
-        return value.decode(self._encoding, "surrogateescape")
+        return value.decode(errors="surrogateescape")
 
 
 def _pack(value: object) -> bytes:

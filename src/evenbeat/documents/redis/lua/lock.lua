@@ -13,14 +13,14 @@ while #rows < limit and looked < 1000 and not is_empty do
   is_empty = #some == 0
   looked = looked + #some
   for _, key in ipairs(some) do
-    local found = look(key)
-    if found and found.meets and found.due <= now then
+    local due, ms, _, between, zone = look(key)
+    if due and due <= now then
       local fields = call('HGETALL', key)
       call('ZADD', index, until_, key)
-      call('HSET', key, sleep_until, write(until_, found.between, found.zone))
-      rows[#rows + 1] = { key, found.ms, fields }
+      call('HSET', key, sleep_until, write(until_, between, zone))
+      rows[#rows + 1] = { key, ms, fields }
     else
-      enter(key, found)
+      enter(key, due)
     end
   end
 end
@@ -32,9 +32,9 @@ if is_empty then
     local first = call('ZRANGE', index, 0, 0, 'WITHSCORES')
     upcoming = tonumber(first[2]) or false
     if not upcoming then break end
-    local found = look(first[1])
-    if found and found.meets and found.due == upcoming then break end
-    enter(first[1], found)
+    local due = look(first[1])
+    if due == upcoming then break end
+    enter(first[1], due)
   end
 end
 

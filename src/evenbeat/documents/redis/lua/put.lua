@@ -3,5 +3,5 @@
 
 local key, values, cleared = asked[2], asked[3], asked[4]
 change(key, values, cleared)
-enter(key, look(key))
+enter(key, (look(key)))
 return { odd }

@@ -4,13 +4,14 @@
 
 local answers = {}
 for place, lock in ipairs(asked[2]) do
-  local key, found = lock[1], look(lock[1])
-  local is_ours = holds(found, lock[2])
+  local key, ends = unpack(lock)
+  local due, ms, more = look(key)
+  local is_ours = is_one_of(ends, ms, more)
   if is_ours then
     call('ZREM', index, key)
     call('UNLINK', key)
   else
-    enter(key, found)
+    enter(key, due)
   end
   answers[place] = is_ours and 1 or 0
 end

@@ -21,19 +21,17 @@ for from = 1, #keys, 1000 do
   local to = math.min(from + 999, #keys)
   local scores = call('ZMSCORE', index, unpack(keys, from, to))
   for at = from, to do
-    local found = look(keys[at])
-    if found and found.meets then
-      local score = tonumber(scores[at - from + 1])
-      if not score or score > found.due then
-        call('ZADD', index, found.due, keys[at])
-        changed = changed + 1
-      end
+    local due = look(keys[at])
+    local score = due and tonumber(scores[at - from + 1])
+    if due and (not score or score > due) then
+      call('ZADD', index, due, keys[at])
+      changed = changed + 1
     end
   end
 end
 
 -- Entries of documents that are gone leave when they are due, which may be never: some are looked for.
-for _, key in ipairs(call('ZRANDMEMBER', index, 50)) do
+for _, key in ipairs(call('ZRANDMEMBER', index, 10)) do
   if call('EXISTS', key) == 0 then changed = changed + call('ZREM', index, key) end
 end
 

@@ -5,19 +5,19 @@
 local answers = {}
 for place, wish in ipairs(asked[2]) do
   local key, ends, upcoming, values, cleared = unpack(wish)
-  local found = look(key)
-  local is_ours = holds(found, ends)
+  local due, ms, more, between, zone = look(key)
+  local is_ours = is_one_of(ends, ms, more)
   if is_ours then
     if upcoming then
       values[#values + 1] = sleep_until
-      values[#values + 1] = write(upcoming, found.between, found.zone)
+      values[#values + 1] = write(upcoming, between, zone)
     else
       cleared[#cleared + 1] = sleep_until
     end
     change(key, values, cleared)
-    found = look(key)
+    due = look(key)
   end
-  enter(key, found)
+  enter(key, due)
   answers[place] = is_ours and 1 or 0
 end
 return answers
