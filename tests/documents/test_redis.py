@@ -384,7 +384,7 @@ def test_a_large_database_is_scanned_whole_at_first_and_then_in_rounds(
     large: None, make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     fill(client, prefix, 2000, clock.now)
-    store = make()
+    store = make(rescan="1h")
     found = keys(store, 5000)
     while len(found) < 2000:
         more = keys(store, 5000)
@@ -398,7 +398,7 @@ def test_a_large_database_is_scanned_whole_at_first_and_then_in_rounds(
     assert keys(store) == []
     store.put(f"{prefix}:put", {"sleep_until": from_ms(clock.now)})
     assert keys(store) == ["put"]
-    client.set(f"{store.index}:scan", f"0 {int(began) - 10_000} 0 1")
+    client.set(f"{store.index}:scan", f"0 {int(began) - 3_600_000} 0 1")
     assert keys(store) == ["plain"]
 
 
@@ -409,7 +409,7 @@ def test_while_the_first_round_goes_on_nobody_is_told_to_sleep(
     fill(client, prefix, 1000, clock.now + MINUTE)
     store = make()
     calls = 0
-    while (taken := store.lock_next(LOCK, 1)).next_due == clock.now:
+    while (taken := store.lock_next(LOCK, 1)).next_due == FIRST:
         assert taken.found == []
         calls += 1
     assert calls > 1
@@ -421,7 +421,7 @@ def test_a_scan_that_has_had_its_share_waits(
     large: None, make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make(rescan=0)
-    client.set(f"{store.index}:scan", "0 0 9999999999999 1")
+    client.set(f"{store.index}:scan", f"0 0 {client.time()[0] + 50}000 1")
     client.hset(f"{prefix}:a", "sleep_until", write_instant(clock.now))
     assert keys(store) == []
     client.set(f"{store.index}:scan", "0 0 0 1")
@@ -430,9 +430,29 @@ def test_a_scan_that_has_had_its_share_waits(
 
 def test_a_small_database_waits_as_well(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
     store = make()
-    client.set(f"{store.index}:scan", "0 0 9999999999999 1")
+    client.set(f"{store.index}:scan", f"0 0 {client.time()[0] + 50}000 1")
     client.hset(f"{prefix}:a", "sleep_until", write_instant(clock.now))
     assert keys(store) == []
+
+
+def test_a_clock_that_was_set_back_stops_no_scan(
+    large: None, make: Make, client: Any, prefix: str, clock: VirtualClock
+) -> None:
+    store = make()
+    client.set(f"{store.index}:scan", "0 9999999999999 9999999999999 1")
+    client.hset(f"{prefix}:a", "sleep_until", write_instant(clock.now))
+    assert keys(store) == ["a"]
+
+
+def test_looking_for_nothing_writes_nothing(
+    make: Make, client: Any, prefix: str, clock: VirtualClock
+) -> None:
+    store = make()
+    client.hset(f"{prefix}:a", "sleep_until", write_instant(clock.now + MINUTE))
+    store.lock_next(LOCK, 1)
+    before = client.info("persistence")["rdb_changes_since_last_save"]
+    store.lock_next(LOCK, 1)
+    assert client.info("persistence")["rdb_changes_since_last_save"] == before
 
 
 def test_those_who_are_busy_scan_a_little(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:

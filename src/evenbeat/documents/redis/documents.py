@@ -63,7 +63,7 @@ class RedisDocuments:
 
     **Lost replies.** A client that repeats commands by itself, as those of redis-py do unless told otherwise,
     may lock documents twice: those of the lost reply are processed when their locks have ended. It may also
-    be told that a lock is lost which it has just written the end of. A URL gets a client that does not repeat. A
+    be told that a lock is lost whose end it has just written. A URL gets a client that does not repeat. A
     client of yours should have a ``socket_timeout``.
 
     A document whose last field is cleared is gone: Redis has no empty hashes.
@@ -176,8 +176,8 @@ class RedisDocuments:
                 batch.found.sort(key=lambda one: one.sleep_until)
         if len(batch.found) == limit:
             return Taken(batch.found, None)
-        # While there is no whole index, something may be due that nobody has seen yet.
-        return Taken(batch.found, now if is_building else batch.next_due)
+        # While there is no whole index, something may be long due that nobody has seen yet.
+        return Taken(batch.found, FIRST if is_building else batch.next_due)
 
     def _take(self, now: Instant, duration: int, limit: int) -> _Batch:
         """From the index alone."""

@@ -195,7 +195,11 @@ local time = tonumber(clock[1]) * 1000 + floor(tonumber(clock[2]) / 1000)
 local function read_note()
   local cursor, began, free, rounds = match(call('GET', note) or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if not cursor then return { cursor = '0', began = 0, free = 0, rounds = 0 } end
-  return { cursor = cursor, began = tonumber(began), free = tonumber(free), rounds = tonumber(rounds) }
+  began, free = tonumber(began), tonumber(free)
+  -- The clock was set back.
+  if began > time then began = 0 end
+  if free > time + 60000 then free = 0 end
+  return { cursor = cursor, began = began, free = free, rounds = tonumber(rounds) }
 end
 
 -- Whether a piece of the common round may be scanned now. The first round waits for nothing: there is no index yet.

@@ -12,7 +12,6 @@ if is_common then
   if cursor == '0' then state.began = time end
 end
 
-local started = os.clock()
 local reply = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count, 'TYPE', 'hash')
 local keys, changed = reply[2], 0
 cursor = reply[1]
@@ -35,16 +34,17 @@ for _, key in ipairs(call('ZRANDMEMBER', index, 10)) do
   if call('EXISTS', key) == 0 then changed = changed + call('ZREM', index, key) end
 end
 
--- Scanning takes a twentieth of the server's time, for all who scan together: what it took is waited for, up to 2 s in
--- advance. What takes less than a millisecond is not worth a write.
-local took = (os.clock() - started) * 1000
-local is_first = state.rounds == 0
+-- Scanning takes a twentieth of the server's time, for all who scan together: what it takes, about, is waited for 20 times,
+-- up to 2 s in advance. The first round waits for nothing, and a handful of keys is not worth a write.
+local took = (count + 5 * #keys) / 1000
 if is_common then
+  if state.rounds > 0 then state.free = math.max(state.free, time - 2000) + took * 20 end
   state.cursor = cursor
   if cursor == '0' then state.rounds = state.rounds + 1 end
+else
+  state.free = math.max(state.free, time - 2000) + took * 20
 end
-if not (is_common and is_first) then state.free = math.max(state.free, time - 2000) + math.ceil(took * 20) end
-if is_common or took >= 1 then
+if is_common or call('DBSIZE') > 100 then
   call('SET', note, format('%s %.0f %.0f %.0f', state.cursor, state.began, state.free, state.rounds))
 end
 return { cursor, changed, (is_common and state.rounds == 0) and 1 or 0, odd }
