@@ -110,7 +110,12 @@ def test_the_server_reads_times_as_python_does(
 ) -> None:
     store = make(times=form)
     texts = [date + clock + zone for date in DATES for clock in CLOCKS for zone in (ZONES if clock else [""])]
-    texts = texts + NUMBERS + [f" {text}\n" for text in (*texts[:5], *NUMBERS[:5])] + ["1" * 200]
+    texts = (
+        texts
+        + NUMBERS
+        + [f" {text}\n" for text in (*texts[:5], *NUMBERS[:5])]
+        + ["1" * 200, f"2026-03-01T09:00:00.{'1' * 200}+05:00"]
+    )
     with client.pipeline(transaction=False) as pipeline:
         for place, text in enumerate(texts):
             pipeline.hset(f"{prefix}:{place}", "sleep_until", text)
@@ -161,6 +166,19 @@ def test_seconds_are_written_to_the_millisecond(
     (found,) = store.lock_next(LOCK, 1).found
     assert store.update([Change(Lock(found.id, (found.locked_until,)), instant)]) == [True]
     assert times.read(client.hget(f"{prefix}:a", "sleep_until"), "seconds") == instant
+
+
+def test_instants_far_ahead_are_not_taken_for_each_other(
+    make: Make, client: Any, prefix: str, clock: VirtualClock
+) -> None:
+    store = make()
+    for key in "ab":
+        store.put(f"{prefix}:{key}", {"sleep_until": from_ms(clock.now)})
+    found = store.lock_next(LOCK, 2).found
+    changes = [Change(Lock(one.id, (one.locked_until,)), HELD + place) for place, one in enumerate(found)]
+    assert store.update(changes) == [True, True]
+    texts = [client.hget(one.id, "sleep_until") for one in found]
+    assert texts == ["9999-01-01T00:00:00Z", "9999-01-01T00:00:00.001Z"]
 
 
 def test_none_is_early_by_a_part_of_a_millisecond(

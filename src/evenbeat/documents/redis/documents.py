@@ -54,9 +54,11 @@ class RedisDocuments:
     What others write by themselves (HSET) is found by a scan of the database, which also notices documents
     that are due sooner than before, and those that meet the condition now and did not before. A database of
     up to 2,000 keys is scanned whenever fewer documents are due than wanted, so that such documents are found
-    at once. A larger one is scanned in rounds, one every ``rescan``, in pieces of 250 keys, by all
-    processors together, and for no more than a twentieth of the server's time.
-    SCAN_COST
+    at once. A larger one is scanned in rounds, one every ``rescan`` at most, in pieces of 250 keys, by all
+    processors together, and for about a twentieth of the server's time: 100,000 documents take 12 s, a
+    million 2 minutes. For other keys of the database it takes a sixth of that. The first round, which makes
+    the index, waits for nothing: 100,000 documents take about a second. Where that is too late, or too
+    much, use ``put``, and a long ``rescan``.
 
     **Clusters.** The pattern has a hash tag (``{shop}:order:*``), so that all documents and the index are on
     one node. Give a ``redis.RedisCluster``, or the URL of that node.
@@ -147,8 +149,8 @@ class RedisDocuments:
 
     def put(self, key: str, fields: Mapping[str, Any]) -> None:
         """Write fields of a document, new or not, so that it is noticed at once: HSET, and the index in the
-        same step. None clears a field; a datetime is written as ``times`` says. Others may have it locked:
-        if ``sleep_until`` is among the fields, they lose it."""
+        same step. Without fields, the document is only looked at. None clears a field; a datetime is written
+        as ``times`` says. Others may have it locked: if ``sleep_until`` is among the fields, they lose it."""
         if not self._matches.fullmatch(key):
             raise InvalidValue(
                 f"key {shown(key)} does not match {shown(self._pattern)}", field="key", value=key

@@ -97,8 +97,9 @@ end
 -- For texts also their style: what stands between date and time, and the zone.
 local midnights = {}
 local function read(text)
-  if times ~= 'text' then return read_number(sub(text, 1, 101)) end
-  -- As most are; a third of the time that others take.
+  if #text > 100 then return nil end
+  if times ~= 'text' then return read_number(text) end
+  -- As most are: the date was read before, and there is no offset.
   local date, hour, minute, second, fraction = match(text, '^(%d%d%d%d%-%d%d%-%d%d)T(%d%d):(%d%d):(%d%d)(.-)Z$')
   local midnight = date and midnights[date]
   if midnight then
@@ -108,7 +109,7 @@ local function read(text)
       return midnight + hour * 3600000 + minute * 60000 + second * 1000 + part, false, 'T', 'Z'
     end
   end
-  local ms, more, between, zone = read_any(sub(text, 1, 101))
+  local ms, more, between, zone = read_any(text)
   if ms and date then midnights[date] = floor(ms / 86400000) * 86400000 end
   return ms, more, between, zone
 end
@@ -124,7 +125,8 @@ local function write(ms, between, zone)
     return (ms < 0 and '-' or '') .. format('%.0f', whole) .. (rest > 0 and format('.%03d', rest) or '')
   end
   between, zone = between or 'T', zone or 'Z'
-  local known = between .. zone .. ms
+  -- Not by `..` alone, which writes 14 digits of a number.
+  local known = between .. zone .. format('%.0f', ms)
   if written[known] then return written[known] end
   local shifted = ms + offset_of(zone) * 60000
   local seconds = floor(shifted / 1000)

@@ -1,7 +1,7 @@
 -- A piece of the database: takes into the index what is missing there, and what is due sooner than it says.
 -- asked: {…, pattern, cursor or false for that of the common round, rescan, count}.
 -- Answers {cursor, false if nothing may be scanned now; how many entries were changed; 1 while the first round goes on; odd ones}.
--- 1000 documents: SCAN_MS ms of the server's time, 1000 keys of others: OTHER_MS ms.
+-- 3 to 5 us of the server's time for each document, 0.8 us for each other key.
 
 local pattern, cursor, rescan, count = asked[2], asked[3], asked[4], asked[5]
 local is_common = not cursor
