@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -314,6 +315,52 @@ def test_many_that_are_not_due_do_not_hide_those_that_are(
     store.put(f"{prefix}:a", {"sleep_until": from_ms(clock.now)})
     assert keys(store, 1) == ["a"]
     assert client.zcard(store.index) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_its_owner_does_no_document_is_lost_to_the_index(
+    make: Make, client: Any, prefix: str, clock: VirtualClock, seed: int
+) -> None:
+    chance = random.Random(seed)
+    store = make(condition={"active": "1"})
+    names = [f"{prefix}:k{number}" for number in range(8)]
+    held: list[Lock] = []
+    for _ in range(300):
+        key, due = chance.choice(names), clock.now + chance.randrange(-MINUTE, MINUTE)
+        deed = chance.randrange(9)
+        if deed == 0:
+            client.delete(key)
+        elif deed == 1 and client.type(key) != "string":
+            client.hset(key, mapping={"sleep_until": write_instant(due), "active": chance.choice("011")})
+        elif deed == 2 and client.type(key) != "string":
+            client.hdel(key, chance.choice(["sleep_until", "active"]))
+        elif deed == 3 and client.type(key) != "string":
+            store.put(key, {"sleep_until": from_ms(due), "active": chance.choice("011")})
+        elif deed == 4:
+            client.set(key, "something else")
+        elif deed == 5:
+            client.zadd(store.index, {key: due})
+        elif deed == 6 and held:
+            store.update([Change(held.pop(), due, {"active": chance.choice(["1", None])})])
+        elif deed == 7 and held:
+            store.remove([held.pop()])
+        else:
+            for found in store.lock_next(MINUTE, chance.randrange(1, 4)).found:
+                assert found.sleep_until <= clock.now
+                assert found.data["active"] == "1"
+                held.append(Lock(found.id, (found.locked_until,)))
+        clock.now += chance.randrange(5000)
+    # All that is due is found, and nothing else.
+    for key in names:
+        if client.type(key) == "string":
+            client.delete(key)
+    wanted = set()
+    for key in names:
+        document = client.hgetall(key)
+        instant = times.read(document.get("sleep_until"), "text")
+        if instant is not None and instant <= clock.now and document.get("active") == "1":
+            wanted.add(key)
+    assert {found.id for found in store.lock_next(MINUTE, 100).found} == wanted
 
 
 def test_the_index_of_others_is_another(valkey: str) -> None:
