@@ -1,0 +1,53 @@
+"""Patterns of keys: ``order:*``, as Redis matches them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from evenbeat.errors import InvalidValue, shown
+
+# A class, an escaped character, or any character: what a pattern is made of.
+_PART = re.compile(r"\[(\^?)((?:\\.|[^\]]-.|[^\]])*)\]?|\\(.)|(.)", re.DOTALL)
+
+
+def check(pattern: object) -> str:
+    """Refuse what can't be a pattern."""
+    if isinstance(pattern, str) and pattern:
+        return pattern
+    raise InvalidValue(
+        f"pattern {shown(pattern)} is not a pattern of keys", field="pattern", value=pattern,
+        hint='write it like "order:*"',
+    )  # fmt: skip
+
+
+def index_key(pattern: str, sleep_until: str, condition: Mapping[str, str]) -> str:
+    """Where the documents of a pattern are indexed. Whoever is due by another field, or under another
+    condition, has another index. The hash tag of the pattern, if it has one, is that of the index."""
+    parts = ["evenbeat", pattern, sleep_until, *(f"{name}={condition[name]}" for name in sorted(condition))]
+    return ":".join([*parts, "due"])
+
+
+def matcher(pattern: str) -> re.Pattern[str]:
+    """The same as a regular expression, for whole keys."""
+    return re.compile("".join(_translated(part) for part in _PART.finditer(pattern)), re.DOTALL)
+
+
+def _translated(part: re.Match[str]) -> str:
+    negation, members, escaped, plain = part.groups()
+    if members is not None:
+        return _one_of(negation, members)
+    if escaped is not None:
+        return re.escape(escaped)
+    return {"*": ".*", "?": "."}.get(plain, re.escape(plain))
+
+
+def _one_of(negation: str, members: str) -> str:
+    found = re.findall(r"\\(.)|(.)-(.)|(.)", members, re.DOTALL)
+    if not found:
+        return "." if negation else "(?!)"
+    texts = []
+    for escaped, first, last, plain in found:
+        low, high = sorted((first, last))
+        texts.append(f"{re.escape(low)}-{re.escape(high)}" if first else re.escape(escaped or plain))
+    return f"[{negation}{''.join(texts)}]"

@@ -1,0 +1,139 @@
+"""The server of documents: a client of ours or of the user, scripts, a clock, and every error translated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, TypeAlias
+
+import redis
+from redis import exceptions as driver
+from redis.client import NEVER_DECODE
+
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.instants import Instant
+from evenbeat.stores.redis.address import Address, read_address
+from evenbeat.stores.redis.commands import Commands, unavailable
+from evenbeat.stores.redis.scripts import Script
+from evenbeat.stores.server_clock import ServerClock
+
+Client: TypeAlias = "redis.Redis | redis.RedisCluster"
+
+# Seconds that a connection of ours waits for an answer.
+_TIMEOUT = 5.0
+
+
+class Server:
+    """Scripts, on the server that a URL names or that a client of the user is connected to.
+
+    Texts go out and come back as bytes of UTF-8, whatever the client makes of them: what is no UTF-8 comes as
+    lone surrogates, and goes back as it was.
+    """
+
+    def __init__(self, source: object, index: str, clock: Callable[[], Instant] | None) -> None:
+        self._own: Commands | None = None
+        if isinstance(source, str):
+            self._address = read_address(source)
+            self._own = Commands(self._address, _TIMEOUT, None, None)
+        elif isinstance(source, redis.Redis | redis.RedisCluster):
+            self._given: Client = source
+            self._address = Address("", _place(source), "")
+        else:
+            raise InvalidValue(
+                f"{shown(source)} is neither a URL nor a client of redis-py", field="client", value=None,
+                hint="write redis://host:6379/0, or give a redis.Redis; one of redis.asyncio will not do",
+            )  # fmt: skip
+        self.keys = [self.encode(index, "index"), self.encode(f"{index}:scan", "index")]
+        """Of the index, and of the note beside it. They say where scripts run, in a cluster."""
+        self._fixed_clock = clock
+        self._clock = ServerClock(self._ask)
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
+
+    def now(self) -> Instant:
+        return self._clock.now() if self._fixed_clock is None else self._fixed_clock()
+
+    def _ask(self) -> Instant:
+        # As a script: a plain TIME goes to any node of a cluster.
+        seconds, micros = self.execute("EVAL", "return redis.call('TIME')", 1, self.keys[0])
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    # Commands.
+
+    def run(self, name: str, *asked: object) -> Any:
+        wanted = _script(name)
+        values = (len(self.keys), *self.keys, _pack(list(asked)))
+        try:
+            return self._send("EVALSHA", wanted.sha, *values)
+        except driver.NoScriptError:
+            # The server was restarted, or told to forget: it knows the script again after this.
+            return self.execute("EVAL", wanted.text, *values)
+        except (driver.RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+
+    def execute(self, *words: object) -> Any:
+        try:
+            return self._send(*words)
+        except (driver.RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+
+    def _send(self, *words: object) -> Any:
+        client = self._given if self._own is None else self._own.client()
+        send: Callable[..., Any] = client.execute_command
+        return send(*words, **{NEVER_DECODE: True})
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        if not isinstance(error, driver.ResponseError):
+            # Another server may answer from now on.
+            self._clock.forget()
+        return unavailable(self._address, error)
+
+    # Texts.
+
+    def encode(self, text: str, field: str) -> bytes:
+        try:
+            return text.encode(errors="surrogateescape")
+        except UnicodeEncodeError as error:
+            raise InvalidValue(
+                f"{field}: Redis can't hold a text: {error}", field=field, value=text
+            ) from error
+
+    def decode(self, value: bytes) -> str:
+        return value.decode(errors="surrogateescape")
+
+
+def _pack(value: object) -> bytes:
+    """MessagePack with bytes as its strings: the server's reader knows no others."""
+    if isinstance(value, list):
+        return b"\xdd" + len(value).to_bytes(4) + b"".join(map(_pack, value))
+    if isinstance(value, bytes):
+        return b"\xdb" + len(value).to_bytes(4) + value
+    if value is False:
+        return b"\xc2"
+    assert type(value) is int
+    return b"\xd3" + value.to_bytes(8, signed=True)
+
+
+def _place(client: Client) -> str:
+    """For messages: where a client of the user is connected to. No password."""
+    if isinstance(client, redis.Redis):
+        facts = client.connection_pool.connection_kwargs
+        if "path" in facts:
+            return f"unix://{facts['path']}"
+        if "host" in facts:
+            return f"redis://{facts['host']}:{facts.get('port', 6379)}/{facts.get('db', 0)}"
+    return "redis"
+
+
+@cache
+def _script(name: str) -> Script:
+    """The script of that name, with what all of them begin with."""
+    folder = files("evenbeat.documents.redis") / "lua"
+    prelude, body = ((folder / f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
+    text = f"{prelude}\n{body}"
+    # How Redis names scripts; nothing is kept safe by it.
+    return Script(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())
