@@ -49,6 +49,9 @@ def _rate(kind: str, how: str, concurrency: int, count: int) -> float:
     with fresh(kind) as place, scratch() as folder:
         place.make()
         ledgers = [folder / f"ledger-{number}" for number in range(PROCESSES)]
+        # Long enough for the documents to be written, and for the processes to be ready.
+        due = datetime.now(UTC) + timedelta(seconds=10)
+        place.fill(count, due)
         with ExitStack() as stack:
             for ledger in ledgers:
                 stack.enter_context(
@@ -56,9 +59,6 @@ def _rate(kind: str, how: str, concurrency: int, count: int) -> float:
                         "-m", "bench.document_worker", kind, place.url, how, str(concurrency), str(ledger)
                     )
                 )
-            # Long enough for the processes to be ready, and for the documents to be written.
-            due = datetime.now(UTC) + timedelta(seconds=6)
-            place.fill(count, due)
             time.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()))
             # Counting is work for the database: seldom.
             until(lambda: place.left() == 0, every=0.1)

@@ -195,6 +195,14 @@ class DocumentsContract:
         assert again.sleep_until == lock
         assert again.locked_until == lock + LOCK
 
+    def test_what_its_owner_moves_nearer_is_found(
+        self, ground: Ground, documents: Documents, clock: VirtualClock
+    ) -> None:
+        ground.add("a", clock.now + MINUTE)
+        assert documents.lock_next(LOCK, 1) == ([], clock.now + MINUTE)
+        ground.move("a", clock.now)
+        assert self.keys(ground, documents.lock_next(LOCK, 1).found) == ["a"]
+
     def test_the_condition_decides_who_is_taken(self, ground: Ground, clock: VirtualClock) -> None:
         documents = ground.handle(only_active=True)
         ground.add("no", clock.now - 1, active=False)
