@@ -39,14 +39,22 @@ __all__ = [
 ]
 
 _LATER = {
-    "MongoDocuments": "mongo",
-    "PostgresDocuments": "postgres",
-    "RedisDocuments": "redis",
-    "SqliteDocuments": "sqlite",
+    "MongoDocuments": ("mongo", ("pymongo", "bson")),
+    "PostgresDocuments": ("postgres", ("psycopg",)),
+    "RedisDocuments": ("redis", ("redis",)),
+    "SqliteDocuments": ("sqlite", ()),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"evenbeat.documents.{_LATER[name]}"), name)
+    module, drivers = _LATER[name]
+    try:
+        return getattr(importlib.import_module(f"evenbeat.documents.{module}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in drivers:
+            raise
+        raise ImportError(
+            f"{name} needs {drivers[0]}, which is not installed; pip install 'evenbeat[{module}]'"
+        ) from None

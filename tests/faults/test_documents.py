@@ -1,0 +1,170 @@
+"""Processors of documents that die, freeze and are cut off, and servers that do.
+
+Real time, because real signals, sockets and locks are the subject.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+from tests.documents.places import KINDS, Place, Row, fresh
+from tests.faults.proxy import Mode, Proxy
+
+ROOT = Path(__file__).parents[2]
+ONCE, RECURRING = 300, 5
+LOCK = 1.0
+PATIENCE = 60.0
+CUTS: tuple[Mode, ...] = ("lose replies", "refuse", "blackhole", "delay")
+
+
+class Workers:
+    """Processes that work on the same documents. One that was killed is followed by another."""
+
+    def __init__(self, kind: str, url: str, folder: Path) -> None:
+        self._command = [sys.executable, "-m", "tests.documents.worker", kind, url, f"{LOCK:g}s"]
+        self._folder = folder
+        self.alive: list[subprocess.Popen[bytes]] = []
+        self.started = 0
+
+    def start(self) -> None:
+        self.started += 1
+        with (self._folder / f"worker-{self.started}.log").open("wb") as log:
+            process = subprocess.Popen(self._command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log)
+        self.alive.append(process)
+
+    def await_ready(self) -> None:
+        for process in self.alive:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n", self.said()
+
+    def replace(self, victim: subprocess.Popen[bytes]) -> None:
+        victim.kill()
+        self._forget(victim)
+        self.start()
+
+    def stop(self) -> list[int]:
+        """End all as an operator does: the answers are their exit codes."""
+        for process in self.alive:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        codes = []
+        for process in list(self.alive):
+            try:
+                codes.append(process.wait(30))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                codes.append(-9)
+            self._forget(process)
+        return codes
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+        self.alive.remove(process)
+
+    def said(self) -> str:
+        return "\n".join(path.read_text()[-2000:] for path in sorted(self._folder.glob("worker-*.log")))
+
+
+@contextmanager
+def at_work(place: Place, kind: str, url: str, folder: Path) -> Iterator[Workers]:
+    """Documents, and three who work on them; at the end all are accounted for."""
+    place.make()
+    now = datetime.now(UTC)
+    place.fill(0, ONCE, now)
+    place.fill(ONCE, RECURRING, now, "* * * * * *")
+    workers = Workers(kind, url, folder)
+    try:
+        for _ in range(3):
+            workers.start()
+        workers.await_ready()
+        yield workers
+        _await(lambda: all(row["ends"] for row in place.rows()), workers)
+    finally:
+        codes = workers.stop()
+    assert set(codes) == {0}, workers.said()
+    check(place.rows())
+
+
+def check(rows: list[Row]) -> None:
+    """Each one-time document came to exactly one end, and each tick of a recurring one to at most one."""
+    assert [row["id"] for row in rows] == list(range(ONCE + RECURRING))
+    once, recurring = rows[:ONCE], rows[ONCE:]
+    assert {row["ends"] for row in once} == {1}
+    assert {row["sleep_until"] for row in once} == {None}
+    for row in recurring:
+        ticks = [int(word) for word in row["note"].split()]
+        assert len(ticks) == row["ends"]
+        assert ticks == sorted(set(ticks)), "a tick was ended twice"
+        assert row["sleep_until"] is not None
+
+
+def _await(condition: object, workers: Workers) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, workers.said()
+        time.sleep(0.1)
+
+
+def present(kind: str) -> None:
+    if kind != "sqlite":
+        try:
+            servers.shared(kind)
+        except servers.Unavailable as error:
+            pytest.skip(f"no {kind}: {error}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_processors_that_die_and_freeze_lose_and_double_nothing(kind: str, tmp_path: Path) -> None:
+    present(kind)
+    chance = random.Random(3)
+    with fresh(kind, tmp_path) as place, at_work(place, kind, place.url, tmp_path) as workers:
+        for turn in range(6):
+            time.sleep(chance.uniform(0.05, 0.3))
+            victim = chance.choice(workers.alive)
+            if turn % 3 == 2:
+                # Past its lock: others take over what it holds, and its late ends are refused.
+                victim.send_signal(signal.SIGSTOP)
+                time.sleep(LOCK * 1.5)
+                victim.send_signal(signal.SIGCONT)
+            else:
+                workers.replace(victim)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sqlite"])
+def test_networks_and_servers_that_fail_lose_and_double_nothing(kind: str, tmp_path: Path) -> None:
+    present(kind)
+    if isinstance(servers.shared(kind), servers.Running):
+        pytest.skip("a server of somebody else's is not killed")
+    server = servers.started(kind)
+    proxy = Proxy(server.port)
+    proxy.delay = 0.05
+    try:
+        with fresh(kind, tmp_path, server) as place:
+            through = place.url.replace(f":{server.port}/", f":{proxy.port}/")
+            with at_work(place, kind, through, tmp_path):
+                for mode in CUTS:
+                    time.sleep(0.3)
+                    proxy.become(mode)
+                    time.sleep(0.3)
+                    proxy.become("pass")
+                    proxy.reset()
+                server.kill()
+                time.sleep(0.3)
+                server.start()
+    finally:
+        proxy.close()
+        server.stop()
