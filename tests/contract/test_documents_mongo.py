@@ -14,6 +14,7 @@ from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.collection import Collection
+from pymongo.read_concern import ReadConcern
 from tests.conftest import server_url
 
 from evenbeat.documents import MongoDocuments, paths
@@ -29,11 +30,11 @@ NESTED = Fields("schedule.sleepUntil", "schedule.cron", "schedule.until.last", "
 class MongoGround(Ground):
     def __init__(self, collection: Collection[Any], fields: Fields, clock: VirtualClock) -> None:
         self._theirs = collection
-        # Whatever the options of the user's collection are, a test sees milliseconds.
+        # Whatever the options of the user's collection are, a test sees milliseconds, and all that was written.
         options = collection.codec_options.with_options(
             document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS
         )
-        self._own = collection.with_options(codec_options=options)
+        self._own = collection.with_options(codec_options=options, read_concern=ReadConcern("local"))
         self._fields = fields
         self._clock = clock
 
