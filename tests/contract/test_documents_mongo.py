@@ -30,7 +30,7 @@ NESTED = Fields("schedule.sleepUntil", "schedule.cron", "schedule.until.last", "
 class MongoGround(Ground):
     def __init__(self, collection: Collection[Any], fields: Fields, clock: VirtualClock) -> None:
         self._theirs = collection
-        # Whatever the options of the user's collection are, a test sees milliseconds, and all that was written.
+        # Whatever the options of the user's collection are, a test sees milliseconds and all that is written.
         options = collection.codec_options.with_options(
             document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS
         )

@@ -63,7 +63,7 @@ class Calls:
         self.clock = ServerClock(self._server_time)
 
     def find(
-        self, where: Filter, *, fields: Sequence[str] | None = None, by: str | None = None, limit: int = 0
+        self, where: Filter, fields: Mapping[str, Any], *, by: str | None = None, limit: int = 0
     ) -> list[RawBSONDocument]:
         with self._translated():
             cursor = self._raw.find(where, projection=fields, limit=limit, batch_size=limit or 10_000)

@@ -8,6 +8,7 @@ from typing import Any
 import bson
 from bson.codec_options import CodecOptions
 from bson.datetime_ms import DatetimeMS
+from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
 from evenbeat.documents import paths
@@ -34,26 +35,31 @@ class Reader:
         self._fields = fields
         self._theirs = theirs
 
-    def found(self, document: RawBSONDocument, seen: Instant, until: Instant) -> Found:
-        fields = self._fields
-        interval = paths.get(document, fields.interval)
+    def found(self, id_: Any, document: RawBSONDocument, seen: Instant, until: Instant) -> Found:
+        # Nobody has a use for a time before the years that Python knows.
+        due, fields = max(seen, FIRST), self._fields
         try:
             data = self._decoded(document.raw, seen)
-        except (
-            Exception
-        ) as error:  # a type of the user's may raise anything, and its neighbours must not suffer
-            data, interval = bson.decode(document.raw, PLAIN), _Unreadable(error)
-            paths.put(data, fields.sleep_until, DatetimeMS(seen))
-        return Found(
-            id=data["_id"],
-            # Nobody has a use for a time before the years that Python knows.
-            sleep_until=max(seen, FIRST),
-            locked_until=until,
-            interval=interval,
-            repeat_until=_instant(paths.get(document, fields.repeat_until)),
-            auto_remove=paths.get(document, fields.auto_remove),
-            data=data,
-        )
+            return Found(
+                id=data["_id"],
+                sleep_until=due,
+                locked_until=until,
+                interval=paths.get(document, fields.interval),
+                repeat_until=_instant(paths.get(document, fields.repeat_until)),
+                auto_remove=paths.get(document, fields.auto_remove),
+                data=data,
+            )
+        except Exception as error:  # also what decodes a type of the user's may raise
+            data = self._salvaged(id_, document.raw, seen)
+            return Found(data["_id"], due, until, interval=_Unreadable(error), data=data)
+
+    def _salvaged(self, id_: Any, raw: bytes | memoryview, seen: Instant) -> dict[str, Any]:
+        try:
+            data: dict[str, Any] = bson.decode(raw, PLAIN)
+        except BSONError:  # a UUID of three bytes, say: whole documents fail by it
+            data = {"_id": id_}
+        paths.put(data, self._fields.sleep_until, DatetimeMS(seen))
+        return data
 
     def _decoded(self, raw: bytes | memoryview, seen: Instant) -> Any:
         """As the user's collection would have given it before the lock."""

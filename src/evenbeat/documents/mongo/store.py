@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import bson
+from bson.errors import BSONError
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
@@ -36,7 +37,7 @@ class _Seen(NamedTuple):
 
 
 class MongoDocuments:
-    """A collection of pymongo's. Its client stays the user's: it is used as it is, and never closed.
+    """A collection of pymongo's, on MongoDB 4.4 or later. Its client stays the user's, and is never closed.
 
     Documents come to handlers as the collection gives them, with its codec options. Dates that are not aware
     are in UTC. No field, no index and no collection is added, and no transaction used. An index that has the
@@ -73,6 +74,8 @@ class MongoDocuments:
         self._reader = Reader(fields, self._theirs)
         self._crowd = Crowd()
         self._aside = Aside()
+        self._nameless = 0
+        """How many were due at the last look whose ids can't be read."""
         self._clock = clock or self._calls.clock.now
 
     @property
@@ -103,25 +106,33 @@ class MongoDocuments:
             return Taken([], None)
         for _ in range(_LOOKS):
             now = self._clock()
-            window = self._crowd.window(limit)
-            seen = self._look(now, window)
-            found = self._lock(self._crowd.choose(seen, limit), now + duration)
-            # There may be more than were looked at, and there are if not all were tried.
-            is_all = len(seen) < window and len(seen) <= limit
+            seen, is_all = self._look(now, self._crowd.window(limit))
+            chosen = self._crowd.choose(seen, limit)
+            found = self._lock(chosen, now + duration)
+            is_all = is_all and len(chosen) == len(seen)
             if found or is_all:
                 break
         if len(found) == limit:
             return Taken(found, None)
         return Taken(found, self._next_due(now) if is_all else now)
 
-    def _look(self, now: Instant, limit: int) -> list[_Seen]:
-        """Those that are due, the longest due first."""
+    def _look(self, now: Instant, limit: int) -> tuple[list[_Seen], bool]:
+        """Those that are due, the longest due first, and whether these are all."""
+        limit += self._nameless
         where = self._queries.due(now, self._aside.ids)
-        documents = self._calls.find(where, fields=[self._path], by=self._path, limit=limit)
-        return [_Seen(document["_id"], int(paths.get(document, self._path))) for document in documents]
+        documents = self._calls.find(where, {self._path: 1}, by=self._path, limit=limit)
+        seen: list[_Seen] = []
+        for document in documents:
+            try:
+                seen.append(_Seen(document["_id"], int(paths.get(document, self._path))))
+            except BSONError as error:
+                _log.error("a document has an _id that can't be read: %s", error, extra=self._extra())
+        # They stay at the head: the others are behind them.
+        self._nameless = len(documents) - len(seen)
+        return seen, len(documents) < limit
 
     def _next_due(self, now: Instant) -> Instant | None:
-        documents = self._calls.find(self._queries.later(now), fields=[self._path], by=self._path, limit=1)
+        documents = self._calls.find(self._queries.later(now), {self._path: 1}, by=self._path, limit=1)
         return int(paths.get(documents[0], self._path)) if documents else None
 
     def _lock(self, chosen: Sequence[_Seen], until: Instant) -> list[Found]:
@@ -141,7 +152,7 @@ class MongoDocuments:
             return []
         self._set_aside([chosen[error["index"]] for error in written.errors], written, bool(won))
         return [
-            self._reader.found(document, one.due, until)
+            self._reader.found(one.id, document, one.due, until)
             for one in won
             if (document := documents.get(_key(one.id))) is not None
         ]
@@ -152,8 +163,9 @@ class MongoDocuments:
         documents: dict[bytes, RawBSONDocument] = {}
         for start in range(0, len(won), _AT_ONCE):
             ids = [one.id for one in won[start : start + _AT_ONCE]]
-            for document in self._calls.find(self._queries.locked(ids, until)):
-                documents[_key(document["_id"])] = document
+            # Inside of another one it is not decoded to get at its id.
+            for whole in self._calls.find(self._queries.locked(ids, until), {"document": "$$ROOT"}):
+                documents[_key(whole["_id"])] = whole["document"]
         return documents
 
     def _set_aside(self, refused: Sequence[_Seen], written: Written, has_others: bool) -> None:
@@ -179,7 +191,7 @@ class MongoDocuments:
         keys: set[bytes] = set()
         for start in range(0, len(ids), _AT_ONCE):
             where = {"_id": {"$in": ids[start : start + _AT_ONCE]}}
-            keys.update(_key(document["_id"]) for document in self._calls.find(where, fields=["_id"]))
+            keys.update(_key(document["_id"]) for document in self._calls.find(where, {"_id": 1}))
         return [
             is_ours and self._key(change.lock.id) in keys
             for change, is_ours in zip(changes, answers, strict=True)
