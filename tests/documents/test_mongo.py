@@ -445,11 +445,19 @@ def test_the_more_are_lost_to_others_the_further_one_looks() -> None:
     assert others.window(1) == 128
     assert others.window(10_000) == 20_000
     assert others.window(100_000) == 100_000
-    others.met(10, 1)
+    for _ in range(6):
+        others.met(10, 1)
     assert others.window(10) == 160
-    for _ in range(4):
+    for _ in range(50):
         others.met(10, 0)
     assert others.window(10) == 10
+
+
+def test_who_takes_one_at_a_time_knows_little_by_one() -> None:
+    others = crowd.Crowd()
+    others.met(1, 1)
+    others.met(1, 0)
+    assert others.window(1) == 16
 
 
 def test_of_many_some_are_chosen_in_their_order() -> None:

@@ -15,6 +15,8 @@ _WIDEST = 16
 # Of this many at least one is chosen among others: who takes one at a time meets them at the very first.
 _FEW = 8
 _LARGEST_WINDOW = 20_000
+# Tries after which it is known that it is calm: who takes one at a time knows nothing by the first.
+_ENOUGH = 20
 # Seconds until a document that could not be locked is tried again.
 _ASIDE = 60.0
 _MOST_ASIDE = 1000
@@ -26,6 +28,8 @@ class Crowd:
 
     def __init__(self) -> None:
         self._width = 1
+        self._tried = self._lost = 0
+        """Since the width has changed."""
 
     def window(self, wanted: int) -> int:
         width = self._width
@@ -41,10 +45,16 @@ class Crowd:
         return [seen[place] for place in places]
 
     def met(self, tried: int, lost: int) -> None:
+        self._tried += tried
+        self._lost += lost
         if lost * 5 > tried:
-            self._width = min(self._width * 2, _WIDEST)
-        elif lost * 20 < tried:
-            self._width = max(self._width // 2, 1)
+            self._become(min(self._width * 2, _WIDEST))
+        elif self._tried >= _ENOUGH and self._lost * 20 < self._tried:
+            self._become(max(self._width // 2, 1))
+
+    def _become(self, width: int) -> None:
+        self._width = width
+        self._tried = self._lost = 0
 
 
 class Aside:

@@ -57,7 +57,8 @@ class Queries:
         return UpdateOne(where, self._set_if(self._is(seen), DatetimeMS(until)))
 
     def locked(self, documents: list[Any], until: Instant) -> Filter:
-        return {"$and": [{"_id": {"$in": documents}, self.path: DatetimeMS(until)}, *self._conditions]}
+        """The condition was met when they were locked: that is when it counts."""
+        return {"_id": {"$in": documents}, self.path: DatetimeMS(until)}
 
     def change(self, change: Change) -> UpdateOne:
         lock, upcoming = change.lock, _date(change.sleep_until)

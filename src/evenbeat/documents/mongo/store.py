@@ -136,8 +136,8 @@ class MongoDocuments:
         return int(paths.get(documents[0], self._path)) if documents else None
 
     def _lock(self, chosen: Sequence[_Seen], until: Instant) -> list[Found]:
-        """Lock those that still are as they were seen, all in one command, and read them again: their owner
-        may have changed them since they were seen, and may not from now on without our seeing it."""
+        """Lock those that still are as they were seen, all in one command, and read them again: other fields
+        may have changed in between."""
         if not chosen:
             return []
         written = self._calls.write([self._queries.lock(one.id, one.due, until) for one in chosen])
@@ -158,8 +158,8 @@ class MongoDocuments:
         ]
 
     def _read_locked(self, won: Sequence[_Seen], until: Instant) -> dict[bytes, RawBSONDocument]:
-        """Those that have our lock, and meet the condition: one that was deleted, or changed in time, raised
-        no error when it was to be locked."""
+        """Those that have our lock: one that was deleted in time, or did not meet the condition any more,
+        raised no error when it was to be locked."""
         documents: dict[bytes, RawBSONDocument] = {}
         for start in range(0, len(won), _AT_ONCE):
             ids = [one.id for one in won[start : start + _AT_ONCE]]
