@@ -51,6 +51,13 @@ def mongo() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def mongo_standalone() -> Iterator[str]:
+    """The URL of a database of one's own on a real MongoDB that is no replica set."""
+    with own_place(server_url("mongo_standalone")) as url:
+        yield url
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     servers.stop_shared()
     if servers.missing() and os.environ.get("CI"):

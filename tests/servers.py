@@ -221,8 +221,11 @@ class Mongo(Server):
         _reachable(self._binary.parent)
         return [
             str(self._binary), "--dbpath", str(data), "--port", str(self.port), "--bind_ip", "127.0.0.1",
-            "--replSet", "rs0", "--wiredTigerCacheSizeGB", "0.25", "--nounixsocket", "--quiet",
+            *self._replica_set(), "--wiredTigerCacheSizeGB", "0.25", "--nounixsocket", "--quiet",
         ]  # fmt: skip
+
+    def _replica_set(self) -> list[str]:
+        return ["--replSet", "rs0"]
 
     def _ready(self) -> None:
         from pymongo import MongoClient
@@ -241,7 +244,24 @@ class Mongo(Server):
                 raise Unavailable("no primary yet")
 
 
+class MongoStandalone(Mongo):
+    """Without a replica set: no transactions, no oplog, and no write that the driver could repeat."""
+
+    name = "mongo_standalone"
+
+    def _replica_set(self) -> list[str]:
+        return []
+
+    def _ready(self) -> None:
+        from pymongo import MongoClient
+
+        with MongoClient[dict[str, object]](self.url, serverSelectionTimeoutMS=1000) as client:
+            client.admin.command("ping")
+
+
 KINDS: dict[str, type[Server]] = {kind.name: kind for kind in (Postgres, Valkey, Mongo)}
+"""What every store is tested on."""
+_ALL = KINDS | {MongoStandalone.name: MongoStandalone}
 
 
 class Running:
@@ -270,7 +290,7 @@ def shared(name: str) -> Server | Running:
 
 
 def started(name: str) -> Server:
-    server = KINDS[name]()
+    server = _ALL[name]()
     try:
         server.start()
     except BaseException:
@@ -359,9 +379,9 @@ def main(words: list[str]) -> int:
     if "--" in words:
         at = words.index("--")
         names, command = words[:at], words[at + 1 :]
-    unknown = sorted(set(names) - set(KINDS))
+    unknown = sorted(set(names) - set(_ALL))
     if unknown:
-        sys.stderr.write(f"{unknown[0]} is not one of {', '.join(KINDS)}\n")
+        sys.stderr.write(f"{unknown[0]} is not one of {', '.join(_ALL)}\n")
         return 2
     # As Ctrl-C does: whoever started them from a script stops them this way.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -1,0 +1,83 @@
+"""Documents that were locked, in the terms of the user's collection. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import bson
+from bson.codec_options import CodecOptions
+from bson.datetime_ms import DatetimeMS
+from bson.errors import BSONError
+from bson.raw_bson import RawBSONDocument
+
+from evenbeat.documents import paths
+from evenbeat.documents.base import Fields, Found
+from evenbeat.documents.mongo.calls import PLAIN
+from evenbeat.instants import FIRST, LAST, Instant
+
+
+class _Unreadable:
+    """Stands where the interval stood, so that the document is told of and held, as any that makes no
+    sense."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __repr__(self) -> str:
+        return f"<the document can't be read: {self._error}>"
+
+
+class Reader:
+    """Makes what is handed out of what was read raw."""
+
+    def __init__(self, fields: Fields, theirs: CodecOptions[Any]) -> None:
+        self._fields = fields
+        self._theirs = theirs
+
+    def found(self, id_: Any, document: RawBSONDocument, seen: Instant, until: Instant) -> Found:
+        # Nobody has a use for a time before the years that Python knows.
+        due, fields = max(seen, FIRST), self._fields
+        try:
+            data = self._decoded(document.raw, seen)
+            return Found(
+                id=data["_id"],
+                sleep_until=due,
+                locked_until=until,
+                interval=paths.get(document, fields.interval),
+                repeat_until=_instant(paths.get(document, fields.repeat_until)),
+                auto_remove=paths.get(document, fields.auto_remove),
+                data=data,
+            )
+        except Exception as error:  # also what decodes a type of the user's may raise
+            data = self._salvaged(id_, document.raw, seen)
+            return Found(data["_id"], due, until, interval=_Unreadable(error), data=data)
+
+    def _salvaged(self, id_: Any, raw: bytes | memoryview, seen: Instant) -> dict[str, Any]:
+        try:
+            data: dict[str, Any] = bson.decode(raw, PLAIN)
+        except BSONError:  # a UUID of three bytes, say: whole documents fail by it
+            data = {"_id": id_}
+        paths.put(data, self._fields.sleep_until, DatetimeMS(seen))
+        return data
+
+    def _decoded(self, raw: bytes | memoryview, seen: Instant) -> Any:
+        """As the user's collection would have given it before the lock."""
+        document = bson.decode(raw, self._theirs)
+        if isinstance(document, MutableMapping):
+            paths.put(document, self._fields.sleep_until, self._date(seen))
+            return document
+        plain = bson.decode(raw, PLAIN)
+        paths.put(plain, self._fields.sleep_until, DatetimeMS(seen))
+        return bson.decode(bson.encode(plain), self._theirs)
+
+    def _date(self, instant: Instant) -> Any:
+        """With a time zone or without, as the user's collection gives dates."""
+        date = DatetimeMS(instant)
+        if not FIRST <= instant <= LAST:
+            return date
+        return bson.decode(bson.encode({"date": date}), self._theirs)["date"]
+
+
+def _instant(value: Any) -> Any:
+    return min(max(int(value), FIRST), LAST) if isinstance(value, DatetimeMS) else value

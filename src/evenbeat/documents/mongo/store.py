@@ -1,0 +1,267 @@
+"""Documents of MongoDB: a collection that the user has already."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import bson
+from bson.errors import BSONError
+from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
+from pymongo.collection import Collection
+
+from evenbeat.documents import paths
+from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.documents.mongo.calls import Calls, Written
+from evenbeat.documents.mongo.crowd import Aside, Crowd
+from evenbeat.documents.mongo.queries import Operation, Queries
+from evenbeat.documents.mongo.reading import Reader
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.instants import Instant
+
+# How often to look anew where others took all that was seen.
+_LOOKS = 4
+# Ids in one question: 1 MB at the most that an id can have a share in.
+_AT_ONCE = 1000
+
+_log = logging.getLogger("evenbeat.documents")
+
+
+class _Seen(NamedTuple):
+    """A document that is due."""
+
+    id: Any
+    due: Instant
+
+
+class MongoDocuments:
+    """A collection of pymongo's, on MongoDB 4.4 or later. Its client stays the user's, and is never closed.
+
+    Documents come to handlers as the collection gives them, with its codec options. Dates that are not aware
+    are in UTC. No field, no index and no collection is added, and no transaction used. An index that has the
+    field ``sleep_until`` (and those of the condition) makes all of it fast; without one each look reads the
+    whole collection.
+
+    :param collection: like ``MongoClient().shop.orders``. Its write concern counts.
+    :param sleep_until: the path of the field; ``schedule.sleepUntil`` is inside of ``schedule``. Documents
+        where it holds an array, or lies in one, are no jobs.
+    :param condition: a filter that a document must meet, too: ``{"active": True}``.
+    """
+
+    def __init__(
+        self,
+        collection: Collection[Any],
+        *,
+        sleep_until: str = Fields().sleep_until,
+        interval: str = Fields().interval,
+        repeat_until: str = Fields().repeat_until,
+        auto_remove: str = Fields().auto_remove,
+        condition: Mapping[str, Any] | None = None,
+        clock: Callable[[], Instant] | None = None,
+    ) -> None:
+        fields = Fields(
+            sleep_until=_path(sleep_until, "sleep_until"),
+            interval=paths.check(interval, "interval"),
+            repeat_until=paths.check(repeat_until, "repeat_until"),
+            auto_remove=paths.check(auto_remove, "auto_remove"),
+        )
+        self._path = fields.sleep_until
+        self._theirs = _collection(collection).codec_options
+        self._calls = Calls(collection)
+        self._queries = Queries(fields.sleep_until, _condition(condition))
+        self._reader = Reader(fields, self._theirs)
+        self._crowd = Crowd()
+        self._aside = Aside()
+        self._nameless = 0
+        """How many were due at the last look whose ids can't be read."""
+        self._clock = clock or self._calls.clock.now
+
+    @property
+    def name(self) -> str:
+        return self._calls.name
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Also the documents that ``sleep_until`` is inside of: who replaces one says when it is due."""
+        parts = self._path.split(".")
+        return frozenset({"_id", *(".".join(parts[: end + 1]) for end in range(len(parts)))})
+
+    def open(self) -> None:
+        """Ask and write as later on, so that a mistake is told of now: the write finds no document."""
+        self._calls.clock.forget()
+        self._look(self._clock(), 1)
+        for error in self._calls.write([self._queries.lock(ObjectId(), 0, 1)]).errors:
+            raise self._calls.refusal(error)
+
+    def close(self) -> None:
+        pass
+
+    def now(self) -> Instant:
+        return self._clock()
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        if limit <= 0:
+            return Taken([], None)
+        for _ in range(_LOOKS):
+            now = self._clock()
+            seen, is_all = self._look(now, self._crowd.window(limit))
+            chosen = self._crowd.choose(seen, limit)
+            found = self._lock(chosen, now + duration)
+            is_all = is_all and len(chosen) == len(seen)
+            if found or is_all:
+                break
+        if len(found) == limit:
+            return Taken(found, None)
+        return Taken(found, self._next_due(now) if is_all else now)
+
+    def _look(self, now: Instant, limit: int) -> tuple[list[_Seen], bool]:
+        """Those that are due, the longest due first, and whether these are all."""
+        limit += self._nameless
+        where = self._queries.due(now, self._aside.ids)
+        documents = self._calls.find(where, {self._path: 1}, by=self._path, limit=limit)
+        seen: list[_Seen] = []
+        for document in documents:
+            try:
+                seen.append(_Seen(document["_id"], int(paths.get(document, self._path))))
+            except BSONError as error:
+                _log.error("a document has an _id that can't be read: %s", error, extra=self._extra())
+        # They stay at the head: the others are behind them.
+        self._nameless = len(documents) - len(seen)
+        return seen, len(documents) < limit
+
+    def _next_due(self, now: Instant) -> Instant | None:
+        documents = self._calls.find(self._queries.later(now), {self._path: 1}, by=self._path, limit=1)
+        return int(paths.get(documents[0], self._path)) if documents else None
+
+    def _lock(self, chosen: Sequence[_Seen], until: Instant) -> list[Found]:
+        """Lock those that still are as they were seen, all in one command, and read them again: other fields
+        may have changed in between."""
+        if not chosen:
+            return []
+        written = self._calls.write([self._queries.lock(one.id, one.due, until) for one in chosen])
+        self._crowd.met(len(chosen), len(written.not_ours))
+        failed = written.not_ours | {error["index"] for error in written.errors}
+        won = [one for place, one in enumerate(chosen) if place not in failed]
+        documents = self._read_locked(won, until)
+        if len(documents) > written.documents:
+            # One of them was gone when we came to it, and is back, and somebody has locked it in the same
+            # millisecond as we the others. Which one can't be told.
+            _log.warning("locked documents are left until their lock ends", extra=self._extra())
+            return []
+        self._set_aside([chosen[error["index"]] for error in written.errors], written, bool(won))
+        return [
+            self._reader.found(one.id, document, one.due, until)
+            for one in won
+            if (document := documents.get(_key(one.id))) is not None
+        ]
+
+    def _read_locked(self, won: Sequence[_Seen], until: Instant) -> dict[bytes, RawBSONDocument]:
+        """Those that have our lock: one that was deleted in time, or did not meet the condition any more,
+        raised no error when it was to be locked."""
+        documents: dict[bytes, RawBSONDocument] = {}
+        for start in range(0, len(won), _AT_ONCE):
+            ids = [one.id for one in won[start : start + _AT_ONCE]]
+            # Inside of another one it is not decoded to get at its id.
+            for whole in self._calls.find(self._queries.locked(ids, until), {"document": "$$ROOT"}):
+                documents[_key(whole["_id"])] = whole["document"]
+        return documents
+
+    def _set_aside(self, refused: Sequence[_Seen], written: Written, has_others: bool) -> None:
+        """Tell of documents that the server did not let us lock: in the log, and to whoever asked for them
+        if there was nothing else."""
+        if not refused:
+            return
+        reason = self._calls.refusal(written.errors[0])
+        if not isinstance(reason, StoreUnavailable):
+            self._aside.put([one.id for one in refused])
+        extra = self._extra() | {"count": len(refused), "document": shown(refused[0].id)}
+        _log.error("documents can't be locked: %s", reason, extra=extra)
+        if not has_others:
+            raise reason
+
+    def update(self, changes: Sequence[Change]) -> list[bool]:
+        answers, missing = self._send([self._queries.change(change) for change in changes])
+        if not missing:
+            return answers
+        # Of those that are gone now. If there are more than were missing, some were written and deleted
+        # since, and which ones can't be told: these are told to be lost, too.
+        ids = [change.lock.id for change, is_ours in zip(changes, answers, strict=True) if is_ours]
+        keys: set[bytes] = set()
+        for start in range(0, len(ids), _AT_ONCE):
+            where = {"_id": {"$in": ids[start : start + _AT_ONCE]}}
+            keys.update(_key(document["_id"]) for document in self._calls.find(where, {"_id": 1}))
+        return [
+            is_ours and self._key(change.lock.id) in keys
+            for change, is_ours in zip(changes, answers, strict=True)
+        ]
+
+    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+        answers, missing = self._send([self._queries.removal(lock) for lock in locks])
+        if missing and missing == sum(answers):
+            return [False] * len(locks)
+        if missing:
+            # They are gone, as all of these are now: by whom can't be told.
+            extra = self._extra() | {"count": missing}
+            _log.warning("documents were gone before they could be removed", extra=extra)
+        return answers
+
+    def _send(self, operations: Sequence[Operation]) -> tuple[list[bool], int]:
+        """Which of them did not find another lock than theirs, and how many of these found no document."""
+        if not operations:
+            return [], 0
+        written = self._calls.write(operations)
+        for error in written.errors:
+            raise self._calls.refusal(error)
+        answers = [place not in written.not_ours for place in range(len(operations))]
+        return answers, sum(answers) - written.documents
+
+    def _key(self, document: Any) -> bytes:
+        """An id in the user's terms."""
+        return bson.encode({"_id": document}, codec_options=self._theirs)
+
+    def _extra(self) -> dict[str, object]:
+        return {"component": "documents", "documents": self.name}
+
+
+def _key(document: Any) -> bytes:
+    """An id, which may not be hashable, as a key."""
+    return bson.encode({"_id": document})
+
+
+def _collection(collection: object) -> Collection[Any]:
+    if not isinstance(collection, Collection):
+        raise InvalidValue(
+            f"collection {shown(type(collection).__name__)} is not a Collection of pymongo",
+            field="collection", value=None,
+            hint="give one like MongoClient().shop.orders; an AsyncMongoClient is not needed: handlers "
+            "may be async def all the same",
+        )  # fmt: skip
+    if not collection.write_concern.acknowledged:
+        raise InvalidValue(
+            f"collection {collection.full_name} has the write concern w=0", field="collection",
+            value=collection.full_name,
+            hint="nobody would know who has locked what: give collection.with_options(write_concern="
+            'WriteConcern("majority"))',
+        )  # fmt: skip
+    return collection
+
+
+def _condition(condition: object) -> Mapping[str, Any] | None:
+    if condition is None or isinstance(condition, Mapping):
+        return condition or None
+    raise InvalidValue(
+        f"condition {shown(condition)} is not a filter", field="condition", value=condition,
+        hint='write it as for find: {"active": True}',
+    )  # fmt: skip
+
+
+def _path(path: object, field: str) -> str:
+    checked = paths.check(path, field)
+    if checked.split(".")[0] == "_id":
+        raise InvalidValue(
+            f"{field} {shown(path)} can't be changed", field=field, value=path,
+            hint="_id is what a document is known by; name another field",
+        )  # fmt: skip
+    return checked

@@ -1,0 +1,645 @@
+"""Documents of MongoDB: what only they can meet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson.binary import Binary
+from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+from pymongo import AsyncMongoClient, MongoClient, monitoring
+from pymongo.collection import Collection
+from pymongo.write_concern import WriteConcern
+
+from evenbeat.documents import MongoDocuments, rules
+from evenbeat.documents.base import Change, Found, Lock
+from evenbeat.documents.mongo import crowd
+from evenbeat.documents.mongo.calls import Calls
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.testing.clock import VirtualClock
+from tests import servers
+from tests.conftest import server_url
+from tests.faults.proxy import Proxy
+
+LOCK = 600_000
+Orders = Collection[dict[str, Any]]
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def orders(mongo: str) -> Iterator[Orders]:
+    with MongoClient[dict[str, Any]](mongo) as client:
+        yield client.get_default_database()["orders"]
+
+
+@pytest.fixture
+def documents(orders: Orders, clock: VirtualClock) -> MongoDocuments:
+    return MongoDocuments(orders, clock=clock)
+
+
+def due(clock: VirtualClock, ago: int = 0) -> DatetimeMS:
+    return DatetimeMS(clock.now - ago)
+
+
+def lock_of(found: Found) -> Lock:
+    return Lock(found.id, (found.locked_until,))
+
+
+def ids(found: Any) -> list[Any]:
+    return [one.id for one in found]
+
+
+def before_writing(documents: MongoDocuments, then: Callable[[], object]) -> None:
+    """Have something happen once, after the store has looked and before it locks."""
+    _once(documents._calls, "write", then)
+
+
+def before_reading(documents: MongoDocuments, then: Callable[[], object]) -> None:
+    """The same, after it has locked and before it reads what it has."""
+    calls = documents._calls
+    _once(calls, "write", lambda: _once(calls, "find", then))
+
+
+def _once(calls: Calls, method: str, then: Callable[[], object]) -> None:
+    def hooked(*words: Any, **more: Any) -> Any:
+        delattr(calls, method)
+        then()
+        return getattr(calls, method)(*words, **more)
+
+    setattr(calls, method, hooked)
+
+
+# What it is given
+
+
+def test_what_is_no_collection_is_refused(mongo: str) -> None:
+    with MongoClient[Any](mongo) as client:
+        for other in (client, client.shop, "orders", None):
+            with pytest.raises(InvalidValue, match=r"is not a Collection of pymongo; .*MongoClient\(\)"):
+                MongoDocuments(other)  # type: ignore[arg-type]  # that is what is tested
+
+
+def test_a_collection_of_an_async_client_is_refused() -> None:
+    client = AsyncMongoClient[Any]("mongodb://localhost", connect=False)
+    with pytest.raises(InvalidValue, match=r'"AsyncCollection" is not .*async def'):
+        MongoDocuments(client.shop.orders)  # type: ignore[arg-type]  # that is what is tested
+
+
+def test_a_collection_that_acknowledges_nothing_is_refused(orders: Orders) -> None:
+    with pytest.raises(InvalidValue, match="w=0; nobody would know"):
+        MongoDocuments(orders.with_options(write_concern=WriteConcern(w=0)))
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ({"condition": "active"}, "is not a filter"),
+        ({"condition": [("active", True)]}, "is not a filter"),
+        ({"sleep_until": "_id"}, "can't be changed"),
+        ({"sleep_until": "_id.due"}, "can't be changed"),
+        ({"sleep_until": "$due"}, "is not the path of a field"),
+        ({"interval": "schedule."}, "is not the path of a field"),
+        ({"repeat_until": ""}, "is not the path of a field"),
+        ({"auto_remove": None}, "is not the path of a field"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(orders: Orders, words: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidValue, match=problem):
+        MongoDocuments(orders, **words)
+
+
+def test_a_condition_that_is_no_filter_is_refused_when_it_is_opened(orders: Orders) -> None:
+    with pytest.raises(InvalidValue, match=r"unknown operator: \$nope.*is the condition a filter"):
+        MongoDocuments(orders, condition={"total": {"$nope": 1}}).open()
+
+
+def test_a_view_is_refused_when_it_is_opened(orders: Orders) -> None:
+    orders.database.create_collection("seen", viewOn=orders.name, pipeline=[])
+    with pytest.raises(InvalidValue, match="view"):
+        MongoDocuments(orders.database["seen"]).open()
+
+
+def test_its_name_has_no_password(mongo: str) -> None:
+    url = mongo.replace("mongodb://", "mongodb://me:secret@") + "&serverSelectionTimeoutMS=3000"
+    with MongoClient[Any](url) as client:
+        documents = MongoDocuments(client.shop.orders)
+        assert documents.name == "shop.orders"
+        with pytest.raises(StoreUnavailable) as raised:
+            documents.open()
+    assert "secret" not in str(raised.value)
+
+
+def test_the_document_that_holds_sleep_until_is_reserved_too(orders: Orders) -> None:
+    documents = MongoDocuments(orders, sleep_until="a.b.due")
+    assert documents.reserved == {"_id", "a", "a.b", "a.b.due"}
+
+
+# What it leaves alone
+
+
+def test_nothing_is_added(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:
+    documents.open()
+    assert orders.database.list_collection_names() == []
+    orders.insert_one({"_id": 1, "sleep_until": due(clock)})
+    (found,) = documents.lock_next(LOCK, 5).found
+    documents.update([Change(lock_of(found), None)])
+    documents.close()
+    assert orders.find_one() == {"_id": 1, "sleep_until": None}  # by a client that is still open
+    assert orders.database.list_collection_names() == ["orders"]
+    assert list(orders.index_information()) == ["_id_"]
+
+
+@pytest.mark.parametrize("is_aware", [True, False])
+def test_documents_come_as_the_collection_gives_them(
+    orders: Orders, clock: VirtualClock, is_aware: bool
+) -> None:
+    options = orders.codec_options.with_options(tz_aware=is_aware, tzinfo=UTC if is_aware else None)
+    moment = datetime(2026, 3, 1, 12, tzinfo=UTC if is_aware else None)
+    orders.insert_one({"_id": 1, "at": {"due": due(clock), "last": due(clock)}, "sold": due(clock)})
+    documents = MongoDocuments(
+        orders.with_options(codec_options=options),
+        sleep_until="at.due",
+        repeat_until="at.last",
+        clock=clock,
+    )
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert found.data == {"_id": 1, "at": {"due": moment, "last": moment}, "sold": moment}
+    assert rules.read(found).repeat_until == clock.now
+
+
+def test_raw_documents_stay_raw_and_are_as_before(orders: Orders, clock: VirtualClock) -> None:
+    options = CodecOptions[RawBSONDocument](document_class=RawBSONDocument)
+    orders.insert_one({"_id": {"b": 1, "a": 2}, "sleep_until": due(clock), "of": {"x": [1]}})
+    documents = MongoDocuments(orders.with_options(codec_options=options), clock=clock)
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert isinstance(found.data, RawBSONDocument)
+    assert found.data["sleep_until"] == datetime(2026, 3, 1, 12)
+    assert list(found.id) == ["b", "a"]
+    assert documents.update([Change(lock_of(found), None)]) == [True]
+
+
+def test_fields_are_set_as_set_sets_them(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
+    orders.insert_one({"_id": 1, "sleep_until": due(clock), "items": [{"n": 1}, {"n": 2}], "name": "x"})
+    (found,) = documents.lock_next(LOCK, 1).found
+    fields = {"items.1.n": 5, "name": "$items", "of.a": {"$literal": 1}, "gone": None}
+    assert documents.update([Change(lock_of(found), None, fields)]) == [True]
+    assert orders.find_one() == {
+        "_id": 1, "sleep_until": None, "items": [{"n": 1}, {"n": 5}], "name": "$items",
+        "of": {"a": {"$literal": 1}}, "gone": None,
+    }  # fmt: skip
+
+
+def test_it_goes_by_the_clock_of_the_server(orders: Orders) -> None:
+    documents = MongoDocuments(orders)
+    documents.open()
+
+    def server() -> int:
+        now: datetime = orders.database.command("hello")["localTime"]
+        return round(now.replace(tzinfo=UTC).timestamp() * 1000)
+
+    earliest = server()
+    now = documents.now()
+    # Behind the server's by no more than a reply takes.
+    assert now <= server()
+    assert now >= earliest - 1000
+
+
+# What stands in documents
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda clock: [due(clock, 9)],
+        lambda clock: [[due(clock, 9)]],
+        lambda _: [],
+        lambda _: "2020-01-01T00:00:00Z",
+        lambda _: 0,
+        lambda _: Timestamp(1, 1),
+        lambda clock: {"date": due(clock, 9)},
+        lambda _: None,
+    ],
+)
+@pytest.mark.parametrize("has_index", [True, False])
+def test_what_is_no_date_is_no_job_and_in_nobodys_way(
+    orders: Orders,
+    documents: MongoDocuments,
+    clock: VirtualClock,
+    value: Callable[[VirtualClock], Any],
+    has_index: bool,
+) -> None:
+    if has_index:
+        orders.create_index("sleep_until")
+    odd = {"_id": "odd", "sleep_until": value(clock)}
+    orders.insert_many([odd, {"_id": "job", "sleep_until": due(clock)}, {"_id": "none"}])
+    assert ids(documents.lock_next(LOCK, 1).found) == ["job"]
+    assert documents.lock_next(LOCK, 1).next_due == clock.now + LOCK
+    assert orders.find_one(odd) is not None
+
+
+def test_a_date_inside_of_an_array_is_no_job(orders: Orders, clock: VirtualClock) -> None:
+    orders.create_index("plan.0.due")
+    documents = MongoDocuments(orders, sleep_until="plan.0.due", clock=clock)
+    odd = {"_id": "odd", "plan": [{"due": due(clock, 9)}, {"due": due(clock, 5)}]}
+    # By its name, a path through an array and one through a document can't be told apart.
+    orders.insert_many([odd, {"_id": "job", "plan": {"0": {"due": due(clock), "x": 1}, "y": 2}}])
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert found.id == "job"
+    assert documents.update([Change(lock_of(found), None)]) == [True]
+    assert orders.find_one({"_id": "job"}) == {"_id": "job", "plan": {"0": {"due": None, "x": 1}, "y": 2}}
+    assert documents.lock_next(LOCK, 1) == ([], None)
+
+
+def test_times_that_python_has_no_room_for_are_due_as_well(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
+    orders.insert_many([
+        {"_id": "ancient", "sleep_until": DatetimeMS(-(2**60)), "interval": "every 10m"},
+        {"_id": "far", "sleep_until": DatetimeMS(2**60)},
+        {"_id": "now", "sleep_until": due(clock), "repeat_until": DatetimeMS(2**60)},
+    ])  # fmt: skip
+    taken = documents.lock_next(LOCK, 3)
+    assert ids(taken.found) == ["ancient", "now"]
+    ancient = taken.found[0]
+    assert ancient.data["sleep_until"] == DatetimeMS(-(2**60))
+    upcoming = rules.after_success(rules.read(ancient), clock.now, rules.Policy())
+    assert isinstance(upcoming, int)
+    assert clock.now <= upcoming <= clock.now + 600_000
+    assert documents.update([Change(lock_of(one), None) for one in taken.found]) == [True, True]
+    assert documents.lock_next(LOCK, 1) == ([], 2**60)
+
+
+class _Exploding(TypeDecoder):
+    bson_type = Decimal128
+
+    def transform_bson(self, value: Any) -> Any:
+        raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize("value", [DatetimeMS(2**60), Decimal128("1"), Binary(b"no UUID", 4)])
+def test_a_document_that_cant_be_read_is_told_of_and_holds_up_nobody(
+    orders: Orders, clock: VirtualClock, value: Any
+) -> None:
+    options = orders.codec_options.with_options(type_registry=TypeRegistry([_Exploding()]))
+    orders.insert_many([
+        {"_id": 1, "sleep_until": due(clock, 2), "value": value, "interval": "* * * * *"},
+        {"_id": 2, "sleep_until": due(clock, 1)},
+    ])  # fmt: skip
+    documents = MongoDocuments(orders.with_options(codec_options=options), clock=clock)
+    bad, good = documents.lock_next(LOCK, 5).found
+    assert rules.read(good).sleep_until == clock.now - 1
+    with pytest.raises(InvalidValue, match="the document can't be read: "):
+        rules.read(bad)
+    assert bad.data.get("value", value) == value
+    assert documents.update([Change(lock_of(bad), clock.now + 1)]) == [True]
+
+
+def test_ids_that_cant_be_read_are_told_of_and_hold_up_nobody(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = [{"_id": Binary(bytes([n]), 4), "sleep_until": due(clock, 9)} for n in range(3)]
+    orders.insert_many([*odd, *({"_id": n, "sleep_until": due(clock)} for n in range(3))])
+    taken = [documents.lock_next(LOCK, 1) for _ in range(3)]
+    assert sorted(ids(one for some in taken for one in some.found)) == [0, 1, 2]
+    assert "an _id that can't be read" in caplog.text
+    assert documents.lock_next(LOCK, 1) == ([], clock.now + LOCK)
+
+
+def test_ids_of_all_types(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:
+    kinds: list[Any] = [
+        1, 1.5, "1", True, None, datetime(2026, 1, 1), DatetimeMS(2**60), Binary(bytes(16), 4),
+        {"a": {"b": 1}}, {"b": 1, "a": 1}, {"a": 1, "b": 1}, Decimal128("NaN"),
+    ]  # fmt: skip
+    orders.insert_many([{"_id": kind, "sleep_until": due(clock, n)} for n, kind in enumerate(kinds)])
+    found = documents.lock_next(LOCK, 100).found
+    assert len(found) == len(kinds)
+    assert documents.update([Change(lock_of(one), None) for one in found[:9]]) == [True] * 9
+    assert documents.remove([lock_of(one) for one in found[9:]]) == [True] * (len(kinds) - 9)
+
+
+def test_more_than_are_read_in_one_go(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:
+    orders.insert_many([{"_id": number, "sleep_until": due(clock, number)} for number in range(2500)])
+    found = documents.lock_next(LOCK, 3000).found
+    assert ids(found) == list(range(2499, -1, -1))
+    orders.delete_many({"_id": {"$lt": 10}})
+    answers = documents.update([Change(lock_of(one), None) for one in found])
+    assert answers == [True] * 2490 + [False] * 10
+
+
+# Others at the same time
+
+
+def test_of_two_in_the_same_millisecond_each_gets_what_the_other_does_not(
+    orders: Orders, clock: VirtualClock
+) -> None:
+    one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
+    orders.insert_many([{"_id": number, "sleep_until": due(clock, -number + 9)} for number in range(6)])
+    taken: list[Any] = []
+    before_writing(one, lambda: taken.extend(ids(other.lock_next(LOCK, 3).found)))
+    mine = one.lock_next(LOCK, 6)
+    assert taken == [0, 1, 2]
+    assert ids(mine.found) == [3, 4, 5]
+    assert mine.next_due == clock.now  # more may be due than were looked at
+
+
+def test_who_finds_all_taken_looks_again(orders: Orders, clock: VirtualClock) -> None:
+    one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
+    orders.insert_many([{"_id": number, "sleep_until": due(clock, -number + 9)} for number in range(4)])
+    before_writing(one, lambda: other.lock_next(LOCK, 2))
+    assert len(one.lock_next(LOCK, 2).found) == 2
+    assert one.lock_next(LOCK, 2) == ([], clock.now + LOCK)
+
+
+def test_who_finds_that_others_took_the_last_knows_when_the_next_is_due(
+    orders: Orders, clock: VirtualClock
+) -> None:
+    one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
+    orders.insert_one({"sleep_until": due(clock)})
+    before_writing(one, lambda: other.lock_next(LOCK, 1))
+    assert one.lock_next(LOCK, 2) == ([], clock.now + LOCK)
+
+
+def test_what_its_owner_does_before_the_lock_counts(orders: Orders, clock: VirtualClock) -> None:
+    documents = MongoDocuments(orders, condition={"active": True}, clock=clock)
+    orders.insert_many([{"_id": key, "sleep_until": due(clock), "active": True} for key in "abcde"])
+
+    def change() -> None:
+        orders.delete_one({"_id": "a"})
+        orders.update_one({"_id": "b"}, {"$set": {"active": False}})
+        orders.update_one({"_id": "c"}, {"$set": {"note": "new"}})
+        orders.update_one({"_id": "d"}, {"$set": {"sleep_until": due(clock, -60_000)}})
+
+    before_writing(documents, change)
+    found = documents.lock_next(LOCK, 5).found
+    assert sorted(ids(found)) == ["c", "e"]
+    assert {one.id: one.data.get("note") for one in found} == {"c": "new", "e": None}
+    left = {one["_id"]: one["sleep_until"] for one in orders.find()}
+    now = datetime(2026, 3, 1, 12)
+    assert (left["b"], left["d"]) == (now, now.replace(minute=1))
+
+
+def test_what_its_owner_does_after_the_lock_counts(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
+    orders.insert_many([{"_id": key, "sleep_until": due(clock)} for key in "abc"])
+
+    def change() -> None:
+        orders.delete_one({"_id": "a"})
+        orders.update_one({"_id": "b"}, {"$set": {"sleep_until": None}})
+
+    before_reading(documents, change)
+    assert ids(documents.lock_next(LOCK, 5).found) == ["c"]
+
+
+def test_what_comes_back_and_is_locked_by_others_at_once_is_theirs(
+    orders: Orders, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All within a millisecond: it stops being active, is not locked for that, is active again, and another
+    one locks it until the same instant."""
+    words: dict[str, Any] = {"condition": {"active": True}, "clock": clock}
+    one, other = MongoDocuments(orders, **words), MongoDocuments(orders, **words)
+    orders.insert_many([{"_id": key, "sleep_until": due(clock), "active": True} for key in "ab"])
+    theirs: list[Any] = []
+
+    def back() -> None:
+        orders.update_one({"_id": "a"}, {"$set": {"active": True}})
+        theirs.extend(ids(other.lock_next(LOCK, 5).found))
+
+    before_writing(one, lambda: orders.update_one({"_id": "a"}, {"$set": {"active": False}}))
+    find, looks = one._calls.find, []
+
+    def hooked(*words: Any, **more: Any) -> Any:
+        looks.append(words)
+        if len(looks) == 2:  # what was locked is read
+            back()
+        return find(*words, **more)
+
+    one._calls.find = hooked  # type: ignore[method-assign]  # a moment that can't be met otherwise
+    assert one.lock_next(LOCK, 5).found == []
+    assert theirs == ["a"]
+    assert "left until their lock ends" in caplog.text
+
+
+def test_the_more_are_lost_to_others_the_further_one_looks() -> None:
+    others = crowd.Crowd()
+    assert others.window(10) == 10
+    others.met(10, 2)  # a fifth, no more
+    assert others.window(10) == 10
+    for _ in range(6):
+        others.met(10, 3)
+    assert others.window(10) == 160
+    assert others.window(1) == 128
+    assert others.window(10_000) == 20_000
+    assert others.window(100_000) == 100_000
+    for _ in range(6):
+        others.met(10, 1)
+    assert others.window(10) == 160
+    for _ in range(50):
+        others.met(10, 0)
+    assert others.window(10) == 10
+
+
+def test_who_takes_one_at_a_time_knows_little_by_one() -> None:
+    others = crowd.Crowd()
+    others.met(1, 1)
+    others.met(1, 0)
+    assert others.window(1) == 16
+
+
+def test_of_many_some_are_chosen_in_their_order() -> None:
+    others = crowd.Crowd()
+    assert list(others.choose("abc", 3)) == ["a", "b", "c"]
+    chosen = others.choose(range(1000), 100)
+    assert list(chosen) == sorted(set(chosen))
+    assert len(chosen) == 100
+    assert chosen != others.choose(range(1000), 100)
+
+
+# What the server refuses
+
+
+@pytest.fixture
+def strict(orders: Orders) -> Orders:
+    """A total, once it is there, is a number; and those that are old are not looked at by the rule."""
+    orders.insert_one({"_id": "old", "total": "no number"})
+    orders.database.command("collMod", "orders", validator={"total": {"$not": {"$type": "string"}}})
+    return orders
+
+
+def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+    strict: Orders,
+    documents: MongoDocuments,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Valid documents may be written by those that are not checked, or before there was a rule.
+    strict.with_options().insert_many(
+        [{"_id": number, "sleep_until": due(clock, 9), "total": "x"} for number in range(3)],
+        bypass_document_validation=True,
+    )
+    strict.insert_one({"_id": "good", "sleep_until": due(clock)})
+    with pytest.raises(InvalidValue, match=r"refuses a change in .*Document failed validation \(code 121\)"):
+        documents.lock_next(LOCK, 2)
+    with caplog.at_level(logging.ERROR):
+        assert ids(documents.lock_next(LOCK, 2).found) == ["good"]
+    assert "documents can't be locked" in caplog.text
+    assert documents.lock_next(LOCK, 2) == ([], clock.now + LOCK)
+    strict.database.command("collMod", "orders", validator={})
+    monkeypatch.setattr(crowd, "_ASIDE", -1.0)  # a minute later
+    assert ids(documents.lock_next(LOCK, 9).found) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"total": "text"},
+        {"sleep_until.more": 1},
+        {"a": 1, "a.b": 2},
+        {"_id.x": 1},
+        {"$x": 1},
+        {"": 1},
+        {"total": object()},
+        {"total": 2**70},
+        {"total": "\ud800"},
+        {"blob": b"x" * (17 << 20)},
+    ],
+    ids=str,
+)
+def test_a_change_that_is_refused_is_no_server_that_is_away(
+    strict: Orders, documents: MongoDocuments, clock: VirtualClock, fields: dict[str, Any]
+) -> None:
+    strict.insert_one({"_id": 1, "sleep_until": due(clock)})
+    (found,) = documents.lock_next(LOCK, 1).found
+    with pytest.raises(InvalidValue, match="MongoDB"):
+        documents.update([Change(lock_of(found), None, fields)])
+    assert documents.update([Change(lock_of(found), clock.now + 1)]) == [True]
+
+
+def test_a_document_that_would_grow_too_large_is_refused(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
+    orders.insert_one({"sleep_until": due(clock), "blob": b"x" * (10 << 20)})
+    (found,) = documents.lock_next(LOCK, 1).found
+    with pytest.raises(InvalidValue, match="MongoDB refuses a change"):
+        documents.update([Change(lock_of(found), None, {"more": b"x" * (10 << 20)})])
+
+
+# What is gone
+
+
+def test_of_what_is_gone_the_rest_is_known(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.insert_many([{"_id": {"n": number}, "sleep_until": due(clock)} for number in range(6)])
+    found = sorted(documents.lock_next(LOCK, 6).found, key=lambda one: int(one.id["n"]))
+    orders.delete_one({"_id": {"n": 1}})
+    orders.update_one({"_id": {"n": 2}}, {"$set": {"sleep_until": None}})
+    locks = [lock_of(one) for one in found]
+    assert documents.update([Change(lock, clock.now + LOCK) for lock in locks]) == [
+        True, False, False, True, True, True
+    ]  # fmt: skip
+    orders.delete_one({"_id": {"n": 4}})
+    # Those that are gone now are gone, whoever it was: the log tells that it was not always us.
+    assert documents.remove(locks[2:]) == [False, True, True, True]
+    assert "gone before they could be removed" in caplog.text
+    assert documents.remove(locks[3:]) == [False] * 3
+
+
+# Servers that are away
+
+
+def test_a_client_that_was_closed_is_a_store_that_is_away(orders: Orders) -> None:
+    documents = MongoDocuments(orders)
+    orders.database.client.close()
+    for call in (documents.open, documents.now, lambda: documents.lock_next(LOCK, 1)):
+        with pytest.raises(StoreUnavailable, match="after close"):
+            call()
+
+
+def test_a_server_that_is_not_there_is_away() -> None:
+    url = f"mongodb://127.0.0.1:{servers.free_port()}"
+    with MongoClient[Any](url, serverSelectionTimeoutMS=50) as client:
+        documents = MongoDocuments(client.shop.orders, clock=VirtualClock())
+        lock = Lock(1, (2,))
+        calls: list[Callable[[], object]] = [
+            documents.open,
+            lambda: documents.lock_next(LOCK, 1),
+            lambda: documents.update([Change(lock, None)]),
+            lambda: documents.remove([lock]),
+        ]
+        for call in calls:
+            with pytest.raises(StoreUnavailable, match=r"shop\.orders: .*is the server up"):
+                call()
+
+
+def test_a_write_that_too_few_have_confirmed_is_not_counted_on(orders: Orders, clock: VirtualClock) -> None:
+    orders.insert_one({"_id": 1, "sleep_until": due(clock)})
+    careful = orders.with_options(write_concern=WriteConcern(w=2, wtimeout=50))
+    with pytest.raises(StoreUnavailable):
+        MongoDocuments(careful, clock=clock).lock_next(LOCK, 1)
+
+
+class _Losing(monitoring.CommandListener):
+    """Loses the reply to the next write, once it is armed."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self.is_armed = False
+        self.lost = 0
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if self.is_armed and event.command_name == "update":
+            self.is_armed = False
+            self._proxy.become("lose replies")
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        self.lost += 1
+        self._proxy.become("pass")
+
+
+@pytest.mark.parametrize("name", ["mongo", "mongo_standalone"])
+def test_a_lost_reply_gives_nothing_twice(name: str, clock: VirtualClock) -> None:
+    """A driver that repeats the write (on a replica set, by the number of the write) has what it locked; one
+    that can't says that nothing is known, and what it has locked is free when the lock ends."""
+    server_url(name)
+    server = servers.shared(name)
+    if not isinstance(server, servers.Server):
+        pytest.skip("a server of somebody else's has no port for a proxy")
+    with closing(Proxy(server.port)) as proxy:
+        listener = _Losing(proxy)
+        with MongoClient[Any](server.url_at(proxy.port), event_listeners=[listener]) as client:
+            orders = client[f"test_lost_{name}"]["orders"]
+            try:
+                orders.insert_many([{"_id": n, "sleep_until": due(clock, 9 - n)} for n in range(5)])
+                documents = MongoDocuments(orders, clock=clock)
+                documents.open()
+                listener.is_armed = True
+                if name == "mongo":
+                    assert ids(documents.lock_next(LOCK, 4).found) == [0, 1, 2, 3]
+                else:
+                    with pytest.raises(StoreUnavailable):
+                        documents.lock_next(LOCK, 4)
+                assert listener.lost == 1
+                assert ids(documents.lock_next(LOCK, 4).found) == [4]
+                clock.now += LOCK
+                assert sorted(ids(documents.lock_next(LOCK, 5).found)) == [0, 1, 2, 3, 4]
+            finally:
+                client.drop_database(orders.database.name)

@@ -1,0 +1,288 @@
+"""What the project that this is modelled on promises of its processor, on a real MongoDB.
+
+In real time: these are promises about a clock that nobody moves, and about a handler that takes two seconds
+of it. So all of them are kept in the same six seconds, each in a collection of its own, and each test looks
+at what became of one. They begin in the middle of a second: what is due on the second has half a second.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.collection import Collection
+from pymongo.database import Database
+
+from evenbeat.documents import Document, MongoDocuments, Processor
+from evenbeat.instants import Instant, from_ms
+from evenbeat.testing.places import own_place
+from tests.conftest import server_url
+
+SECOND = 1000
+EVERY_SECOND = "* * * * * *"
+# Seconds after which what has not happened does not happen.
+PATIENCE = 20.0
+
+Orders = Collection[dict[str, Any]]
+
+
+class Scene:
+    """A collection, processors on it, and what they were seen to do."""
+
+    def __init__(self, database: Database[dict[str, Any]], name: str) -> None:
+        self.orders: Orders = database[name]
+        self._began: list[tuple[Any, Instant, Instant]] = []
+        self.began = self._began
+        """The id of a document, when it was due, and when its handler began."""
+        self.calls: list[str] = []
+        self.processors: list[Processor] = []
+        self.idle = threading.Event()
+
+    def add(self, due: Instant | None, **fields: Any) -> None:
+        self.orders.insert_one({"sleepUntil": None if due is None else from_ms(due), **fields})
+
+    def processor(self, takes: float = 0, condition: dict[str, Any] | None = None, **words: Any) -> None:
+        documents = MongoDocuments(
+            self.orders, sleep_until="sleepUntil", interval="interval", repeat_until="repeatUntil",
+            auto_remove="autoRemove", condition=condition,
+        )  # fmt: skip
+
+        def handle(document: Document) -> None:
+            self.calls.append("document")
+            due = document["sleepUntil"].replace(tzinfo=UTC)
+            self._began.append((document.id, round(due.timestamp() * SECOND), documents.now()))
+            threading.Event().wait(takes)
+
+        def idle() -> None:
+            self.calls.append("idle")
+            self.idle.set()
+
+        self.processors.append(
+            Processor(
+                documents, handle, on_idle=idle, on_start=lambda: self.calls.append("start"),
+                on_stop=lambda: self.calls.append("stop"), **words,
+            )
+        )  # fmt: skip
+
+    @property
+    def ids(self) -> list[Any]:
+        return [one for one, _, _ in self.began]
+
+    def document(self, key: Any) -> dict[str, Any] | None:
+        return self.orders.find_one({"_id": key})
+
+
+class Scenes(dict[str, Scene]):
+    """All of them, after six seconds that began then."""
+
+    began: Instant
+    """A whole second; the processors were started half a second later."""
+
+
+@pytest.fixture(scope="module")
+def scenes() -> Iterator[Scenes]:
+    with (
+        own_place(server_url("mongo")) as url,
+        MongoClient[dict[str, Any]](url) as client,
+        ExitStack() as stack,
+    ):
+        database = client.get_default_database()
+        clock = MongoDocuments(database["clock"])
+        made = Scenes()
+        # Collections take their time to be made, and the processors half a second to be started.
+        made.began = began = (clock.now() // SECOND + 3) * SECOND
+        for prepare in (
+            _waiting, _recurring, _slow, _overdue, _ending, _removing, _conditioned, _hooked, _yearly,
+        ):  # fmt: skip
+            scene = made[prepare.__name__.strip("_")] = Scene(database, prepare.__name__)
+            scene.orders.create_index("sleepUntil")
+            prepare(scene, began)
+        _wait(clock, began + SECOND // 2)
+        for scene in made.values():
+            for processor in scene.processors:
+                processor.start()
+                stack.callback(processor.stop)
+        hooked = made["hooked"]
+        assert hooked.idle.wait(PATIENCE)
+        hooked.idle.clear()
+        hooked.add(clock.now(), _id="second")
+        hooked.processors[0].hint()
+        assert hooked.idle.wait(PATIENCE)
+        _wait(clock, began + SECOND // 2 + 6 * SECOND)
+        for scene in made.values():
+            scene.began = list(scene.began)  # what begins while they are stopped does not count
+        for scene in made.values():
+            for processor in scene.processors:
+                processor.stop()
+        yield made
+
+
+def _wait(clock: MongoDocuments, until: Instant) -> None:
+    while (left := until - clock.now()) > 0:
+        threading.Event().wait(left / SECOND)
+
+
+def _waiting(scene: Scene, began: Instant) -> None:
+    """Jobs that are none, or not yet; two processors, of which the second has nothing to do."""
+    scene.add(None, _id="null")
+    scene.orders.insert_one({"_id": "missing"})
+    scene.add(began + 600 * SECOND, _id="locked by others")
+    scene.add(began + 3_250, _id="later")
+    scene.add(began - SECOND, _id="locked by us")
+    scene.processor(takes=2)
+    scene.processor(takes=2)
+
+
+def _recurring(scene: Scene, began: Instant) -> None:
+    scene.add(began, _id=1, interval=EVERY_SECOND)
+    scene.processor()
+
+
+def _slow(scene: Scene, began: Instant) -> None:
+    scene.add(began, _id=1, interval=EVERY_SECOND)
+    scene.processor(takes=2)
+
+
+def _overdue(scene: Scene, began: Instant) -> None:
+    scene.add(began - 10 * 86_400 * SECOND, _id=1, interval=EVERY_SECOND)
+    scene.processor(takes=2)
+
+
+def _ending(scene: Scene, began: Instant) -> None:
+    scene.add(began, _id=1, interval=EVERY_SECOND, repeatUntil=from_ms(began + 4 * SECOND))
+    scene.processor(reprocess_delay="1s")
+
+
+def _removing(scene: Scene, began: Instant) -> None:
+    scene.add(began, _id="once", autoRemove=True)
+    scene.add(began, _id="kept")
+    until = from_ms(began + 2 * SECOND)
+    scene.add(began, _id="recurring", interval=EVERY_SECOND, repeatUntil=until, autoRemove=True)
+    scene.processor()
+
+
+def _conditioned(scene: Scene, began: Instant) -> None:
+    scene.add(began, _id="yes", active=True)
+    scene.add(began, _id="no", active=False)
+    scene.add(began, _id="unsaid")
+    scene.processor(condition={"active": True})
+
+
+def _hooked(scene: Scene, began: Instant) -> None:
+    scene.add(began, _id="first")
+    scene.processor()
+
+
+def _yearly(scene: Scene, began: Instant) -> None:
+    due = _anniversary(began)
+    interval = f"{due.second} {due.minute} {due.hour} {due.day} {due.month} *"
+    scene.orders.insert_one({"_id": 1, "sleepUntil": due, "interval": interval})
+    scene.processor()
+
+
+def _anniversary(began: Instant) -> datetime:
+    moment = from_ms(began) - timedelta(hours=1)
+    # The next 29 February is no year away.
+    return moment - timedelta(days=1) if (moment.month, moment.day) == (2, 29) else moment
+
+
+def test_a_document_is_no_job_without_a_time(scenes: Scenes) -> None:
+    assert scenes["waiting"].document("null") == {"_id": "null", "sleepUntil": None}
+    assert not {"null", "missing"} & set(scenes["waiting"].ids)
+
+
+def test_a_locked_document_is_not_taken(scenes: Scenes) -> None:
+    ids = scenes["waiting"].ids
+    assert "locked by others" not in ids
+    assert ids.count("locked by us") == 1
+
+
+def test_none_is_processed_before_it_is_due(scenes: Scenes) -> None:
+    (began,) = [began for key, _, began in scenes["waiting"].began if key == "later"]
+    assert began >= scenes.began + 3_250
+    assert all(began >= due for scene in scenes.values() for _, due, began in scene.began)
+
+
+def test_a_document_that_is_done_is_no_job_any_more(scenes: Scenes) -> None:
+    assert scenes["removing"].document("kept") == {"_id": "kept", "sleepUntil": None}
+
+
+def test_a_recurring_document_is_processed_at_each_tick(scenes: Scenes) -> None:
+    ticks = [due - scenes.began for _, due, _ in scenes["recurring"].began]
+    assert len(ticks) >= 3  # seven, on a machine that has nothing else to do
+    assert ticks == sorted(set(ticks) & {tick * SECOND for tick in range(7)})
+
+
+def test_one_that_takes_two_seconds_is_processed_three_times_in_six(scenes: Scenes) -> None:
+    # Begun in the middle of a second, it is over after a tick, and the next one is its own.
+    ticks = [due - scenes.began for _, due, _ in scenes["slow"].began]
+    assert ticks == [0, 3 * SECOND, 6 * SECOND]
+
+
+def test_of_ten_days_one_is_made_up_for(scenes: Scenes) -> None:
+    ticks = [due - scenes.began for _, due, _ in scenes["overdue"].began]
+    assert ticks == [-10 * 86_400 * SECOND, 3 * SECOND, 6 * SECOND]
+
+
+def test_it_recurs_until_its_end_and_that_is_part_of_it(scenes: Scenes) -> None:
+    ticks = [due - scenes.began for _, due, _ in scenes["ending"].began]
+    assert ticks == [0, 2 * SECOND, 4 * SECOND]  # with a second of delay, every other tick
+    document = scenes["ending"].document(1)
+    assert document is not None
+    assert document["sleepUntil"] is None
+
+
+def test_it_is_removed_if_it_says_so(scenes: Scenes) -> None:
+    assert Counter(scenes["removing"].ids) == {"once": 1, "kept": 1, "recurring": 3}
+    assert [document["_id"] for document in scenes["removing"].orders.find()] == ["kept"]
+
+
+def test_the_condition_decides(scenes: Scenes) -> None:
+    assert scenes["conditioned"].ids == ["yes"]
+
+
+def test_hooks_are_called_and_idle_once_per_turn(scenes: Scenes) -> None:
+    assert scenes["hooked"].calls == ["start", "document", "idle", "document", "idle", "stop"]
+
+
+def test_a_date_comes_again_in_a_year(scenes: Scenes) -> None:
+    scene = scenes["yearly"]
+    document = scene.document(1)
+    assert scene.ids == [1]
+    assert document is not None
+    due = _anniversary(scenes.began)
+    assert document["sleepUntil"].replace(tzinfo=UTC) == due.replace(year=due.year + 1)
+
+
+def test_a_hundred_processors_process_ten_thousand_documents_once(mongo: str) -> None:
+    """In four processes, which meet all the time; none processed twice, none left."""
+    count, processes, processors, concurrency = 10_000, 4, 25, 4
+    command = [sys.executable, "-m", "tests.documents.swarm", mongo, str(processors), str(concurrency)]
+    with MongoClient[dict[str, Any]](mongo) as client, ExitStack() as stack:
+        orders = client.get_default_database()["orders"]
+        orders.create_index("sleep_until")
+        swarm = [
+            stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(processes)
+        ]
+        for one in swarm:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "ready\n"
+        now = from_ms(MongoDocuments(orders).now())
+        orders.insert_many([{"_id": number, "sleep_until": now} for number in range(count)])
+        while orders.find_one({"sleep_until": {"$ne": None}}) is not None:
+            threading.Event().wait(0.2)
+        done: Counter[int] = Counter()
+        for one in swarm:
+            done.update(int(number) for number in one.communicate()[0].split())
+    assert done == dict.fromkeys(range(count), 1)
