@@ -33,14 +33,14 @@ from evenbeat.testing.places import own_place
 from tests import servers
 
 Row: TypeAlias = Mapping[str, Any]
-"""A document: ``id``, ``sleep_until`` (an instant or None), ``interval``, ``note`` and ``ends``."""
+"""A document: ``id``, ``sleep_until`` (an instant or None), ``interval`` and ``note``."""
 
 TEXT = "a document of some length " * 4
-_TABLE = "CREATE TABLE jobs (id {} PRIMARY KEY, sleep_until {}, interval text, text text, note text, ends {})"
+_TABLE = "CREATE TABLE jobs (id {} PRIMARY KEY, sleep_until {}, interval text, text text, note text)"
 
 
 class Place(ABC):
-    """Documents numbered from 0, with ``ends`` = 0."""
+    """Documents with numbers, and an empty ``note``."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -78,12 +78,16 @@ class MongoPlace(Place):
             self._client = MongoClient(self.url, serverSelectionTimeoutMS=2000, socketTimeoutMS=2000)
         return self._client.get_default_database("test")["jobs"]
 
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
     def make(self) -> None:
         self.collection.create_index("sleep_until", sparse=True)
 
     def fill(self, first: int, count: int, due: datetime, interval: str | None = None) -> None:
         self.collection.insert_many([
-            {"_id": number, "sleep_until": due, "interval": interval, "text": TEXT, "note": "", "ends": 0}
+            {"_id": number, "sleep_until": due, "interval": interval, "text": TEXT, "note": ""}
             for number in range(first, first + count)
         ])  # fmt: skip
 
@@ -106,13 +110,13 @@ class PostgresPlace(Place):
 
     def make(self) -> None:
         with self.connect() as connection:
-            connection.execute(_TABLE.format("bigint", "timestamptz", "int").encode())
+            connection.execute(_TABLE.format("bigint", "timestamptz").encode())
             connection.execute("CREATE INDEX ON jobs (sleep_until) WHERE sleep_until IS NOT NULL")
 
     def fill(self, first: int, count: int, due: datetime, interval: str | None = None) -> None:
         with self.connect() as connection:
             connection.execute(
-                "INSERT INTO jobs SELECT n, %s, %s, %s, '', 0 FROM generate_series(%s::bigint, %s) n",
+                "INSERT INTO jobs SELECT n, %s, %s, %s, '' FROM generate_series(%s::bigint, %s) n",
                 [due, interval, TEXT, first, first + count - 1],
             )
             connection.execute("ANALYZE jobs")
@@ -145,7 +149,7 @@ class SqlitePlace(Place):
     def make(self) -> None:
         with self.connect() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(_TABLE.format("INTEGER", "INTEGER", "INTEGER"))
+            connection.execute(_TABLE.format("INTEGER", "INTEGER"))
             connection.execute("CREATE INDEX jobs_due ON jobs (sleep_until)")
 
     def fill(self, first: int, count: int, due: datetime, interval: str | None = None) -> None:
@@ -153,7 +157,7 @@ class SqlitePlace(Place):
         with self.connect() as connection:
             connection.execute("BEGIN")
             connection.executemany(
-                "INSERT INTO jobs VALUES (?, ?, ?, ?, '', 0)",
+                "INSERT INTO jobs VALUES (?, ?, ?, ?, '')",
                 [(number, to_ms(due), interval, TEXT) for number in numbers],
             )
             connection.execute("COMMIT")
@@ -192,17 +196,22 @@ class ValkeyPlace(Place):
         pipeline = self.client.pipeline(transaction=False)
         text = str(write(to_ms(due), "text"))
         for number in range(first, first + count):
-            fields = {"sleep_until": text, "interval": interval or "", "text": TEXT, "note": "", "ends": "0"}
+            fields: dict[Any, Any] = {
+                "sleep_until": text,
+                "interval": interval or "",
+                "text": TEXT,
+                "note": "",
+            }
             pipeline.hset(f"{self._prefix}:{number}", mapping=fields)
         pipeline.execute()
 
     def rows(self) -> list[Row]:
         rows = []
         for key in self.client.scan_iter(self.pattern, count=1000):
-            row: dict[str, Any] = self.client.hgetall(key)
+            row: dict[Any, Any] = self.client.hgetall(key)
             number = int(key.rpartition(":")[2])
             due = read(row.get("sleep_until"), "text")
-            rows.append({**row, "id": number, "sleep_until": due, "ends": int(row["ends"])})
+            rows.append({**row, "id": number, "sleep_until": due})
         return sorted(rows, key=lambda row: int(row["id"]))
 
     def left(self) -> int:
@@ -246,7 +255,9 @@ def fresh(kind: str, folder: Path, server: servers.Server | None = None) -> Iter
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
     else:
         with own_place(url) as own:
-            yield MongoPlace(own)
+            place_there = MongoPlace(own)
+            yield place_there
+            place_there.close()
 
 
 def _instant(moment: datetime | None) -> Instant | None:
