@@ -24,6 +24,7 @@ from evenbeat.documents.base import Change, Found, Lock
 from evenbeat.documents.mongo import crowd
 from evenbeat.documents.mongo.calls import Calls
 from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.instants import FIRST, LAST
 from evenbeat.testing.clock import VirtualClock
 from tests import servers
 from tests.conftest import server_url
@@ -274,7 +275,9 @@ def test_times_that_python_has_no_room_for_are_due_as_well(
     ])  # fmt: skip
     taken = documents.lock_next(LOCK, 3)
     assert ids(taken.found) == ["ancient", "now"]
-    ancient = taken.found[0]
+    ancient, now = taken.found
+    assert ancient.sleep_until == FIRST
+    assert rules.read(now).repeat_until == LAST
     assert ancient.data["sleep_until"] == DatetimeMS(-(2**60))
     upcoming = rules.after_success(rules.read(ancient), clock.now, rules.Policy())
     assert isinstance(upcoming, int)
@@ -371,6 +374,16 @@ def test_who_finds_that_others_took_the_last_knows_when_the_next_is_due(
     orders.insert_one({"sleep_until": due(clock)})
     before_writing(one, lambda: other.lock_next(LOCK, 1))
     assert one.lock_next(LOCK, 2) == ([], clock.now + LOCK)
+
+
+def test_who_did_not_try_all_that_are_due_looks_again_at_once(orders: Orders, clock: VirtualClock) -> None:
+    one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
+    one._crowd.met(1, 1)
+    orders.insert_many([{"_id": number, "sleep_until": due(clock)} for number in range(4)])
+    before_writing(one, lambda: orders.delete_many({"_id": {"$in": ids(other.lock_next(LOCK, 2).found)}}))
+    taken = one.lock_next(LOCK, 3)
+    assert len(taken.found) in (1, 2)  # of four it had chosen three at random
+    assert taken.next_due == clock.now
 
 
 def test_what_its_owner_does_before_the_lock_counts(orders: Orders, clock: VirtualClock) -> None:
