@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from bson.binary import Binary
-from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
+from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
 from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.raw_bson import RawBSONDocument
@@ -24,6 +24,7 @@ from evenbeat.documents.base import Change, Found, Lock
 from evenbeat.documents.mongo import crowd
 from evenbeat.documents.mongo.calls import Calls
 from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.instants import FIRST, LAST
 from evenbeat.testing.clock import VirtualClock
 from tests import servers
 from tests.conftest import server_url
@@ -267,19 +268,27 @@ def test_a_date_inside_of_an_array_is_no_job(orders: Orders, clock: VirtualClock
 def test_times_that_python_has_no_room_for_are_due_as_well(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock
 ) -> None:
+    options = orders.codec_options.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+    lenient = MongoDocuments(orders.with_options(codec_options=options), clock=clock)
     orders.insert_many([
         {"_id": "ancient", "sleep_until": DatetimeMS(-(2**60)), "interval": "every 10m"},
         {"_id": "far", "sleep_until": DatetimeMS(2**60)},
-        {"_id": "now", "sleep_until": due(clock), "repeat_until": DatetimeMS(2**60)},
+        {"_id": "now", "sleep_until": due(clock)},
+        {"_id": "endless", "sleep_until": due(clock, -1), "repeat_until": DatetimeMS(2**60)},
     ])  # fmt: skip
     taken = documents.lock_next(LOCK, 3)
     assert ids(taken.found) == ["ancient", "now"]
     ancient = taken.found[0]
+    assert ancient.sleep_until == FIRST
     assert ancient.data["sleep_until"] == DatetimeMS(-(2**60))
     upcoming = rules.after_success(rules.read(ancient), clock.now, rules.Policy())
     assert isinstance(upcoming, int)
     assert clock.now <= upcoming <= clock.now + 600_000
     assert documents.update([Change(lock_of(one), None) for one in taken.found]) == [True, True]
+    clock.now += 1
+    (endless,) = lenient.lock_next(LOCK, 1).found
+    assert rules.read(endless).repeat_until == LAST
+    orders.delete_one({"_id": "endless"})
     assert documents.lock_next(LOCK, 1) == ([], 2**60)
 
 
@@ -371,6 +380,16 @@ def test_who_finds_that_others_took_the_last_knows_when_the_next_is_due(
     orders.insert_one({"sleep_until": due(clock)})
     before_writing(one, lambda: other.lock_next(LOCK, 1))
     assert one.lock_next(LOCK, 2) == ([], clock.now + LOCK)
+
+
+def test_who_did_not_try_all_that_are_due_looks_again_at_once(orders: Orders, clock: VirtualClock) -> None:
+    one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
+    one._crowd.met(1, 1)
+    orders.insert_many([{"_id": number, "sleep_until": due(clock)} for number in range(4)])
+    before_writing(one, lambda: orders.delete_many({"_id": {"$in": ids(other.lock_next(LOCK, 2).found)}}))
+    taken = one.lock_next(LOCK, 3)
+    assert len(taken.found) in (1, 2)  # of four it had chosen three at random
+    assert taken.next_due == clock.now
 
 
 def test_what_its_owner_does_before_the_lock_counts(orders: Orders, clock: VirtualClock) -> None:

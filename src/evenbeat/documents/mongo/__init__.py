@@ -1,4 +1,4 @@
-"""Documents of a MongoDB collection: on a standalone server, on a replica set, or behind mongos."""
+"""Documents of a MongoDB collection: on a standalone server or on a replica set."""
 
 from evenbeat.documents.mongo.store import MongoDocuments
 

@@ -23,7 +23,7 @@ from evenbeat.instants import Instant
 
 # How often to look anew where others took all that was seen.
 _LOOKS = 4
-# Ids in one question: 1 MB at the most that an id can have a share in.
+# Ids in one question: a message has room for 16 MB, and an id may be a document.
 _AT_ONCE = 1000
 
 _log = logging.getLogger("evenbeat.documents")
