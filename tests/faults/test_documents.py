@@ -100,7 +100,8 @@ def at_work(place: Place, kind: str, url: str, folder: Path) -> Iterator[Workers
         _await(lambda: all(row["note"] for row in place.rows()) and place.left() == RECURRING, workers)
     finally:
         codes = workers.stop()
-    assert set(codes) == {0}, workers.said()
+    # One that was started just now may not listen for the signal yet.
+    assert set(codes) <= {0, -signal.SIGTERM}, workers.said()
     check(place.rows(), begun(workers.ledger))
 
 
