@@ -1,7 +1,7 @@
 """``python -m bench.document_worker KIND URL HOW CONCURRENCY LEDGER``: works until SIGTERM, and says on what.
 
 HOW is ``def`` or ``async`` for a processor with a handler of that kind, or ``one`` for threads that take one
-document at a time. The ledger gets the number of each document that was handled.
+document at a time. The ledger gets the id of each document that was handled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import threading
 import time
 from pathlib import Path
 
-from bench.document_places import KINDS, Place
+from tests.documents.places import KINDS, Place
+
+from bench.one_at_a_time import taker
 from evenbeat.documents import Document, Processor
 from evenbeat.signals import until_signalled
 
@@ -21,26 +23,26 @@ def main(kind: str, url: str, how: str, concurrency: str, ledger: str) -> None:
     handled: list[object] = []
 
     def handle(document: Document) -> None:
-        handled.append(document.get("number", document.id))
+        handled.append(document.id)
 
     async def handle_async(document: Document) -> None:
-        handled.append(document.get("number", document.id))
+        handled.append(document.id)
 
     if how == "one":
-        _one_at_a_time(kind, url, int(concurrency), handled)
+        _one_at_a_time(place, int(concurrency), handled)
     else:
         chosen = handle if how == "def" else handle_async
         Processor(place.documents(), chosen, concurrency=int(concurrency)).run()
     Path(ledger).write_text("".join(f"{number}\n" for number in handled))
 
 
-def _one_at_a_time(kind: str, url: str, threads: int, handled: list[object]) -> None:
+def _one_at_a_time(place: Place, threads: int, handled: list[object]) -> None:
     stopping = threading.Event()
 
     def work() -> None:
-        place: Place = KINDS[kind](url)
+        take = taker(place)
         while not stopping.is_set():
-            number = place.one()
+            number = take()
             if number is None:
                 time.sleep(0.01)
             else:

@@ -6,8 +6,9 @@ import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
+from tests.documents.places import fresh
+
 from bench import databases
-from bench.document_places import fresh
 from bench.measure import Row, median
 from bench.processes import process, scratch, until
 
@@ -46,12 +47,12 @@ def run() -> list[Row]:
 
 
 def _rate(kind: str, how: str, concurrency: int, count: int) -> float:
-    with fresh(kind) as place, scratch() as folder:
+    with scratch() as folder, fresh(kind, folder) as place:
         place.make()
         ledgers = [folder / f"ledger-{number}" for number in range(PROCESSES)]
         # Long enough for the documents to be written, and for the processes to be ready.
         due = datetime.now(UTC) + timedelta(seconds=10)
-        place.fill(count, due)
+        place.fill(0, count, due)
         with ExitStack() as stack:
             for ledger in ledgers:
                 stack.enter_context(
