@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -73,6 +74,11 @@ class Flaky(MemoryDocuments):
         return names
 
 
+class Steady(random.Random):
+    def randrange(self, *bounds: Any) -> int:
+        return 0
+
+
 class Bench:
     def __init__(self, policy: Policy | None = None, **pace: int) -> None:
         self.clock = VirtualClock()
@@ -88,7 +94,7 @@ class Bench:
         )
         self.pace = Pace(**{"concurrency": 10, "lock_duration": LOCK} | pace)
         self.desk = Desk(self.store, self.pace, policy or Policy(), calls)
-        self.desk._jitter = lambda: 0  # type: ignore[method-assign]  # so that instants can be named
+        self.desk._dice = Steady()  # so that instants can be named
 
     def _handle(self, item: Item) -> None:
         item.interrupt = lambda: self.interrupted.append(item)

@@ -155,10 +155,6 @@ class Desk:
                 times.append(now if self._look_at is None else self._look_at)
         return min(times, default=None)
 
-    def _jitter(self) -> int:
-        """A lock ends at no round time: a tick that is due at the same instant would pass for it."""
-        return self._dice.randrange(max(1, min(self._pace.lock_duration // 10, 1000)))
-
     # Taking
 
     def _take(self, now: Instant) -> None:
@@ -171,7 +167,7 @@ class Desk:
             return
         # Before it looks: what comes meanwhile asks for another look.
         self._hinted.clear()
-        taken = self._documents.lock_next(self._pace.lock_duration + self._jitter(), free)
+        taken = self._documents.lock_next(self._pace.lock_duration, free)
         for found in self._still_ours(taken.found):
             if not self._is_in_hand(found):
                 self._receive(found)
@@ -248,7 +244,7 @@ class Desk:
         # come are one more.
         locks = [item.lock for item in near]
         for item in near:
-            item.ends = _renewed(item.ends, now, duration, self._jitter())
+            item.ends = _renewed(item.ends, now, duration, self._dice.randrange(_jitter(duration)))
         try:
             self._send_renewals(near, locks)
         except StoreUnavailable:
@@ -385,6 +381,11 @@ class Desk:
         return {"component": "documents", "documents": self._documents.name, "document": shown(item.id)}
 
 
+def _jitter(duration: int) -> int:
+    """By how much renewals differ: a third of a lock may well be a multiple of an interval."""
+    return max(1, min(duration // 10, 1000))
+
+
 def _is_going(item: Item) -> bool:
     return item.is_renewable and not item.is_over and not item.document.is_lost
 
@@ -394,8 +395,8 @@ def _renewed(ends: tuple[Instant, ...], now: Instant, duration: int, jitter: int
 
     What was sent before is sent again while it is good for something. A new one is nobody else's: others may
     take the document when the first end has come, and lock it for ``duration`` then, so this one is earlier;
-    and it is odd, as no tick of a cron is. So there are never many, and a lock that ended long ago
-    is renewed in several steps.
+    and it is odd, as no tick of a cron is, and not quite regular, as intervals are. So there are never many,
+    and a lock that ended long ago is renewed in several steps.
     """
     if len(ends) > 1 and ends[-1] - now >= duration // 2:
         return ends
