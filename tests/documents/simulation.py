@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from evenbeat.documents import HELD, Change, Lock, MemoryDocuments, Taken
-from evenbeat.documents.desk import LONGEST_SLEEP, Calls, Desk, Item, Pace
+from evenbeat.documents.desk import LONGEST_SLEEP, Calls, Desk, Item, Pace, locked_for
 from evenbeat.documents.rules import Policy
 from evenbeat.errors import LockLost, StoreUnavailable
 from evenbeat.instants import Instant, from_ms, to_ms
@@ -337,7 +337,7 @@ class Oracle:
         node = holder.node
         if node.is_alive and not node.is_stalled and not node.is_busy and not holder.is_orphan:
             # A lock is renewed at a third, so that two thirds of it without trouble are enough.
-            has_excuse = node.troubled_until > holder.lock - node.duration - 50
+            has_excuse = node.troubled_until > holder.lock - locked_for(node.duration) - 50
             check(
                 has_excuse, f"{holder} passed on at {now}, and its desk was well since {node.troubled_until}"
             )
@@ -411,9 +411,11 @@ class Oracle:
         return answers
 
     def _is_coincidence(self, tenure: Tenure, due: Instant | None, lock: Lock) -> bool:
-        """A tick that is due at the very instant at which a lock of before would have ended. Only a request
-        that is that late takes it for the lock: the price of adding no field to the documents."""
-        is_one = self._world.is_late and due in lock.ends and tenure.key not in self.holders
+        """A tick that is due at the very millisecond at which a lock of before would have ended. Who sent
+        that long ago, or whose document was moved by its owner, takes it for the lock: the price of adding
+        no field to the documents."""
+        is_stale = self._world.is_late or tenure.is_moved
+        is_one = is_stale and due in lock.ends and tenure.key not in self.holders
         self.coincidences += is_one
         return is_one
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evenbeat import InvalidValue
-from evenbeat.documents import HELD, Change, LockLost
-from evenbeat.documents.desk import LONGEST_SLEEP
+from evenbeat.documents import HELD, Change, LockLost, desk
+from evenbeat.documents.desk import LONGEST_SLEEP, locked_for
 from evenbeat.documents.rules import Policy
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import from_ms
@@ -18,6 +18,12 @@ from tests.documents.bench import LOCK, LOST_REPLY, LOST_REQUEST, Bench
 
 HOUR = 3_600_000
 SMALL = LOCK // 3  # a lock is renewed then
+
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks as long as they are said to be, so that instants can be named."""
+    monkeypatch.setattr(desk, "locked_for", lambda duration: duration)
 
 
 # Taking
@@ -508,6 +514,31 @@ def test_a_lock_that_others_took_in_the_same_millisecond_is_not_taken_for_ours()
                 bench.step()
         bench.step()
         assert bench.document("a").is_lost
+
+
+@pytest.mark.parametrize("seconds", [1, 10, 60, 600])
+def test_a_lock_is_not_taken_for_the_tick_at_which_it_would_end(
+    seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken at a full second, and locked for as long as its interval is."""
+    monkeypatch.setattr(desk, "locked_for", locked_for)
+    late, other = Bench(lock_duration=seconds * 1000), Bench(lock_duration=seconds * 1000)
+    other.store = late.store
+    other.desk._documents = late.store
+    other.clock = late.clock
+    late.add("a", interval=f"every {seconds}s", by=None)
+    late.step()
+    late.rows["a"]["sleep_until"] = from_ms(late.clock.now)  # says its owner
+    other.step()
+    other.document("a").update(by="other")
+    other.end("a")
+    other.step()
+    assert late.due("a") == seconds * 1000
+    late.document("a").update(by="late")
+    late.end("a")
+    late.step()
+    assert late.rows["a"]["by"] == "other"
+    assert [type(error) for error, _ in late.told] == [LockLost]
 
 
 def test_a_document_whose_owner_moved_it_while_it_was_in_hand_is_in_hand_once() -> None:

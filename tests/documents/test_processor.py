@@ -910,7 +910,7 @@ import os, sys, threading
 from datetime import UTC, datetime
 from evenbeat.documents import MemoryDocuments, Processor
 
-rows = {"a": {"sleep_until": datetime.now(UTC), "auto_remove": True}}
+rows = {"a": {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC), "auto_remove": True}}
 idle = threading.Event()
 main = os.getpid()
 
