@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections import deque
@@ -46,6 +47,7 @@ class Item:
         self.interrupt: Callable[[], None] = _nothing
         self.failure: BaseException | None = None
         self.is_over = False
+        self.is_renewable = True
         self.is_sent = False
         """Whether its end was sent already, and not answered."""
         self.began = time.monotonic()
@@ -81,12 +83,14 @@ class Desk:
         self._policy = policy
         self._calls = calls
         self._held: list[Item] = []
-        self._ended: deque[Item] = deque()
+        self._latest: dict[str, Item] = {}
+        """The last item of each document in hand, by what ``repr`` makes of ids, which may have no hash."""
         self._resting: deque[Instant] = deque()
         """When each slot that rests is free again, in order."""
         self._look_at: Instant | None = None
         """When to ask for due documents again; None for at once."""
         self._hinted = threading.Event()
+        self._dice = random.Random()  # noqa: S311 - no secret: it keeps apart what is not secret
         self._draining = False
         self.is_idle = False
         self.empty = threading.Event()
@@ -114,23 +118,37 @@ class Desk:
     def ended(self, item: Item, failure: BaseException | None) -> None:
         """The handler of an item has ended, and raised this."""
         item.failure = failure
-        self._ended.append(item)
+        # At once, not at the next step: who waits for handlers must not wait for the database as well.
+        item.is_over = True
         self._calls.wake()
+
+    def see_empty(self) -> None:
+        """Notice that nothing is left to do. By the thread that steps, also where the clock can't be asked:
+        a desk with nothing in hand has no need of the database."""
+        if self._draining and not self._held:
+            self.empty.set()
 
     def step(self, now: Instant) -> Instant | None:
         """Write what has ended, renew what goes on, take what is due. Answers when to step again."""
+        self._mind_the_clock(now)
         self._write_ends(now)
         self._renew(now)
         if not self._draining:
             self._take(now)
             self._see_idle(now)
-        elif not self._held:
-            self.empty.set()
+        self.see_empty()
         return self._next_step(now)
+
+    def _mind_the_clock(self, now: Instant) -> None:
+        """A clock that was set back keeps nobody waiting for longer than agreed."""
+        if self._look_at is not None:
+            self._look_at = min(self._look_at, now + (self._pace.idle_delay or LONGEST_SLEEP))
+        for place, free_at in enumerate(self._resting):
+            self._resting[place] = min(free_at, now + self._pace.next_delay)
 
     def _next_step(self, now: Instant) -> Instant | None:
         renewal = self._pace.lock_duration * 2 // 3
-        times = [item.ends[0] - renewal for item in self._held if not item.document.is_lost]
+        times = [item.ends[0] - renewal for item in self._going()]
         if not self._draining:
             times.extend(self._resting)
             if len(self._held) + len(self._resting) < self._pace.concurrency:
@@ -149,9 +167,10 @@ class Desk:
             return
         # Before it looks: what comes meanwhile asks for another look.
         self._hinted.clear()
-        taken = self._documents.lock_next(self._pace.lock_duration, free)
-        for found in taken.found:
-            self._receive(found)
+        taken = self._documents.lock_next(locked_for(self._pace.lock_duration), free)
+        for found in self._still_ours(taken.found):
+            if not self._is_in_hand(found):
+                self._receive(found)
         if len(taken.found) == free:
             self._look_at = None
         elif self._pace.idle_delay:
@@ -159,6 +178,31 @@ class Desk:
         else:
             latest = now + LONGEST_SLEEP
             self._look_at = latest if taken.next_due is None else min(taken.next_due, latest)
+
+    def _still_ours(self, found: Sequence[Found]) -> Sequence[Found]:
+        """Without those whose lock has ended before the answer came: others may have them by now."""
+        if not found:
+            return found
+        try:
+            now = self._documents.now()
+        except StoreUnavailable:
+            return found
+        return [one for one in found if one.locked_until > now]
+
+    def _is_in_hand(self, found: Found) -> bool:
+        """Whether it is in hand already, under a lock that has ended. If the end of that was due, nobody else
+        had it since: it is locked anew, and goes on. If not, its owner has moved it, or others had it:
+        what is in hand has lost its lock, and the document is processed again."""
+        item = self._latest.get(repr(found.id))
+        if item is None or item.id != found.id or item.document.is_lost:
+            return False
+        if found.sleep_until in item.ends:
+            item.ends = (found.locked_until,)
+            return True
+        # Were both renewed to the same instant, each would take the other's lock for its own.
+        if not item.is_over:
+            self._lose(item)
+        return False
 
     def _receive(self, found: Found) -> None:
         self.is_idle = False
@@ -171,6 +215,7 @@ class Desk:
         document = Document(found, plan or Plan(found.sleep_until), self._documents.now, reserved)
         item = Item(found, plan, document)
         self._held.append(item)
+        self._latest[repr(item.id)] = item
         if failure is None:
             self._calls.handle(item)
         else:
@@ -185,31 +230,57 @@ class Desk:
 
     # Renewing
 
+    def _going(self) -> list[Item]:
+        return [item for item in self._held if _is_going(item)]
+
     def _renew(self, now: Instant) -> None:
         """Renew at a third; whoever is near goes along."""
         duration = self._pace.lock_duration
-        going = [item for item in self._held if not item.is_over and not item.document.is_lost]
+        going = self._going()
         if all(item.ends[0] - now > duration * 2 // 3 for item in going):
             return
         near = [item for item in going if item.ends[0] - now < duration * 5 // 6]
+        # Under the ends that may be there before it is sent; those that may be there until the answer has
+        # come are one more.
+        locks = [item.lock for item in near]
         for item in near:
-            # Both may be there until the answer has come. What was sent before is sent again while it
-            # is good for something, so that there are never many.
-            if len(item.ends) == 1 or item.ends[-1] - now < duration // 2:
-                item.ends = (*item.ends, now + duration)
-        answers = self._documents.update([Change(item.lock, item.ends[-1]) for item in near])
-        for item, is_ours in zip(near, answers, strict=True):
+            item.ends = _renewed(item.ends, now, duration, self._dice.randrange(_jitter(duration)))
+        try:
+            self._send_renewals(near, locks)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # One of them may be what the database refuses; its neighbours keep their locks.
+            for item in near:
+                self._renew_alone(item)
+
+    def _renew_alone(self, item: Item) -> None:
+        try:
+            self._send_renewals([item], [item.lock])
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # It is ours until its lock ends. Asking again and again would only keep the others waiting.
+            item.is_renewable = False
+            _log.exception("the lock of a document can't be renewed", extra=self._fields(item))
+            self._calls.tell(error, item.document)
+
+    def _send_renewals(self, items: Sequence[Item], locks: Sequence[Lock]) -> None:
+        changes = [Change(lock, item.ends[-1]) for item, lock in zip(items, locks, strict=True)]
+        answers = self._documents.update(changes)
+        for item, is_ours in zip(items, answers, strict=True):
             item.ends = item.ends[-1:]
             if not is_ours:
-                item.document.lose()
-                _log.warning("the lock of a document was lost", extra=self._fields(item))
-                item.interrupt()
+                self._lose(item)
+
+    def _lose(self, item: Item) -> None:
+        item.document.lose()
+        _log.warning("the lock of a document was lost", extra=self._fields(item))
+        item.interrupt()
 
     # Writing
 
     def _write_ends(self, now: Instant) -> None:
-        while self._ended:
-            self._ended.popleft().is_over = True
         over = [item for item in self._held if item.is_over]
         for item in over:
             if item.document.is_lost:
@@ -248,9 +319,14 @@ class Desk:
         removed = [item for item, fate, _ in decided if fate == REMOVE]
         changes = [Change(item.lock, fate, fields) for item, fate, fields in decided if fate != REMOVE]
         if kept:
+            # Before it is sent: it may be written even if no answer comes.
+            self._look_for(changes)
             self._send(kept, now, lambda: self._documents.update(changes))
         if removed:
             self._send(removed, now, lambda: self._documents.remove([item.lock for item in removed]))
+
+    def _look_for(self, changes: Sequence[Change]) -> None:
+        """Look when one of these is due."""
         if self._look_at is not None and not self._pace.idle_delay:
             times = [change.sleep_until for change in changes if change.sleep_until is not None]
             self._look_at = min([self._look_at, *times])
@@ -262,7 +338,10 @@ class Desk:
         if item.failure is not None:
             return item, rules.after_failure(item.plan, now, self._policy), {}
         wish, fields = item.document.wishes
-        return item, rules.after_success(item.plan, now, self._policy) if wish is None else wish, fields
+        if wish is None:
+            return item, rules.after_success(item.plan, now, self._policy), fields
+        # What was due may have been the lock of one who is late: it must not be there for him again.
+        return item, wish + 1 if wish == item.plan.sleep_until else wish, fields
 
     def _send(self, items: Sequence[Item], now: Instant, send: Callable[[], list[bool]]) -> None:
         sent_before = [item.is_sent for item in items]
@@ -270,9 +349,11 @@ class Desk:
             item.is_sent = True
         answers = send()
         for item, was_sent, is_written in zip(items, sent_before, answers, strict=True):
-            if is_written or was_sent:
-                # One that was sent before and is refused now was most likely written then.
+            if is_written or (was_sent and now < item.ends[0]):
+                # It was sent before, and nobody else could take it since: it was written then.
                 self._report(item)
+            elif was_sent:
+                _log.warning("an end may be written or not: no answer came", extra=self._fields(item))
             else:
                 _log.warning("the lock of a document was lost at its end", extra=self._fields(item))
                 self._calls.tell(LockLost(item.id), item.document)
@@ -291,11 +372,47 @@ class Desk:
 
     def _put_away(self, item: Item, now: Instant) -> None:
         self._held.remove(item)
+        if self._latest.get(repr(item.id)) is item:
+            del self._latest[repr(item.id)]
         if self._pace.next_delay:
             self._resting.append(now + self._pace.next_delay)
 
     def _fields(self, item: Item) -> dict[str, object]:
         return {"component": "documents", "documents": self._documents.name, "document": shown(item.id)}
+
+
+def locked_for(duration: int) -> int:
+    """For how long a document is locked at first: a little longer than asked for.
+
+    What is due at a full second is taken then, and often locked for minutes: the end of the lock would be one
+    of its next ticks. Who writes late, after its owner has moved it and others have processed it, would take
+    that for his lock. It is the same little for all, so that locks of different milliseconds differ.
+    """
+    return duration + min(duration // 10, 501)
+
+
+def _jitter(duration: int) -> int:
+    """By how much renewals differ: a third of a lock may well be a multiple of an interval."""
+    return max(1, min(duration // 10, 1000))
+
+
+def _is_going(item: Item) -> bool:
+    return item.is_renewable and not item.is_over and not item.document.is_lost
+
+
+def _renewed(ends: tuple[Instant, ...], now: Instant, duration: int, jitter: int) -> tuple[Instant, ...]:
+    """The ends that a lock may have once it was sent to be renewed, the wanted one last.
+
+    What was sent before is sent again while it is good for something. A new one is nobody else's: others may
+    take the document when the first end has come, and lock it for ``duration`` then, so this one is earlier;
+    and it is odd, as no tick of a cron is, and not quite regular, as intervals are. So there are never many,
+    and a lock that ended long ago is renewed in several steps.
+    """
+    if len(ends) > 1 and ends[-1] - now >= duration // 2:
+        return ends
+    end = min(now + duration, ends[0] + duration - 1) - jitter
+    end -= 1 - end % 2
+    return (*ends, end) if end > ends[-1] else ends
 
 
 def _nothing() -> None:

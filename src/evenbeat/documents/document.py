@@ -77,12 +77,19 @@ class Document(Mapping[str, Any]):
         """Note fields to be set when the handler has returned; None clears one."""
         changes = {**(fields or {}), **more}
         for name in changes:
-            if name in self._reserved:
+            if self._is_reserved(name):
                 raise InvalidValue(
                     f"field {shown(name)} is when the document is due, or what it is known by", field=name,
                     value=changes[name], hint="use document.reschedule(…) to say when it is due next",
                 )  # fmt: skip
         self._changes.update(changes)
+
+    def _is_reserved(self, name: str) -> bool:
+        """Also ``schedule`` and ``schedule.sleepUntil.x`` where ``schedule.sleepUntil`` is."""
+        return any(
+            f"{name}.".startswith(f"{field}.") or f"{field}.".startswith(f"{name}.")
+            for field in self._reserved
+        )
 
     def reschedule(self, when: Moment) -> None:
         """Note when it is due next, in place of what its interval says: an aware datetime, its text, or how

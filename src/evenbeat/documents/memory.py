@@ -67,7 +67,7 @@ class MemoryDocuments:
             now = self._clock()
             waiting = [
                 (instant, place, key)
-                for place, (key, document) in enumerate(self._documents.items())
+                for place, (key, document) in enumerate(list(self._documents.items()))
                 if (instant := self._due(document)) is not None and self._condition(document)
             ]
             # By the place where they are equally due: keys need not have an order.
@@ -91,11 +91,12 @@ class MemoryDocuments:
 
     def _locked(self, key: Any, until: Instant) -> Found:
         document = self._documents[key]
-        before = copy.deepcopy(dict(document))
+        was_due = to_ms(_aware(paths.get(document, self._sleep_until)))
+        before = _copied(document)
         paths.put(document, self._sleep_until, from_ms(until))
         return Found(
             id=key,
-            sleep_until=to_ms(_aware(paths.get(before, self._sleep_until))),
+            sleep_until=was_due,
             locked_until=until,
             interval=paths.get(before, self._interval),
             repeat_until=paths.get(before, self._repeat_until),
@@ -114,11 +115,22 @@ class MemoryDocuments:
         if not self._holds(change.lock):
             return False
         document = self._documents[change.lock.id]
+        for path in change.fields:
+            paths.check(path, "field")  # all or nothing
         for path, value in change.fields.items():
             paths.put(document, path, value)
         upcoming = None if change.sleep_until is None else from_ms(change.sleep_until)
         paths.put(document, self._sleep_until, upcoming)
         return True
+
+
+def _copied(document: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is now, whatever becomes of it."""
+    try:
+        return copy.deepcopy(dict(document))
+    except Exception:
+        # Something in it can't be copied. The document must not stand in the way of all behind it.
+        return dict(document)
 
 
 def _aware(moment: datetime) -> datetime:

@@ -61,11 +61,13 @@ class Processor:
         retry_delay: Duration = "1m",
         concurrency: int = 1,
     ) -> None:
-        if not callable(on_document):
-            raise InvalidValue(
-                f"on_document {shown(on_document)} is no function", field="on_document", value=on_document,
-                hint="give a def or async def that takes a document",
-            )  # fmt: skip
+        _check_documents(documents)
+        _check_function(on_document, "on_document", "a def or async def that takes a document")
+        for hook, name in ((on_start, "on_start"), (on_stop, "on_stop"), (on_idle, "on_idle")):
+            if hook is not None:
+                _check_function(hook, name, "a def or async def without parameters")
+        if on_error is not None:
+            _check_function(on_error, "on_error", "a def or async def that takes an error and a document")
         self.documents = documents
         self._hooks = Hooks(on_document, on_start, on_stop, on_idle, on_error)
         self._pace = Pace(
@@ -80,7 +82,8 @@ class Processor:
             retry_delay=read_duration(retry_delay, "retry_delay"),
         )
         self._shift: Shift | None = None
-        self._guard = threading.Lock()
+        # Hooks may start and stop it, too.
+        self._guard = threading.RLock()
 
     @property
     def is_running(self) -> bool:
@@ -98,34 +101,53 @@ class Processor:
     def is_idle(self) -> bool:
         """Whether it runs and there is nothing to do."""
         shift = self._shift
-        return shift is not None and shift.desk.is_idle
+        return shift is not None and not shift.is_ending and shift.desk.is_idle
 
     def start(self) -> None:
         """Begin, in threads of its own. A mistake in what was said about the documents is raised here; a
         database that is away is waited for. Does nothing if it runs already."""
         if is_looking():
             return  # somebody imports the module to see what it has
+        ending = self._shift
+        if ending is not None and ending.is_ending and not ending.is_here:
+            ending.over.wait()
         with self._guard:
             if self._shift is not None:
                 return
-            shift = Shift(self.documents, self._hooks, self._pace, self._policy)
-            shift.start()
-            self._shift = shift
+            # There already when on_start is called.
+            self._shift = Shift(self.documents, self._hooks, self._pace, self._policy)
+            try:
+                self._shift.start()
+            except BaseException:
+                self._shift = None
+                raise
 
     def stop(self, timeout: Duration | None = None) -> bool:
         """Take nothing more, wait for the documents in hand, and end. With a timeout, wait no longer than
         that: False says that some were still in hand. They stay locked until the lock ends, and are processed
-        again after that."""
+        again after that.
+
+        A hook or a handler that calls it does not wait, which would be for itself: it gets False, and all
+        ends when it has returned."""
         patience = None if timeout is None else read_duration(timeout, "timeout") / 1000
+        shift = self._shift
+        if shift is not None and shift.is_here:
+            shift.desk.drain()
+            if not shift.is_ending:
+                threading.Thread(target=self.stop, args=(timeout,), name="evenbeat-documents-stop").start()
+            return False
         with self._guard:
             shift = self._shift
-            if shift is None or shift.is_ending:
+            if shift is None:
                 return True
-            shift.is_ending = True
+            is_first, shift.is_ending = not shift.is_ending, True
+        if not is_first:
+            return shift.over.wait(patience) and shift.is_done
         try:
             return shift.stop(patience)
         finally:
             self._shift = None
+            shift.over.set()
 
     def run(self) -> bool:
         """Work until SIGINT or SIGTERM comes, then stop. A second one does not wait for what is in hand."""
@@ -155,6 +177,21 @@ class Processor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _check_documents(documents: object) -> None:
+    if not callable(getattr(documents, "lock_next", None)):
+        raise InvalidValue(
+            f"documents {shown(documents)} is no store of documents", field="documents", value=documents,
+            hint="wrap it: MongoDocuments(…), PostgresDocuments(…), MemoryDocuments(…)",
+        )  # fmt: skip
+
+
+def _check_function(function: object, name: str, what: str) -> None:
+    if not callable(function):
+        raise InvalidValue(
+            f"{name} {shown(function)} is no function", field=name, value=function, hint=f"give {what}"
+        )
 
 
 def _concurrency(value: int) -> int:

@@ -9,7 +9,7 @@ import msgspec
 
 from evenbeat.documents.base import HELD, Found
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant, read_instant
+from evenbeat.instants import FIRST, LAST, Instant, read_instant
 from evenbeat.triggers import Trigger, parse_trigger
 
 OnFailure: TypeAlias = Literal["reschedule", "retry", "hold"]
@@ -68,7 +68,8 @@ def after_success(plan: Plan, now: Instant, policy: Policy) -> Fate:
 def after_failure(plan: Plan, now: Instant, policy: Policy) -> Fate:
     """As the policy says. Nothing that failed is removed: what is in it may be all that is left."""
     if policy.on_failure == "retry":
-        return now + policy.retry_delay
+        # What was due may have been the lock of one who is late: it must not be there for him again.
+        return max(now + policy.retry_delay, plan.sleep_until + 1)
     if policy.on_failure == "hold":
         return HELD
     return next_start(plan, now, policy.reprocess_delay)
@@ -98,7 +99,7 @@ def _text(value: object) -> str:
 def _instant(value: object) -> Instant | None:
     if value is None or value == "":
         return None
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and FIRST <= value <= LAST:
         return value
     if isinstance(value, datetime):
         # MongoDB and columns without a time zone: UTC.

@@ -16,12 +16,15 @@ from evenbeat.documents.document import Document
 from evenbeat.documents.hands import Hands
 from evenbeat.documents.rules import Policy
 from evenbeat.errors import LockLost, StoreUnavailable
+from evenbeat.executors import forks
 from evenbeat.instants import Instant
 from evenbeat.loop import Loop
 from evenbeat.observe.events import Events
 
 # How long a stop waits for a database that is away, when nothing but ends is left to be written.
 _PATIENCE = 10.0
+# How long it waits for threads that should have nothing to do.
+_BRIEFLY = 1.0
 # How often a stop looks whether it still has to wait.
 _LOOK = 0.1
 
@@ -55,8 +58,20 @@ class Shift:
         self._loop = Loop("documents", self._step, self._clock, LONGEST_SLEEP, Events())
         self._is_open = False
         self._is_away = False
-        self._hurried = threading.Event()
+        # Not an Event: a signal that comes while it is set would wait for its lock forever.
+        self._is_hurried = False
+        self._tells = 0
+        self._told = threading.Condition()
         self.is_ending = False
+        self.over = threading.Event()
+        """Set once it has stopped."""
+        self.is_done = True
+        """Whether everything in hand came to its end; known once it is over."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread executes one of its hooks or handlers."""
+        return self._hands.is_here
 
     def start(self) -> None:
         try:
@@ -70,19 +85,26 @@ class Shift:
 
     def stop(self, timeout: float | None) -> bool:
         """Whether everything in hand came to its end."""
+        began = time.monotonic()
         self.desk.drain()
-        is_done = self._await_end(timeout)
+        self.is_done = self._await_end(timeout)
         self._loop.stop()
-        self._loop.join(_PATIENCE)
+        self._loop.join(_PATIENCE if self.is_done else _BRIEFLY)
+        try:
+            self._documents.close()
+        except Exception as error:
+            _log.exception("the documents can't be closed", extra=self._fields())
+            self._tell(error, None)
         self._hook(self._hooks.on_stop)
-        self._hands.stop()
-        self._documents.close()
-        _log.info("stopped", extra=self._fields() | {"unfinished": not is_done})
-        return is_done
+        left = _PATIENCE if timeout is None else timeout - (time.monotonic() - began)
+        self._await_tells(min(left, _PATIENCE))
+        self._hands.stop(_BRIEFLY if self.is_done else 0)
+        _log.info("stopped", extra=self._fields() | {"unfinished": not self.is_done})
+        return self.is_done
 
     def hurry(self) -> None:
         """Have a stop wait no longer."""
-        self._hurried.set()
+        self._is_hurried = True
 
     def _await_end(self, timeout: float | None) -> bool:
         began = time.monotonic()
@@ -92,9 +114,16 @@ class Shift:
             if self.desk.is_handling:
                 handled = now
             is_late = timeout is not None and now - began >= timeout
-            if is_late or now - handled >= _PATIENCE or self._hurried.is_set():
+            if is_late or now - handled >= _PATIENCE or self._is_hurried:
                 return False
         return True
+
+    def _await_tells(self, patience: float) -> None:
+        """The last errors reach the user before it is over."""
+        until = time.monotonic() + patience
+        with self._told:
+            while self._tells and not self._is_hurried and time.monotonic() < until:
+                self._told.wait(_LOOK)
 
     # Called by the loop
 
@@ -123,6 +152,7 @@ class Shift:
             if not self._is_away:
                 self._is_away = True
                 self._tell(error, None)
+            self.desk.see_empty()
             raise
 
     # Called by the desk
@@ -137,7 +167,13 @@ class Shift:
         def ended(failure: BaseException | None) -> None:
             if item.document.is_lost:
                 failure = LockLost(item.id)
-            if failure is None or self._hooks.on_error is None:
+            if self.over.is_set():
+                _log.warning(
+                    "a handler has outlived its processor, its document is processed again",
+                    exc_info=failure,
+                    extra=self._fields(),
+                )
+            elif failure is None or self._hooks.on_error is None:
                 self.desk.ended(item, failure)
             else:
                 # The slot is free when the user has been told.
@@ -147,17 +183,31 @@ class Shift:
         item.interrupt = self._hands.begin(ended, self._hooks.on_document, item.document)
 
     def _tell(self, error: BaseException, document: Document | None) -> None:
-        if self._hooks.on_error is not None:
-            self._hands.begin(_complain, self._hooks.on_error, error, document)
+        if self._hooks.on_error is None:
+            return
+        with self._told:
+            self._tells += 1
+        self._hands.begin(self._has_told, self._hooks.on_error, error, document)
+
+    def _has_told(self, trouble: BaseException | None) -> None:
+        _complain(trouble)
+        with self._told:
+            self._tells -= 1
+            self._told.notify_all()
 
     def _hook(self, hook: Hook | None) -> None:
         if hook is None:
             return
+        born = forks.generation
+        failure: BaseException | None = None
         try:
             self._hands.call(hook)
         except BaseException as error:  # also SystemExit: the loop must go on
-            _log.exception("a hook raised", extra=self._fields())
-            self._tell(error, None)
+            failure = error
+        forks.leave_if_since(born, failure)
+        if failure is not None:
+            _log.error("a hook raised", exc_info=failure, extra=self._fields())
+            self._tell(failure, None)
 
     def _wake(self) -> None:
         self._loop.wake()

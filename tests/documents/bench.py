@@ -1,0 +1,147 @@
+"""A desk to be stepped by hand: handlers end when the test says so, and the store fails when it says so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from evenbeat.documents import Change, Document, Lock, MemoryDocuments, Taken
+from evenbeat.documents.desk import Calls, Desk, Item, Pace
+from evenbeat.documents.rules import Policy
+from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import Instant, from_ms, to_ms
+from evenbeat.testing.clock import VirtualClock
+
+_T = TypeVar("_T")
+
+LOCK = 9000
+LOST_REQUEST, LOST_REPLY = "lost request", "lost reply"
+
+
+class Rows(dict[Any, dict[str, Any]]):
+    """Documents in memory, also under keys that have no hash."""
+
+    def __getitem__(self, key: Any) -> dict[str, Any]:
+        return super().__getitem__(_hashable(key))
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(_hashable(key), default)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        return super().pop(_hashable(key), *default)
+
+
+def _hashable(key: Any) -> Any:
+    return repr(key) if isinstance(key, dict) else key
+
+
+class Flaky(MemoryDocuments):
+    """Loses the next requests or replies, or refuses values, as told."""
+
+    def __init__(self, rows: Rows, clock: VirtualClock) -> None:
+        super().__init__(rows, clock=clock)
+        self.faults: list[str | Exception | None] = []
+        """What happens to the next calls, one after the other."""
+        self.calls: list[tuple[str, Any]] = []
+        self.is_away = False
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        return self._call("lock_next", limit, lambda: super(Flaky, self).lock_next(duration, limit))
+
+    def update(self, changes: Sequence[Change]) -> list[bool]:
+        return self._call("update", list(changes), lambda: super(Flaky, self).update(changes))
+
+    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+        return self._call("remove", list(locks), lambda: super(Flaky, self).remove(locks))
+
+    def _call(self, name: str, what: object, effect: Callable[[], _T]) -> _T:
+        self.calls.append((name, what))
+        fault = self.faults.pop(0) if self.faults else None
+        if isinstance(fault, Exception):
+            raise fault
+        if fault == LOST_REQUEST or self.is_away:
+            raise StoreUnavailable("the request was lost")
+        answer = effect()
+        if fault == LOST_REPLY:
+            raise StoreUnavailable("the reply was lost")
+        return answer
+
+    def names(self) -> list[str]:
+        """The calls since the last time."""
+        names = [name for name, _ in self.calls]
+        self.calls.clear()
+        return names
+
+
+class Steady(random.Random):
+    def randrange(self, *bounds: Any) -> int:
+        return 0
+
+
+class Bench:
+    def __init__(self, policy: Policy | None = None, **pace: int) -> None:
+        self.clock = VirtualClock()
+        self.rows = Rows()
+        self.store = Flaky(self.rows, self.clock)
+        self.begun: list[Item] = []
+        self.told: list[tuple[BaseException, Document | None]] = []
+        self.interrupted: list[Item] = []
+        self.idles = 0
+        self.wakes = 0
+        calls = Calls(
+            self._handle, lambda error, about: self.told.append((error, about)), self._idle, self._wake
+        )
+        self.pace = Pace(**{"concurrency": 10, "lock_duration": LOCK} | pace)
+        self.desk = Desk(self.store, self.pace, policy or Policy(), calls)
+        self.desk._dice = Steady()  # so that instants can be named
+
+    def _handle(self, item: Item) -> None:
+        item.interrupt = lambda: self.interrupted.append(item)
+        self.begun.append(item)
+
+    def _idle(self) -> None:
+        self.idles += 1
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def add(self, key: Any, ago: int = 0, **fields: Any) -> None:
+        row = {"sleep_until": from_ms(self.clock.now - ago), **fields}
+        dict.__setitem__(self.rows, key, row)
+
+    def due(self, key: Any) -> Instant | None:
+        """When it is due, from now; None for one that is no job any more."""
+        moment = self.rows[key]["sleep_until"]
+        return None if moment is None else to_ms(moment) - self.clock.now
+
+    # Called, not read: what a property says may change from line to line.
+
+    def is_processing(self) -> bool:
+        return self.desk.is_processing
+
+    def is_handling(self) -> bool:
+        return self.desk.is_handling
+
+    def is_idle(self) -> bool:
+        return self.desk.is_idle
+
+    def step(self, later: int = 0) -> Instant | None:
+        """Answers how long from now the desk wants to sleep."""
+        self.clock.now += later
+        answer = self.desk.step(self.clock.now)
+        return None if answer is None else answer - self.clock.now
+
+    def keys(self) -> list[Any]:
+        """What was begun since the last time."""
+        keys = [item.id for item in self.begun if not hasattr(item, "seen")]
+        for item in self.begun:
+            item.seen = True  # type: ignore[attr-defined]  # a mark of the test's own
+        return keys
+
+    def end(self, key: Any, failure: BaseException | None = None) -> None:
+        item = next(item for item in reversed(self.begun) if item.id == key and not item.is_over)
+        self.desk.ended(item, failure)
+
+    def document(self, key: Any) -> Document:
+        return next(item.document for item in reversed(self.begun) if item.id == key)

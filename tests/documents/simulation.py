@@ -1,0 +1,803 @@
+"""Several desks on one store, one clock and one seed: crashes, stalls, lost and late messages, busy owners.
+
+``python -m tests.documents.simulation --seeds 20000`` looks for a seed that breaks a promise; ``--seed 7 -v``
+shows one. Everything happens in one thread: a call to the store is where others come in between.
+
+The oracle knows nothing of the rules' code. It watches the documents themselves, and says:
+
+* A document is locked only when it is due, and nobody's lock on it, as the store has it, still stands.
+* A handler begins only under a lock that stands.
+* Whoever writes or removes, holds: no other has locked the document since, nor has its owner moved it.
+* Whoever holds is not refused; whoever was refused knows.
+* A lock passes on only from a desk that crashed, stalled, or had trouble with the store.
+* What an end says is the next tick that was not yet past, once; nothing that failed is removed.
+* An owner's words stay.
+* When the trouble is over, everything that was due has been processed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import logging
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from evenbeat.documents import HELD, Change, Lock, MemoryDocuments, Taken
+from evenbeat.documents.desk import LONGEST_SLEEP, Calls, Desk, Item, Pace, locked_for
+from evenbeat.documents.rules import Policy
+from evenbeat.errors import LockLost, StoreUnavailable
+from evenbeat.instants import Instant, from_ms, to_ms
+from evenbeat.testing.clock import VirtualClock
+
+_T = TypeVar("_T")
+
+CHAOS = 25_000
+HORIZON = 60_000
+DELAY_OF_RETRIES = 700
+
+
+class Violation(BaseException):
+    """A promise was broken. Not an Exception: a desk goes on after those."""
+
+
+class Crashed(BaseException):
+    """The node crashed while it waited for the store."""
+
+
+class Kinds(NamedTuple):
+    """What a simulation is made of: broken ones are put in here."""
+
+    store: type[MemoryDocuments] = MemoryDocuments
+    desk: type[Desk] = Desk
+
+
+class Report(NamedTuple):
+    steps: int
+    handled: int
+    takeovers: int
+    faults: int
+    coincidences: int
+
+
+class Tenure:
+    """A lock of a desk on a document, as the oracle follows it."""
+
+    def __init__(self, node: Node, key: str, due: Instant, lock: Instant, said: Mapping[str, Any]) -> None:
+        self.node = node
+        self.key = key
+        self.due = due
+        self.lock = lock
+        """As the store has it."""
+        self.said = said
+        """The document when it was locked."""
+        self.sent = {lock}
+        """Every end of the lock that was ever asked for."""
+        self.stands = True
+        """No other has locked the document since, nor has its owner moved it."""
+        self.over_at: Instant | None = None
+        self.outcome = "bad" if "61" in str(said.get("interval")) else "?"
+        self.wish: Instant | None = None
+        self.is_written = False
+        self.written: Instant | None = None
+        self.is_moved = False
+        """Its owner has moved the document meanwhile."""
+        self.is_refused = False
+        self.is_orphan = False
+        """The desk never heard of it."""
+        self.item: Item | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.node.name} ({self.outcome}, due {self.due}, lock {self.lock})"
+
+
+class Node:
+    """A process: a desk, what it is told, and what it does to the store."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        dice = world.dice
+        self.duration = world.duration
+        self.wire = Wire(world, self)
+        pace = Pace(
+            concurrency=4 if world.is_calm else dice.randint(1, 4),
+            lock_duration=self.duration,
+            next_delay=0 if world.is_calm else dice.choice([0, 0, 0, 150]),
+            idle_delay=0 if world.is_calm else dice.choice([0, 0, 0, 400]),
+        )
+        calls = Calls(self.handle, lambda _error, _document: None, lambda: None, self.wake)
+        self.desk = world.kinds.desk(self.wire, pace, world.policy, calls)
+        self.desk._dice = dice
+        self.next_at = world.clock.now
+        self.is_busy = False
+        self.is_alive = True
+        self.troubled_until = world.clock.now
+        self.handlers: list[tuple[Instant, Tenure]] = []
+
+    def wake(self) -> None:
+        if not self.is_stalled:
+            self.next_at = min(self.next_at, self.world.clock.now)
+
+    @property
+    def is_stalled(self) -> bool:
+        return self.stalled_until > self.world.clock.now
+
+    stalled_until: Instant = 0
+
+    def handle(self, item: Item) -> None:
+        world, dice = self.world, self.world.dice
+        now = world.clock.now
+        tenure = world.oracle.begun(self, item)
+        is_quick = dice.random() < (0.98 if world.is_calm else 0.85)
+        takes = dice.randint(0, 300) if is_quick else dice.randint(0, 3 * self.duration)
+        if tenure.outcome == "?":
+            tenure.outcome = "done"
+            if not world.is_calm:
+                tenure.outcome = dice.choices(["done", "failed", "refused"], [80, 15, 5])[0]
+        if not world.is_calm and tenure.outcome == "done" and dice.random() < 0.06:
+            item.document.reschedule(f"{dice.randint(1, 4000)}ms")
+            tenure.wish = item.document.wishes[0]
+        if dice.random() < 0.5:
+            item.document.update(result=dice.randint(0, 9))
+        if tenure.outcome == "refused":
+            item.document.update({"..": "no field is called so"})
+        can_be_cancelled = dice.random() < 0.5
+        self.handlers.append((now + takes, tenure))
+
+        def interrupt() -> None:
+            if can_be_cancelled:
+                self.handlers = [
+                    (now, other) if other is tenure else (at, other) for at, other in self.handlers
+                ]
+
+        item.interrupt = interrupt
+        world.say(f"{self.name} handles {tenure.key} for {takes} ms: {tenure.outcome}")
+
+    def end_handlers(self) -> None:
+        now = self.world.clock.now
+        over = [(at, tenure) for at, tenure in self.handlers if at <= now]
+        self.handlers = [(at, tenure) for at, tenure in self.handlers if at > now]
+        for _, tenure in over:
+            item = tenure.item
+            assert item is not None
+            tenure.over_at = now
+            failure: BaseException | None = None
+            if item.document.is_lost:
+                failure = LockLost(tenure.key)
+            elif tenure.outcome == "failed":
+                failure = RuntimeError("the handler failed")
+            self.desk.ended(item, failure)
+
+    def step(self) -> None:
+        world, dice = self.world, self.world.dice
+        world.steps += 1
+        self.is_busy = True
+        began = world.clock.now
+        try:
+            due = self.desk.step(self.wire.now())
+        except Crashed:
+            pass
+        except StoreUnavailable:
+            self.next_at = world.clock.now + dice.choice([100, 200, 400, 800])
+        else:
+            latest = world.clock.now + LONGEST_SLEEP
+            self.next_at = max(min(latest, due or latest), world.clock.now) + dice.choice([0, 0, 1, 7])
+            world.oracle.stepped(self)
+        finally:
+            self.is_busy = False
+            if world.clock.now - began > 50:
+                self.troubled_until = world.clock.now
+        if any(item.is_over for item in self.desk._held):
+            self.wake()
+
+    def events(self) -> list[tuple[Instant, Callable[[], None]]]:
+        """What comes next here."""
+        found: list[tuple[Instant, Callable[[], None]]] = []
+        if not self.is_alive:
+            return found
+        if self.handlers:
+            found.append((min(at for at, _ in self.handlers), self.end_handlers))
+        if not self.is_busy:
+            found.append((max(self.next_at, self.stalled_until), self.step))
+        return found
+
+
+class Wire:
+    """The way from a node to the store. Requests and replies get lost or late on it."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self._world = world
+        self._node = node
+        self.name = "simulated"
+        self.reserved = frozenset({"sleep_until"})
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def now(self) -> Instant:
+        return self._world.clock.now
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        oracle = self._world.oracle
+        return self._call("lock_next", lambda: oracle.lock_next(self._node, duration, limit))
+
+    def update(self, changes: Sequence[Change]) -> list[bool]:
+        # As it is now: what is sent does not change any more.
+        sent = [Change(change.lock, change.sleep_until, dict(change.fields)) for change in changes]
+        oracle = self._world.oracle
+        tenures = [oracle.asked(self._node, change.lock) for change in sent]
+        # Only a handler that goes on has its lock renewed.
+        renewals = [tenure.over_at is None and tenure.outcome != "bad" for tenure in tenures]
+        for tenure, change, is_renewal in zip(tenures, sent, renewals, strict=True):
+            if is_renewal and change.sleep_until is not None:
+                tenure.sent.add(change.sleep_until)
+        answers = self._call("update", lambda: oracle.update(tenures, sent, renewals))
+        self._hear(tenures, answers)
+        return answers
+
+    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+        sent = list(locks)
+        oracle = self._world.oracle
+        tenures = [oracle.asked(self._node, lock) for lock in sent]
+        answers = self._call("remove", lambda: oracle.remove(tenures, sent))
+        self._hear(tenures, answers)
+        return answers
+
+    def _hear(self, tenures: Sequence[Tenure], answers: Sequence[bool]) -> None:
+        for tenure, is_done in zip(tenures, answers, strict=True):
+            tenure.is_refused = tenure.is_refused or not is_done
+
+    def _call(self, what: str, effect: Callable[[], _T]) -> _T:
+        world, node, dice = self._world, self._node, self._world.dice
+        world.meanwhile(node)
+        luck = 1.0 if world.is_calm else dice.random()
+        if luck < 0.09:
+            world.faults += 1
+            node.troubled_until = world.clock.now
+            if luck < 0.03:
+                world.say(f"{node.name}: a request is lost: {what}")
+            elif luck < 0.06:
+                world.say(f"{node.name}: a reply is lost: {what}")
+                world.quietly(effect)
+            else:
+                world.say(f"{node.name}: a request is late: {what}")
+                world.later(dice.randint(1, 2 * world.duration), effect)
+            world.meanwhile(node)
+            raise StoreUnavailable("the wire is cut")
+        if not node.is_alive:
+            raise Crashed
+        answer = effect()
+        world.meanwhile(node)
+        if not node.is_alive:
+            raise Crashed
+        return answer
+
+
+class Oracle:
+    """Stands at the store, and watches what every call does to the documents."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.holders: dict[str, Tenure] = {}
+        """Who has locked each document last, if his end is not written and its owner has not moved it."""
+        self.tenures: list[Tenure] = []
+        self.owed: dict[str, str] = {}
+        """What must still be processed, and why."""
+        self.words: dict[str, Any] = {}
+        """What each owner has written into his document."""
+        self.takeovers = 0
+        self.handled = 0
+        self.coincidences = 0
+
+    def due(self, key: str) -> Instant | None:
+        document = self._world.documents.get(key)
+        moment = None if document is None else document["sleep_until"]
+        return None if moment is None else to_ms(moment)
+
+    # What desks do
+
+    def lock_next(self, node: Node, duration: int, limit: int) -> Taken:
+        world = self._world
+        now = world.clock.now
+        before = {key: (self.due(key), copy.copy(document)) for key, document in world.documents.items()}
+        taken = world.store.lock_next(duration, limit)
+        check(len(taken.found) <= limit, "more were locked than wanted")
+        for found in taken.found:
+            due, said = before[found.id]
+            self._check_take(found.id, due, now)
+            check(
+                self.due(found.id) == found.locked_until, f"{found.id} does not have the lock that was given"
+            )
+            check(found.locked_until >= now + duration, f"the lock on {found.id} is too short")
+            assert due is not None
+            tenure = Tenure(node, found.id, due, found.locked_until, said)
+            tenure.is_orphan = world.is_unheard
+            self.tenures.append(tenure)
+            self.holders[found.id] = tenure
+            world.say(f"{node.name} locks {found.id}, due {due}, until {found.locked_until}")
+        self._check_words()
+        return taken
+
+    def _check_take(self, key: str, due: Instant | None, now: Instant) -> None:
+        check(due is not None, f"{key} is no job, and was locked")
+        assert due is not None
+        holder = self.holders.get(key)
+        check(due <= now, f"{key} is locked at {now}, and due or held until {due}; holder: {holder}")
+        if holder is None:
+            return
+        holder.stands = False
+        self.takeovers += 1
+        node = holder.node
+        if node.is_alive and not node.is_stalled and not node.is_busy and not holder.is_orphan:
+            # A lock is renewed at a third, so that two thirds of it without trouble are enough.
+            has_excuse = node.troubled_until > holder.lock - locked_for(node.duration) - 50
+            check(
+                has_excuse, f"{holder} passed on at {now}, and its desk was well since {node.troubled_until}"
+            )
+
+    def asked(self, node: Node, lock: Lock) -> Tenure:
+        """Whose request it is."""
+        for tenure in reversed(self.tenures):
+            if tenure.node is node and tenure.key == lock.id and lock.ends[0] in tenure.sent:
+                return tenure
+        raise Violation(f"{node.name} writes {lock.id} under {lock.ends}, which it never had")
+
+    def update(
+        self, tenures: Sequence[Tenure], changes: Sequence[Change], renewals: Sequence[bool]
+    ) -> list[bool]:
+        before = [(self.due(tenure.key), copy.copy(self._document(tenure.key))) for tenure in tenures]
+        answers: Sequence[bool | None] = [None] * len(changes)
+        try:
+            answers = self._world.store.update(changes)
+        finally:
+            for place, tenure in enumerate(tenures):
+                self._see(tenure, changes[place], renewals[place], *before[place], answers[place])
+        return [bool(answer) for answer in answers]
+
+    def _see(
+        self,
+        tenure: Tenure,
+        change: Change,
+        is_renewal: bool,
+        due: Instant | None,
+        document: object,
+        answer: bool | None,
+    ) -> None:
+        # A node may have it twice; then the answers say which it was.
+        has_changed = answer is not False and self._document(tenure.key) != document
+        if not has_changed and not answer:
+            if answer is False:
+                self._check_refusal(tenure, due, change.lock)
+            return
+        if self._is_coincidence(tenure, due, change.lock):
+            return
+        self._check_holds(tenure)
+        if is_renewal:
+            check(self.due(tenure.key) == change.sleep_until, "a renewal does what it does not say")
+            assert change.sleep_until is not None
+            check(change.sleep_until >= tenure.lock, f"{tenure} was shortened to {change.sleep_until}")
+            tenure.lock = change.sleep_until
+            self._world.say(f"  {tenure.key} is {tenure.node.name}'s until {tenure.lock}")
+        else:
+            self._end(tenure, self.due(tenure.key))
+        self._check_words()
+
+    def remove(self, tenures: Sequence[Tenure], locks: Sequence[Lock]) -> list[bool]:
+        before = [(self.due(tenure.key), self._document(tenure.key)) for tenure in tenures]
+        answers = self._world.store.remove(locks)
+        for tenure, lock, (due, document), answer in zip(tenures, locks, before, answers, strict=True):
+            is_gone = document is not None and self._document(tenure.key) is None
+            if not is_gone:
+                check(not answer, f"{tenure.key} is said to be removed, and is not")
+                self._check_refusal(tenure, self.due(tenure.key), lock)
+                continue
+            if self._is_coincidence(tenure, due, lock):
+                self.owed.pop(tenure.key, None)
+                continue
+            self._check_holds(tenure)
+            # With what is removed nothing is written that could be refused.
+            check(tenure.outcome in ("done", "refused"), f"{tenure} was removed")
+            check(bool(tenure.said.get("auto_remove")), f"{tenure} was removed, and did not ask for it")
+            check(tenure.wish is None, f"{tenure} was removed, and was to be due again")
+            self._check_no_tick(tenure)
+            self._settle(tenure, None)
+        return answers
+
+    def _is_coincidence(self, tenure: Tenure, due: Instant | None, lock: Lock) -> bool:
+        """A tick that is due at the very millisecond at which a lock of before would have ended. Who sent
+        that long ago, or whose document was moved by its owner, takes it for the lock: the price of adding
+        no field to the documents."""
+        is_stale = self._world.is_late or tenure.is_moved
+        is_one = is_stale and due in lock.ends and tenure.key not in self.holders
+        self.coincidences += is_one
+        return is_one
+
+    def _check_holds(self, tenure: Tenure) -> None:
+        check(tenure.stands, f"{tenure} is written by one who lost its lock")
+        is_again = tenure.is_written and tenure.written not in tenure.sent
+        check(not is_again, f"the end of {tenure} is written twice")
+
+    def _check_refusal(self, tenure: Tenure, due: Instant | None, lock: Lock) -> None:
+        # What was late may well be refused: newer ones were written before it.
+        is_wrong = not self._world.is_late and tenure.stands and not tenure.is_written and tenure.lock == due
+        check(not is_wrong, f"{tenure} was refused, asking for {lock.ends}, and {due} is there")
+
+    # What an end may say, told without the rules
+
+    def _end(self, tenure: Tenure, due: Instant | None) -> None:
+        world, policy, now = self._world, self._world.policy, self._world.clock.now
+        failed = tenure.outcome in ("failed", "refused")
+        over_at = now if tenure.over_at is None else tenure.over_at
+        if tenure.outcome == "bad" or (failed and policy.on_failure == "hold"):
+            check(due == HELD, f"{tenure} is not held")
+        elif tenure.wish is not None and not failed:
+            check(due == tenure.wish, f"{tenure} should be due at {tenure.wish}, not {due}")
+        elif failed and policy.on_failure == "retry":
+            is_right = due is not None and over_at <= due - DELAY_OF_RETRIES <= now
+            check(
+                is_right,
+                f"{tenure} should be tried again {DELAY_OF_RETRIES} ms after {over_at}, not at {due}",
+            )
+        elif due is None:
+            self._check_no_tick(tenure)
+            if not failed:
+                check(not tenure.said.get("auto_remove"), f"{tenure} should have been removed")
+        else:
+            first, last = self._tick(tenure, over_at), self._tick(tenure, now)
+            check(first is not None, f"{tenure} has no tick, and should be done, not due at {due}")
+            assert first is not None
+            is_right = first <= due and (last is None or due <= last) and self._tick(tenure, due) == due
+            check(is_right, f"{tenure}, over at {over_at}, is due again at {due}, not from {first} to {last}")
+        world.say(f"  {tenure.key} has ended ({tenure.outcome}), due {due}")
+        self._settle(tenure, due)
+
+    def _check_no_tick(self, tenure: Tenure) -> None:
+        tick = self._tick(tenure, self._world.clock.now)
+        check(tick is None, f"{tenure} is done, and should be due again at {tick}")
+
+    def _tick(self, tenure: Tenure, earliest: Instant) -> Instant | None:
+        """The first tick after the one that was due, and not before ``earliest``."""
+        period = tenure.said.get("period")
+        if period is None:
+            return None
+        start = 0 if "*" in tenure.said["interval"] else tenure.due
+        after = max(tenure.due + self._world.policy.reprocess_delay, earliest - 1)
+        tick: Instant = start + ((after - start) // period + 1) * period
+        until = tenure.said.get("repeat_until")
+        return None if until is not None and tick > to_ms(until) else tick
+
+    def _settle(self, tenure: Tenure, due: Instant | None) -> None:
+        if not tenure.is_written:
+            self.handled += 1
+        tenure.is_written, tenure.written = True, due
+        self.holders.pop(tenure.key, None)
+        self.owed.pop(tenure.key, None)
+        if due is not None and due != HELD:
+            self.owed[tenure.key] = f"due at {due}, said {tenure}"
+
+    # Handlers
+
+    def begun(self, node: Node, item: Item) -> Tenure:
+        now = self._world.clock.now
+        for tenure in reversed(self.tenures):
+            if tenure.node is node and tenure.key == item.id and tenure.item is None:
+                break
+        else:
+            raise Violation(f"{node.name} handles {item.id}, which it has not locked")
+        tenure.item = item
+        holder = self.holders.get(tenure.key)
+        is_early = not tenure.stands and not tenure.is_moved and holder is not None and holder.lock > now
+        check(not is_early, f"{node.name} begins {tenure.key} at {now}, and it is {holder}")
+        return tenure
+
+    def _see_adopted(self, node: Node) -> None:
+        """A desk may lock anew what it has in hand, and go on with it under that lock."""
+        for again in [one for one in self.tenures[-200:] if one.node is node and one.item is None]:
+            for first in self.tenures[-200:]:
+                if (
+                    first is not again
+                    and first.item in node.desk._held
+                    and first.key == again.key
+                    and first.item.ends == (again.lock,)
+                ):
+                    check(again.due in first.sent, f"{first} goes on under {again}, which it is not")
+                    first.lock, first.stands, first.is_moved = again.lock, again.stands, again.is_moved
+                    first.sent.add(again.lock)
+                    self.tenures.remove(again)
+                    if self.holders.get(first.key) is again:
+                        self.holders[first.key] = first
+                    break
+
+    def stepped(self, node: Node) -> None:
+        self._see_adopted(node)
+        for tenure in self.tenures[-200:]:
+            if tenure.node is node and tenure.is_refused and tenure.item in node.desk._held:
+                assert tenure.item is not None
+                check(tenure.item.document.is_lost, f"{tenure} was refused, and goes on")
+
+    # What owners do
+
+    def owned(self, key: str) -> None:
+        """The owner has moved the document, or deleted it."""
+        holder = self.holders.pop(key, None)
+        if holder is not None:
+            holder.stands = False
+        for tenure in self.tenures:
+            if tenure.key == key:
+                tenure.stands, tenure.is_moved = False, True
+        due = self.due(key)
+        self.owed.pop(key, None)
+        if due is not None:
+            self.owed[key] = f"due at {due}, said its owner"
+
+    def _check_words(self) -> None:
+        for key, words in self.words.items():
+            document = self._document(key)
+            if document is not None:
+                check(document.get("words") == words, f"{key}: what its owner wrote is gone")
+
+    def _document(self, key: str) -> dict[str, Any] | None:
+        return self._world.documents.get(key)
+
+    # When all is quiet
+
+    def check_all_done(self) -> None:
+        now = self._world.clock.now
+        for key, why in self.owed.items():
+            due = self.due(key)
+            if due is None or key not in self._world.documents:
+                raise Violation(f"{key} was never processed: {why}")
+            # Those that recur are due again and again; none may lag behind.
+            check(
+                due > now - 3 * self._world.duration,
+                f"{key} is not processed: {why}, {due} is there at {now}",
+            )
+
+
+class World:
+    """One seed."""
+
+    def __init__(self, seed: int, kinds: Kinds, say: Callable[[str], None] | None = None) -> None:
+        self.dice = random.Random(seed)
+        self.kinds = kinds
+        self.clock = VirtualClock()
+        self.documents: dict[str, dict[str, Any]] = {}
+        self.store = kinds.store(self.documents, clock=self.clock)
+        self.duration = self.dice.choice([600, 1000, 1500, 3000])
+        self.policy = Policy(
+            reprocess_delay=self.dice.choice([0, 0, 0, 1500]),
+            on_failure=self.dice.choice(["reschedule", "retry", "hold"]),
+            retry_delay=DELAY_OF_RETRIES,
+        )
+        self.is_calm = False
+        self.is_late = False
+        """Whether what happens now was sent long ago."""
+        self.is_unheard = False
+        """Whether nobody hears what comes of it."""
+        self.steps = 0
+        self.faults = 0
+        self.lines: deque[str] = deque(maxlen=60)
+        self._say = say
+        self._late: list[tuple[Instant, Callable[[], object]]] = []
+        self._count = 0
+        self._depth = 0
+        self._chaos_ends = self.clock.now + CHAOS
+        self._next_mischief = self.clock.now
+        self.oracle = Oracle(self)
+        self.nodes = [Node(self, f"n{number}") for number in range(self.dice.randint(2, 4))]
+
+    def say(self, text: str) -> None:
+        line = f"{self.clock.now}: {text}"
+        self.lines.append(line)
+        if self._say is not None:
+            self._say(line)
+
+    def run(self) -> Report:
+        for _ in range(self.dice.randint(4, 9)):
+            self.add()
+        while self.clock.now < self._chaos_ends:
+            self._go(self._chaos_ends)
+        self._calm_down()
+        end = self.clock.now + HORIZON // 2
+        while self.clock.now < end:
+            self._go(end)
+        self.oracle.check_all_done()
+        return Report(
+            self.steps, self.oracle.handled, self.oracle.takeovers, self.faults, self.oracle.coincidences
+        )
+
+    def _calm_down(self) -> None:
+        self.say("all is calm from here on")
+        self.is_calm = True
+        # Who was held comes back, corrected; so all of it must be processed in the end.
+        for key, document in self.documents.items():
+            if self.oracle.due(key) == HELD:
+                document["interval"] = document["period"] = None
+                self.move(key, self.clock.now)
+        # Enough for all that is due, however slow those are that are left.
+        self.nodes += [Node(self, f"n{len(self.nodes) + more}") for more in range(2)]
+
+    def _go(self, end: Instant) -> None:
+        """The next event, if it comes before the end."""
+        events = [event for node in self.nodes for event in node.events()]
+        events += self._late_ones()
+        if not self.is_calm:
+            events.append((self._next_mischief, self._mischief))
+        at = min((max(at, self.clock.now) for at, _ in events), default=end + 1)
+        if at > end:
+            self.clock.now = max(self.clock.now, end)
+            return
+        self.clock.now = at
+        # Whoever of those that come at the same time.
+        self.dice.choice([act for when, act in events if when <= at])()
+
+    def meanwhile(self, node: Node) -> None:
+        """Others come in between, and time passes, while a node waits for the store."""
+        if self._depth > 2:
+            return
+        luck = self.dice.random()
+        if luck < 0.5:
+            return
+        passes = self.dice.choice([0, 0, 1, 5])
+        if luck > 0.985 and not self.is_calm:
+            passes = self.dice.randint(0, 2 * self.duration)
+            self.say(f"{node.name} waits for {passes} ms")
+        end = self.clock.now + passes
+        self._depth += 1
+        try:
+            for _ in range(400):
+                if self.clock.now >= end and self.dice.random() < 0.5:
+                    break
+                self._go(end)
+        finally:
+            self._depth -= 1
+        self.clock.now = max(self.clock.now, end)
+
+    def later(self, delay: int, effect: Callable[[], object]) -> None:
+        self._late.append((self.clock.now + delay, effect))
+
+    def _late_ones(self) -> list[tuple[Instant, Callable[[], None]]]:
+        def arrive(one: tuple[Instant, Callable[[], object]]) -> None:
+            self._late.remove(one)
+            self.say("what is late arrives")
+            self.is_late = True
+            self.quietly(one[1])
+            self.is_late = False
+
+        return [(one[0], lambda one=one: arrive(one)) for one in self._late]  # type: ignore[misc]  # bound now
+
+    def quietly(self, effect: Callable[[], object]) -> None:
+        """Nobody hears the answer, whatever it is."""
+        self.is_unheard = True
+        try:
+            effect()
+        except Violation:
+            raise
+        except Exception as error:
+            self.say(f"  and is refused: {error}")
+        finally:
+            self.is_unheard = False
+
+    # Owners, and bad luck
+
+    def add(self) -> None:
+        dice = self.dice
+        self._count += 1
+        key = f"d{self._count}"
+        document: dict[str, Any] = {
+            "sleep_until": from_ms(self.clock.now + dice.choice([-50_000, 0, 0, 1, dice.randint(0, 8000)])),
+            "words": dice.random(),
+            "auto_remove": dice.random() < 0.4,
+        }
+        kind = dice.choice(
+            ["once", "once", "cron", "every", "bad"] if dice.random() < 0.5 else ["once", "cron"]
+        )
+        if kind == "cron":
+            seconds = dice.choice([1, 2, 5, 10])
+            document |= {"interval": f"*/{seconds} * * * * *", "period": seconds * 1000}
+        elif kind == "every":
+            seconds = dice.choice([1, 3, 7])
+            document |= {"interval": f"every {seconds}s", "period": seconds * 1000}
+        elif kind == "bad":
+            document |= {"interval": "61 * * * *"}
+        if kind in ("cron", "every") and dice.random() < 0.4:
+            document["repeat_until"] = from_ms(self.clock.now + dice.randint(0, CHAOS))
+        self.documents[key] = document
+        self.say(f"owner adds {key}: {document}")
+        self.oracle.owned(key)
+        self.oracle.words[key] = document["words"]
+
+    def move(self, key: str, due: Instant | None) -> None:
+        # In a millisecond of its own: of two locks in one, between which the owner comes, the ends may be
+        # alike.
+        self.clock.now += 1
+        self.documents[key]["sleep_until"] = None if due is None else from_ms(due)
+        self.say(f"owner moves {key} to {due}")
+        self.oracle.owned(key)
+        self.clock.now += 1
+
+    def _mischief(self) -> None:
+        dice = self.dice
+        self._next_mischief = self.clock.now + dice.randint(50, 1500)
+        what = dice.choices(
+            ["add", "move", "words", "delete", "crash", "stall", "leap", "start"], [5, 3, 4, 1, 2, 5, 1, 2]
+        )[0]
+        key = dice.choice(list(self.documents)) if self.documents else None
+        node = dice.choice(self.nodes)
+        if what == "add" and self._count < 25:
+            self.add()
+        elif what == "move" and key is not None:
+            self.move(key, dice.choice([None, self.clock.now, self.clock.now + dice.randint(-500, 3000)]))
+        elif what == "words" and key is not None:
+            self.documents[key]["words"] = self.oracle.words[key] = dice.random()
+        elif what == "delete" and key is not None:
+            del self.documents[key]
+            self.say(f"owner deletes {key}")
+            self.oracle.owned(key)
+        elif what == "crash":
+            self.say(f"{node.name} crashes")
+            node.is_alive = False
+            node.handlers = []
+        elif what == "stall" and not node.is_busy:
+            node.stalled_until = self.clock.now + dice.randint(0, 3 * self.duration)
+            node.troubled_until = node.stalled_until
+            self.say(f"{node.name} stalls until {node.stalled_until}")
+        elif what == "leap":
+            self.clock.now += dice.randint(0, 2 * self.duration)
+            self.say("the clock has leapt ahead")
+            for each in self.nodes:
+                each.troubled_until = self.clock.now
+        elif what == "start" and sum(each.is_alive for each in self.nodes) < 4:
+            self.nodes.append(Node(self, f"n{len(self.nodes)}"))
+            self.say(f"{self.nodes[-1].name} starts")
+
+
+def check(is_true: bool, otherwise: str) -> None:
+    if not is_true:
+        raise Violation(otherwise)
+
+
+def simulate(seed: int, kinds: Kinds | None = None, say: Callable[[str], None] | None = None) -> Report:
+    """Run a seed. ``Violation`` says which promise was broken, and what came before."""
+    world = World(seed, kinds or Kinds(), say)
+    try:
+        return world.run()
+    except Violation as violation:
+        lines = "\n".join(f"    {line}" for line in world.lines)
+        replay = f"python -m tests.documents.simulation --seed {seed}"
+        raise Violation(f"seed {seed}: {violation}\n\n{lines}\n\nreplay: {replay}") from None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.documents.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
+    chosen = parser.parse_args()
+    logging.getLogger("evenbeat").setLevel(logging.CRITICAL)
+    total, failed = [0] * len(Report._fields), 0
+    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
+        try:
+            report = simulate(seed, say=_say if chosen.verbose else None)
+        except Violation as violation:
+            _say(str(violation))
+            failed += 1
+        else:
+            total = [before + more for before, more in zip(total, report, strict=True)]
+    _say(f"{chosen.seeds} seeds, {failed} failed: {dict(zip(Report._fields, total, strict=True))}")
+    return 1 if failed else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

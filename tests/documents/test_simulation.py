@@ -1,0 +1,243 @@
+"""Seeds that are kept, and desks, stores and rules that are broken on purpose: each of those is found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from evenbeat.documents import Change, Found, Lock, MemoryDocuments, Taken, rules
+from evenbeat.documents.desk import Desk, Item
+from evenbeat.instants import Instant, from_ms
+from tests.documents.simulation import Kinds, Violation, simulate
+
+SEEDS = 200
+# Each is caught within 25 seeds; this leaves room for changes of the simulation.
+MOST_SEEDS = 100
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    log = logging.getLogger("evenbeat.documents")
+    before = log.level
+    log.setLevel(logging.CRITICAL)  # lost locks are the normal course of events here
+    yield
+    log.setLevel(before)
+
+
+@pytest.mark.parametrize("tens", range(SEEDS // 10))
+def test_every_promise_is_kept(tens: int) -> None:
+    for seed in range(tens * 10, tens * 10 + 10):
+        report = simulate(seed)
+        assert report.handled
+
+
+def test_a_seed_is_the_same_each_time() -> None:
+    first: list[str] = []
+    second: list[str] = []
+    simulate(5, say=first.append)
+    simulate(5, say=second.append)
+    assert first == second
+
+
+# Stores
+
+
+class WritesWithoutFence(MemoryDocuments):
+    """The fence of ``update`` is missing, as where documents are updated by their id."""
+
+    def update(self, changes: Sequence[Change]) -> list[bool]:
+        return super().update([_with(change, self._documents) for change in changes])
+
+
+class RemovesWithoutFence(MemoryDocuments):
+    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+        return [self._documents.pop(lock.id, None) is not None for lock in locks]
+
+
+class FencesByOrder(MemoryDocuments):
+    """Compares with "not later" where it should compare with "the same"."""
+
+    def _holds(self, lock: Lock) -> bool:
+        document = self._documents.get(lock.id)
+        moment = None if document is None else document["sleep_until"]
+        return moment is not None and moment <= from_ms(max(lock.ends))
+
+
+class TakesBeforeItIsDue(MemoryDocuments):
+    """Due is what is due before the lock would end."""
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        clock = self._clock
+        now = clock()
+        try:
+            self._clock = lambda: now + duration
+            return super().lock_next(0, limit)
+        finally:
+            self._clock = clock
+
+
+class LocksWithoutMoving(MemoryDocuments):
+    """Says that it is locked, and leaves ``sleep_until`` as it is."""
+
+    def _locked(self, key: Any, until: Instant) -> Found:
+        document = self._documents[key]
+        before = document["sleep_until"]
+        found = super()._locked(key, until)
+        document["sleep_until"] = before
+        return found
+
+
+class WritesAllBack(MemoryDocuments):
+    """Writes the whole document as it was read, with the changes in it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._read: dict[Any, Mapping[str, Any]] = {}
+
+    def lock_next(self, duration: int, limit: int) -> Taken:
+        taken = super().lock_next(duration, limit)
+        self._read |= {found.id: found.data for found in taken.found}
+        return taken
+
+    def _change(self, change: Change) -> bool:
+        if not self._holds(change.lock):
+            return False
+        document = self._documents[change.lock.id]
+        document |= {**self._read[change.lock.id], "sleep_until": document["sleep_until"]}
+        return super()._change(change)
+
+
+class Forgets(MemoryDocuments):
+    """Answers that an end was written, and does not write every one."""
+
+    count = 0
+
+    def _change(self, change: Change) -> bool:
+        self.count += 1
+        if self.count % 20 == 0:
+            return self._holds(change.lock)
+        return super()._change(change)
+
+
+# Desks
+
+
+class IgnoresRefusals(Desk):
+    """Renews, and does not look at the answer."""
+
+    def _lose(self, item: Item) -> None:
+        pass
+
+
+class NeverRenews(Desk):
+    def _renew(self, now: Instant) -> None:
+        pass
+
+
+class TrustsRenewals(Desk):
+    """Believes that a renewal was written, also when no answer came."""
+
+    def _send_renewals(self, items: Sequence[Item], locks: Sequence[Lock]) -> None:
+        for item in items:
+            item.ends = item.ends[-1:]
+        super()._send_renewals(items, locks)
+
+
+class EndsAgain(Desk):
+    """Takes what it has written itself for its lock, and so writes it once more when no answer came."""
+
+    def _decide(self, item: Item, now: Instant) -> tuple[Item, rules.Fate, Mapping[str, Any]]:
+        decided = super()._decide(item, now)
+        if isinstance(decided[1], int):
+            item.ends = (*item.ends, decided[1])
+        return decided
+
+
+class BeginsLate(Desk):
+    """Begins whatever it was given, however long that took."""
+
+    def _still_ours(self, found: Sequence[Found]) -> Sequence[Found]:
+        return found
+
+
+# Rules
+
+
+def _once_per_missed_tick(plan: rules.Plan, now: Instant, reprocess_delay: int) -> Instant | None:
+    if plan.trigger is None:
+        return None
+    upcoming = plan.trigger.next_ms(plan.sleep_until + reprocess_delay)
+    return None if plan.repeat_until is not None and (upcoming or 0) > plan.repeat_until else upcoming
+
+
+def _without_end(plan: rules.Plan, now: Instant, reprocess_delay: int) -> Instant | None:
+    return (
+        None
+        if plan.trigger is None
+        else plan.trigger.next_ms(max(now - 1, plan.sleep_until + reprocess_delay))
+    )
+
+
+def _at_once(_plan: rules.Plan, now: Instant, _policy: rules.Policy) -> rules.Fate:
+    return now
+
+
+def _found(kinds: Kinds) -> int:
+    """The seed that finds it."""
+    for seed in range(MOST_SEEDS):
+        try:
+            simulate(seed, kinds)
+        except Violation:
+            return seed
+    pytest.fail(f"{MOST_SEEDS} seeds do not find it")
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        WritesWithoutFence,
+        RemovesWithoutFence,
+        FencesByOrder,
+        TakesBeforeItIsDue,
+        LocksWithoutMoving,
+        WritesAllBack,
+        Forgets,
+    ],
+)
+def test_a_broken_store_is_found(store: type[MemoryDocuments]) -> None:
+    _found(Kinds(store=store))
+
+
+@pytest.mark.parametrize("broken", [IgnoresRefusals, NeverRenews, TrustsRenewals, EndsAgain, BeginsLate])
+def test_a_broken_desk_is_found(broken: type[Desk]) -> None:
+    _found(Kinds(desk=broken))
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("next_start", _once_per_missed_tick),
+        ("next_start", _without_end),
+        ("after_failure", rules.after_success),
+        ("after_failure", _at_once),
+    ],
+)
+def test_a_broken_rule_is_found(
+    name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, name, broken)
+    _found(Kinds())
+
+
+def _with(change: Change, documents: Mapping[Any, Mapping[str, Any]]) -> Change:
+    """The same under whatever lock is there now."""
+    document = documents.get(change.lock.id)
+    moment = None if document is None else document["sleep_until"]
+    if moment is None:
+        return change
+    return Change(
+        Lock(change.lock.id, (round(moment.timestamp() * 1000),)), change.sleep_until, change.fields
+    )
