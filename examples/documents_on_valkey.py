@@ -31,8 +31,8 @@ def main() -> None:
     now = datetime.now(UTC)
     for number, owner in enumerate(["Ada", "Bob", "Cleo"]):
         due = (now + timedelta(seconds=number / 2)).isoformat(timespec="milliseconds")
-        cart = {"owner": owner, "items": str(number + 1), "sleep_until": due, "auto_remove": "1"}
-        client.hset(f"example-cart:{number}", mapping=cart)
+        key, items = f"example-cart:{number}", str(number + 1)
+        client.hset(key, mapping={"owner": owner, "items": items, "sleep_until": due, "auto_remove": "1"})
     # No date: no job. Its owner is still looking around.
     client.hset("example-cart:9", mapping={"owner": "Dan", "items": "1"})
 

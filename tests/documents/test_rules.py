@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from evenbeat.documents.rules import (
     next_start,
     read,
 )
-from evenbeat.instants import LAST, from_ms
+from evenbeat.instants import LAST, from_ms, to_ms
 from evenbeat.testing.clock import START
 from tests.unit.strategies import triggers
 
@@ -296,3 +296,19 @@ def test_sleep_until_only_ever_grows(
     decide = after_failure if fails else after_success
     fate = decide(plan(due, interval=interval, auto_remove=remove), due + late, policy)
     assert fate is None or fate == REMOVE or fate > due
+
+
+def test_an_interval_of_postgresql_is_an_interval() -> None:
+    trigger = plan(interval=timedelta(minutes=90)).trigger
+    assert trigger is not None
+    assert trigger.next_ms(START) == START + 90 * MINUTE
+
+
+def test_until_a_day_is_until_it_has_ended() -> None:
+    until = plan(repeat_until=date(2026, 3, 1)).repeat_until
+    assert until == to_ms(datetime(2026, 3, 2, tzinfo=UTC)) - 1
+
+
+def test_what_can_not_be_read_says_why() -> None:
+    with pytest.raises(InvalidValue, match="the document can't be read: a date of the year 12000"):
+        plan(trouble="a date of the year 12000")

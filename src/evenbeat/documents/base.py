@@ -52,6 +52,8 @@ class Found(msgspec.Struct, frozen=True):
     auto_remove: object = None
     data: Mapping[str, Any] = {}
     """The whole document in the terms of its database, the four fields included, as before the lock."""
+    trouble: str | None = None
+    """Why the document can't be read, if it can't: it is told of and held."""
 
 
 class Taken(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -40,6 +40,8 @@ class Policy(msgspec.Struct, frozen=True):
 
 def read(found: Found) -> Plan:
     """Make sense of a document's fields. ``InvalidValue`` says which one makes none, and why."""
+    if found.trouble is not None:
+        raise InvalidValue(f"the document can't be read: {found.trouble}", field="document", value=None)
     trigger = None
     if found.interval is not None and found.interval != "":
         # `H` spreads documents by their ids, and an interval counts from when the document was due.
@@ -90,6 +92,8 @@ def next_start(plan: Plan, now: Instant, reprocess_delay: int) -> Instant | None
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, timedelta):  # an interval of PostgreSQL
+        return f"every {value // timedelta(milliseconds=1)}ms"
     raise InvalidValue(
         f"interval {shown(value)} is not a text", field="interval", value=value,
         hint='write it like "0 9 * * mon-fri" or "every 10m"',
@@ -104,6 +108,8 @@ def _instant(value: object) -> Instant | None:
     if isinstance(value, datetime):
         # MongoDB and columns without a time zone: UTC.
         return read_instant(value if value.tzinfo is not None else value.replace(tzinfo=UTC), "repeat_until")
+    if isinstance(value, date):  # inclusive: until the day has ended
+        return _instant(datetime(value.year, value.month, value.day, 23, 59, 59, 999_000, UTC))
     if isinstance(value, str):
         return read_instant(value, "repeat_until", UTC)
     raise InvalidValue(

@@ -17,17 +17,6 @@ from evenbeat.documents.mongo.calls import PLAIN
 from evenbeat.instants import FIRST, LAST, Instant
 
 
-class _Unreadable:
-    """Stands where the interval stood, so that the document is told of and held, as any that makes no
-    sense."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def __repr__(self) -> str:
-        return f"<the document can't be read: {self._error}>"
-
-
 class Reader:
     """Makes what is handed out of what was read raw."""
 
@@ -51,7 +40,7 @@ class Reader:
             )
         except Exception as error:  # also what decodes a type of the user's may raise
             data = self._salvaged(id_, document.raw, seen)
-            return Found(data["_id"], due, until, interval=_Unreadable(error), data=data)
+            return Found(data["_id"], due, until, data=data, trouble=str(error))
 
     def _salvaged(self, id_: Any, raw: bytes | memoryview, seen: Instant) -> dict[str, Any]:
         try:
