@@ -19,7 +19,7 @@ from pymongo import AsyncMongoClient, MongoClient, monitoring
 from pymongo.collection import Collection
 from pymongo.write_concern import WriteConcern
 
-from evenbeat.documents import MongoDocuments, rules
+from evenbeat.documents import Document, MongoDocuments, rules
 from evenbeat.documents.base import Change, Found, Lock
 from evenbeat.documents.mongo import crowd
 from evenbeat.documents.mongo.calls import Calls
@@ -142,12 +142,16 @@ def test_its_name_has_no_password(mongo: str) -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_the_document_that_holds_sleep_until_is_reserved_too(orders: Orders) -> None:
+def test_the_path_of_sleep_until_is_reserved_and_its_neighbours_are_not(orders: Orders) -> None:
     documents = MongoDocuments(orders, sleep_until="a.b.due")
-    assert documents.reserved == {"_id", "a", "a.b", "a.b.due"}
+    assert documents.reserved == {"_id", "a.b.due"}
 
-
-# What it leaves alone
+    # What it leaves alone
+    document = Document(Found("x", 1, 2), rules.Plan(1), lambda: 1, documents.reserved)
+    document.update({"a.b.last": 7, "a.c": 8})
+    for path in ("a", "a.b", "a.b.due", "a.b.due.x", "_id"):
+        with pytest.raises(InvalidValue, match="is when the document is due, or what it is known by"):
+            document.update({path: 9})
 
 
 def test_nothing_is_added(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:

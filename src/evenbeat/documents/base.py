@@ -98,7 +98,8 @@ class Documents(Protocol):
 
     @property
     def reserved(self) -> frozenset[str]:
-        """The fields that a handler must not set: ``sleep_until``, and what a document is known by."""
+        """The paths that a handler must not set, nor what they are inside of: ``sleep_until``, and what a
+        document is known by."""
 
     def open(self) -> None:
         """Get ready: connect, and look whether everything named is there. ``InvalidValue`` if it is not.

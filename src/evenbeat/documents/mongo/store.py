@@ -84,9 +84,7 @@ class MongoDocuments:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Also the documents that ``sleep_until`` is inside of: who replaces one says when it is due."""
-        parts = self._path.split(".")
-        return frozenset({"_id", *(".".join(parts[: end + 1]) for end in range(len(parts)))})
+        return frozenset({"_id", self._path})
 
     def open(self) -> None:
         """Ask and write as later on, so that a mistake is told of now: the write finds no document."""
