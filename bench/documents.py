@@ -51,7 +51,7 @@ def _rate(kind: str, how: str, concurrency: int, count: int) -> float:
         place.make()
         ledgers = [folder / f"ledger-{number}" for number in range(PROCESSES)]
         # Long enough for the documents to be written, and for the processes to be ready.
-        due = datetime.now(UTC) + timedelta(seconds=6)
+        due = datetime.now(UTC) + timedelta(seconds=5)
         place.fill(0, count, due)
         with ExitStack() as stack:
             for ledger in ledgers:

@@ -21,6 +21,8 @@ from evenbeat.instants import Instant
 
 # How long a document that nobody hinted at may wait until it is seen.
 LONGEST_SLEEP = 1000
+# Seconds within which handlers that are short have ended.
+_SHORT = 0.01
 
 _log = logging.getLogger("evenbeat.documents")
 
@@ -104,6 +106,15 @@ class Desk:
     def is_handling(self) -> bool:
         """Whether any handler has not ended yet."""
         return any(not item.is_over for item in list(self._held))
+
+    @property
+    def is_gathering(self) -> bool:
+        """Whether more will have ended in a moment: handlers that are short end one after the other, and are
+        written together in one call. By the thread that steps."""
+        over = sum(item.is_over for item in self._held)
+        if not 0 < over < len(self._held) - over:
+            return False
+        return time.monotonic() - self._held[-1].began < _SHORT
 
     def hint(self) -> None:
         """Look: something may be due."""

