@@ -839,12 +839,11 @@ def test_a_wrong_timeout_is_named_and_stops_nothing(shop: Shop) -> None:
 # Processes
 
 PROGRAM = """
-import os, signal, sys, threading
+import signal, sys
 from datetime import UTC, datetime
 from evenbeat.documents import MemoryDocuments, Processor
 
-rows = {"a": {"sleep_until": datetime.now(UTC)}, "b": {"sleep_until": datetime.now(UTC)}}
-second = threading.Event()
+rows = {"a": {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC)}}
 
 def on_document(document):
     # Until run() waits for signals, they do what they do by default.
