@@ -7,11 +7,15 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import FrameType
 
 from evenbeat.errors import InvalidValue, shown
+
+# Seconds to wait at once: a signal that comes right before a wait is seen by Python only after it.
+_SLICE = 0.5
 
 KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
@@ -46,10 +50,14 @@ def until_signalled(hurry: Callable[[], object], timeout: float | None = None) -
     signalled: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    try:
-        came.get(timeout=timeout)
-    except Empty:
-        signalled.append(0)  # the next signal is a further one
+    until = None if timeout is None else time.monotonic() + timeout
+    while not signalled:
+        left = _SLICE if until is None else min(_SLICE, until - time.monotonic())
+        try:
+            came.get(timeout=max(left, 0))
+        except Empty:
+            if until is not None and time.monotonic() >= until:
+                signalled.append(0)  # the next signal is a further one
 
 
 def describe_exit(code: int) -> str:

@@ -412,9 +412,10 @@ class Oracle:
 
     def _is_coincidence(self, tenure: Tenure, due: Instant | None, lock: Lock) -> bool:
         """A tick that is due at the very millisecond at which a lock of before would have ended. Who sent
-        that long ago, or whose document was moved by its owner, takes it for the lock: the price of adding
-        no field to the documents."""
-        is_stale = self._world.is_late or tenure.is_moved
+        that long ago, whose end got no answer, or whose document was moved by its owner, takes it for the
+        lock: the price of adding no field to the documents."""
+        is_again = tenure.is_written and tenure.written != due
+        is_stale = self._world.is_late or tenure.is_moved or is_again
         is_one = is_stale and due in lock.ends and tenure.key not in self.holders
         self.coincidences += is_one
         return is_one
