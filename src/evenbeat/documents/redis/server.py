@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from hashlib import sha1
-from importlib.resources import files
 from typing import Any, TypeAlias
 
 import redis
@@ -16,7 +13,7 @@ from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
 from evenbeat.stores.redis.address import Address, read_address
 from evenbeat.stores.redis.commands import Commands, unavailable
-from evenbeat.stores.redis.scripts import Script
+from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.server_clock import ServerClock
 
 Client: TypeAlias = "redis.Redis | redis.RedisCluster"
@@ -65,7 +62,7 @@ class Server:
     # Commands.
 
     def run(self, name: str, *asked: object) -> Any:
-        wanted = _script(name)
+        wanted = script(name, "evenbeat.documents.redis")
         values = (len(self.keys), *self.keys, _pack(list(asked)))
         try:
             return self._send("EVALSHA", wanted.sha, *values)
@@ -127,13 +124,3 @@ def _place(client: Client) -> str:
         if "host" in facts:
             return f"redis://{facts['host']}:{facts.get('port', 6379)}/{facts.get('db', 0)}"
     return "redis"
-
-
-@cache
-def _script(name: str) -> Script:
-    """The script of that name, with what all of them begin with."""
-    folder = files("evenbeat.documents.redis") / "lua"
-    prelude, body = ((folder / f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
-    text = f"{prelude}\n{body}"
-    # How Redis names scripts; nothing is kept safe by it.
-    return Script(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -1,4 +1,4 @@
-"""The Lua scripts beside this module: readable text, known to the server by its hash."""
+"""Lua scripts beside the modules that use them: readable text, known to the server by its hash."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Script(NamedTuple):
 
 
 @cache
-def script(name: str) -> Script:
-    """The script of that name, with what all of them begin with."""
-    folder = files("evenbeat.stores.redis") / "lua"
+def script(name: str, package: str = "evenbeat.stores.redis") -> Script:
+    """The script of that name in a package, with what all of them begin with."""
+    folder = files(package) / "lua"
     prelude, body = ((folder / f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
     text = f"{prelude}\n{body}"
     # How Redis names scripts; nothing is kept safe by it.
