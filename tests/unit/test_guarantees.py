@@ -12,7 +12,13 @@ from evenbeat.testing.contract import StoreContract
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 NAMED = re.findall(r"`(\w+\.py)::(test_\w+)`", PAGE)
-FOLDERS = ("src/evenbeat/testing/contract", "tests/faults", "tests/unit")
+FOLDERS = (
+    "src/evenbeat/testing/contract",
+    "src/evenbeat/testing",
+    "tests/faults",
+    "tests/unit",
+    "tests/documents",
+)
 
 
 @pytest.mark.parametrize(("file", "test"), NAMED, ids=[name for _, name in NAMED])
