@@ -13,8 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Format
 from psycopg.rows import dict_row
 
+from evenbeat.documents import indexes, tables
 from evenbeat.documents import postgres_table as sql
-from evenbeat.documents import tables
 from evenbeat.documents.base import Change, Fields, Lock, Taken
 from evenbeat.documents.postgres_table import Column, RowTable, check_time
 from evenbeat.documents.tables import Table, quoted
@@ -211,6 +211,10 @@ class PostgresDocuments:
             self._check_kind(kind)
             if not _rows(commands, sql.FIND_UNIQUE, oid, names.key):
                 self._not_unique(kind, names.key)
+            if _rows(commands, sql.FIND_INDEX_MISSED, oid, indexes.MANY, names.sleep_until):
+                due = quoted(names.sleep_until)
+                remedy = f"CREATE INDEX CONCURRENTLY ON {self._name} ({due}) WHERE {due} IS NOT NULL"
+                indexes.warn(self._name, remedy)
         looked_at = RowTable(
             quoted(found[0]["space"], found[0]["name"]), table, columns, names, self._condition
         )  # fmt: skip

@@ -44,6 +44,16 @@ JOIN pg_catalog.pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
 WHERE indrelid = %s AND attname = %s AND indisunique AND indisvalid AND indnkeyatts = 1 AND indpred IS NULL
 """
 
+# By the server's estimate of the rows; views and partitioned tables have none of their own.
+FIND_INDEX_MISSED = """
+SELECT 1 AS missed FROM pg_catalog.pg_class AS class
+WHERE class.oid = %s AND relkind = 'r' AND reltuples > %s AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_index
+    JOIN pg_catalog.pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
+    WHERE indrelid = class.oid AND attname = %s AND indisvalid
+)
+"""
+
 # One statement, so that nobody comes between. MATERIALIZED: a subquery that the planner runs again for each
 # row would lock more than LIMIT. Who has a row locked is writing to it: SKIP LOCKED; a row that somebody
 # wrote to since the statement began is looked at anew before it is taken. Times before the first (-infinity,

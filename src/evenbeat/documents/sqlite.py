@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evenbeat.documents import tables
+from evenbeat.documents import indexes, tables
 from evenbeat.documents.base import Change, Fields, Lock, Taken
 from evenbeat.documents.sqlite_table import RowTable, as_dict, instant_of
 from evenbeat.documents.tables import Table, quoted
@@ -151,6 +151,8 @@ class SqliteDocuments:
         self._check_unique(commands, name, names.key, [row["name"] for row in columns.values() if row["pk"]])
         looked_at = RowTable(quoted(name), table, names, self._form, self._condition, self._parameters)
         self._try(commands, looked_at)
+        if looked_at.misses_index(commands):
+            indexes.warn(self._name, looked_at.index)
         return looked_at
 
     def _check_type(self, commands: Commands, table: str, column: str, declared: str) -> None:

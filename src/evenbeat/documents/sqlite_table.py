@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenbeat.documents import times
+from evenbeat.documents import indexes, times
 from evenbeat.documents.base import Change, Found, Lock
 from evenbeat.documents.tables import Names, Table, quoted
 from evenbeat.documents.times import TimeFormat
@@ -36,6 +36,7 @@ ORDER BY {indexed} LIMIT 1
 _SET = "UPDATE {table} SET {assignments} WHERE {key} = ?"
 _GET = "SELECT {due} FROM {table} WHERE {key} = ?"
 _REMOVE = "DELETE FROM {table} WHERE {key} = ?"
+_MANY = "SELECT 1 FROM {table} LIMIT 1 OFFSET ?"
 _ANY = "SELECT {due} FROM {table} WHERE {due} IS NOT NULL LIMIT 1"
 
 _DAY = 86_400_000
@@ -93,6 +94,21 @@ class RowTable:
     def remove(self, commands: Commands, lock: Lock) -> bool:
         holds, _ = self._holds(commands, lock)
         return holds and commands.run("remove a row", self._remove, [lock.id]) > 0
+
+    def misses_index(self, commands: Commands) -> bool:
+        """Whether there are many rows, and no index that finds those that are due."""
+        if not commands.rows("look", _MANY.format(**self._words), [indexes.MANY]):
+            return False
+        values = [0, 0, 0, *self._parameters, 1]
+        plan = commands.rows("look", f"EXPLAIN QUERY PLAN {self._lockable}", values)
+        return str(plan[0][3]).startswith("SCAN") and " INDEX " not in str(plan[0][3])
+
+    @property
+    def index(self) -> str:
+        """The statement that makes the index."""
+        return "CREATE INDEX {table_due} ON {table} ({indexed})".format(
+            **self._words, table_due=quoted(f"{self._table.name}_due")
+        )
 
     def any_time(self, commands: Commands) -> Any:
         rows = commands.rows("look", self._any)

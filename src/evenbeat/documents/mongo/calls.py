@@ -14,6 +14,7 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DocumentTooLarge, OperationFailure, PyMongoError, WTimeoutError
 from pymongo.read_concern import ReadConcern
 
+from evenbeat.documents import indexes
 from evenbeat.documents.mongo.queries import NOT_OURS, Filter, Operation
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import Instant
@@ -71,6 +72,14 @@ class Calls:
                 cursor = cursor.sort(by, 1)
             with cursor:
                 return list(cursor)
+
+    def misses_index(self, path: str) -> bool:
+        """Whether there are many documents, and no index with that field."""
+        with self._translated():
+            if self._raw.estimated_document_count() <= indexes.MANY:
+                return False
+            known = self._raw.with_options(codec_options=PLAIN).list_indexes()
+            return not any(path in index["key"] for index in known)
 
     def write(self, operations: Sequence[Operation]) -> Written:
         """Each for itself. Encoded as the user's collection does, whose values may be in it."""

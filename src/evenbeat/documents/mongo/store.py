@@ -12,7 +12,7 @@ from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
-from evenbeat.documents import paths
+from evenbeat.documents import indexes, paths
 from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
 from evenbeat.documents.mongo.calls import Calls, Written
 from evenbeat.documents.mongo.crowd import Aside, Crowd
@@ -92,6 +92,9 @@ class MongoDocuments:
         self._look(self._clock(), 1)
         for error in self._calls.write([self._queries.lock(ObjectId(), 0, 1)]).errors:
             raise self._calls.refusal(error)
+        if self._calls.misses_index(self._path):
+            remedy = f'db.{self.name.partition(".")[2]}.createIndex({{"{self._path}": 1}}, {{sparse: true}})'
+            indexes.warn(self.name, remedy)
 
     def close(self) -> None:
         pass
