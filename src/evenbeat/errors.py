@@ -75,7 +75,7 @@ class InvalidTrigger(InvalidValue):
         self.position = position
         self.allowed = allowed
 
-    def within(self, text: str) -> InvalidTrigger:
+    def within(self, text: str, hint: str | None) -> InvalidTrigger:
         """The same of a longer text, in which what was refused stands at the same position."""
         return InvalidTrigger(
             text,
@@ -84,7 +84,7 @@ class InvalidTrigger(InvalidValue):
             value=self.value,
             position=self.position,
             allowed=self.allowed,
-            hint=self.hint,
+            hint=hint,
         )
 
 

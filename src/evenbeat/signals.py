@@ -30,8 +30,11 @@ def check_main_thread() -> None:
         )  # fmt: skip
 
 
-def until_signalled(hurry: Callable[[], object], timeout: float | None = None) -> None:
-    """Return when SIGINT or SIGTERM comes, or the time is over; a further one calls ``hurry``.
+def until_signalled(
+    hurry: Callable[[], object], timeout: float | None = None, over: Callable[[], bool] = lambda: False
+) -> None:
+    """Return when SIGINT or SIGTERM comes, or the time is over, or there is nothing left to wait for; a
+    further signal calls ``hurry``.
 
     Only in the main thread.
 
@@ -56,7 +59,7 @@ def until_signalled(hurry: Callable[[], object], timeout: float | None = None) -
         try:
             came.get(timeout=max(left, 0))
         except Empty:
-            if until is not None and time.monotonic() >= until:
+            if over() or (until is not None and time.monotonic() >= until):
                 signalled.append(0)  # the next signal is a further one
 
 

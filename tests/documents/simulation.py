@@ -446,10 +446,12 @@ class Oracle:
                 is_right,
                 f"{tenure} should be tried again {DELAY_OF_RETRIES} ms after {over_at}, not at {due}",
             )
+        elif failed and due in (None, HELD):
+            check(due == HELD, f"{tenure} has failed, and passes for done")
+            self._check_no_tick(tenure)
         elif due is None:
             self._check_no_tick(tenure)
-            if not failed:
-                check(not tenure.said.get("auto_remove"), f"{tenure} should have been removed")
+            check(not tenure.said.get("auto_remove"), f"{tenure} should have been removed")
         else:
             first, last = self._tick(tenure, over_at), self._tick(tenure, now)
             check(first is not None, f"{tenure} has no tick, and should be done, not due at {due}")

@@ -709,7 +709,7 @@ def test_what_can_not_be_removed_stays() -> None:
     bench.end("b")
     bench.store.faults = [ValueError("referenced"), ValueError("referenced")]
     bench.step()
-    assert bench.due("a") is None
+    assert bench.rows["a"]["sleep_until"] == from_ms(HELD)
     assert "b" not in bench.rows
     assert [str(error) for error, _ in bench.told] == ["referenced"]
 
@@ -723,7 +723,7 @@ def test_a_document_that_takes_no_end_at_all_is_let_go() -> None:
     bench.step()
     assert bench.due("a") == LOCK
     assert not bench.is_processing()
-    assert len(bench.told) == 2
+    assert [str(error) for error, _ in bench.told] == ["2"]  # one document, told of once
 
 
 def test_an_outage_while_each_is_given_alone_loses_none() -> None:
@@ -778,7 +778,7 @@ def test_notes_of_a_handler_that_failed_are_forgotten() -> None:
     bench.document("a").reschedule("5m")
     bench.end("a", RuntimeError("oh"))
     bench.step()
-    assert bench.rows["a"] == {"sleep_until": None}
+    assert bench.rows["a"] == {"sleep_until": from_ms(HELD)}
 
 
 def test_a_document_can_be_due_when_its_handler_says() -> None:

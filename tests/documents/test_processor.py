@@ -234,7 +234,7 @@ def test_on_error_that_raises_harms_nobody(shop: Shop, caplog: pytest.LogCapture
     with Processor(shop, handle, on_error=on_error):
         wait(came)
     assert "on_error raised" in caplog.text
-    assert shop.due("bad") is None
+    assert shop.due("bad") == from_ms(HELD)
 
 
 def test_a_document_that_makes_no_sense_is_told_and_held(shop: Shop, errors: Errors) -> None:
@@ -583,11 +583,12 @@ def test_whatever_can_be_awaited_is(shop: Shop, errors: Errors, form: Callable[[
 def test_a_handler_that_can_not_be_called_fails_like_any_other(
     shop: Shop, errors: Errors, is_async: bool
 ) -> None:
-    def plain() -> None:
-        pass
+    # It says that it can be, as some decorators do.
+    def plain(*_: object) -> None:
+        (lambda: None)(*_)
 
-    async def coroutine() -> None:
-        pass
+    async def coroutine(*_: object) -> None:
+        (lambda: None)(*_)
 
     shop.add("a")
     handler: Any = coroutine if is_async else plain
@@ -807,10 +808,19 @@ def test_a_stop_while_the_database_is_away_gives_up_on_what_it_can_not_write(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"on_document": 5}, "on_document 5 is no function; give a def or async def that takes a document"),
+        ({"on_document": 5}, r"on_document 5 is not a function; give a def or async def on_document\(doc"),
+        (
+            {"on_document": lambda: 5},
+            r"<lambda>\(\) can't be called with 1 arguments: too many.*; give a def",
+        ),
+        ({"on_error": lambda _: 5}, r"\(_\) can't be called with 2 arguments: too many"),
+        ({"on_idle": lambda _: 5}, r"\(_\) can't be called with 0 arguments: missing"),
         ({"documents": {}}, "documents {} is no store of documents; wrap it"),
-        ({"on_idle": "x"}, 'on_idle "x" is no function; give a def or async def without parameters'),
-        ({"on_error": 1}, "on_error 1 is no function; give a def or async def that takes an error and"),
+        ({"on_idle": "x"}, r'on_idle "x" is not a function; give a def or async def on_idle\(\)'),
+        (
+            {"on_error": 1},
+            r"on_error 1 is not a function; give a def or async def on_error\(error, document\)",
+        ),
         ({"concurrency": 0}, "concurrency 0 is not a number from 1 to 10000"),
         ({"concurrency": True}, "concurrency True is not a number"),
         ({"concurrency": 2.0}, r"concurrency 2\.0 is not a number"),
@@ -886,6 +896,21 @@ def test_a_second_signal_hurries(program: subprocess.Popen[str]) -> None:
     program.send_signal(signal.SIGINT)
     assert program.stdout.read().splitlines() == ["stopped", "answer False []"]
     assert program.wait(LONG) == 0
+
+
+def test_run_ends_when_a_hook_stops_it() -> None:
+    program = """
+from datetime import UTC, datetime
+from evenbeat.documents import MemoryDocuments, Processor
+
+rows = {1: {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC)}}
+processor = Processor(MemoryDocuments(rows), print, on_idle=lambda: processor.stop())
+print("answer", processor.run(), rows, flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LONG, check=True
+    )
+    assert done.stdout.splitlines() == ["<Document 1>", "answer True {1: {'sleep_until': None}}"]
 
 
 def test_run_outside_the_main_thread_says_what_to_do(shop: Shop) -> None:

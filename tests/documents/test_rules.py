@@ -167,7 +167,12 @@ def failure(now: int, policy: Policy, **fields: Any) -> Fate:
 
 def test_a_failed_one_goes_on_as_if_it_had_not() -> None:
     assert failure(START + 5, PLAIN, interval="0 * * * *") == START + HOUR
-    assert failure(START + 5, PLAIN) is None
+
+
+def test_a_failed_one_without_a_next_tick_does_not_pass_for_done() -> None:
+    assert failure(START + 5, PLAIN) == HELD
+    assert failure(START + 5, PLAIN, auto_remove=True) == HELD
+    assert failure(START + 5, PLAIN, interval="0 * * * *", repeat_until=START + 1) == HELD
 
 
 def test_a_failed_one_may_be_tried_again() -> None:
@@ -251,6 +256,12 @@ def test_yes(value: object) -> None:
 )
 def test_no(value: object) -> None:
     assert not is_yes(value)
+
+
+@pytest.mark.parametrize("value", ["maybe", "never", "0.0", "2"])
+def test_nothing_is_removed_by_a_guess(value: str) -> None:
+    with pytest.raises(InvalidValue, match=f'auto_remove "{value}" is neither yes nor no; write "1" or "0"'):
+        plan(auto_remove=value)
 
 
 # Whatever a document says

@@ -48,7 +48,9 @@ def test_a_signal_waits_for_the_document_in_hand(tmp_path: Path) -> None:
 
     assert (process.returncode, out) == (0, "handled Ada\n")
     messages = [json.loads(text) for text in logged.splitlines()]
-    assert [message["msg"] for message in messages] == ["started", "stopped"]
+    waiting = "stopping, and waiting for the documents in hand"
+    assert [message["msg"] for message in messages] == ["starting", "started", waiting, "stopped"]
+    assert messages[2]["waiting_for"] == "7"
     assert messages[-1]["component"] == "documents"
     assert messages[-1]["unfinished"] is False
 

@@ -23,6 +23,8 @@ from evenbeat.instants import Instant
 LONGEST_SLEEP = 1000
 # Seconds within which handlers that are short have ended.
 _SHORT = 0.01
+# Documents that a log names at most.
+_NAMED = 20
 
 _log = logging.getLogger("evenbeat.documents")
 
@@ -50,6 +52,8 @@ class Item:
         self.failure: BaseException | None = None
         self.is_over = False
         self.is_renewable = True
+        self.is_refused = False
+        """Whether the database refuses its end, and the user was told."""
         self.is_sent = False
         """Whether its end was sent already, and not answered."""
         self.began = time.monotonic()
@@ -106,6 +110,12 @@ class Desk:
     def is_handling(self) -> bool:
         """Whether any handler has not ended yet."""
         return any(not item.is_over for item in list(self._held))
+
+    @property
+    def in_hand(self) -> str:
+        """The ids of the documents in hand, for a log: some of them, if they are many."""
+        ids = [shown(item.id) for item in list(self._held)]
+        return ", ".join(ids[:_NAMED]) + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
 
     @property
     def is_gathering(self) -> bool:
@@ -315,7 +325,9 @@ class Desk:
         except StoreUnavailable:
             raise
         except Exception as error:
-            self._calls.tell(error, item.document)
+            if not item.is_refused:
+                item.is_refused = True
+                self._calls.tell(error, item.document)
             if item.failure is None:
                 # Without what it has noted, which may be what the database refuses.
                 item.failure = error

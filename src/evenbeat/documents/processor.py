@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from types import TracebackType
 from typing import get_args
@@ -62,12 +63,12 @@ class Processor:
         concurrency: int = 1,
     ) -> None:
         _check_documents(documents)
-        _check_function(on_document, "on_document", "a def or async def that takes a document")
+        _check_function(on_document, "on_document", "document")
         for hook, name in ((on_start, "on_start"), (on_stop, "on_stop"), (on_idle, "on_idle")):
             if hook is not None:
-                _check_function(hook, name, "a def or async def without parameters")
+                _check_function(hook, name)
         if on_error is not None:
-            _check_function(on_error, "on_error", "a def or async def that takes an error and a document")
+            _check_function(on_error, "on_error", "error", "document")
         self.documents = documents
         self._hooks = Hooks(on_document, on_start, on_stop, on_idle, on_error)
         self._pace = Pace(
@@ -150,13 +151,17 @@ class Processor:
             shift.over.set()
 
     def run(self) -> bool:
-        """Work until SIGINT or SIGTERM comes, then stop. A second one does not wait for what is in hand."""
+        """Work until SIGINT or SIGTERM comes, and stop then; or until a hook or a handler calls ``stop``. A
+        second signal does not wait for what is in hand. Answers as ``stop`` does."""
         if is_looking():
             return True
         check_main_thread()
         self.start()
-        until_signalled(hurry=self._hurry)
-        return self.stop()
+        shift = self._shift
+        if shift is None:
+            return True  # stopped already, by a hook
+        until_signalled(hurry=self._hurry, over=lambda: shift.is_ending)
+        return self.stop() and shift.is_done
 
     def _hurry(self) -> None:
         shift = self._shift
@@ -187,11 +192,26 @@ def _check_documents(documents: object) -> None:
         )  # fmt: skip
 
 
-def _check_function(function: object, name: str, what: str) -> None:
+def _check_function(function: object, name: str, *parameters: str) -> None:
+    """Refuse what can't be called with so many arguments: each document would fail by it."""
+    wanted = f"a def or async def {name}({', '.join(parameters)})"
     if not callable(function):
         raise InvalidValue(
-            f"{name} {shown(function)} is no function", field=name, value=function, hint=f"give {what}"
-        )
+            f"{name} {shown(function)} is not a function", field=name, value=function,
+            hint=f"give {wanted}, and do not call it yourself",
+        )  # fmt: skip
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return  # of something built in, that does not say
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        called = getattr(function, "__name__", shown(function))
+        raise InvalidValue(
+            f"{name} {called}{signature} can't be called with {len(parameters)} arguments: {error}",
+            field=name, value=called, hint=f"give {wanted}",
+        ) from None  # fmt: skip
 
 
 def _concurrency(value: int) -> int:

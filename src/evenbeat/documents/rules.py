@@ -18,6 +18,7 @@ REMOVE: Final = "remove"
 Fate: TypeAlias = Instant | Literal["remove"] | None
 """What becomes of a document: due again then, removed, or (None) no job any more."""
 
+_YES = frozenset({"1", "true", "t", "yes", "y", "on"})
 _NO = frozenset({"", "0", "false", "f", "no", "n", "off", "null", "none"})
 
 
@@ -56,7 +57,16 @@ def read(found: Found) -> Plan:
 
 def is_yes(value: object) -> bool:
     """Whether a value means yes: also the texts and numbers of databases that have no such type."""
-    return value.strip().lower() not in _NO if isinstance(value, str) else bool(value)
+    if not isinstance(value, str):
+        return bool(value)
+    text = value.strip().lower()
+    if text in _YES or text in _NO:
+        return text in _YES
+    # A document must not be removed by a guess.
+    raise InvalidValue(
+        f"auto_remove {shown(value)} is neither yes nor no", field="auto_remove", value=value,
+        hint='write "1" or "0", "true" or "false", "yes" or "no"',
+    )  # fmt: skip
 
 
 def after_success(plan: Plan, now: Instant, policy: Policy) -> Fate:
@@ -68,13 +78,13 @@ def after_success(plan: Plan, now: Instant, policy: Policy) -> Fate:
 
 
 def after_failure(plan: Plan, now: Instant, policy: Policy) -> Fate:
-    """As the policy says. Nothing that failed is removed: what is in it may be all that is left."""
+    """As the policy says. What failed and has no next tick is held, not done, nor removed: nobody shall take
+    it for a document that was processed."""
     if policy.on_failure == "retry":
         # What was due may have been the lock of one who is late: it must not be there for him again.
         return max(now + policy.retry_delay, plan.sleep_until + 1)
-    if policy.on_failure == "hold":
-        return HELD
-    return next_start(plan, now, policy.reprocess_delay)
+    upcoming = None if policy.on_failure == "hold" else next_start(plan, now, policy.reprocess_delay)
+    return HELD if upcoming is None else upcoming
 
 
 def next_start(plan: Plan, now: Instant, reprocess_delay: int) -> Instant | None:

@@ -59,7 +59,8 @@ class Shift:
         self.desk = Desk(documents, pace, policy, calls)
         self._loop = Loop("documents", self._step, self._clock, LONGEST_SLEEP, Events())
         self._is_open = False
-        self._is_away = False
+        self._trouble: str | None = None
+        """The last error in a row, if the last step raised one."""
         # Not an Event: a signal that comes while it is set would wait for its lock forever.
         self._is_hurried = False
         self._tells = 0
@@ -76,6 +77,7 @@ class Shift:
         return self._hands.is_here
 
     def start(self) -> None:
+        _log.info("starting", extra=self._fields())
         try:
             self._open()
         except StoreUnavailable as error:
@@ -89,6 +91,10 @@ class Shift:
         """Whether everything in hand came to its end."""
         began = time.monotonic()
         self.desk.drain()
+        if self.desk.is_handling:
+            _log.info("stopping, and waiting for the documents in hand", extra=self._fields() | {
+                "waiting_for": self.desk.in_hand,
+            })  # fmt: skip
         self.is_done = self._await_end(timeout)
         self._loop.stop()
         self._loop.join(_PATIENCE if self.is_done else _BRIEFLY)
@@ -101,6 +107,10 @@ class Shift:
         left = _PATIENCE if timeout is None else timeout - (time.monotonic() - began)
         self._await_tells(min(left, _PATIENCE))
         self._hands.stop(_BRIEFLY if self.is_done else 0)
+        if not self.is_done:
+            _log.warning("documents stay locked, and are processed again when that has ended", extra={
+                **self._fields(), "left": self.desk.in_hand,
+            })  # fmt: skip
         _log.info("stopped", extra=self._fields() | {"unfinished": not self.is_done})
         return self.is_done
 
@@ -148,16 +158,17 @@ class Shift:
                 break
             time.sleep(_GATHERING)
         due = self._watched(lambda: self.desk.step(now))
-        self._is_away = False
+        self._trouble = None
         return due
 
     def _watched(self, function: Callable[[], _T]) -> _T:
-        """Tell the user of the first error of a row; the loop logs them all, and goes on."""
+        """Tell the user of each error that is not the same as the one before; the loop logs them all, and
+        goes on."""
         try:
             return function()
         except Exception as error:
-            if not self._is_away:
-                self._is_away = True
+            if str(error) != self._trouble:
+                self._trouble = str(error)
                 self._tell(error, None)
             self.desk.see_empty()
             raise

@@ -18,6 +18,7 @@ from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
 
+_EVERY_CALL = re.compile(r'every\("([^"]*)"\)')
 _OPTION = re.compile(r"[^\s=]*=\S*")
 _CRON_OPTIONS = ("tz", "gap", "repeat", "start", "until")
 _EVERY_OPTIONS = ("start", "until")
@@ -34,7 +35,8 @@ def parse_trigger(text: str) -> Cron | Every | At:
     try:
         return _parse(text)
     except InvalidTrigger as error:
-        raise error.within(text) from None
+        # Hints are for Python; who writes a text writes it in another way.
+        raise error.within(text, error.hint and _EVERY_CALL.sub(r"every \1", error.hint)) from None
     except InvalidValue as error:
         raise InvalidTrigger(
             text,
