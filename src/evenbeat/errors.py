@@ -15,7 +15,7 @@ def shown(value: object) -> str:
         return '"' + repr(text)[1:-1].replace('"', '\\"') + '"'
     try:
         text = repr(value)
-    except ValueError:  # an int of more than 4300 digits refuses to be written
+    except Exception:  # an int of more than 4300 digits refuses to be written; others may raise anything
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 

@@ -183,6 +183,7 @@ class Node:
             pass
         except StoreUnavailable:
             self.next_at = world.clock.now + dice.choice([100, 200, 400, 800])
+            world.oracle.stepped(self)
         else:
             latest = world.clock.now + LONGEST_SLEEP
             self.next_at = max(min(latest, due or latest), world.clock.now) + dice.choice([0, 0, 1, 7])

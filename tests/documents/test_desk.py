@@ -367,7 +367,7 @@ def test_whoever_is_near_is_renewed_along_with_it() -> None:
 
 
 def test_a_renewal_whose_request_was_lost_is_repeated() -> None:
-    bench = Bench()
+    bench = Bench(concurrency=1)
     bench.add("a")
     bench.step()
     bench.store.faults = [LOST_REQUEST, LOST_REQUEST]
@@ -382,9 +382,10 @@ def test_a_renewal_whose_request_was_lost_is_repeated() -> None:
 
 
 def test_a_renewal_whose_reply_was_lost_is_repeated() -> None:
-    bench = Bench()
+    bench = Bench(concurrency=1)
     bench.add("a")
     bench.step()
+    bench.step(later=SMALL // 3)
     bench.store.faults = [LOST_REPLY, LOST_REPLY, LOST_REQUEST, LOST_REPLY]
     for _ in range(4):
         with pytest.raises(StoreUnavailable):
@@ -967,3 +968,30 @@ def test_ids_need_no_hash() -> None:
     assert bench.due(keys[0]) is None
     assert not bench.told
     assert not bench.desk._latest
+
+
+def test_an_end_that_can_not_be_written_keeps_nobody_from_its_lock_and_nobody_waiting() -> None:
+    bench = Bench(concurrency=3)
+    bench.add("kept")
+    bench.add("long")
+    bench.step()
+    bench.end("kept")
+    bench.add("new")
+    # The end of the one is not written; the other is renewed all the same, and what is due is taken.
+    bench.store.faults = [LOST_REQUEST, None, None]
+    with pytest.raises(StoreUnavailable):
+        bench.step(later=LOCK // 2)
+    assert [name for name, _ in bench.store.calls[-3:]] == ["update", "update", "lock_next"]
+    assert [item.id for item in bench.begun] == ["kept", "long", "new"]
+    bench.step()
+    assert bench.due("kept") is None
+
+
+def test_an_id_that_can_not_be_written_as_a_text_holds_its_document_alone() -> None:
+    bench = Bench()
+    bench.add(10**5000, interval="every 1h")
+    bench.add("fine")
+    bench.step()
+    assert [item.id for item in bench.begun] == ["fine"]
+    bench.step()
+    assert bench.rows[10**5000]["sleep_until"] == from_ms(HELD)

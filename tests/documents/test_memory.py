@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -35,3 +36,14 @@ def test_a_change_with_a_field_that_can_not_be_is_not_written_at_all() -> None:
         documents.update([Change(lock, None, {"fine": 1, "not..fine": 2})])
     assert rows == {"a": {"sleep_until": from_ms(found.locked_until)}}
     assert documents.update([Change(lock, None, {"fine": 1})]) == [True]
+
+
+def test_a_condition_that_raises_leaves_out_that_document_alone(caplog: pytest.LogCaptureFixture) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    rows: dict[str, dict[str, Any]] = {
+        "odd": {"sleep_until": now},
+        "rich": {"sleep_until": now, "total": 200},
+    }
+    documents = MemoryDocuments(rows, condition=lambda order: order["total"] > 100)
+    assert [found.id for found in documents.lock_next(1000, 5).found] == ["rich"]
+    assert "the condition raised, the document is left out: KeyError('total')" in caplog.text

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evenbeat.errors import InvalidValue
+from evenbeat.documents import PostgresDocuments
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.urls import open_url, without_password
 
 
@@ -109,4 +110,15 @@ def test_a_driver_that_is_not_installed_is_named(
 def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(InvalidValue, match="postgresql://") as caught:
         open_url("mysql://me:s3cret@host/app")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [
+    "host=127.0.0.1 port=1 password=s3cret dbname=x", "postgresql://u:s3cret#x@127.0.0.1:1/db",
+    "postgresql://u:s3cret?x@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=s3cret",
+    "u:s3cret@host/db", "postgresql:u:s3cret@host/db",
+])  # fmt: skip
+def test_whatever_libpq_takes_for_a_password_is_not_shown(url: str) -> None:
+    with pytest.raises((StoreUnavailable, InvalidValue)) as caught:
+        PostgresDocuments(url, "t").open()
     assert "s3cret" not in str(caught.value)

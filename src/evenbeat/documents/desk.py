@@ -150,13 +150,21 @@ class Desk:
             self.empty.set()
 
     def step(self, now: Instant) -> Instant | None:
-        """Write what has ended, renew what goes on, take what is due. Answers when to step again."""
+        """Write what has ended, renew what goes on, take what is due. Answers when to step again.
+
+        Each for itself: one document that the database keeps to itself, as a transaction of its owner's may
+        have it, must not cost the others their locks, nor keep those waiting that are due.
+        """
         self._mind_the_clock(now)
-        self._write_ends(now)
-        self._renew(now)
-        if not self._draining:
-            self._take(now)
-            self._see_idle(now)
+        troubles: list[StoreUnavailable] = []
+        for duty in (self._write_ends, self._renew, self._take):
+            try:
+                duty(now)
+            except StoreUnavailable as trouble:
+                troubles.append(trouble)
+        if troubles:
+            raise troubles[0]
+        self._see_idle(now)
         self.see_empty()
         return self._next_step(now)
 
@@ -179,6 +187,8 @@ class Desk:
     # Taking
 
     def _take(self, now: Instant) -> None:
+        if self._draining:
+            return
         while self._resting and self._resting[0] <= now:
             self._resting.popleft()
         free = self._pace.concurrency - len(self._held) - len(self._resting)
@@ -214,7 +224,7 @@ class Desk:
         """Whether it is in hand already, under a lock that has ended. If the end of that was due, nobody else
         had it since: it is locked anew, and goes on. If not, its owner has moved it, or others had it:
         what is in hand has lost its lock, and the document is processed again."""
-        item = self._latest.get(repr(found.id))
+        item = self._latest.get(_named(found.id))
         if item is None or item.id != found.id or item.document.is_lost:
             return False
         if found.sleep_until in item.ends:
@@ -232,11 +242,13 @@ class Desk:
             plan = rules.read(found)
         except InvalidValue as error:
             failure = error
+        except Exception as error:  # whatever an id or a value of the user's may do
+            failure = InvalidValue(f"the document can't be read: {error!r}", field="document", value=None)
         reserved = self._documents.reserved
         document = Document(found, plan or Plan(found.sleep_until), self._documents.now, reserved)
         item = Item(found, plan, document)
         self._held.append(item)
-        self._latest[repr(item.id)] = item
+        self._latest[_named(item.id)] = item
         if failure is None:
             self._calls.handle(item)
         else:
@@ -245,7 +257,9 @@ class Desk:
 
     def _see_idle(self, now: Instant) -> None:
         """Idle is a desk without documents that knows of none that is due."""
-        if not self._held and not self.is_idle and self._look_at is not None and now < self._look_at:
+        if self._draining or self._held or self.is_idle or self._look_at is None:
+            return
+        if now < self._look_at:
             self.is_idle = True
             self._calls.idle()
 
@@ -395,8 +409,8 @@ class Desk:
 
     def _put_away(self, item: Item, now: Instant) -> None:
         self._held.remove(item)
-        if self._latest.get(repr(item.id)) is item:
-            del self._latest[repr(item.id)]
+        if self._latest.get(_named(item.id)) is item:
+            del self._latest[_named(item.id)]
         if self._pace.next_delay:
             self._resting.append(now + self._pace.next_delay)
 
@@ -417,6 +431,14 @@ def locked_for(duration: int) -> int:
 def _jitter(duration: int) -> int:
     """By how much renewals differ: a third of a lock may well be a multiple of an interval."""
     return max(1, min(duration // 10, 1000))
+
+
+def _named(id_: Any) -> str:
+    """A text by which to find an id again: it need not have a hash, and its ``repr`` may raise anything."""
+    try:
+        return repr(id_)
+    except Exception:
+        return f"<{type(id_).__name__}>"
 
 
 def _is_going(item: Item) -> bool:

@@ -77,6 +77,10 @@ class Hands:
         if failures[0] is not None:
             raise failures[0]
 
+    def nudge(self) -> None:
+        """Try again to start threads for what waits, where the system had none left."""
+        self._pool.put([])
+
     def stop(self, patience: float = 0) -> None:
         """Let the threads end when they have nothing to do any more, and the loop at once; wait so long for
         each."""
@@ -129,10 +133,15 @@ class Hands:
 
     def _served(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            serve = functools.partial(self._serve, self._loop)
-            self._server = threading.Thread(target=serve, name="evenbeat-documents-async", daemon=True)
-            self._server.start()
+            loop = asyncio.new_event_loop()
+            serve = functools.partial(self._serve, loop)
+            server = threading.Thread(target=serve, name="evenbeat-documents-async", daemon=True)
+            try:
+                server.start()
+            except BaseException:
+                loop.close()
+                raise
+            self._loop, self._server = loop, server
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:

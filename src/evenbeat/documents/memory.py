@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import heapq
+import logging
 import threading
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.instants import Instant, from_ms, to_ms, to_ms_up
 from evenbeat.stores.base import wall_clock
+
+_log = logging.getLogger("evenbeat.documents")
 
 Condition: TypeAlias = Callable[[Mapping[str, Any]], bool] | Mapping[str, Any]
 """A function of a document, or the values that some of its fields must have."""
@@ -68,7 +71,7 @@ class MemoryDocuments:
             waiting = [
                 (instant, place, key)
                 for place, (key, document) in enumerate(list(self._documents.items()))
-                if (instant := self._due(document)) is not None and self._condition(document)
+                if (instant := self._due(document)) is not None and self._meets(key, document)
             ]
             # By the place where they are equally due: keys need not have an order.
             due = heapq.nsmallest(limit, (item for item in waiting if item[0] <= now))
@@ -83,6 +86,15 @@ class MemoryDocuments:
     def remove(self, locks: Sequence[Lock]) -> list[bool]:
         with self.lock:
             return [self._holds(lock) and self._documents.pop(lock.id, None) is not None for lock in locks]
+
+    def _meets(self, key: Any, document: Mapping[str, Any]) -> bool:
+        """One that the condition can't be asked about does not meet it, and keeps nobody from being asked."""
+        try:
+            return self._condition(document)
+        except Exception as error:
+            extra = {"component": "documents", "documents": self.name, "document": shown(key)}
+            _log.error("the condition raised, the document is left out: %r", error, extra=extra)
+            return False
 
     def _due(self, document: Mapping[str, Any]) -> Instant | None:
         """When it is due, if ever: rounded up, so that none is early."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -63,6 +64,8 @@ class Shift:
         """The last error in a row, if the last step raised one."""
         # Not an Event: a signal that comes while it is set would wait for its lock forever.
         self._is_hurried = False
+        self._waiting: deque[Callable[[], None]] = deque()
+        """Handlers that could not begin."""
         self._tells = 0
         self._told = threading.Condition()
         self.is_ending = False
@@ -152,6 +155,7 @@ class Shift:
         return self._documents.now()
 
     def _step(self, now: Instant) -> Instant | None:
+        self._begin_waiting()
         # 15 to 30 % more documents a second on MongoDB with 25 handlers at once that do nothing.
         for _ in range(_GATHERINGS):
             if not self.desk.is_gathering:
@@ -198,7 +202,22 @@ class Shift:
                 failures.append(failure)
                 self._hands.begin(told, self._hooks.on_error, failure, item.document)
 
-        item.interrupt = self._hands.begin(ended, self._hooks.on_document, item.document)
+        def begin() -> None:
+            item.interrupt = self._hands.begin(ended, self._hooks.on_document, item.document)
+
+        self._waiting.append(begin)
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        """Have handlers begin; where the system has no thread left for them, at a later step."""
+        self._hands.nudge()
+        while self._waiting:
+            try:
+                self._waiting[0]()
+            except RuntimeError as error:
+                _log.error("a handler can't begin, trying again: %s", error, extra=self._fields())
+                return
+            self._waiting.popleft()
 
     def _tell(self, error: BaseException, document: Document | None) -> None:
         if self._hooks.on_error is None:

@@ -61,15 +61,15 @@ def place_of(url: str, schema: str | None, listen: str | None, timeout: float) -
         ear = None
     else:
         ear = main if listen is None else _conninfo(_own_options(listen)[0], timeout, "listen")
-    return Place(main, ear, schema, without_secrets(url))
+    return Place(main, ear, schema, without_secrets(main))
 
 
-def without_secrets(url: str) -> str:
-    """The URL for logs and messages."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    name, colon, _ = user.partition(":")
-    return f"{parts.scheme}://{name}{':***' if colon else ''}{at}{host}{parts.path}"
+def without_secrets(conninfo: str) -> str:
+    """The place for logs and messages, as libpq has understood it: what a password is, only it can tell."""
+    found = conninfo_to_dict(conninfo)
+    user, host, port, name = (str(found.get(key) or "") for key in ("user", "host", "port", "dbname"))
+    who = f"{user}{':***' if found.get('password') else ''}@" if user else ""
+    return f"postgresql://{who}{host}{f':{port}' if port else ''}{f'/{name}' if name else ''}"
 
 
 def _own_options(url: str) -> tuple[str, dict[str, str]]:
@@ -86,7 +86,8 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
     try:
         found = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error as error:
-        visible = without_password(url)
+        # What is no URL at all may be a password anywhere.
+        visible = without_password(url) if "://" in url else "…"
         # libpq quotes the whole URL, password and all; but not where it says which option it does not know.
         unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
         why = (
