@@ -296,6 +296,16 @@ def test_times_that_python_has_no_room_for_are_due_as_well(
     assert documents.lock_next(LOCK, 1) == ([], 2**60)
 
 
+@pytest.mark.parametrize("until", [5, 5.0, 1_900_000_000_000])
+def test_a_number_is_no_end(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, until: object
+) -> None:
+    orders.insert_one({"sleep_until": due(clock), "interval": "every 1m", "repeat_until": until})
+    (found,) = documents.lock_next(LOCK, 1).found
+    with pytest.raises(InvalidValue, match=r"repeat_until .* is not a time"):
+        rules.read(found)
+
+
 class _Exploding(TypeDecoder):
     bson_type = Decimal128
 

@@ -16,7 +16,7 @@ from evenbeat.documents import SqliteDocuments, times
 from evenbeat.documents.base import HELD, Change, Found, Lock
 from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant
+from evenbeat.instants import Instant, from_ms
 from evenbeat.testing.clock import VirtualClock
 
 LOCK = 600_000
@@ -145,7 +145,7 @@ def test_seconds_are_whole_where_they_can_be(place: Workplace) -> None:
     documents = place.documents(times="seconds")
     place.clock.now += 123
     (found,) = documents.lock_next(LOCK, 1).found
-    assert found.repeat_until == NOON + 60_000
+    assert found.repeat_until == from_ms(NOON + 60_000)
     assert place.time(1) == NOON / 1000 + 600.123
     assert documents.update([Change(lock_of(found), NOON + 5000)]) == [True]
     assert place.time(1) == NOON // 1000 + 5

@@ -10,7 +10,7 @@ from evenbeat.documents.base import Change, Found, Lock
 from evenbeat.documents.tables import Names, Table, quoted
 from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import FIRST, LAST, Instant
+from evenbeat.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.stores.sqlite.commands import Commands
 
 # By the value as an index may have it, roughly, and then exactly. julianday() of a text is that of its
@@ -137,7 +137,7 @@ class RowTable:
         if isinstance(repeat_until, int | float):
             # As the other time is kept. What is no time stays, for who reads the fields to refuse it.
             instant = instant_of(repeat_until, self._form)
-            repeat_until = repeat_until if instant is None else instant
+            repeat_until = repeat_until if instant is None else from_ms(instant)
         return Found(
             id=row[names.key],
             sleep_until=due,
