@@ -30,7 +30,7 @@ def put(document: MutableMapping[str, Any], path: str, value: Any) -> None:
     document[last] = value
 
 
-def check_apart(fields: Mapping[str, str]) -> None:
+def check_apart(fields: dict[str, str]) -> None:
     """Refuse fields, by what they are, of which two are the same, or one is inside of another."""
     for (name, path), (other, outer) in permutations(reversed(fields.items()), 2):
         if f"{path}.".startswith(f"{outer}."):
