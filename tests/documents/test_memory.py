@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -47,3 +48,30 @@ def test_a_condition_that_raises_leaves_out_that_document_alone(caplog: pytest.L
     documents = MemoryDocuments(rows, condition=lambda order: order["total"] > 100)
     assert [found.id for found in documents.lock_next(1000, 5).found] == ["rich"]
     assert "the condition raised, the document is left out: KeyError('total')" in caplog.text
+
+
+@pytest.mark.parametrize("documents", [[], [{"sleep_until": None}], (), None, "a"])
+def test_what_is_no_dict_is_refused(documents: Any) -> None:
+    with pytest.raises(
+        InvalidValue, match=r"is not a dict of documents by their keys; .*enumerate"
+    ) as caught:
+        MemoryDocuments(documents)
+    assert caught.value.field == "documents"
+
+
+@pytest.mark.parametrize(("sleep_until", "interval"), [("a", "a"), ("a.b", "a"), ("a", "a.b")])
+def test_no_field_is_two_things(sleep_until: str, interval: str) -> None:
+    with pytest.raises(InvalidValue, match="interval"):
+        MemoryDocuments({}, sleep_until=sleep_until, interval=interval)
+    MemoryDocuments({}, sleep_until="a.b", interval="a.bc")
+
+
+@pytest.mark.parametrize("value", ["2026-03-01T09:00:00", 1_772_356_200, date(2026, 3, 1)])
+def test_what_is_no_time_is_said_once(value: object, caplog: pytest.LogCaptureFixture) -> None:
+    rows = {key: {"sleep_until": value} for key in "ab"} | {"c": {"sleep_until": ""}}
+    documents = MemoryDocuments(rows)
+    with caplog.at_level(logging.WARNING, "evenbeat.documents"):
+        assert documents.lock_next(1000, 5) == documents.lock_next(1000, 5) == ([], None)
+    (said,) = caplog.messages
+    assert said.startswith('document "a" is never due: its sleep_until is ')
+    assert said.endswith(f"; store a datetime, not a {type(value).__name__}")

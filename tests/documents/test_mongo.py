@@ -21,7 +21,7 @@ from pymongo.write_concern import WriteConcern
 
 from evenbeat.documents import Document, MongoDocuments, rules
 from evenbeat.documents.base import Change, Found, Lock
-from evenbeat.documents.mongo import crowd
+from evenbeat.documents.mongo import calls, crowd
 from evenbeat.documents.mongo.calls import Calls
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import FIRST, LAST
@@ -69,8 +69,8 @@ def before_writing(documents: MongoDocuments, then: Callable[[], object]) -> Non
 
 def before_reading(documents: MongoDocuments, then: Callable[[], object]) -> None:
     """The same, after it has locked and before it reads what it has."""
-    calls = documents._calls
-    _once(calls, "write", lambda: _once(calls, "find", then))
+    own = documents._calls
+    _once(own, "write", lambda: _once(own, "find", then))
 
 
 def _once(calls: Calls, method: str, then: Callable[[], object]) -> None:
@@ -114,6 +114,9 @@ def test_a_collection_that_acknowledges_nothing_is_refused(orders: Orders) -> No
         ({"interval": "schedule."}, "is not the path of a field"),
         ({"repeat_until": ""}, "is not the path of a field"),
         ({"auto_remove": None}, "is not the path of a field"),
+        ({"interval": "sleep_until"}, 'interval "sleep_until" is the same field as sleep_until'),
+        ({"sleep_until": "a.b", "interval": "a"}, 'sleep_until "a.b" is inside of "a", which is interval'),
+        ({"repeat_until": "auto_remove.x"}, "is inside of"),
     ],
 )
 def test_what_makes_no_sense_is_refused(orders: Orders, words: dict[str, Any], problem: str) -> None:
@@ -294,6 +297,54 @@ def test_times_that_python_has_no_room_for_are_due_as_well(
     assert rules.read(endless).repeat_until == LAST
     orders.delete_one({"_id": "endless"})
     assert documents.lock_next(LOCK, 1) == ([], 2**60)
+
+
+@pytest.mark.parametrize("until", [5, 5.0, 1_900_000_000_000])
+def test_a_number_is_no_end(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, until: object
+) -> None:
+    orders.insert_one({"sleep_until": due(clock), "interval": "every 1m", "repeat_until": until})
+    (found,) = documents.lock_next(LOCK, 1).found
+    with pytest.raises(InvalidValue, match=r"repeat_until .* is not a time"):
+        rules.read(found)
+
+
+@pytest.mark.parametrize("value", ["2026-03-01T09:00:00", 5, 5.5, 2**40, Decimal128("5"), Timestamp(5, 1)])
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_what_is_no_date_is_warned_of(
+    orders: Orders, caplog: pytest.LogCaptureFixture, value: object, is_indexed: bool
+) -> None:
+    documents = MongoDocuments(orders, condition={"active": True})
+    if is_indexed:
+        orders.create_index("sleep_until")
+    orders.insert_many([
+        {"_id": number, "sleep_until": value, "active": True}
+        for number, value in enumerate(["", None, datetime(2026, 3, 1)])
+    ])  # fmt: skip
+    orders.insert_one({"_id": "not ours", "sleep_until": value})
+    with caplog.at_level(logging.WARNING, "evenbeat.documents"):
+        documents.open()
+        assert not caplog.messages
+        orders.insert_one({"_id": "x", "sleep_until": value, "active": True})
+        documents.open()
+    (said,) = caplog.messages
+    assert said.startswith('document "x" is never due: its sleep_until is ')
+    assert said.endswith("; store a date, not a text or a number")
+
+
+def test_what_is_no_date_is_found_by_an_index_and_not_waited_for(
+    orders: Orders, documents: MongoDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.create_index("sleep_until", sparse=True)
+    orders.insert_many([{"sleep_until": datetime(2026, 3, 1)} for _ in range(50)])
+    explained = orders.database.command(
+        "explain", {"find": orders.name, "filter": documents._queries.no_date()}
+    )
+    assert explained["executionStats"]["totalKeysExamined"] < 10
+    assert explained["executionStats"]["totalDocsExamined"] == 0
+    monkeypatch.setattr(calls, "_TO_GLIMPSE", 1e-9)
+    orders.insert_one({"sleep_until": "soon"})
+    documents.open()
 
 
 class _Exploding(TypeDecoder):
@@ -608,6 +659,20 @@ def test_a_server_that_is_not_there_is_away() -> None:
         for call in calls:
             with pytest.raises(StoreUnavailable, match=r"shop\.orders: .*is the server up"):
                 call()
+
+
+def test_a_server_that_is_not_there_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_TO_REACH", 0.05)
+    url = f"mongodb://127.0.0.1:{servers.free_port()}"
+    with (
+        MongoClient[Any](url, serverSelectionTimeoutMS=3_600_000) as client,
+        pytest.raises(StoreUnavailable, match=r"shop\.orders: .*is the server up"),
+    ):
+        MongoDocuments(client.shop.orders).open()
+    # One who says how long to wait is listened to.
+    monkeypatch.setattr(calls, "_TO_REACH", 3600)
+    with MongoClient[Any](url, timeoutMS=50) as client, pytest.raises(StoreUnavailable):
+        MongoDocuments(client.shop.orders).open()
 
 
 def test_a_write_that_too_few_have_confirmed_is_not_counted_on(orders: Orders, clock: VirtualClock) -> None:

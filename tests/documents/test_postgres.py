@@ -133,6 +133,25 @@ def test_a_column_that_can_hold_no_lock_is_refused(place: Workplace, kind: str) 
     assert "timestamptz" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("timestamptz NOT NULL", 'ALTER TABLE {} ALTER COLUMN "sleep_until" DROP NOT NULL'),
+        ("moment", "ALTER DOMAIN moment DROP NOT NULL"),
+    ],
+)
+def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, kind: str, remedy: str) -> None:
+    place.sql("CREATE DOMAIN moment AS timestamptz NOT NULL")
+    place.create(f"id int PRIMARY KEY, sleep_until {kind}")
+    error = place.refused()
+    assert error.field == "sleep_until"
+    assert "is NOT NULL, and a document that is done has null there" in str(error)
+    hint = str(error.hint)
+    assert hint.replace(f"{place.schema}.moment", "moment") == remedy.format(place.table)
+    place.sql(hint)
+    place.documents()
+
+
 @pytest.mark.parametrize("kind", ["timestamptz(3)", "timestamp(6)", "moment"])
 def test_other_kinds_of_times_will_do(place: Workplace, kind: str) -> None:
     place.sql("CREATE DOMAIN moment AS timestamptz CHECK (value > '1900-01-01')")
@@ -230,6 +249,20 @@ def test_a_role_that_may_not_write_is_told_so(place: Workplace) -> None:
             documents.open()
     finally:
         place.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+def test_the_url_of_sqlalchemy_is_refused(driver: str) -> None:
+    with pytest.raises(InvalidValue) as refusal:
+        PostgresDocuments(f"postgresql+{driver}://me:secret@host/shop", "reminders")
+    assert f'drop "+{driver}": postgresql://…' in str(refusal.value)
+    assert "secret" not in f"{refusal.value} {refusal.value.value}"
+
+
+def test_what_is_no_url_is_refused(place: Workplace) -> None:
+    for other in (place.connection, None, 5, b"postgresql://host/shop"):
+        with pytest.raises(InvalidValue, match="is not a text; give a URL"):
+            PostgresDocuments(other, "reminders")  # type: ignore[arg-type]  # that is what is tested
 
 
 # Times
@@ -430,6 +463,11 @@ def test_columns_that_come_later_are_seen(place: Workplace) -> None:
         ("note = %s -- as it is", ["100"]),
         ("reminders.note = '100' OR reminders.note = '{}'", ()),
         ("note = ANY (%s)", [["100", "x"]]),
+        ("note <> '%s' AND note = %s AND note <> 'it''s %s'", ["100"]),
+        ("note = %s AND note <> E'\\'%s' /* 100%s\n'%s */ AND note <> $a$ %s ' $$ $a$ -- it's %s", ["100"]),
+        ("note = %s AND note LIKE '%0' AND note LIKE '%%0' AND id % 2 = 0 AND id %% 2 = 0", ["100"]),
+        ("note <> '%s' AND note LIKE '1%0' AND id % 2 = 0", ()),
+        ("2 %id = 0 AND id > 1", ()),
         ("id IN (SELECT id FROM reminders WHERE note = '100')", ()),
     ],
 )
@@ -457,6 +495,24 @@ def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> 
 def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
     place.create()
     assert place.refused(condition=condition, parameters=parameters).field in ("condition", "parameters")
+
+
+@pytest.mark.parametrize(
+    ("condition", "parameters", "counts"),
+    [
+        ("note = %s", (), "1 place for 0 parameters"),
+        ("note = %s AND note <> '%s' AND id = %s", (), "2 places for 0 parameters"),
+        ("note = %s", ["a", "b"], "1 place for 2 parameters"),
+        ("note = '%s'", ["a"], "0 places for 1 parameter"),
+        ("id = %s AND id %% 2 = %s", [2], "2 places for 1 parameter"),
+    ],
+)
+def test_places_and_parameters_are_counted(
+    place: Workplace, condition: str, parameters: list[Any], counts: str
+) -> None:
+    place.create()
+    error = place.refused(condition=condition, parameters=parameters)
+    assert error.problem == f'condition "{condition}" has {counts}'
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from evenbeat.documents.rules import (
     next_start,
     read,
 )
-from evenbeat.instants import LAST, from_ms, to_ms
+from evenbeat.instants import from_ms, to_ms
 from evenbeat.testing.clock import START
 from tests.unit.strategies import triggers
 
@@ -120,13 +120,13 @@ def test_no_interval_is_no_interval(interval: str | None) -> None:
 
 
 def test_repeat_until_is_inclusive() -> None:
-    fields: Any = {"interval": "0 * * * *", "repeat_until": START + HOUR}
+    fields: Any = {"interval": "0 * * * *", "repeat_until": from_ms(START + HOUR)}
     assert success(START, START + 5, **fields) == START + HOUR
-    assert success(START, START + 5, **fields | {"repeat_until": START + HOUR - 1}) is None
+    assert success(START, START + 5, **fields | {"repeat_until": from_ms(START + HOUR - 1)}) is None
 
 
 def test_repeat_until_ends_an_overdue_one() -> None:
-    assert success(START, START + HOUR + 1, interval="* * * * *", repeat_until=START + HOUR) is None
+    assert success(START, START + HOUR + 1, interval="* * * * *", repeat_until=from_ms(START + HOUR)) is None
 
 
 def test_an_overdue_one_goes_on_with_the_next_tick_from_now_on() -> None:
@@ -155,7 +155,7 @@ def test_reprocess_delay_skips_ticks_that_are_too_near() -> None:
 
 def test_reprocess_delay_and_repeat_until() -> None:
     policy = Policy(reprocess_delay=HOUR)
-    assert success(START, START, policy, interval="* * * * *", repeat_until=START + HOUR) is None
+    assert success(START, START, policy, interval="* * * * *", repeat_until=from_ms(START + HOUR)) is None
 
 
 # Failure
@@ -178,7 +178,7 @@ def test_a_failed_one_without_a_next_tick_does_not_pass_for_done() -> None:
 def test_a_failed_one_may_be_tried_again() -> None:
     policy = Policy(on_failure="retry", retry_delay=5000)
     assert failure(START + 7, policy) == START + 5007
-    assert failure(START + 7, policy, interval="0 * * * *", repeat_until=START + 1) == START + 5007
+    assert failure(START + 7, policy, interval="0 * * * *", repeat_until=from_ms(START + 1)) == START + 5007
 
 
 def test_a_retry_without_delay_does_not_bring_back_what_was_due() -> None:
@@ -194,7 +194,10 @@ def test_a_failed_one_may_be_held() -> None:
 @pytest.mark.parametrize("interval", [None, "0 * * * *", "at 2026-03-01T12:00:00Z"])
 def test_a_failed_one_is_never_removed(on_failure: Any, interval: str | None) -> None:
     policy = Policy(on_failure=on_failure)
-    assert failure(START + DAY, policy, interval=interval, auto_remove=True, repeat_until=START) != REMOVE
+    assert (
+        failure(START + DAY, policy, interval=interval, auto_remove=True, repeat_until=from_ms(START))
+        != REMOVE
+    )
 
 
 # What a document says
@@ -209,7 +212,6 @@ def test_a_failed_one_is_never_removed(on_failure: Any, interval: str | None) ->
         "2026-03-01T12:00:00Z",
         "2026-03-01T13:00:00+01:00",
         "2026-03-01 12:00:00",
-        START,
     ],
 )
 def test_the_end_is_read_in_every_form(value: object) -> None:
@@ -221,7 +223,7 @@ def test_no_end_is_no_end(value: object) -> None:
     assert plan(repeat_until=value).repeat_until is None
 
 
-@pytest.mark.parametrize("value", ["tomorrow", True, 1.5, ["x"], LAST + 1, -(10**15), "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("value", ["tomorrow", True, 5, START, 1.5, ["x"], "9999-12-31T23:59:59Z"])
 def test_an_end_that_makes_no_sense_is_named(value: object) -> None:
     with pytest.raises(InvalidValue, match="repeat_until") as caught:
         plan(repeat_until=value)

@@ -16,7 +16,7 @@ from evenbeat.documents import SqliteDocuments, times
 from evenbeat.documents.base import HELD, Change, Found, Lock
 from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant
+from evenbeat.instants import Instant, from_ms
 from evenbeat.testing.clock import VirtualClock
 
 LOCK = 600_000
@@ -119,6 +119,27 @@ def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
     assert documents.lock_next(LOCK, 1) == ([], NOON + 5)
 
 
+@pytest.mark.parametrize(
+    ("value", "form", "advice"),
+    [
+        (1_794_766_239, "text", 'say times="seconds"'), (1_794_766_239.5, "text", 'say times="seconds"'),
+        (1_794_766_239_000, "text", 'say times="milliseconds"'),
+        (1_794_766_239_000, "seconds", 'say times="milliseconds"'),
+        ("2026-11-15 12:00:00", "seconds", 'say times="text"'),
+        ("soon", "text", "write it as 2026-03-01T09:00:00Z, or as a number"),
+    ],
+)  # fmt: skip
+def test_a_warning_of_what_is_no_time_says_what_to_do(
+    place: Workplace, value: object, form: TimeFormat, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.sql(PLAIN)
+    place.add(1, value)
+    with caplog.at_level(logging.WARNING, "evenbeat.documents"):
+        place.documents(times=form)
+    (said,) = caplog.messages
+    assert said.endswith(f'is no time as times="{form}" has them; {advice}')
+
+
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
 def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> None:
     """SQLite computes days as floats, of which a millisecond is some 1e-8."""
@@ -145,7 +166,7 @@ def test_seconds_are_whole_where_they_can_be(place: Workplace) -> None:
     documents = place.documents(times="seconds")
     place.clock.now += 123
     (found,) = documents.lock_next(LOCK, 1).found
-    assert found.repeat_until == NOON + 60_000
+    assert found.repeat_until == from_ms(NOON + 60_000)
     assert place.time(1) == NOON / 1000 + 600.123
     assert documents.update([Change(lock_of(found), NOON + 5000)]) == [True]
     assert place.time(1) == NOON // 1000 + 5
@@ -190,6 +211,26 @@ def test_a_file_that_is_not_there_is_refused_and_not_made(place: Workplace) -> N
             SqliteDocuments(path, "reminders")
 
 
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///m.db", "m.db"), ("sqlite:////var/m.db?timeout=5", "/var/m.db"),
+        ("sqlite+pysqlite:///data/m.db", "data/m.db"), ("sqlite://", None), ("sqlite://m.db", "m.db"),
+    ],
+)  # fmt: skip
+def test_a_url_is_no_path(url: str, path: str | None) -> None:
+    with pytest.raises(InvalidValue) as refusal:
+        SqliteDocuments(url, "reminders")
+    assert refusal.value.hint == (f"give the path: {path}" if path else "name the file that has the table")
+
+
+def test_what_is_no_path_is_refused(place: Workplace) -> None:
+    with closing(sqlite3.connect(place.path)) as connection:
+        for other in (connection, None, 5, b"m.db"):
+            with pytest.raises(InvalidValue, match="is not that of a file"):
+                SqliteDocuments(other, "reminders")  # type: ignore[arg-type]  # that is what is tested
+
+
 def test_a_file_that_goes_away_does_not_come_back_empty(place: Workplace) -> None:
     place.sql(PLAIN)
     documents = place.documents()
@@ -210,10 +251,12 @@ def test_a_file_that_is_no_database_is_unavailable(place: Workplace) -> None:
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(place: Workplace) -> None:
     place.sql(PLAIN)
     place.sql("CREATE VIEW soon AS SELECT * FROM reminders")
-    for name in ("nowhere", "soon"):
-        error = place.refused(name)
-        assert error.field == "table"
-        assert "its tables: reminders" in str(error)
+    error = place.refused("nowhere")
+    assert error.field == "table"
+    assert "its tables: reminders" in str(error)
+    error = place.refused("Soon")
+    assert error.field == "table"
+    assert "is a view, and can't be written to; name the table" in str(error)
     assert "another database" in str(place.refused("other.reminders"))
     place.documents("main.reminders")
 
@@ -290,6 +333,15 @@ def test_a_column_that_can_hold_no_lock_is_refused(
     place.sql(f"CREATE TABLE reminders (id TEXT PRIMARY KEY, sleep_until {declared}){rest}")
     assert place.refused(times=form).field == "times"
     assert place.refused(times="minutes").field == "times"
+
+
+@pytest.mark.parametrize("declared", ["TEXT NOT NULL", "NOT NULL", "TEXT NOT NULL DEFAULT ''"])
+def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, declared: str) -> None:
+    place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until {declared})")
+    error = place.refused()
+    assert error.field == "sleep_until"
+    assert "is NOT NULL, and a document that is done has null there; " in str(error)
+    assert "declared without NOT NULL" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -406,6 +458,22 @@ def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> 
 def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
     place.sql(PLAIN)
     assert place.refused(condition=condition, parameters=parameters).field in ("condition", "parameters")
+
+
+@pytest.mark.parametrize(
+    ("condition", "parameters", "counts"),
+    [
+        ("note = ?", (), "1 place for 0 parameters"), ("note = ?", ["a", "b"], "1 place for 2 parameters"),
+        ("note = '?'", ["a"], "0 places for 1 parameter"),
+        ("note IN (?, ?)", [1], "2 places for 1 parameter"),
+    ],
+)  # fmt: skip
+def test_places_and_parameters_are_counted(
+    place: Workplace, condition: str, parameters: list[Any], counts: str
+) -> None:
+    place.sql(PLAIN)
+    error = place.refused(condition=condition, parameters=parameters)
+    assert error.problem == f'condition "{condition}" has {counts}'
 
 
 # The file

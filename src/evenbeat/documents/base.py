@@ -48,7 +48,7 @@ class Found(msgspec.Struct, frozen=True):
     """The lock that it has now."""
     interval: object = None
     repeat_until: object = None
-    """A datetime, where a naive one is in UTC; its ISO 8601 text; or an instant (milliseconds)."""
+    """A datetime, where a naive one is in UTC; a date; or its ISO 8601 text."""
     auto_remove: object = None
     data: Mapping[str, Any] = {}
     """The whole document in the terms of its database, the four fields included, as before the lock."""

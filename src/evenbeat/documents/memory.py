@@ -40,13 +40,18 @@ class MemoryDocuments:
         clock: Callable[[], Instant] = wall_clock,
     ) -> None:
         self.lock = threading.RLock()
-        self._documents = documents
+        self._documents = _mapping(documents)
         self._sleep_until = paths.check(sleep_until, "sleep_until")
         self._interval = paths.check(interval, "interval")
         self._repeat_until = paths.check(repeat_until, "repeat_until")
         self._auto_remove = paths.check(auto_remove, "auto_remove")
+        paths.check_apart({
+            "sleep_until": sleep_until, "interval": interval, "repeat_until": repeat_until,
+            "auto_remove": auto_remove,
+        })  # fmt: skip
         self._condition = _matcher(condition)
         self._clock = clock
+        self._has_warned = False
 
     @property
     def name(self) -> str:
@@ -71,7 +76,7 @@ class MemoryDocuments:
             waiting = [
                 (instant, place, key)
                 for place, (key, document) in enumerate(list(self._documents.items()))
-                if (instant := self._due(document)) is not None and self._meets(key, document)
+                if (instant := self._due(key, document)) is not None and self._meets(key, document)
             ]
             # By the place where they are equally due: keys need not have an order.
             due = heapq.nsmallest(limit, (item for item in waiting if item[0] <= now))
@@ -96,10 +101,19 @@ class MemoryDocuments:
             _log.error("the condition raised, the document is left out: %r", error, extra=extra)
             return False
 
-    def _due(self, document: Mapping[str, Any]) -> Instant | None:
+    def _due(self, key: Any, document: Mapping[str, Any]) -> Instant | None:
         """When it is due, if ever: rounded up, so that none is early."""
         moment = paths.get(document, self._sleep_until)
-        return to_ms_up(_aware(moment)) if isinstance(moment, datetime) else None
+        if isinstance(moment, datetime):
+            return to_ms_up(_aware(moment))
+        if moment not in (None, "") and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "document %s is never due: its %s is %s; store a datetime, not a %s",
+                shown(key), self._sleep_until, shown(moment), type(moment).__name__,
+                extra={"component": "documents", "documents": self.name, "document": shown(key)},
+            )  # fmt: skip
+        return None
 
     def _locked(self, key: Any, until: Instant) -> Found:
         document = self._documents[key]
@@ -134,6 +148,16 @@ class MemoryDocuments:
         upcoming = None if change.sleep_until is None else from_ms(change.sleep_until)
         paths.put(document, self._sleep_until, upcoming)
         return True
+
+
+def _mapping(documents: object) -> MutableMapping[Any, dict[str, Any]]:
+    if isinstance(documents, MutableMapping):
+        return documents
+    raise InvalidValue(
+        f"documents {shown(type(documents).__name__)} is not a dict of documents by their keys",
+        field="documents", value=None,
+        hint='write {"a": {"sleep_until": …}}; of a list make one: dict(enumerate(documents))',
+    )  # fmt: skip
 
 
 def _copied(document: Mapping[str, Any]) -> dict[str, Any]:

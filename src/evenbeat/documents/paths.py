@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from itertools import permutations
 from typing import Any
 
 from evenbeat.errors import InvalidValue, shown
@@ -27,6 +28,16 @@ def put(document: MutableMapping[str, Any], path: str, value: Any) -> None:
             inner = document[part] = {}
         document = inner
     document[last] = value
+
+
+def check_apart(fields: dict[str, str]) -> None:
+    """Refuse fields, by what they are, of which two are the same, or one is inside of another."""
+    for (name, path), (other, outer) in permutations(reversed(fields.items()), 2):
+        if f"{path}.".startswith(f"{outer}."):
+            where = "the same field as" if path == outer else f"inside of {shown(outer)}, which is"
+            raise InvalidValue(
+                f"{name} {shown(path)} is {where} {other}", field=name, value=path, hint="name another field"
+            )
 
 
 def check(path: object, field: str) -> str:

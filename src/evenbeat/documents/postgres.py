@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
@@ -25,6 +27,7 @@ from evenbeat.stores.postgres.connections import Connections, Patience
 from evenbeat.stores.postgres.failures import first_line
 from evenbeat.stores.postgres.places import Place, place_of
 from evenbeat.stores.server_clock import ServerClock
+from evenbeat.stores.urls import without_password
 
 T = TypeVar("T")
 
@@ -32,7 +35,7 @@ _log = logging.getLogger("evenbeat.documents")
 
 # What the server says of a value, a row or a statement, as opposed to: of itself. By classes of SQLSTATE.
 _REFUSED = ("0A", "21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
-_NO_TABLE, _NOT_GRANTED, _ROW_IS_HELD = "42P01", "42501", "55P03"
+_NO_TABLE, _NOT_GRANTED, _ROW_IS_HELD, _SYNTAX = "42P01", "42501", "55P03", "42601"
 
 # Seconds to wait for a row that another transaction has written to, and is about to commit; and once
 # that was not so, for each row alone.
@@ -40,6 +43,17 @@ _LOCK_TIMEOUT = 1.0
 _SHORT_LOCK_TIMEOUT = 0.05
 
 _KINDS = {"r": "table", "p": "partitioned table", "v": "view"}
+
+# In a condition: a text, a name or a comment, which are left as they are, a place, or a percent sign.
+_PIECES = re.compile(
+    r"""\b[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | \$(\w*)\$.*?\$\1\$ | --[^\n]*
+    | /\*.*?\*/ | %s | %%? """,
+    re.DOTALL | re.VERBOSE,
+)
+_HOW_TO_PLACE = "write %s for each parameter, and, where there are some, %% for a percent sign"
+
+# What SQLAlchemy calls a database.
+_WITH_DRIVER = re.compile(r"(postgres(?:ql)?)(\+\w+)(?=://)")
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = "COMMIT"
@@ -95,7 +109,7 @@ class PostgresDocuments:
         self._said_condition, values = tables.check_condition(condition, parameters)
         self._condition = _with_named_places(self._said_condition, values)
         self._parameters = {f"p{number}": value for number, value in enumerate(values)}
-        self._place = _anywhere(place_of(url, None, "off", timeout))
+        self._place = _anywhere(place_of(_url(url), None, "off", timeout))
         self._patience = Patience(timeout, _LOCK_TIMEOUT)
         self._haste = Patience(timeout, _SHORT_LOCK_TIMEOUT)
         self._given_clock = clock
@@ -235,6 +249,9 @@ class PostgresDocuments:
                 ) from cause  # fmt: skip
             if isinstance(error, StoreUnavailable):
                 raise
+            places = _count_places(self._said_condition or "")
+            if _sqlstate(error) == _SYNTAX and places and not self._parameters:
+                raise tables.miscounted(self._said_condition, places, (), _HOW_TO_PLACE) from cause
             asked = f"condition {shown(self._said_condition)}" if self._said_condition else self._name
             raise InvalidValue(
                 f"{asked} is refused: {why}", field="condition" if self._said_condition else "table",
@@ -329,15 +346,35 @@ def _with_named_places(condition: str | None, parameters: Sequence[Any]) -> str:
     if not parameters:
         # Nothing is to be put in: a percent sign is one.
         return condition.replace("%", "%%")
-    first, *rest = condition.replace("%%", "\0").split("%s")
-    if len(rest) != len(parameters):
+    numbers = itertools.count()
+
+    def piece(found: re.Match[str]) -> str:
+        text = found[0]
+        return f"%(p{next(numbers)})s" if text == "%s" else text.replace("%%", "%").replace("%", "%%")
+
+    named = _PIECES.sub(piece, condition)
+    if (places := next(numbers)) != len(parameters):
+        raise tables.miscounted(condition, places, parameters, _HOW_TO_PLACE)
+    return named
+
+
+def _count_places(condition: str) -> int:
+    return sum(found[0] == "%s" for found in _PIECES.finditer(condition))
+
+
+def _url(url: object) -> str:
+    if not isinstance(url, str):
         raise InvalidValue(
-            f"condition {shown(condition)} has {len(rest)} places for {len(parameters)} parameters",
-            field="parameters", value=parameters,
-            hint="write %s for each parameter, and %% for a percent sign",
+            f"url {shown(type(url).__name__)} is not a text", field="url", value=None,
+            hint="give a URL: postgresql://user:password@host:5432/database; connections are made of it",
         )  # fmt: skip
-    named = [f"%(p{number})s{text.replace('%', '%%')}" for number, text in enumerate(rest)]
-    return (first.replace("%", "%%") + "".join(named)).replace("\0", "%%")
+    if found := _WITH_DRIVER.match(url):
+        visible = without_password(url)
+        raise InvalidValue(
+            f"url {shown(visible)} names a driver", field="url", value=visible,
+            hint=f'drop "{found[2]}": {found[1]}://…',
+        )  # fmt: skip
+    return url
 
 
 def _rows(commands: Commands, text: str, *values: object) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import msgspec
 from psycopg.types.json import Json, Jsonb
 
 from evenbeat.documents.base import Change, Found, Lock
-from evenbeat.documents.tables import Names, Table, quoted
+from evenbeat.documents.tables import Names, Table, not_null, quoted
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.instants import FIRST, LAST, Instant, from_ms, to_ms, to_ms_up
 from evenbeat.stores.postgres.commands import Statement
@@ -32,7 +32,8 @@ WHERE lower(relname) = lower(%s) AND relkind IN ('r', 'p', 'v') ORDER BY 1 LIMIT
 FIND_COLUMNS = """
 SELECT attname::text AS name, format_type(atttypid, atttypmod) AS type,
     format_type(coalesce(nullif(typbasetype, 0), kind.oid), NULL) AS base,
-    CASE typbasetype WHEN 0 THEN atttypmod ELSE typtypmod END AS modifier
+    CASE typbasetype WHEN 0 THEN atttypmod ELSE typtypmod END AS modifier,
+    attnotnull AS is_not_null, typnotnull AS is_not_null_by_type
 FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_type AS kind ON kind.oid = atttypid
 WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
@@ -120,6 +121,9 @@ class Column(msgspec.Struct, frozen=True):
     """The type below it, without its modifier."""
     modifier: int
     """-1 if there is none."""
+    is_not_null: bool
+    is_not_null_by_type: bool
+    """That of a domain."""
 
 
 class RowTable:
@@ -223,7 +227,7 @@ class RowTable:
 
 
 def check_time(column: Column, table: str) -> None:
-    """Refuse a column that can't hold a lock: one that is no time, or that rounds milliseconds away."""
+    """Refuse a column that can't hold a lock, as it is no time or rounds milliseconds away, or no null."""
     if column.base not in (_AWARE, _NAIVE):
         raise InvalidValue(
             f"column {shown(column.name)} of {table} (sleep_until) is of type {column.type}",
@@ -235,6 +239,12 @@ def check_time(column: Column, table: str) -> None:
             f"column {shown(column.name)} of {table} (sleep_until) is {column.type}: no milliseconds",
             field="sleep_until", value=column.name, hint="a lock needs them: make it timestamptz(3) or finer",
         )  # fmt: skip
+    if column.is_not_null:
+        raise not_null(
+            table, column.name, f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} DROP NOT NULL"
+        )
+    if column.is_not_null_by_type:
+        raise not_null(table, column.name, f"ALTER DOMAIN {column.type} DROP NOT NULL")
 
 
 def _own(text: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from evenbeat.documents.base import HELD, Found
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import FIRST, LAST, Instant, read_instant
+from evenbeat.instants import Instant, read_instant
 from evenbeat.triggers import Trigger, parse_trigger
 
 OnFailure: TypeAlias = Literal["reschedule", "retry", "hold"]
@@ -113,8 +113,6 @@ def _text(value: object) -> str:
 def _instant(value: object) -> Instant | None:
     if value is None or value == "":
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and FIRST <= value <= LAST:
-        return value
     if isinstance(value, datetime):
         # MongoDB and columns without a time zone: UTC.
         return read_instant(value if value.tzinfo is not None else value.replace(tzinfo=UTC), "repeat_until")

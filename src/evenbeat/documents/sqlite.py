@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,9 @@ from typing import Any
 
 from evenbeat.documents import indexes, tables
 from evenbeat.documents.base import Change, Fields, Lock, Taken
-from evenbeat.documents.sqlite_table import RowTable, as_dict, instant_of
+from evenbeat.documents.sqlite_table import RowTable, as_dict, count_places, instant_of
 from evenbeat.documents.tables import Table, quoted
-from evenbeat.documents.times import TimeFormat, check
+from evenbeat.documents.times import TimeFormat, advice, check
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
 from evenbeat.stores.base import wall_clock
@@ -23,14 +24,22 @@ from evenbeat.stores.sqlite.connections import Connections
 
 _log = logging.getLogger("evenbeat.documents")
 
-_FIND_TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+_FIND_TABLE = (
+    "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
+)
 _FIND_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
-_FIND_COLUMNS = "SELECT name, upper(type) AS type, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1"
+_FIND_COLUMNS = """
+SELECT name, upper(type) AS type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1
+"""
 _IS_STRICT = "SELECT 1 FROM pragma_table_list WHERE schema = 'main' AND name = ? AND strict"
 _FIND_UNIQUE = """
 SELECT parts.name FROM pragma_index_list(?) AS list, pragma_index_info(list.name) AS parts
 WHERE list."unique" AND NOT list.partial GROUP BY list.name HAVING count(*) = 1
 """
+
+
+# As the stores of schedules, and SQLAlchemy, name a file.
+_URL = re.compile(r"sqlite(?:\+\w+)?://(?:[^/?]*/)?([^?]*)(?:\?.*)?", re.DOTALL)
 
 
 class SqliteDocuments:
@@ -143,11 +152,19 @@ class SqliteDocuments:
                 f"{self._path} has no table {shown(self._table_name)}", field="table", value=self._table_name,
                 hint=f"its tables: {there}",
             )  # fmt: skip
-        name = found[0][0]
+        name, kind = found[0]
+        if kind == "view":
+            raise InvalidValue(
+                f"{self._name} is a view, and can't be written to", field="table", value=self._table_name,
+                hint="name the table that it is made of; condition=… says which of its rows are meant",
+            )  # fmt: skip
         columns = {row["name"]: row for row in map(as_dict, commands.rows("look", _FIND_COLUMNS, [name]))}
         table = Table(self._name, columns, str.lower)
         names = table.names(self._said)
         self._check_type(commands, name, names.sleep_until, columns[names.sleep_until]["type"])
+        if columns[names.sleep_until]["notnull"]:
+            hint = "make the table anew, with the column declared without NOT NULL"
+            raise tables.not_null(self._name, names.sleep_until, hint)
         self._check_unique(commands, name, names.key, [row["name"] for row in columns.values() if row["pk"]])
         looked_at = RowTable(quoted(name), table, names, self._form, self._condition, self._parameters)
         self._try(commands, looked_at)
@@ -197,6 +214,11 @@ class SqliteDocuments:
         except InvalidValue as error:
             if self._condition is None:
                 raise
+            places = count_places(error.__cause__)
+            if places is not None:
+                raise tables.miscounted(
+                    self._condition, places, self._parameters, "write ? for each parameter"
+                ) from error.__cause__
             raise InvalidValue(
                 f"condition {shown(self._condition)} is refused: {error.__cause__}", field="condition",
                 value=self._condition, hint="write ? for each parameter",
@@ -205,7 +227,8 @@ class SqliteDocuments:
         if sample not in (None, "") and instant_of(sample, self._form) is None:
             # One row that says no time is its owner's matter; all of them would be a mistake.
             _log.warning(
-                'a row is never due: %s is no time as times="%s" has them', shown(sample), self._form,
+                'a row is never due: %s is no time as times="%s" has them; %s',
+                shown(sample), self._form, advice(sample),
                 extra={"component": "documents", "documents": self._name},
             )  # fmt: skip
 
@@ -275,8 +298,18 @@ def _as_text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-def _real_path(path: str | os.PathLike[str]) -> str:
-    text = os.fspath(path)
+def _real_path(path: object) -> str:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InvalidValue(
+            f"path {shown(type(path).__name__)} is not that of a file", field="path", value=None,
+            hint="name the file that has the table; connections are made of it",
+        )  # fmt: skip
+    if found := _URL.fullmatch(text):
+        raise InvalidValue(
+            f"path {shown(text)} is a URL", field="path", value=text,
+            hint=f"give the path: {found[1]}" if found[1] else "name the file that has the table",
+        )  # fmt: skip
     if text in ("", ":memory:") or "\0" in text:
         raise InvalidValue(
             f"path {shown(text)} is not that of a file", field="path", value=text,

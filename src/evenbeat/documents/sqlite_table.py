@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from evenbeat.documents.base import Change, Found, Lock
 from evenbeat.documents.tables import Names, Table, quoted
 from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import FIRST, LAST, Instant
+from evenbeat.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.stores.sqlite.commands import Commands
 
 # By the value as an index may have it, roughly, and then exactly. julianday() of a text is that of its
@@ -38,6 +39,10 @@ _GET = "SELECT {due} FROM {table} WHERE {key} = ?"
 _REMOVE = "DELETE FROM {table} WHERE {key} = ?"
 _MANY = "SELECT 1 FROM {table} LIMIT 1 OFFSET ?"
 _ANY = "SELECT {due} FROM {table} WHERE {due} IS NOT NULL LIMIT 1"
+
+_OWN_PLACES = 4
+"""Places of ``_LOCKABLE`` that are not the condition's."""
+_MISCOUNTED = re.compile(r"uses ([0-9]+), and there (?:is|are) ([0-9]+) supplied")
 
 _DAY = 86_400_000
 _JULIAN_1970 = 2440587.5
@@ -137,7 +142,7 @@ class RowTable:
         if isinstance(repeat_until, int | float):
             # As the other time is kept. What is no time stays, for who reads the fields to refuse it.
             instant = instant_of(repeat_until, self._form)
-            repeat_until = repeat_until if instant is None else instant
+            repeat_until = repeat_until if instant is None else from_ms(instant)
         return Found(
             id=row[names.key],
             sleep_until=due,
@@ -157,6 +162,13 @@ def instant_of(value: object, form: TimeFormat) -> Instant | None:
         return times.read(value, form) if is_kept_so else None
     except InvalidValue:
         return None
+
+
+def count_places(refusal: object) -> int | None:
+    """How many places the condition has, where it is refused for having another number than there are
+    parameters."""
+    found = _MISCOUNTED.search(str(refusal))
+    return None if found is None else int(found[1]) - _OWN_PLACES
 
 
 def as_dict(row: Any) -> dict[str, Any]:

@@ -139,3 +139,24 @@ def check_condition(condition: object, parameters: object) -> tuple[str | None, 
             hint="say condition=…, too",
         )  # fmt: skip
     return condition, tuple(parameters)
+
+
+def miscounted(condition: str | None, places: int, parameters: Sequence[Any], hint: str) -> InvalidValue:
+    """A condition has more places than there are parameters, or fewer."""
+    return InvalidValue(
+        f"condition {shown(condition)} has {_counted(places, 'place')} for "
+        f"{_counted(len(parameters), 'parameter')}",
+        field="parameters", value=parameters, hint=hint,
+    )  # fmt: skip
+
+
+def not_null(table: str, column: str, hint: str) -> InvalidValue:
+    """The column of ``sleep_until`` has no room for what a document that is done has there."""
+    return InvalidValue(
+        f"column {shown(column)} of {table} (sleep_until) is NOT NULL, and a document that is done has null "
+        "there", field="sleep_until", value=column, hint=hint,
+    )  # fmt: skip
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -18,6 +18,7 @@ _FORMS: Final = ("text", "seconds", "milliseconds")
 # No time is longer, and a number of so many digits fits into the precision below.
 _LONGEST = 100
 _EXACT = Context(prec=2 * _LONGEST, traps=[InvalidOperation])
+_MANY_SECONDS = 1e11
 _DIGITS = {"seconds": 3, "milliseconds": 0}
 
 _TEXT = re.compile(
@@ -74,6 +75,16 @@ def write(instant: Instant, form: TimeFormat, like: object = None) -> str | int 
     else:
         assert_never(form)
     return str(number) if isinstance(like, str | bytes) else number
+
+
+def advice(value: object) -> str:
+    """What to say of a value that is no time as times are said to be."""
+    if isinstance(value, int | float):
+        # In seconds it were the year 5138.
+        return f'say times="{"milliseconds" if abs(value) >= _MANY_SECONDS else "seconds"}"'
+    if isinstance(value, str) and _read_text(value.strip()) is not None:
+        return 'say times="text"'
+    return "write it as 2026-03-01T09:00:00Z, or as a number"
 
 
 def _hint(form: TimeFormat) -> str:

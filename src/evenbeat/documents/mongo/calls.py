@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
@@ -39,6 +40,11 @@ _UNAVAILABLE = frozenset({
 })  # fmt: skip
 
 
+# Seconds to wait for a server when the documents are opened, and for what is nice to know.
+_TO_REACH = 5.0
+_TO_GLIMPSE = 0.5
+
+
 class Written(NamedTuple):
     """What became of a bulk of writes."""
 
@@ -60,8 +66,26 @@ class Calls:
             codec_options=RAW, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
         )
         self._theirs = collection
-        self._admin = collection.database.client.admin
+        self._client = collection.database.client
+        self._admin = self._client.admin
         self.clock = ServerClock(self._server_time)
+
+    def reach(self) -> None:
+        """See whether there is a primary. The driver would wait for one for half a minute."""
+        has_timeout = self._client.options.timeout is not None
+        with self._translated(), contextlib.nullcontext() if has_timeout else pymongo.timeout(_TO_REACH):
+            self._admin.command("ping")
+
+    def glimpse(self, where: Filter, fields: Mapping[str, Any]) -> RawBSONDocument | None:
+        """A document, if one is found soon."""
+        with self._translated():
+            try:
+                with pymongo.timeout(_TO_GLIMPSE):
+                    return self._raw.find_one(where, fields)
+            except PyMongoError as error:
+                if error.timeout:
+                    return None
+                raise
 
     def find(
         self, where: Filter, fields: Mapping[str, Any], *, by: str | None = None, limit: int = 0

@@ -22,6 +22,9 @@ Operation: TypeAlias = UpdateOne | DeleteOne
 NOT_OURS = 241
 """The code of the error that ``_RAISE`` raises: ConversionFailure."""
 
+# What is taken for a time by mistake. An index finds them by their types.
+_NO_DATES = ["string", "double", "int", "long", "decimal", "timestamp"]
+
 # The name of a type is no number. Not of a constant: the server would work that out before it compares.
 _RAISE = {"$toInt": {"$type": "$_id"}}
 
@@ -40,6 +43,10 @@ class Queries:
 
     def later(self, now: Instant) -> Filter:
         return self._jobs({"$gt": DatetimeMS(now)}, [])
+
+    def no_date(self) -> Filter:
+        """What has something like a time where a date should be. An empty text is nothing."""
+        return {"$and": [{self.path: {"$type": _NO_DATES, "$ne": ""}}, *self._conditions]}
 
     def _jobs(self, bounds: Filter, without: list[Any]) -> Filter:
         # A query looks into arrays, on the way to the field as well: such a document would be found, could

@@ -14,7 +14,7 @@ from bson.raw_bson import RawBSONDocument
 from evenbeat.documents import paths
 from evenbeat.documents.base import Fields, Found
 from evenbeat.documents.mongo.calls import PLAIN
-from evenbeat.instants import FIRST, LAST, Instant
+from evenbeat.instants import FIRST, LAST, Instant, from_ms
 
 
 class Reader:
@@ -34,7 +34,7 @@ class Reader:
                 sleep_until=due,
                 locked_until=until,
                 interval=paths.get(document, fields.interval),
-                repeat_until=_instant(paths.get(document, fields.repeat_until)),
+                repeat_until=_moment(paths.get(document, fields.repeat_until)),
                 auto_remove=paths.get(document, fields.auto_remove),
                 data=data,
             )
@@ -68,5 +68,6 @@ class Reader:
         return bson.decode(bson.encode({"date": date}), self._theirs)["date"]
 
 
-def _instant(value: Any) -> Any:
-    return min(max(int(value), FIRST), LAST) if isinstance(value, DatetimeMS) else value
+def _moment(value: Any) -> Any:
+    """Of a date, the nearest that Python has."""
+    return from_ms(min(max(int(value), FIRST), LAST)) if isinstance(value, DatetimeMS) else value

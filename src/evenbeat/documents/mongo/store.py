@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import bson
+import msgspec
 from bson.errors import BSONError
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
@@ -67,6 +68,7 @@ class MongoDocuments:
             repeat_until=paths.check(repeat_until, "repeat_until"),
             auto_remove=paths.check(auto_remove, "auto_remove"),
         )
+        paths.check_apart(msgspec.structs.asdict(fields))
         self._path = fields.sleep_until
         self._theirs = _collection(collection).codec_options
         self._calls = Calls(collection)
@@ -88,6 +90,7 @@ class MongoDocuments:
 
     def open(self) -> None:
         """Ask and write as later on, so that a mistake is told of now: the write finds no document."""
+        self._calls.reach()
         self._calls.clock.forget()
         self._look(self._clock(), 1)
         for error in self._calls.write([self._queries.lock(ObjectId(), 0, 1)]).errors:
@@ -95,6 +98,7 @@ class MongoDocuments:
         if self._calls.misses_index(self._path):
             remedy = f'db.{self.name.partition(".")[2]}.createIndex({{"{self._path}": 1}}, {{sparse: true}})'
             indexes.warn(self.name, remedy)
+        self._warn_of_no_dates()
 
     def close(self) -> None:
         pass
@@ -131,6 +135,20 @@ class MongoDocuments:
         # They stay at the head: the others are behind them.
         self._nameless = len(documents) - len(seen)
         return seen, len(documents) < limit
+
+    def _warn_of_no_dates(self) -> None:
+        """A text or a number, as an import from JSON leaves it, is never due."""
+        document = self._calls.glimpse(self._queries.no_date(), {self._path: 1})
+        if document is None:
+            return
+        try:
+            key, value = shown(document["_id"]), shown(paths.get(document, self._path))
+        except BSONError:
+            return
+        _log.warning(
+            "document %s is never due: its %s is %s; store a date, not a text or a number",
+            key, self._path, value, extra=self._extra() | {"document": key},
+        )  # fmt: skip
 
     def _next_due(self, now: Instant) -> Instant | None:
         documents = self._calls.find(self._queries.later(now), {self._path: 1}, by=self._path, limit=1)

@@ -15,7 +15,7 @@ from evenbeat.documents.redis.server import Client, Server
 from evenbeat.documents.times import TimeFormat
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import FIRST, Instant, to_ms
+from evenbeat.instants import FIRST, Instant, from_ms, to_ms
 
 # Documents in one call of a script, which keeps all others waiting.
 _CHUNK = 100
@@ -213,9 +213,10 @@ class RedisDocuments:
         if text is None or self._times == "text":
             return text
         try:
-            return formats.read(text, self._times, "repeat_until")
+            instant = formats.read(text, self._times, "repeat_until")
         except InvalidValue:
             return text  # which makes no sense to anybody, and is said where the document is read
+        return None if instant is None else from_ms(instant)
 
     # Scanning
 
@@ -301,13 +302,14 @@ class RedisDocuments:
             value = formats.write(to_ms(value, name), self._times)
         if isinstance(value, str):
             return self._server.encode(value, name)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int):  # also yes and no: 1 and 0, as they are read
             return str(int(value)).encode()
         if isinstance(value, float):
             return repr(float(value)).encode()
         raise InvalidValue(
-            f"{name} {shown(value)} is neither a text nor a number", field=name, value=value,
-            hint='Redis has no other values; write "1" or "0" for yes or no, and the rest as JSON',
+            f"{name} {shown(value)} is nothing that Redis can hold", field=name, value=value,
+            hint="a field has a text, bytes, a number, True or False (1 or 0), or a datetime; write the rest "
+            "as a text: json.dumps(…)",
         )  # fmt: skip
 
 
