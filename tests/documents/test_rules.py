@@ -172,7 +172,7 @@ def test_a_failed_one_goes_on_as_if_it_had_not() -> None:
 def test_a_failed_one_without_a_next_tick_does_not_pass_for_done() -> None:
     assert failure(START + 5, PLAIN) == HELD
     assert failure(START + 5, PLAIN, auto_remove=True) == HELD
-    assert failure(START + 5, PLAIN, interval="0 * * * *", repeat_until=START + 1) == HELD
+    assert failure(START + 5, PLAIN, interval="0 * * * *", repeat_until=from_ms(START + 1)) == HELD
 
 
 def test_a_failed_one_may_be_tried_again() -> None:
