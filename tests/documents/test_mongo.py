@@ -567,8 +567,6 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
         bypass_document_validation=True,
     )
     strict.insert_one({"_id": "good", "sleep_until": due(clock)})
-    with pytest.raises(InvalidValue, match=r"refuses a change in .*Document failed validation \(code 121\)"):
-        documents.lock_next(LOCK, 2)
     with caplog.at_level(logging.ERROR):
         assert ids(documents.lock_next(LOCK, 2).found) == ["good"]
     assert "documents can't be locked" in caplog.text
@@ -576,6 +574,36 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     strict.database.command("collMod", "orders", validator={})
     monkeypatch.setattr(crowd, "_ASIDE", -1.0)  # a minute later
     assert ids(documents.lock_next(LOCK, 9).found) == [0, 1, 2]
+
+
+def test_who_meets_only_what_cant_be_locked_is_told(
+    strict: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
+    strict.insert_many(
+        [{"_id": number, "sleep_until": due(clock, 9), "total": "x"} for number in range(3)],
+        bypass_document_validation=True,
+    )
+    with pytest.raises(InvalidValue, match=r"refuses a change in .*Document failed validation \(code 121\)"):
+        documents.lock_next(LOCK, 2)
+    assert documents.lock_next(LOCK, 2) == ([], None)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_many_that_cant_be_locked_starve_nobody(
+    orders: Orders,
+    documents: MongoDocuments,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    limit: int,
+) -> None:
+    orders.insert_many([{"_id": number, "sleep_until": due(clock, 900 - number)} for number in range(150)])
+    orders.insert_many([{"_id": key, "sleep_until": due(clock), "email": "x"} for key in "abc"])
+    orders.database.command("collMod", "orders", validator={"email": {"$exists": True}})
+    found = [ids(documents.lock_next(LOCK, limit).found) for _ in range(-(-3 // limit))]
+    assert [one for some in found for one in some] == ["a", "b", "c"]
+    # One message, and not one for each.
+    assert [record.__dict__["count"] for record in caplog.records] == [150]
+    assert documents.lock_next(LOCK, limit) == ([], clock.now + LOCK)
 
 
 @pytest.mark.parametrize(
