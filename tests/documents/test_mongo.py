@@ -226,6 +226,41 @@ def test_it_goes_by_the_clock_of_the_server(orders: Orders) -> None:
     assert now >= earliest - 1000
 
 
+@pytest.mark.parametrize("limit", [1, 5])
+def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Orders, limit: int) -> None:
+    documents = MongoDocuments(orders)
+    documents.open()
+    now = documents.now()
+    orders.insert_many([
+        {"_id": "later", "sleep_until": DatetimeMS(now + 600_000)},
+        {"_id": "old", "sleep_until": DatetimeMS(now - 1000)},
+    ])  # fmt: skip
+    clock = documents._calls.clock
+    assert clock._ahead is not None
+    clock._ahead += 1_200_000  # as it was, before
+    if limit == 1:
+        orders.update_one({"_id": "old"}, {"$set": {"sleep_until": None}})
+        assert documents.lock_next(LOCK, limit) == ([], now + 600_000)
+    else:
+        taken = documents.lock_next(LOCK, limit)
+        assert ids(taken.found) == ["old"]
+        assert taken.next_due is not None
+        assert taken.next_due < now + 600_000  # look again, at once
+        assert documents.lock_next(LOCK, limit) == ([], now + 600_000)
+    assert documents.now() < now + 600_000
+    assert documents._crowd.window(1) == 1  # nobody else was it
+
+
+def test_a_server_that_has_two_opinions_of_the_time_is_not_asked_without_a_pause(orders: Orders) -> None:
+    documents = MongoDocuments(orders)
+    documents._calls.clock._ask = lambda: LAST - 1000
+    orders.insert_one({"sleep_until": DatetimeMS(LAST - 2000)})
+    taken = documents.lock_next(LOCK, 1)
+    assert taken.found == []
+    assert taken.next_due is not None
+    assert taken.next_due > LAST - 1000
+
+
 # What stands in documents
 
 

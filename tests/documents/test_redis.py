@@ -708,6 +708,19 @@ def test_without_a_clock_of_ours_the_servers_decides(make: Make, client: Any, pr
     assert keys(store) == ["now"]
 
 
+def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(
+    make: Make, client: Any, prefix: str
+) -> None:
+    store = make(clock=None)
+    now = store.now()
+    store.put(f"{prefix}:later", {"sleep_until": from_ms(now + 10 * MINUTE)})
+    clock = store._server._clock
+    assert clock._ahead is not None
+    clock._ahead += 20 * MINUTE  # as it was, before
+    assert store.lock_next(LOCK, 5) == ([], now + 10 * MINUTE)
+    assert store.now() < now + 10 * MINUTE
+
+
 @pytest.mark.parametrize("source", ["url", "client"])
 def test_a_server_that_is_away_is_unavailable_and_no_password_is_told(source: str) -> None:
     port = servers.free_port()

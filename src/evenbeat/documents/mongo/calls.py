@@ -16,7 +16,7 @@ from pymongo.errors import BulkWriteError, DocumentTooLarge, OperationFailure, P
 from pymongo.read_concern import ReadConcern
 
 from evenbeat.documents import indexes
-from evenbeat.documents.mongo.queries import NOT_OURS, Filter, Operation
+from evenbeat.documents.mongo.queries import EARLY, NOT_OURS, Filter, Operation
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.stores.mongo.commands import unavailable
@@ -54,6 +54,8 @@ class Written(NamedTuple):
     """Which writes, by index, found another value than theirs."""
     errors: list[Error]
     """What else went wrong; each names its index."""
+    early: int = 0
+    """How many of those that are not ours were locked before their time."""
 
 
 class Calls:
@@ -116,10 +118,15 @@ class Calls:
                 if details.get("writeConcernErrors"):
                     raise WTimeoutError(str(details["writeConcernErrors"][-1].get("errmsg"))) from error
                 failed = details.get("writeErrors", [])
+        early = sum(entry.get("code") == NOT_OURS and EARLY in entry.get("errmsg", "") for entry in failed)
+        if early:
+            # It was set back since it was heard of.
+            self.clock.forget()
         return Written(
             documents=details.get("nMatched", 0) + details.get("nRemoved", 0),
             not_ours=frozenset(entry["index"] for entry in failed if entry.get("code") == NOT_OURS),
             errors=[entry for entry in failed if entry.get("code") != NOT_OURS],
+            early=early,
         )
 
     def _server_time(self) -> Instant:

@@ -24,6 +24,8 @@ from evenbeat.instants import Instant
 
 # How often to look anew where others took all that was seen.
 _LOOKS = 4
+# Milliseconds until another look, where the server has two opinions of the time.
+_AGREED = 100
 # Where documents can't be locked, so many are looked at: others may be behind them.
 _FAR = 1000
 # How often others are tried in place of those that can't be locked, after one look.
@@ -47,6 +49,8 @@ class _Refused:
     def __init__(self) -> None:
         self.documents: list[_Seen] = []
         self.reason: InvalidValue | None = None
+        self.is_early = False
+        """Whether some were not due yet, by the server's clock, when they were to be locked."""
 
 
 class MongoDocuments:
@@ -84,7 +88,7 @@ class MongoDocuments:
         self._path = fields.sleep_until
         self._theirs = _collection(collection).codec_options
         self._calls = Calls(collection)
-        self._queries = Queries(fields.sleep_until, _condition(condition))
+        self._queries = Queries(fields.sleep_until, _condition(condition), by_server=clock is None)
         self._reader = Reader(fields, self._theirs)
         self._crowd = Crowd()
         self._aside = Aside()
@@ -127,13 +131,16 @@ class MongoDocuments:
             window = self._crowd.window(limit)
             seen, is_all = self._look(now, max(window, _FAR) if refused.documents else window)
             chosen = self._crowd.choose(seen[:window], limit)
+            refused.is_early = False
             found, tried = self._lock_some(chosen, seen, now + duration, refused)
-            is_all = is_all and tried == len(seen)
+            is_all = is_all and tried == len(seen) and not refused.is_early
             if found or is_all:
                 break
         self._tell(refused, bool(found))
         if len(found) == limit:
             return Taken(found, None)
+        if refused.is_early:
+            return Taken(found, self._clock() + (0 if found else _AGREED))
         return Taken(found, self._next_due(now) if is_all else now)
 
     def _look(self, now: Instant, limit: int) -> tuple[list[_Seen], bool]:
@@ -194,7 +201,8 @@ class MongoDocuments:
         if not chosen:
             return []
         written = self._calls.write([self._queries.lock(one.id, one.due, until) for one in chosen])
-        self._crowd.met(len(chosen), len(written.not_ours))
+        refused.is_early = refused.is_early or bool(written.early)
+        self._crowd.met(len(chosen), len(written.not_ours) - written.early)
         failed = written.not_ours | {error["index"] for error in written.errors}
         won = [one for place, one in enumerate(chosen) if place not in failed]
         documents = self._read_locked(won, until)

@@ -33,6 +33,8 @@ _log = logging.getLogger("evenbeat.documents")
 
 
 class _Batch(NamedTuple):
+    now: Instant
+    """At which it was taken, by the server's clock."""
     found: list[Found]
     has_more: bool
     next_due: Instant | None
@@ -162,8 +164,7 @@ class RedisDocuments:
     # Taking
 
     def lock_next(self, duration: int, limit: int) -> Taken:
-        now = self._server.now()
-        batch = self._take(now, duration, limit)
+        batch = self._take(duration, limit)
         is_building = False
         if len(batch.found) == limit:
             if batch.may_scan:
@@ -171,9 +172,9 @@ class RedisDocuments:
         elif batch.may_scan_all or batch.may_scan:
             changed, is_building = self._scan_all() if batch.may_scan_all else self._scan_some()
             # One that its owner has moved nearer may come to light also without.
-            if changed or (batch.next_due is not None and batch.next_due <= now):
+            if changed or (batch.next_due is not None and batch.next_due <= batch.now):
                 found = batch.found
-                batch = self._take(now, duration, limit - len(found))
+                batch = self._take(duration, limit - len(found))
                 batch.found.extend(found)
                 batch.found.sort(key=lambda one: one.sleep_until)
         if len(batch.found) == limit:
@@ -181,19 +182,20 @@ class RedisDocuments:
         # While there is no whole index, something may be long due that nobody has seen yet.
         return Taken(batch.found, FIRST if is_building else batch.next_due)
 
-    def _take(self, now: Instant, duration: int, limit: int) -> _Batch:
+    def _take(self, duration: int, limit: int) -> _Batch:
         """From the index alone."""
-        until = now + duration
         found: list[Found] = []
         while True:
             wanted = min(limit - len(found), _CHUNK)
-            rows, more, upcoming, small, scan, odd = self._server.run(
-                "lock", self._terms, now, until, wanted, self._rescan, _SMALL
+            sent = self._server.mark()
+            now, rows, more, upcoming, small, scan, odd = self._server.run(
+                "lock", self._terms, self._server.given_time(), duration, wanted, self._rescan, _SMALL
             )
+            self._server.heard(now, sent)
             self._tell(odd)
-            found.extend(self._found(key, due, flat, until) for key, due, flat in rows)
+            found.extend(self._found(key, due, flat, now + duration) for key, due, flat in rows)
             if not more or len(found) >= limit:
-                return _Batch(found, bool(more), upcoming, bool(small), bool(scan))
+                return _Batch(now, found, bool(more), upcoming, bool(small), bool(scan))
 
     def _found(self, key: bytes, due: int, flat: Sequence[bytes], until: Instant) -> Found:
         decode = self._server.decode
