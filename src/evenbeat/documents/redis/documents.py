@@ -80,8 +80,8 @@ class RedisDocuments:
         offset), or numbers of ``seconds`` or ``milliseconds`` since 1970. What is written keeps the style of
         what was there. A document whose ``sleep_until`` is neither empty nor such a time is not a job;
         the log says so.
-    :param index: the key of the index, in place of one made of the pattern, ``sleep_until`` and condition.
-        Those who differ in one of these must not share an index.
+    :param index: the key of the index, in place of one made of the pattern, ``sleep_until``, condition and
+        ``times``. Those who differ in one of these must not share an index.
     :param rescan: how often a large database is scanned.
     """
 
@@ -112,7 +112,7 @@ class RedisDocuments:
         wanted = _condition(condition)
         self._rescan = read_duration(rescan, "rescan")
         if index is None:
-            index = patterns.index_key(pattern, sleep_until, wanted)
+            index = patterns.index_key(pattern, sleep_until, wanted, self._times)
         self.index = _name(index, "index")
         """The key of the index."""
         self._server = Server(client, index, clock)
