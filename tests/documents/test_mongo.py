@@ -169,6 +169,23 @@ def test_nothing_is_added(orders: Orders, documents: MongoDocuments, clock: Virt
     assert list(orders.index_information()) == ["_id_"]
 
 
+def test_a_unique_index_is_warned_of(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.create_index([("customer", 1), ("sleep_until", 1)], unique=True)
+    orders.create_index("number", unique=True, sparse=True)
+    orders.create_index("sleep_until", name="plain")
+    documents.open()
+    assert caplog.records == []
+    orders.create_index("sleep_until", name="mine", unique=True, sparse=True)
+    documents.open()
+    assert "the index mine is unique" in caplog.text
+    # That is what it does.
+    orders.insert_many([{"_id": n, "customer": n, "number": n, "sleep_until": due(clock, n)} for n in (1, 2)])
+    assert ids(documents.lock_next(LOCK, 2).found) == [2]
+    assert "duplicate key" in caplog.text
+
+
 @pytest.mark.parametrize("is_aware", [True, False])
 def test_documents_come_as_the_collection_gives_them(
     orders: Orders, clock: VirtualClock, is_aware: bool

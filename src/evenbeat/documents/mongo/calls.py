@@ -44,6 +44,8 @@ _UNAVAILABLE = frozenset({
 _TO_REACH = 5.0
 _TO_GLIMPSE = 0.5
 
+_UNAUTHORIZED = 13
+
 
 class Written(NamedTuple):
     """What became of a bulk of writes."""
@@ -106,6 +108,20 @@ class Calls:
                 return False
             known = self._raw.with_options(codec_options=PLAIN).list_indexes()
             return not any(path in index["key"] for index in known)
+
+    def unique_index(self, path: str) -> str | None:
+        """The name of an index that lets no two documents have the same value there, if there is one."""
+        with self._translated():
+            try:
+                known = list(self._raw.with_options(codec_options=PLAIN).list_indexes())
+            except OperationFailure as error:
+                if error.code == _UNAUTHORIZED:
+                    return None  # who may not look is not told; he may work all the same
+                raise
+        for index in known:
+            if index.get("unique") and list(index["key"]) == [path]:
+                return str(index["name"])
+        return None
 
     def write(self, operations: Sequence[Operation]) -> Written:
         """Each for itself. Encoded as the user's collection does, whose values may be in it."""

@@ -115,6 +115,7 @@ class MongoDocuments:
             remedy = f'db.{self.name.partition(".")[2]}.createIndex({{"{self._path}": 1}}, {{sparse: true}})'
             indexes.warn(self.name, remedy)
         self._warn_of_no_dates()
+        self._warn_of_unique_index()
 
     def close(self) -> None:
         pass
@@ -157,6 +158,15 @@ class MongoDocuments:
         # They stay at the head: the others are behind them.
         self._nameless = len(documents) - len(seen)
         return seen, len(documents) < limit
+
+    def _warn_of_unique_index(self) -> None:
+        name = self._calls.unique_index(self._path)
+        if name is not None:
+            _log.warning(
+                "the index %s is unique: of documents that are locked at once, or that have no next time, "
+                "it allows a single one; make it anew without unique",
+                name, extra=self._extra(),
+            )  # fmt: skip
 
     def _warn_of_no_dates(self) -> None:
         """A text or a number, as an import from JSON leaves it, is never due."""
