@@ -59,8 +59,10 @@ class RedisDocuments:
     at once. A larger one is scanned in rounds, one every ``rescan`` at most, in pieces of 250 keys, by all
     processors together, and for about a twentieth of the server's time: 100,000 documents take 12 s, a
     million 2 minutes. For other keys of the database it takes a sixth of that. The first round, which makes
-    the index, waits for nothing: 100,000 documents take about a second. Where that is too late, or too
-    much, use ``put``, and a long ``rescan``.
+    the index, waits for nothing: 100,000 documents take one or two seconds. So what was written
+    by HSET may wait for ``rescan`` or for the rest of a round, whichever is longer, and for one more round; a
+    hint to the processor does not hasten it. Where that is too late, or too much, use ``put``, and a long
+    ``rescan``.
 
     **Clusters.** The pattern has a hash tag (``{shop}:order:*``), so that all documents and the index are on
     one node. Give a ``redis.RedisCluster``, or the URL of that node.
