@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from pymongo.write_concern import WriteConcern
 
 from evenbeat.documents import Document, MongoDocuments, rules
 from evenbeat.documents.base import Change, Found, Lock
-from evenbeat.documents.mongo import calls, crowd
+from evenbeat.documents.mongo import calls, crowd, store
 from evenbeat.documents.mongo.calls import Calls
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import FIRST, LAST
@@ -638,6 +639,18 @@ def test_who_meets_only_what_cant_be_locked_is_told(
     with pytest.raises(InvalidValue, match=r"refuses a change in .*Document failed validation \(code 121\)"):
         documents.lock_next(LOCK, 2)
     assert documents.lock_next(LOCK, 2) == ([], None)
+
+
+def test_more_than_can_be_set_aside_starve_nobody(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_TRIES", 3)
+    documents._aside._ids = deque(maxlen=5)
+    orders.insert_many([{"_id": number, "sleep_until": due(clock, 900 - number)} for number in range(30)])
+    orders.insert_many([{"_id": key, "sleep_until": due(clock), "email": "x"} for key in "abc"])
+    orders.database.command("collMod", "orders", validator={"email": {"$exists": True}})
+    found = [ids(documents.lock_next(LOCK, 1).found) for _ in range(3)]
+    assert sorted(one for some in found for one in some) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 50])

@@ -92,12 +92,18 @@ class Calls:
                 raise
 
     def find(
-        self, where: Filter, fields: Mapping[str, Any], *, by: str | None = None, limit: int = 0
+        self,
+        where: Filter,
+        fields: Mapping[str, Any],
+        *,
+        by: str | None = None,
+        descending: bool = False,
+        limit: int = 0,
     ) -> list[RawBSONDocument]:
         with self._translated():
             cursor = self._raw.find(where, projection=fields, limit=limit, batch_size=limit or 10_000)
             if by is not None:
-                cursor = cursor.sort(by, 1)
+                cursor = cursor.sort(by, -1 if descending else 1)
             with cursor:
                 return list(cursor)
 

@@ -127,10 +127,12 @@ class MongoDocuments:
         if limit <= 0:
             return Taken([], None)
         refused = _Refused()
-        for _ in range(_LOOKS):
+        for look in range(_LOOKS):
             now = self._clock()
             window = self._crowd.window(limit)
-            seen, is_all = self._look(now, max(window, _FAR) if refused.documents else window)
+            far = max(window, _FAR) if refused.documents else window
+            # They may be more than can be set aside: at last it is tried from the other end.
+            seen, is_all = self._look(now, far, from_end=bool(refused.documents) and look == _LOOKS - 1)
             chosen = self._crowd.choose(seen[:window], limit)
             refused.is_early = False
             found, tried = self._lock_some(chosen, seen, now + duration, refused)
@@ -144,11 +146,11 @@ class MongoDocuments:
             return Taken(found, self._clock() + (0 if found else _AGREED))
         return Taken(found, self._next_due(now) if is_all else now)
 
-    def _look(self, now: Instant, limit: int) -> tuple[list[_Seen], bool]:
-        """Those that are due, the longest due first, and whether these are all."""
+    def _look(self, now: Instant, limit: int, *, from_end: bool = False) -> tuple[list[_Seen], bool]:
+        """Those that are due, the longest due first, or last, and whether these are all."""
         limit += self._nameless
         where = self._queries.due(now, self._aside.ids)
-        documents = self._calls.find(where, {self._path: 1}, by=self._path, limit=limit)
+        documents = self._calls.find(where, {self._path: 1}, by=self._path, descending=from_end, limit=limit)
         seen: list[_Seen] = []
         for document in documents:
             try:
