@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from pymongo.write_concern import WriteConcern
 
 from evenbeat.documents import Document, MongoDocuments, rules
 from evenbeat.documents.base import Change, Found, Lock
-from evenbeat.documents.mongo import calls, crowd
+from evenbeat.documents.mongo import calls, crowd, store
 from evenbeat.documents.mongo.calls import Calls
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import FIRST, LAST
@@ -169,6 +170,23 @@ def test_nothing_is_added(orders: Orders, documents: MongoDocuments, clock: Virt
     assert list(orders.index_information()) == ["_id_"]
 
 
+def test_a_unique_index_is_warned_of(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.create_index([("customer", 1), ("sleep_until", 1)], unique=True)
+    orders.create_index("number", unique=True, sparse=True)
+    orders.create_index("sleep_until", name="plain")
+    documents.open()
+    assert caplog.records == []
+    orders.create_index("sleep_until", name="mine", unique=True, sparse=True)
+    documents.open()
+    assert "the index mine is unique" in caplog.text
+    # That is what it does.
+    orders.insert_many([{"_id": n, "customer": n, "number": n, "sleep_until": due(clock, n)} for n in (1, 2)])
+    assert ids(documents.lock_next(LOCK, 2).found) == [2]
+    assert "duplicate key" in caplog.text
+
+
 @pytest.mark.parametrize("is_aware", [True, False])
 def test_documents_come_as_the_collection_gives_them(
     orders: Orders, clock: VirtualClock, is_aware: bool
@@ -224,6 +242,41 @@ def test_it_goes_by_the_clock_of_the_server(orders: Orders) -> None:
     # Behind the server's by no more than a reply takes.
     assert now <= server()
     assert now >= earliest - 1000
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Orders, limit: int) -> None:
+    documents = MongoDocuments(orders)
+    documents.open()
+    now = documents.now()
+    orders.insert_many([
+        {"_id": "later", "sleep_until": DatetimeMS(now + 600_000)},
+        {"_id": "old", "sleep_until": DatetimeMS(now - 1000)},
+    ])  # fmt: skip
+    clock = documents._calls.clock
+    assert clock._ahead is not None
+    clock._ahead += 1_200_000  # as it was, before
+    if limit == 1:
+        orders.update_one({"_id": "old"}, {"$set": {"sleep_until": None}})
+        assert documents.lock_next(LOCK, limit) == ([], now + 600_000)
+    else:
+        taken = documents.lock_next(LOCK, limit)
+        assert ids(taken.found) == ["old"]
+        assert taken.next_due is not None
+        assert taken.next_due < now + 600_000  # look again, at once
+        assert documents.lock_next(LOCK, limit) == ([], now + 600_000)
+    assert documents.now() < now + 600_000
+    assert documents._crowd.window(1) == 1  # nobody else was it
+
+
+def test_a_server_that_has_two_opinions_of_the_time_is_not_asked_without_a_pause(orders: Orders) -> None:
+    documents = MongoDocuments(orders)
+    documents._calls.clock._ask = lambda: LAST - 1000
+    orders.insert_one({"sleep_until": DatetimeMS(LAST - 2000)})
+    taken = documents.lock_next(LOCK, 1)
+    assert taken.found == []
+    assert taken.next_due is not None
+    assert taken.next_due > LAST - 1000
 
 
 # What stands in documents
@@ -567,8 +620,6 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
         bypass_document_validation=True,
     )
     strict.insert_one({"_id": "good", "sleep_until": due(clock)})
-    with pytest.raises(InvalidValue, match=r"refuses a change in .*Document failed validation \(code 121\)"):
-        documents.lock_next(LOCK, 2)
     with caplog.at_level(logging.ERROR):
         assert ids(documents.lock_next(LOCK, 2).found) == ["good"]
     assert "documents can't be locked" in caplog.text
@@ -576,6 +627,48 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     strict.database.command("collMod", "orders", validator={})
     monkeypatch.setattr(crowd, "_ASIDE", -1.0)  # a minute later
     assert ids(documents.lock_next(LOCK, 9).found) == [0, 1, 2]
+
+
+def test_who_meets_only_what_cant_be_locked_is_told(
+    strict: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
+    strict.insert_many(
+        [{"_id": number, "sleep_until": due(clock, 9), "total": "x"} for number in range(3)],
+        bypass_document_validation=True,
+    )
+    with pytest.raises(InvalidValue, match=r"refuses a change in .*Document failed validation \(code 121\)"):
+        documents.lock_next(LOCK, 2)
+    assert documents.lock_next(LOCK, 2) == ([], None)
+
+
+def test_more_than_can_be_set_aside_starve_nobody(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_TRIES", 3)
+    documents._aside._ids = deque(maxlen=5)
+    orders.insert_many([{"_id": number, "sleep_until": due(clock, 900 - number)} for number in range(30)])
+    orders.insert_many([{"_id": key, "sleep_until": due(clock), "email": "x"} for key in "abc"])
+    orders.database.command("collMod", "orders", validator={"email": {"$exists": True}})
+    found = [ids(documents.lock_next(LOCK, 1).found) for _ in range(3)]
+    assert sorted(one for some in found for one in some) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_many_that_cant_be_locked_starve_nobody(
+    orders: Orders,
+    documents: MongoDocuments,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    limit: int,
+) -> None:
+    orders.insert_many([{"_id": number, "sleep_until": due(clock, 900 - number)} for number in range(150)])
+    orders.insert_many([{"_id": key, "sleep_until": due(clock), "email": "x"} for key in "abc"])
+    orders.database.command("collMod", "orders", validator={"email": {"$exists": True}})
+    found = [ids(documents.lock_next(LOCK, limit).found) for _ in range(-(-3 // limit))]
+    assert [one for some in found for one in some] == ["a", "b", "c"]
+    # One message, and not one for each.
+    assert [record.__dict__["count"] for record in caplog.records] == [150]
+    assert documents.lock_next(LOCK, limit) == ([], clock.now + LOCK)
 
 
 @pytest.mark.parametrize(

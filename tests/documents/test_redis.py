@@ -370,6 +370,25 @@ def test_the_index_of_others_is_another(valkey: str) -> None:
     assert plain_one.index == "evenbeat:order:*:sleep_until:due"
     other = RedisDocuments(valkey, "order:*", sleep_until="at", condition={"kind": "x", "active": "1"})
     assert other.index == "evenbeat:order:*:at:active=1:kind=x:due"
+    numbers = RedisDocuments(valkey, "order:*", times="seconds")
+    assert numbers.index == "evenbeat:order:*:sleep_until:due-seconds"
+    odd = RedisDocuments(valkey, "{a:b}=*", sleep_until="b:c", condition={"x": "50%=y"})
+    assert odd.index == "evenbeat:{a:b}=*:b%3Ac:x=50%25%3Dy:due"
+
+
+def test_no_two_indexes_have_the_same_key() -> None:
+    pieces = ["a", "b", ":", "=", "%3A", "due"]
+    texts = [*pieces, *(one + other for one in pieces for other in pieces)]
+    few = ["a", "b", "a:b", "a=b", "b=", "a:b=", "a%3Ab"]
+    conditions: list[dict[str, str]] = [
+        {}, *({name: value} for name in few for value in few), {"a": "b", "b": "a"}, {"a": "b:b=a"},
+    ]  # fmt: skip
+    kinds: list[times.TimeFormat] = ["text", "seconds", "milliseconds"]
+    given: list[tuple[str, str, dict[str, str], times.TimeFormat]]
+    given = [(pattern, field, {}, kind) for pattern in texts for field in texts for kind in kinds]
+    given += [(pattern, field, some, "text") for pattern in few for field in few for some in conditions]
+    keys = {str(words): patterns.index_key(*words) for words in given}
+    assert len(set(keys.values())) == len(keys)
 
 
 def test_a_key_of_others_is_not_taken_for_the_index(make: Make, client: Any, prefix: str) -> None:
@@ -706,6 +725,19 @@ def test_without_a_clock_of_ours_the_servers_decides(make: Make, client: Any, pr
     store.put(f"{prefix}:later", {"sleep_until": from_ms(store.now() + MINUTE)})
     store.put(f"{prefix}:now", {"sleep_until": from_ms(store.now())})
     assert keys(store) == ["now"]
+
+
+def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(
+    make: Make, client: Any, prefix: str
+) -> None:
+    store = make(clock=None)
+    now = store.now()
+    store.put(f"{prefix}:later", {"sleep_until": from_ms(now + 10 * MINUTE)})
+    clock = store._server._clock
+    assert clock._ahead is not None
+    clock._ahead += 20 * MINUTE  # as it was, before
+    assert store.lock_next(LOCK, 5) == ([], now + 10 * MINUTE)
+    assert store.now() < now + 10 * MINUTE
 
 
 @pytest.mark.parametrize("source", ["url", "client"])

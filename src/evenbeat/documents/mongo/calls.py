@@ -16,7 +16,7 @@ from pymongo.errors import BulkWriteError, DocumentTooLarge, OperationFailure, P
 from pymongo.read_concern import ReadConcern
 
 from evenbeat.documents import indexes
-from evenbeat.documents.mongo.queries import NOT_OURS, Filter, Operation
+from evenbeat.documents.mongo.queries import EARLY, NOT_OURS, Filter, Operation
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.stores.mongo.commands import unavailable
@@ -44,6 +44,8 @@ _UNAVAILABLE = frozenset({
 _TO_REACH = 5.0
 _TO_GLIMPSE = 0.5
 
+_UNAUTHORIZED = 13
+
 
 class Written(NamedTuple):
     """What became of a bulk of writes."""
@@ -54,6 +56,8 @@ class Written(NamedTuple):
     """Which writes, by index, found another value than theirs."""
     errors: list[Error]
     """What else went wrong; each names its index."""
+    early: int = 0
+    """How many of those that are not ours were locked before their time."""
 
 
 class Calls:
@@ -88,12 +92,18 @@ class Calls:
                 raise
 
     def find(
-        self, where: Filter, fields: Mapping[str, Any], *, by: str | None = None, limit: int = 0
+        self,
+        where: Filter,
+        fields: Mapping[str, Any],
+        *,
+        by: str | None = None,
+        descending: bool = False,
+        limit: int = 0,
     ) -> list[RawBSONDocument]:
         with self._translated():
             cursor = self._raw.find(where, projection=fields, limit=limit, batch_size=limit or 10_000)
             if by is not None:
-                cursor = cursor.sort(by, 1)
+                cursor = cursor.sort(by, -1 if descending else 1)
             with cursor:
                 return list(cursor)
 
@@ -104,6 +114,20 @@ class Calls:
                 return False
             known = self._raw.with_options(codec_options=PLAIN).list_indexes()
             return not any(path in index["key"] for index in known)
+
+    def unique_index(self, path: str) -> str | None:
+        """The name of an index that lets no two documents have the same value there, if there is one."""
+        with self._translated():
+            try:
+                known = list(self._raw.with_options(codec_options=PLAIN).list_indexes())
+            except OperationFailure as error:
+                if error.code == _UNAUTHORIZED:
+                    return None  # who may not look is not told; he may work all the same
+                raise
+        for index in known:
+            if index.get("unique") and list(index["key"]) == [path]:
+                return str(index["name"])
+        return None
 
     def write(self, operations: Sequence[Operation]) -> Written:
         """Each for itself. Encoded as the user's collection does, whose values may be in it."""
@@ -116,10 +140,15 @@ class Calls:
                 if details.get("writeConcernErrors"):
                     raise WTimeoutError(str(details["writeConcernErrors"][-1].get("errmsg"))) from error
                 failed = details.get("writeErrors", [])
+        early = sum(entry.get("code") == NOT_OURS and EARLY in entry.get("errmsg", "") for entry in failed)
+        if early:
+            # It was set back since it was heard of.
+            self.clock.forget()
         return Written(
             documents=details.get("nMatched", 0) + details.get("nRemoved", 0),
             not_ours=frozenset(entry["index"] for entry in failed if entry.get("code") == NOT_OURS),
             errors=[entry for entry in failed if entry.get("code") != NOT_OURS],
+            early=early,
         )
 
     def _server_time(self) -> Instant:

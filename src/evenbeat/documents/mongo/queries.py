@@ -28,12 +28,22 @@ _NO_DATES = ["string", "double", "int", "long", "decimal", "timestamp"]
 # The name of a type is no number. Not of a constant: the server would work that out before it compares.
 _RAISE = {"$toInt": {"$type": "$_id"}}
 
+EARLY = "is not due by the clock of the server"
+"""In the message of the error that a lock raises before its time, under the same code: it names what is no
+number."""
+_RAISE_EARLY = {"$toInt": {"$concat": [EARLY, {"$type": "$_id"}]}}
+
 
 class Queries:
-    """The path of ``sleep_until`` and the condition, as the server wants them."""
+    """The path of ``sleep_until`` and the condition, as the server wants them.
 
-    def __init__(self, path: str, condition: Mapping[str, Any] | None) -> None:
+    :param by_server: whether a lock is compared with the clock of the server, too: what is known of it here
+        is old if it was set back.
+    """
+
+    def __init__(self, path: str, condition: Mapping[str, Any] | None, *, by_server: bool) -> None:
         self.path = path
+        self._by_server = by_server
         self._value = f"${path}"
         self._conditions = [] if condition is None else [condition]
 
@@ -61,7 +71,10 @@ class Queries:
         where: Filter = {"_id": document}
         if self._conditions:
             where["$and"] = self._conditions
-        return UpdateOne(where, self._set_if(self._is(seen), DatetimeMS(until)))
+        end: Any = DatetimeMS(until)
+        if self._by_server:
+            end = {"$cond": [{"$lte": [self._value, "$$NOW"]}, end, _RAISE_EARLY]}
+        return UpdateOne(where, self._set_if(self._is(seen), end))
 
     def locked(self, documents: list[Any], until: Instant) -> Filter:
         """The condition was met when they were locked: that is when it counts."""
@@ -81,7 +94,7 @@ class Queries:
         # There is one plan for this, by _id: on no other document it is worked out.
         return {"_id": lock.id, "$expr": {"$cond": [self._is(*lock.ends), True, _RAISE]}}
 
-    def _set_if(self, test: Filter, value: DatetimeMS | None) -> list[Filter]:
+    def _set_if(self, test: Filter, value: Any) -> list[Filter]:
         return [{"$set": {self.path: {"$cond": [test, value, _RAISE]}}}]
 
     def _is(self, *instants: Instant) -> Filter:

@@ -24,6 +24,12 @@ from evenbeat.instants import Instant
 
 # How often to look anew where others took all that was seen.
 _LOOKS = 4
+# Milliseconds until another look, where the server has two opinions of the time.
+_AGREED = 100
+# Where documents can't be locked, so many are looked at: others may be behind them.
+_FAR = 1000
+# How often others are tried in place of those that can't be locked, after one look.
+_TRIES = 100
 # Ids in one question: a message has room for 16 MB, and an id may be a document.
 _AT_ONCE = 1000
 
@@ -35,6 +41,16 @@ class _Seen(NamedTuple):
 
     id: Any
     due: Instant
+
+
+class _Refused:
+    """Documents that the server does not let us lock, and why not the first of them."""
+
+    def __init__(self) -> None:
+        self.documents: list[_Seen] = []
+        self.reason: InvalidValue | None = None
+        self.is_early = False
+        """Whether some were not due yet, by the server's clock, when they were to be locked."""
 
 
 class MongoDocuments:
@@ -72,7 +88,7 @@ class MongoDocuments:
         self._path = fields.sleep_until
         self._theirs = _collection(collection).codec_options
         self._calls = Calls(collection)
-        self._queries = Queries(fields.sleep_until, _condition(condition))
+        self._queries = Queries(fields.sleep_until, _condition(condition), by_server=clock is None)
         self._reader = Reader(fields, self._theirs)
         self._crowd = Crowd()
         self._aside = Aside()
@@ -99,6 +115,7 @@ class MongoDocuments:
             remedy = f'db.{self.name.partition(".")[2]}.createIndex({{"{self._path}": 1}}, {{sparse: true}})'
             indexes.warn(self.name, remedy)
         self._warn_of_no_dates()
+        self._warn_of_unique_index()
 
     def close(self) -> None:
         pass
@@ -109,23 +126,31 @@ class MongoDocuments:
     def lock_next(self, duration: int, limit: int) -> Taken:
         if limit <= 0:
             return Taken([], None)
-        for _ in range(_LOOKS):
+        refused = _Refused()
+        for look in range(_LOOKS):
             now = self._clock()
-            seen, is_all = self._look(now, self._crowd.window(limit))
-            chosen = self._crowd.choose(seen, limit)
-            found = self._lock(chosen, now + duration)
-            is_all = is_all and len(chosen) == len(seen)
+            window = self._crowd.window(limit)
+            far = max(window, _FAR) if refused.documents else window
+            # They may be more than can be set aside: at last it is tried from the other end.
+            seen, is_all = self._look(now, far, from_end=bool(refused.documents) and look == _LOOKS - 1)
+            chosen = self._crowd.choose(seen[:window], limit)
+            refused.is_early = False
+            found, tried = self._lock_some(chosen, seen, now + duration, refused)
+            is_all = is_all and tried == len(seen) and not refused.is_early
             if found or is_all:
                 break
+        self._tell(refused, bool(found))
         if len(found) == limit:
             return Taken(found, None)
+        if refused.is_early:
+            return Taken(found, self._clock() + (0 if found else _AGREED))
         return Taken(found, self._next_due(now) if is_all else now)
 
-    def _look(self, now: Instant, limit: int) -> tuple[list[_Seen], bool]:
-        """Those that are due, the longest due first, and whether these are all."""
+    def _look(self, now: Instant, limit: int, *, from_end: bool = False) -> tuple[list[_Seen], bool]:
+        """Those that are due, the longest due first, or last, and whether these are all."""
         limit += self._nameless
         where = self._queries.due(now, self._aside.ids)
-        documents = self._calls.find(where, {self._path: 1}, by=self._path, limit=limit)
+        documents = self._calls.find(where, {self._path: 1}, by=self._path, descending=from_end, limit=limit)
         seen: list[_Seen] = []
         for document in documents:
             try:
@@ -135,6 +160,15 @@ class MongoDocuments:
         # They stay at the head: the others are behind them.
         self._nameless = len(documents) - len(seen)
         return seen, len(documents) < limit
+
+    def _warn_of_unique_index(self) -> None:
+        name = self._calls.unique_index(self._path)
+        if name is not None:
+            _log.warning(
+                "the index %s is unique: of documents that are locked at once, or that have no next time, "
+                "it allows a single one; make it anew without unique",
+                name, extra=self._extra(),
+            )  # fmt: skip
 
     def _warn_of_no_dates(self) -> None:
         """A text or a number, as an import from JSON leaves it, is never due."""
@@ -154,13 +188,33 @@ class MongoDocuments:
         documents = self._calls.find(self._queries.later(now), {self._path: 1}, by=self._path, limit=1)
         return int(paths.get(documents[0], self._path)) if documents else None
 
-    def _lock(self, chosen: Sequence[_Seen], until: Instant) -> list[Found]:
+    def _lock_some(
+        self, chosen: Sequence[_Seen], seen: Sequence[_Seen], until: Instant, refused: _Refused
+    ) -> tuple[list[Found], int]:
+        """Lock those that were chosen, or others that were seen if none of these can be: in nobody's way is
+        what the server refuses. Answers also how many were tried."""
+        limit, tried = len(chosen), 0
+        rest: Sequence[_Seen] | None = None
+        for _ in range(_TRIES):
+            before = len(refused.documents)
+            found = self._lock(chosen, until, refused)
+            tried += len(chosen)
+            if found or len(refused.documents) == before:
+                break
+            if rest is None:
+                places = {id(one) for one in chosen}
+                rest = [one for one in seen if id(one) not in places]
+            chosen, rest = rest[:limit], rest[limit:]
+        return found, tried
+
+    def _lock(self, chosen: Sequence[_Seen], until: Instant, refused: _Refused) -> list[Found]:
         """Lock those that still are as they were seen, all in one command, and read them again: other fields
         may have changed in between."""
         if not chosen:
             return []
         written = self._calls.write([self._queries.lock(one.id, one.due, until) for one in chosen])
-        self._crowd.met(len(chosen), len(written.not_ours))
+        refused.is_early = refused.is_early or bool(written.early)
+        self._crowd.met(len(chosen), len(written.not_ours) - written.early)
         failed = written.not_ours | {error["index"] for error in written.errors}
         won = [one for place, one in enumerate(chosen) if place not in failed]
         documents = self._read_locked(won, until)
@@ -169,7 +223,7 @@ class MongoDocuments:
             # millisecond as we the others. Which one can't be told.
             _log.warning("locked documents are left until their lock ends", extra=self._extra())
             return []
-        self._set_aside([chosen[error["index"]] for error in written.errors], written, bool(won))
+        self._set_aside([chosen[error["index"]] for error in written.errors], written, refused, bool(won))
         return [
             self._reader.found(one.id, document, one.due, until)
             for one in won
@@ -187,18 +241,34 @@ class MongoDocuments:
                 documents[_key(whole["_id"])] = whole["document"]
         return documents
 
-    def _set_aside(self, refused: Sequence[_Seen], written: Written, has_others: bool) -> None:
-        """Tell of documents that the server did not let us lock: in the log, and to whoever asked for them
-        if there was nothing else."""
-        if not refused:
+    def _set_aside(
+        self, some: Sequence[_Seen], written: Written, refused: _Refused, has_others: bool
+    ) -> None:
+        """Leave out for a while what the server does not let us lock."""
+        if not some:
             return
         reason = self._calls.refusal(written.errors[0])
-        if not isinstance(reason, StoreUnavailable):
-            self._aside.put([one.id for one in refused])
-        extra = self._extra() | {"count": len(refused), "document": shown(refused[0].id)}
-        _log.error("documents can't be locked: %s", reason, extra=extra)
+        if isinstance(reason, StoreUnavailable):
+            if not has_others:
+                raise reason
+            self._log_refused(some, reason)
+            return
+        self._aside.put([one.id for one in some])
+        refused.documents.extend(some)
+        refused.reason = refused.reason or reason
+
+    def _tell(self, refused: _Refused, has_others: bool) -> None:
+        """Tell of documents that were refused: in the log, and to whoever asked for them if there was nothing
+        else."""
+        if refused.reason is None:
+            return
+        self._log_refused(refused.documents, refused.reason)
         if not has_others:
-            raise reason
+            raise refused.reason
+
+    def _log_refused(self, some: Sequence[_Seen], reason: Exception) -> None:
+        extra = self._extra() | {"count": len(some), "document": shown(some[0].id)}
+        _log.error("documents can't be locked: %s", reason, extra=extra)
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
         answers, missing = self._send([self._queries.change(change) for change in changes])

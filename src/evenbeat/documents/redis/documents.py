@@ -33,6 +33,8 @@ _log = logging.getLogger("evenbeat.documents")
 
 
 class _Batch(NamedTuple):
+    now: Instant
+    """At which it was taken, by the server's clock."""
     found: list[Found]
     has_more: bool
     next_due: Instant | None
@@ -57,8 +59,10 @@ class RedisDocuments:
     at once. A larger one is scanned in rounds, one every ``rescan`` at most, in pieces of 250 keys, by all
     processors together, and for about a twentieth of the server's time: 100,000 documents take 12 s, a
     million 2 minutes. For other keys of the database it takes a sixth of that. The first round, which makes
-    the index, waits for nothing: 100,000 documents take about a second. Where that is too late, or too
-    much, use ``put``, and a long ``rescan``.
+    the index, waits for nothing: 100,000 documents take one or two seconds. So what was written
+    by HSET may wait for ``rescan`` or for the rest of a round, whichever is longer, and for one more round; a
+    hint to the processor does not hasten it. Where that is too late, or too much, use ``put``, and a long
+    ``rescan``.
 
     **Clusters.** The pattern has a hash tag (``{shop}:order:*``), so that all documents and the index are on
     one node. Give a ``redis.RedisCluster``, or the URL of that node.
@@ -78,8 +82,8 @@ class RedisDocuments:
         offset), or numbers of ``seconds`` or ``milliseconds`` since 1970. What is written keeps the style of
         what was there. A document whose ``sleep_until`` is neither empty nor such a time is not a job;
         the log says so.
-    :param index: the key of the index, in place of one made of the pattern, ``sleep_until`` and condition.
-        Those who differ in one of these must not share an index.
+    :param index: the key of the index, in place of one made of the pattern, ``sleep_until``, condition and
+        ``times``. Those who differ in one of these must not share an index.
     :param rescan: how often a large database is scanned.
     """
 
@@ -110,7 +114,7 @@ class RedisDocuments:
         wanted = _condition(condition)
         self._rescan = read_duration(rescan, "rescan")
         if index is None:
-            index = patterns.index_key(pattern, sleep_until, wanted)
+            index = patterns.index_key(pattern, sleep_until, wanted, self._times)
         self.index = _name(index, "index")
         """The key of the index."""
         self._server = Server(client, index, clock)
@@ -162,8 +166,7 @@ class RedisDocuments:
     # Taking
 
     def lock_next(self, duration: int, limit: int) -> Taken:
-        now = self._server.now()
-        batch = self._take(now, duration, limit)
+        batch = self._take(duration, limit)
         is_building = False
         if len(batch.found) == limit:
             if batch.may_scan:
@@ -171,9 +174,9 @@ class RedisDocuments:
         elif batch.may_scan_all or batch.may_scan:
             changed, is_building = self._scan_all() if batch.may_scan_all else self._scan_some()
             # One that its owner has moved nearer may come to light also without.
-            if changed or (batch.next_due is not None and batch.next_due <= now):
+            if changed or (batch.next_due is not None and batch.next_due <= batch.now):
                 found = batch.found
-                batch = self._take(now, duration, limit - len(found))
+                batch = self._take(duration, limit - len(found))
                 batch.found.extend(found)
                 batch.found.sort(key=lambda one: one.sleep_until)
         if len(batch.found) == limit:
@@ -181,19 +184,20 @@ class RedisDocuments:
         # While there is no whole index, something may be long due that nobody has seen yet.
         return Taken(batch.found, FIRST if is_building else batch.next_due)
 
-    def _take(self, now: Instant, duration: int, limit: int) -> _Batch:
+    def _take(self, duration: int, limit: int) -> _Batch:
         """From the index alone."""
-        until = now + duration
         found: list[Found] = []
         while True:
             wanted = min(limit - len(found), _CHUNK)
-            rows, more, upcoming, small, scan, odd = self._server.run(
-                "lock", self._terms, now, until, wanted, self._rescan, _SMALL
+            sent = self._server.mark()
+            now, rows, more, upcoming, small, scan, odd = self._server.run(
+                "lock", self._terms, self._server.given_time(), duration, wanted, self._rescan, _SMALL
             )
+            self._server.heard(now, sent)
             self._tell(odd)
-            found.extend(self._found(key, due, flat, until) for key, due, flat in rows)
+            found.extend(self._found(key, due, flat, now + duration) for key, due, flat in rows)
             if not more or len(found) >= limit:
-                return _Batch(found, bool(more), upcoming, bool(small), bool(scan))
+                return _Batch(now, found, bool(more), upcoming, bool(small), bool(scan))
 
     def _found(self, key: bytes, due: int, flat: Sequence[bytes], until: Instant) -> Found:
         decode = self._server.decode

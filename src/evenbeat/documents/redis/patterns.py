@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue, shown
 
 # A class, an escaped character, or any character: what a pattern is made of.
@@ -21,11 +22,21 @@ def check(pattern: object) -> str:
     )  # fmt: skip
 
 
-def index_key(pattern: str, sleep_until: str, condition: Mapping[str, str]) -> str:
-    """Where the documents of a pattern are indexed. Whoever is due by another field, or under another
-    condition, has another index. The hash tag of the pattern, if it has one, is that of the index."""
-    parts = ["evenbeat", pattern, sleep_until, *(f"{name}={condition[name]}" for name in sorted(condition))]
-    return ":".join([*parts, "due"])
+def index_key(pattern: str, sleep_until: str, condition: Mapping[str, str], times: TimeFormat) -> str:
+    """Where the documents of a pattern are indexed. Whoever is due by another field, under another condition
+    or with times of another kind has another index. The hash tag of the pattern, if it has one, is that of
+    the index.
+
+    No two are alike: read from its end, the parts are those without ``:``, the conditions are the ones with
+    ``=``, and what is left is the pattern, as it is.
+    """
+    terms = [f"{_quoted(name)}={_quoted(condition[name])}" for name in sorted(condition)]
+    last = "due" if times == "text" else f"due-{times}"
+    return ":".join(["evenbeat", pattern, _quoted(sleep_until), *terms, last])
+
+
+def _quoted(part: str) -> str:
+    return re.sub("[%:=]", lambda found: f"%{ord(found[0]):02X}", part)
 
 
 def matcher(pattern: str) -> re.Pattern[str]:

@@ -54,6 +54,20 @@ class Server:
     def now(self) -> Instant:
         return self._clock.now() if self._fixed_clock is None else self._fixed_clock()
 
+    def given_time(self) -> Instant | bool:
+        """For a script: the time of a clock that stands for the server's; False for that of the server, which
+        is never ahead of itself, also after it was set back."""
+        return False if self._fixed_clock is None else self._fixed_clock()
+
+    def mark(self) -> float:
+        """To be taken before a script is run, for ``heard``."""
+        return self._clock.mark()
+
+    def heard(self, instant: Instant, sent: float) -> None:
+        """A script has told the time."""
+        if self._fixed_clock is None:
+            self._clock.heard(instant, sent)
+
     def _ask(self) -> Instant:
         # As a script: a plain TIME goes to any node of a cluster.
         seconds, micros = self.execute("EVAL", "return redis.call('TIME')", 1, self.keys[0])
