@@ -112,22 +112,25 @@ class Calls:
         with self._translated():
             if self._raw.estimated_document_count() <= indexes.MANY:
                 return False
-            known = self._raw.with_options(codec_options=PLAIN).list_indexes()
-            return not any(path in index["key"] for index in known)
+        known = self._indexes()
+        return known is not None and not any(path in index["key"] for index in known)
 
     def unique_index(self, path: str) -> str | None:
         """The name of an index that lets no two documents have the same value there, if there is one."""
-        with self._translated():
-            try:
-                known = list(self._raw.with_options(codec_options=PLAIN).list_indexes())
-            except OperationFailure as error:
-                if error.code == _UNAUTHORIZED:
-                    return None  # who may not look is not told; he may work all the same
-                raise
-        for index in known:
+        for index in self._indexes() or ():
             if index.get("unique") and list(index["key"]) == [path]:
                 return str(index["name"])
         return None
+
+    def _indexes(self) -> list[Mapping[str, Any]] | None:
+        """None for who may not look: he is told nothing, and may work all the same."""
+        with self._translated():
+            try:
+                return list(self._raw.with_options(codec_options=PLAIN).list_indexes())
+            except OperationFailure as error:
+                if error.code == _UNAUTHORIZED:
+                    return None
+                raise
 
     def write(self, operations: Sequence[Operation]) -> Written:
         """Each for itself. Encoded as the user's collection does, whose values may be in it."""
