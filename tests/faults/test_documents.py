@@ -23,7 +23,7 @@ from tests.documents.places import KINDS, Place, Row, fresh
 from tests.faults.proxy import Mode, Proxy
 
 ROOT = Path(__file__).parents[2]
-ONCE, RECURRING, PARTS = 800, 5, 16
+ONCE, RECURRING, PARTS = 600, 5, 12
 LOCK = 1.0
 PATIENCE = 60.0
 CUTS: tuple[Mode, ...] = ("lose replies", "refuse", "blackhole", "delay")
@@ -150,7 +150,7 @@ def test_processors_that_die_and_freeze_lose_and_double_nothing(kind: str, tmp_p
     present(kind)
     chance = random.Random(3)
     with fresh(kind, tmp_path) as place, at_work(place, kind, place.url, tmp_path) as workers:
-        for turn in range(8):
+        for turn in range(6):
             time.sleep(chance.uniform(0.05, 0.3))
             victim = chance.choice(workers.alive)
             if turn % 2:

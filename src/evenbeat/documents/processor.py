@@ -169,8 +169,8 @@ class Processor:
             shift.hurry()
 
     def hint(self) -> None:
-        """Look now: a document was added that is due. Without it, that is noticed within a second; what others
-        add to a large Redis by HSET, when ``RedisDocuments`` says so."""
+        """Look now: a document was added that is due. Without it, that is noticed within a second; what
+        others add to a large Redis by HSET, when ``RedisDocuments`` says so."""
         shift = self._shift
         if shift is not None:
             shift.desk.hint()
