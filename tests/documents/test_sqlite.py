@@ -429,6 +429,73 @@ def test_a_text_that_is_none_stands_in_nobodys_way(place: Workplace) -> None:
     assert [one.data["note"] for one in found] == ["\ufffdA", b"\xff"]
 
 
+# Rows that can't be locked
+
+REFUSALS = {
+    "check": "",
+    "ignore": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT RAISE(IGNORE); END",
+    "abort": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "fail": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT RAISE(FAIL, 'no'); END",
+    "round": "AFTER UPDATE ON reminders WHEN old.note = 'bad' "
+    "BEGIN UPDATE reminders SET sleep_until = '2026-11-15 12:00' WHERE id = new.id; END",
+    "error": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT json('{'); END",
+}
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+    place: Workplace, how: str, limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = ", CHECK (note = 'good' OR sleep_until <= '2026-11-15 12')" if how == "check" else ""
+    place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until, note{check})")
+    for key in range(3):
+        place.add(key, "2026-11-14", "bad")
+    for key in (3, 4):
+        place.add(key, "2026-11-15", "good")
+    if REFUSALS[how]:
+        place.sql(f"CREATE TRIGGER refuse {REFUSALS[how]}")
+    documents = place.documents()
+    taken: list[int] = []
+    with caplog.at_level(logging.ERROR, "evenbeat.documents"):
+        while len(taken) < 2:
+            taken += ids(documents.lock_next(LOCK, limit).found)
+    assert taken == [3, 4]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("rows can't be locked: ")
+    assert (record.__dict__["document"], record.__dict__["count"]) == ("0", 3)
+    assert documents.lock_next(LOCK, limit) == ([], NOON + LOCK)
+    assert [place.time(key) for key in range(3)] == ["2026-11-14"] * 3
+    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, limit)
+    if REFUSALS[how]:
+        place.sql("DROP TRIGGER refuse")
+        assert ids(documents.lock_next(LOCK, 10).found) == [0, 1, 2]
+
+
+def test_a_trigger_that_undoes_everything_is_met_once(place: Workplace) -> None:
+    place.sql(PLAIN)
+    place.add(1, "2026-11-14")
+    place.add(2, "2026-11-15", "bad")
+    place.sql(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON reminders WHEN old.note = 'bad' "
+        "BEGIN SELECT RAISE(ROLLBACK, 'no'); END"
+    )
+    documents = place.documents()
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, 5)
+    assert ids(documents.lock_next(LOCK, 5).found) == [1]
+
+
+def test_a_key_that_cant_be_read_stands_in_nobodys_way(place: Workplace) -> None:
+    place.sql("CREATE TABLE reminders (id TEXT PRIMARY KEY, sleep_until, note)")
+    place.sql("INSERT INTO reminders VALUES (CAST(x'ff' AS TEXT), '2026-11-14', 1), ('a', '2026-11-15', 1)")
+    documents = place.documents()
+    assert ids(documents.lock_next(LOCK, 1).found) == ["a"]
+    assert documents.lock_next(LOCK, 1).found == []
+
+
 # The condition
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evenbeat.documents import indexes, tables
-from evenbeat.documents.base import Change, Fields, Lock, Taken
+from evenbeat.documents.aside import Aside
+from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
 from evenbeat.documents.sqlite_table import RowTable, as_dict, count_places, instant_of
 from evenbeat.documents.tables import Table, quoted
 from evenbeat.documents.times import TimeFormat, advice, check
@@ -23,6 +24,9 @@ from evenbeat.stores.sqlite.commands import Commands, error_code, unavailable
 from evenbeat.stores.sqlite.connections import Connections
 
 _log = logging.getLogger("evenbeat.documents")
+
+# How often to look for other rows than those that could not be locked.
+_LOOKS = 100
 
 _FIND_TABLE = (
     "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
@@ -84,6 +88,7 @@ class SqliteDocuments:
         self._clock = clock
         self._connections = _Connections(self._path, busy_timeout, self._form)
         self._table: RowTable | None = None
+        self._aside = Aside()
 
     @property
     def name(self) -> str:
@@ -119,9 +124,38 @@ class SqliteDocuments:
         with self._connections.write() as commands, _refusals():
             # What is due by the time that others have let us write.
             now = self._clock()
-            rows = table.lockable(commands, now, limit)
-            found = table.lock(commands, rows, now + duration)
+            found = self._lock(commands, table, now, now + duration, limit)
             return Taken(found, table.next_due(commands, now) if len(found) < limit else None)
+
+    def _lock(
+        self, commands: Commands, table: RowTable, now: Instant, until: Instant, limit: int
+    ) -> list[Found]:
+        """A row that can't be locked stands in nobody's way. Who asked is told if there was nothing else."""
+        found: list[Found] = []
+        refused: list[Any] = []
+        reason: InvalidValue | None = None
+        for _ in range(_LOOKS):
+            refused_before = len(refused)
+            for row in table.lockable(commands, now, limit - len(found), self._aside.ids):
+                try:
+                    with _refusals():
+                        found.append(table.lock(commands, row, until))
+                except InvalidValue as error:
+                    self._aside.put([table.key(row)])
+                    refused.append(table.key(row))
+                    reason = reason or error
+                    if not commands.connection.in_transaction:  # RAISE(ROLLBACK): the others are not ours
+                        found.clear()
+                        break
+            is_over = not commands.connection.in_transaction
+            if is_over or len(found) >= limit or len(refused) == refused_before:
+                break
+        if reason is not None:
+            extra = {"component": "documents", "documents": self._name, "count": len(refused)}
+            _log.error("rows can't be locked: %s", reason, extra=extra | {"document": shown(refused[0])})
+            if not found:
+                raise reason
+        return found
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
         table = self._opened()

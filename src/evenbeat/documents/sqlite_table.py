@@ -68,17 +68,41 @@ class RowTable:
         self._lockable, self._next_due = _LOCKABLE.format(**words), _NEXT_DUE.format(**words)
         self._get, self._remove, self._any = (text.format(**words) for text in (_GET, _REMOVE, _ANY))
 
-    def lockable(self, commands: Commands, now: Instant, limit: int) -> list[dict[str, Any]]:
-        values = [self._indexed(FIRST - _SLACK), self._indexed(now + _SLACK), now, *self._parameters, limit]
-        return [as_dict(row) for row in commands.rows("find due rows", self._lockable, values)]
+    def lockable(
+        self, commands: Commands, now: Instant, limit: int, without: Sequence[Any] = ()
+    ) -> list[dict[str, Any]]:
+        # Those to be left out are among the first, if they are there at all. Not in SQL: a text that is not
+        # UTF-8 is not equal to what was read of it.
+        values = [
+            self._indexed(FIRST - _SLACK), self._indexed(now + _SLACK), now, *self._parameters,
+            limit + len(without),
+        ]  # fmt: skip
+        rows = [as_dict(row) for row in commands.rows("find due rows", self._lockable, values)]
+        left_out = set(without)
+        return [row for row in rows if row[self._names.key] not in left_out][:limit]
 
-    def lock(self, commands: Commands, rows: Sequence[dict[str, Any]], until: Instant) -> list[Found]:
-        found = [self._found(row, until) for row in rows]
-        locks = [
-            (times.write(until, self._form, row[self._names.sleep_until]), one.id)
-            for row, one in zip(rows, found, strict=True)
-        ]
-        commands.many("lock rows", self._set([self._names.sleep_until]), locks)
+    def key(self, row: dict[str, Any]) -> Any:
+        return row[self._names.key]
+
+    def lock(self, commands: Commands, row: dict[str, Any], until: Instant) -> Found:
+        """Lock a row, or leave it as it is: ``InvalidValue`` if it does not have the lock afterwards, as
+        triggers can bring about."""
+        found = self._found(row, until)
+        time = times.write(until, self._form, row[self._names.sleep_until])
+        commands.run("lock a row", "SAVEPOINT evenbeat_lock")
+        try:
+            is_met = commands.run("lock a row", self._set([self._names.sleep_until]), [time, found.id]) > 0
+            if not is_met or not self._holds(commands, Lock(found.id, (until,)))[0]:
+                raise InvalidValue(
+                    "a row does not have the time that was written to it", field="row", value=None,
+                    hint="does a trigger change it, or its key? Is that a text that is not UTF-8?",
+                )  # fmt: skip
+        except BaseException:
+            if commands.connection.in_transaction:
+                commands.run("leave a row", "ROLLBACK TO evenbeat_lock")
+                commands.run("leave a row", "RELEASE evenbeat_lock")
+            raise
+        commands.run("lock a row", "RELEASE evenbeat_lock")
         return found
 
     def next_due(self, commands: Commands, now: Instant) -> Instant | None:
