@@ -6,7 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from evenbeat.documents import PostgresDocuments
-from evenbeat.documents.base import Change, Found, Lock
+from evenbeat.documents.base import HELD, Change, Found, Lock
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import from_ms, to_ms
 from evenbeat.testing.clock import VirtualClock
@@ -449,6 +449,120 @@ def test_columns_that_come_later_are_seen(place: Workplace) -> None:
     place.sql("ALTER TABLE reminders ADD extra int DEFAULT 3, DROP note")
     (found,) = documents.lock_next(LOCK, 1).found
     assert found.data["extra"] == 3
+
+
+# Rows that can't be locked
+
+REFUSALS = {
+    "check": "",
+    "skip": "IF old.note = 'bad' THEN RETURN NULL; END IF; RETURN new;",
+    "round": "IF old.note = 'bad' THEN new.sleep_until = old.sleep_until; END IF; RETURN new;",
+    "raise": "IF old.note = 'bad' THEN RAISE EXCEPTION 'no'; END IF; RETURN new;",
+    "own code": "IF old.note = 'bad' THEN RAISE EXCEPTION 'no' USING ERRCODE = 'UX001'; END IF; RETURN new;",
+}
+
+
+def trigger(place: Workplace, text: str, when: str = "UPDATE") -> None:
+    place.sql(f"CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {text} END$$")
+    place.sql(f"CREATE TRIGGER own BEFORE {when} ON reminders FOR EACH ROW EXECUTE FUNCTION own()")
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+    place: Workplace, how: str, limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    for key in range(3):
+        place.add(key, place.now() - timedelta(days=1), "bad")
+    for key in (3, 4):
+        place.add(key, place.now(), "good")
+    if how == "check":
+        place.sql(f"ALTER TABLE reminders ADD CHECK (note = 'good' OR sleep_until < '{place.now()}')")
+    else:
+        trigger(place, REFUSALS[how])
+    documents = place.documents()
+    taken: list[int] = []
+    with caplog.at_level(logging.ERROR, "evenbeat.documents"):
+        while len(taken) < 2:
+            taken += ids(documents.lock_next(LOCK, limit).found)
+    assert taken == [3, 4]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("rows can't be locked: ")
+    assert (record.__dict__["document"], record.__dict__["count"]) == ('"0"', 3)
+    assert documents.lock_next(LOCK, limit) == ([], place.clock.now + LOCK)
+    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, limit)
+    if how != "check":
+        place.sql("DROP TRIGGER own ON reminders")
+        assert sorted(ids(documents.lock_next(LOCK, 10).found)) == [0, 1, 2]
+
+
+def test_a_lock_that_a_trigger_cuts_is_not_handed_out(place: Workplace) -> None:
+    place.create()
+    place.add(1, place.now())
+    trigger(place, "new.sleep_until = date_trunc('second', new.sleep_until); RETURN new;")
+    documents = place.documents()
+    with pytest.raises(InvalidValue, match="does a trigger change it"):
+        documents.lock_next(LOCK + 1, 1)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("code", ["UX001", "P0001", "42501"])
+def test_an_end_that_a_trigger_refuses_is_no_server_that_is_away(
+    place: Workplace, is_removed: bool, code: str
+) -> None:
+    place.create()
+    place.add(1, place.now())
+    documents = place.documents()
+    (found,) = documents.lock_next(LOCK, 1).found
+    trigger(place, f"RAISE EXCEPTION 'no' USING ERRCODE = '{code}';", "UPDATE OR DELETE")
+    with pytest.raises(InvalidValue, match="refused a row: no"):
+        documents.remove([lock_of(found)]) if is_removed else documents.update([Change(lock_of(found), None)])
+
+
+def test_a_policy_that_refuses_a_row_is_no_missing_grant(place: Workplace) -> None:
+    place.create()
+    place.add(1, place.now() - timedelta(days=1), "bad")
+    place.add(2, place.now(), "good")
+    role = f"{place.schema}_role"
+    place.sql(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {place.schema} TO {role}")
+    try:
+        place.sql(f"GRANT SELECT, UPDATE, DELETE ON reminders TO {role}")
+        place.sql("ALTER TABLE reminders ENABLE ROW LEVEL SECURITY")
+        place.sql(
+            "CREATE POLICY own ON reminders USING (true) "
+            f"WITH CHECK (note = 'good' AND sleep_until < '{place.now() + timedelta(days=1)}')"
+        )
+        documents = PostgresDocuments(
+            place.url.replace("evenbeat@", f"{role}@"), place.table, clock=place.clock
+        )
+        documents.open()
+        place.opened.append(documents)
+        (found,) = documents.lock_next(LOCK, 1).found
+        assert found.id == 2
+        with pytest.raises(InvalidValue, match="row-level security"):
+            documents.update([Change(lock_of(found), HELD)])
+        place.sql(f"REVOKE UPDATE ON reminders FROM {role}")
+        place.sql("UPDATE reminders SET sleep_until = %s", place.now())
+        with pytest.raises(StoreUnavailable, match="permission denied"):
+            documents.lock_next(LOCK, 1)
+        documents.close()
+    finally:
+        place.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("kind", ["bytea", "daterange", "interval", "inet"])
+def test_a_row_that_cant_be_locked_may_have_any_key(place: Workplace, kind: str) -> None:
+    values = {"bytea": "\\x00ff", "daterange": "[2020-01-01,)", "interval": "1 day", "inet": "10.0.0.1"}
+    place.create(f"id {kind} PRIMARY KEY, sleep_until timestamptz, note text")
+    place.add(values[kind], place.now())
+    trigger(place, "RETURN NULL;")
+    documents = place.documents()
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, 1)
+    assert documents.lock_next(LOCK, 1) == ([], None)
 
 
 # The condition
