@@ -6,7 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -298,6 +298,33 @@ def test_values_that_python_has_not_come_as_texts(place: Workplace) -> None:
     assert str(second.data["made"]) == "2020-02-02"
     assert second.repeat_until == datetime(2030, 1, 1, tzinfo=UTC)
     assert second.data["days"] == '{"0044-03-15 BC"}'
+
+
+@pytest.mark.parametrize("style", ["German", "SQL,DMY", "Postgres,MDY"])
+@pytest.mark.parametrize("intervals", ["iso_8601", "sql_standard", "postgres_verbose"])
+def test_the_styles_of_the_session_change_nothing(place: Workplace, style: str, intervals: str) -> None:
+    place.create("id int PRIMARY KEY, sleep_until timestamptz, note interval, day date, local timestamp")
+    place.sql(
+        "INSERT INTO reminders VALUES (1, %s, '1 day 2:03', '2026-02-03', '2026-02-03 04:05')", place.now()
+    )
+    options = f"-cDateStyle={style} -cIntervalStyle={intervals}".replace("=", "%3D").replace(" ", "%20")
+    documents = PostgresDocuments(f"{place.url}?options={options}", place.table, clock=place.clock)
+    place.opened.append(documents)
+    documents.open()
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert dict(found.data) == {
+        "id": 1, "sleep_until": place.now(), "note": timedelta(days=1, hours=2, minutes=3),
+        "day": date(2026, 2, 3), "local": datetime(2026, 2, 3, 4, 5),
+    }  # fmt: skip
+    assert documents.update([Change(lock_of(found), place.clock.now)]) == [True]
+
+
+def test_json_that_is_too_deep_comes_as_text(place: Workplace) -> None:
+    place.create("id int PRIMARY KEY, sleep_until timestamptz, note json")
+    deep = "[" * 5000 + "]" * 5000
+    place.add(1, place.now(), deep)
+    (found,) = place.documents().lock_next(LOCK, 1).found
+    assert found.data["note"] == deep
 
 
 def test_a_time_between_two_milliseconds_is_not_early(place: Workplace) -> None:

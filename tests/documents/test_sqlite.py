@@ -429,6 +429,24 @@ def test_a_text_that_is_none_stands_in_nobodys_way(place: Workplace) -> None:
     assert [one.data["note"] for one in found] == ["\ufffdA", b"\xff"]
 
 
+def test_rows_that_miss_the_condition_are_not_read(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be many, and whoever looks holds the write lock."""
+    place.sql(PLAIN)
+    for key in range(5):
+        place.add(key, "2026-11-14" if key % 2 else "2026-11-16", "done")
+    place.add(6, "2026-11-15", "new")
+    documents = place.documents(condition="note = ?", parameters=["new"])
+    read: list[object] = []
+
+    def instant_of(value: object, form: TimeFormat) -> Instant | None:
+        read.append(value)
+        return times.read(value, form)
+
+    monkeypatch.setattr("evenbeat.documents.sqlite.instant_of", instant_of)
+    assert ids(documents.lock_next(LOCK, 2).found) == [6]
+    assert set(read) == {"2026-11-15", "2026-11-15 12:10:00"}
+
+
 # Rows that can't be locked
 
 REFUSALS = {

@@ -59,6 +59,9 @@ _HOW_TO_PLACE = "write %s for each parameter, and, where there are some, %% for 
 # What SQLAlchemy calls a database.
 _WITH_DRIVER = re.compile(r"(postgres(?:ql)?)(\+\w+)(?=://)")
 
+# How the driver reads times and intervals.
+_STYLES = {"DateStyle": "ISO", "IntervalStyle": "postgres"}
+
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = "COMMIT"
 _CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock"
@@ -362,7 +365,7 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
     def fetchall(self) -> list[dict[str, Any]]:
         try:
             return super().fetchall()
-        except (psycopg.DataError, ValueError, OverflowError):
+        except Exception:  # also of loaders that are not ours: RecursionError of very deep JSON
             return self._fetched_one_by_one()
 
     def _fetched_one_by_one(self) -> list[dict[str, Any]]:
@@ -380,7 +383,7 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
                 return None
             try:
                 return columns[at][1](raw)
-            except (psycopg.DataError, ValueError, OverflowError):
+            except Exception:
                 return raw.decode(errors="replace")
 
         return [
@@ -393,6 +396,14 @@ class _Connections(Connections):
         commands = super()._connect()
         link = cast("psycopg.Connection[Any]", commands.link)
         link.row_factory, link.cursor_factory = dict_row, _LenientCursor
+        for setting, wanted in _STYLES.items():
+            # It reads no others: what was locked could not be handed out.
+            if (link.info.parameter_status(setting) or wanted).partition(",")[0] != wanted:
+                try:
+                    _rows(commands, f"SET {setting} TO {wanted}")
+                except BaseException:
+                    link.close()
+                    raise
         return commands
 
 

@@ -15,22 +15,21 @@ from evenbeat.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.stores.sqlite.commands import Commands
 
 # By the value as an index may have it, roughly, and then exactly. julianday() of a text is that of its
-# nearest millisecond, or of the one before: some versions round, some cut off.
+# nearest millisecond, or of the one before: some versions round, some cut off. The condition comes before the
+# function, which is Python's: many rows that are due may miss it.
 _LOCKABLE = """
 SELECT * FROM {table}
-WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND evenbeat_instant({due}) <= ?
-    AND {key} IS NOT NULL AND (
+WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND (
     {condition}
-)
+) AND evenbeat_instant({due}) <= ?
 ORDER BY {indexed} LIMIT ?
 """
 
 _NEXT_DUE = """
 SELECT {due} FROM {table}
-WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND evenbeat_instant({due}) > ?
-    AND {key} IS NOT NULL AND (
+WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND (
     {condition}
-)
+) AND evenbeat_instant({due}) > ?
 ORDER BY {indexed} LIMIT 1
 """
 
@@ -74,7 +73,7 @@ class RowTable:
         # Those to be left out are among the first, if they are there at all. Not in SQL: a text that is not
         # UTF-8 is not equal to what was read of it.
         values = [
-            self._indexed(FIRST - _SLACK), self._indexed(now + _SLACK), now, *self._parameters,
+            self._indexed(FIRST - _SLACK), self._indexed(now + _SLACK), *self._parameters, now,
             limit + len(without),
         ]  # fmt: skip
         rows = [as_dict(row) for row in commands.rows("find due rows", self._lockable, values)]
@@ -106,7 +105,7 @@ class RowTable:
         return found
 
     def next_due(self, commands: Commands, now: Instant) -> Instant | None:
-        values = [self._indexed(now - _SLACK), self._indexed(LAST + _SLACK), now, *self._parameters]
+        values = [self._indexed(now - _SLACK), self._indexed(LAST + _SLACK), *self._parameters, now]
         rows = commands.rows("find the next due row", self._next_due, values)
         return times.read(rows[0][0], self._form) if rows else None
 
@@ -128,7 +127,7 @@ class RowTable:
         """Whether there are many rows, and no index that finds those that are due."""
         if not commands.rows("look", _MANY.format(**self._words), [indexes.MANY]):
             return False
-        values = [0, 0, 0, *self._parameters, 1]
+        values = [0, 0, *self._parameters, 0, 1]
         plan = commands.rows("look", f"EXPLAIN QUERY PLAN {self._lockable}", values)
         return str(plan[0][3]).startswith("SCAN") and " INDEX " not in str(plan[0][3])
 
