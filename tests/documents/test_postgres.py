@@ -773,6 +773,22 @@ def test_a_table_that_goes_away_is_waited_for(place: Workplace) -> None:
     assert ids(documents.lock_next(LOCK, 1).found) == [1]
 
 
+def test_who_shares_it_may_close_it(place: Workplace) -> None:
+    place.create()
+    place.add(1, place.now())
+    documents = place.documents()
+    documents.open()
+    documents.close()
+    assert ids(documents.lock_next(LOCK, 1).found) == [1]
+    place.sql("ALTER TABLE reminders DROP CONSTRAINT reminders_pkey")
+    with pytest.raises(InvalidValue):
+        documents.open()
+    assert documents.lock_next(LOCK, 1).found == []
+    documents.close()
+    with pytest.raises(StoreUnavailable):
+        documents.lock_next(LOCK, 1)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_child_of_a_fork_has_a_connection_of_its_own(place: Workplace) -> None:
     place.create()

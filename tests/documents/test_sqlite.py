@@ -587,6 +587,23 @@ def test_it_has_to_be_open(place: Workplace) -> None:
         documents.close()
 
 
+def test_who_shares_it_may_close_it(place: Workplace) -> None:
+    place.sql("CREATE TABLE reminders (id INTEGER, sleep_until, note)")
+    place.sql("CREATE UNIQUE INDEX only ON reminders (id)")
+    place.add(1, "2026-11-15")
+    documents = place.documents()
+    documents.open()
+    documents.close()
+    assert ids(documents.lock_next(LOCK, 1).found) == [1]
+    place.sql("DROP INDEX only")
+    with pytest.raises(InvalidValue):
+        documents.open()
+    assert documents.lock_next(LOCK, 1).found == []
+    documents.close()
+    with pytest.raises(StoreUnavailable):
+        documents.lock_next(LOCK, 1)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_child_of_a_fork_has_a_connection_of_its_own(place: Workplace) -> None:
     place.sql("PRAGMA journal_mode = WAL")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
@@ -124,6 +125,9 @@ class PostgresDocuments:
         self._connections = _Connections(self._place, self._patience, self._clock, None)
         self._table: RowTable | None = None
         self._aside = Aside()
+        self._guard = threading.Lock()
+        self._opens = 0
+        """By those who share it, less those who have closed it."""
 
     @property
     def name(self) -> str:
@@ -134,16 +138,20 @@ class PostgresDocuments:
         return self._said.reserved
 
     def open(self) -> None:
-        was_open = self._connections.open()
+        with self._guard:
+            self._connections.open()
+            self._opens += 1
         try:
             self._table = self._look()
         except BaseException:
-            if not was_open:
-                self._connections.close()
+            self.close()
             raise
 
     def close(self) -> None:
-        self._connections.close()
+        with self._guard:
+            self._opens = max(0, self._opens - 1)
+            if not self._opens:
+                self._connections.close()
 
     def now(self) -> Instant:
         return self._clock.now() if self._given_clock is None else self._given_clock()

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,6 +90,9 @@ class SqliteDocuments:
         self._connections = _Connections(self._path, busy_timeout, self._form)
         self._table: RowTable | None = None
         self._aside = Aside()
+        self._guard = threading.Lock()
+        self._opens = 0
+        """By those who share it, less those who have closed it."""
 
     @property
     def name(self) -> str:
@@ -103,18 +107,21 @@ class SqliteDocuments:
             raise InvalidValue(
                 f"there is no file {self._path}", field="path", value=self._path, hint="make it and its table"
             )
-        was_open = self._connections.is_open
-        self._connections.open()
+        with self._guard:
+            self._connections.open()
+            self._opens += 1
         try:
             with self._connections.write() as commands:
                 self._table = self._look(commands)
         except BaseException:
-            if not was_open:
-                self._connections.close()
+            self.close()
             raise
 
     def close(self) -> None:
-        self._connections.close()
+        with self._guard:
+            self._opens = max(0, self._opens - 1)
+            if not self._opens:
+                self._connections.close()
 
     def now(self) -> Instant:
         return self._clock()
@@ -274,10 +281,6 @@ class _Connections(Connections):
         super().__init__(path, busy_timeout, None)
         self._timeout = busy_timeout
         self._form = form
-
-    @property
-    def is_open(self) -> bool:
-        return self._opened
 
     def open(self) -> None:
         self._check_stranded()
