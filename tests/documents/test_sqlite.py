@@ -320,6 +320,40 @@ def test_keys_of_any_type(place: Workplace, key: object, rest: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "schema",
+    [
+        "id TEXT COLLATE NOCASE, sleep_until, note); CREATE UNIQUE INDEX u ON reminders (id COLLATE BINARY",
+        "id TEXT COLLATE NOCASE PRIMARY KEY, sleep_until, note",
+        "id TEXT COLLATE NOCASE PRIMARY KEY, sleep_until, note) WITHOUT ROWID; SELECT (1",
+        "id INTEGER PRIMARY KEY, sleep_until, note",
+        "id PRIMARY KEY, sleep_until, note",
+    ],
+)
+def test_a_row_is_known_by_its_very_key_and_found_in_an_index(place: Workplace, schema: str) -> None:
+    for statement in f"CREATE TABLE reminders ({schema})".split(";"):
+        place.sql(statement)
+    keys: list[object] = (
+        [1, 2] if "INTEGER" in schema else ["a", "b"] if "NOCASE PRIMARY" in schema else ["a", "A"]
+    )
+    for key in keys:
+        place.add(key, "2026-11-15")
+    documents = place.documents()
+    asked: list[str] = []
+    with documents._connections.read() as commands:
+        commands.connection.set_trace_callback(asked.append)
+        documents._connections._keep_writer(commands)
+        (first, second) = documents.lock_next(LOCK, 2).found
+        assert documents.update([Change(lock_of(first), NOON + 1)]) == [True]
+        assert documents.remove([lock_of(second)]) == [True]
+        commands.connection.set_trace_callback(None)
+    assert place.sql("SELECT id, sleep_until FROM reminders") == [(first.id, "2026-11-15 12:00:00.001")]
+    known = [text for text in asked if "COLLATE BINARY" in text]
+    assert len(known) >= 8
+    plans = [row[3] for text in known for row in place.sql(f"EXPLAIN QUERY PLAN {text}")]
+    assert all(plan.startswith("SEARCH reminders USING ") for plan in plans)
+
+
+@pytest.mark.parametrize(
     ("declared", "form", "is_strict"),
     [
         ("TEXT", "seconds", False), ("VARCHAR(30)", "milliseconds", False), ("INTEGER", "seconds", True),

@@ -33,9 +33,11 @@ WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND 
 ORDER BY {indexed} LIMIT 1
 """
 
-_SET = "UPDATE {table} SET {assignments} WHERE {key} = ?"
-_GET = "SELECT {due} FROM {table} WHERE {key} = ?"
-_REMOVE = "DELETE FROM {table} WHERE {key} = ?"
+# As the column compares, and exactly: keys that differ in their case may be one to the column and two to its
+# unique index. Whichever way the index compares, it finds the row.
+_SET = "UPDATE {table} SET {assignments} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
+_GET = "SELECT {due} FROM {table} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
+_REMOVE = "DELETE FROM {table} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
 _MANY = "SELECT 1 FROM {table} LIMIT 1 OFFSET ?"
 _ANY = "SELECT {due} FROM {table} WHERE {due} IS NOT NULL LIMIT 1"
 
@@ -90,7 +92,9 @@ class RowTable:
         time = times.write(until, self._form, row[self._names.sleep_until])
         commands.run("lock a row", "SAVEPOINT evenbeat_lock")
         try:
-            is_met = commands.run("lock a row", self._set([self._names.sleep_until]), [time, found.id]) > 0
+            is_met = (
+                commands.run("lock a row", self._set([self._names.sleep_until]), [time, *[found.id] * 2]) > 0
+            )
             if not is_met or not self._holds(commands, Lock(found.id, (until,)))[0]:
                 raise InvalidValue(
                     "a row does not have the time that was written to it", field="row", value=None,
@@ -117,11 +121,11 @@ class RowTable:
         upcoming = change.sleep_until
         time = None if upcoming is None else times.write(upcoming, self._form, value)
         text = self._set([self._names.sleep_until, *fields])
-        return commands.run("write a row", text, [time, *fields.values(), change.lock.id]) > 0
+        return commands.run("write a row", text, [time, *fields.values(), *[change.lock.id] * 2]) > 0
 
     def remove(self, commands: Commands, lock: Lock) -> bool:
         holds, _ = self._holds(commands, lock)
-        return holds and commands.run("remove a row", self._remove, [lock.id]) > 0
+        return holds and commands.run("remove a row", self._remove, [lock.id] * 2) > 0
 
     def misses_index(self, commands: Commands) -> bool:
         """Whether there are many rows, and no index that finds those that are due."""
@@ -144,7 +148,7 @@ class RowTable:
 
     def _holds(self, commands: Commands, lock: Lock) -> tuple[bool, Any]:
         """Whether a row still has that lock, and what its time looks like. Nobody else writes meanwhile."""
-        rows = commands.rows("look at a lock", self._get, [lock.id])
+        rows = commands.rows("look at a lock", self._get, [lock.id] * 2)
         value = rows[0][0] if rows else None
         return instant_of(value, self._form) in lock.ends, value
 
