@@ -16,7 +16,7 @@ import pytest
 from evenbeat.documents import PostgresDocuments
 from evenbeat.documents.base import HELD, Change, Found, Lock
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import from_ms, to_ms
+from evenbeat.instants import FIRST, from_ms, to_ms
 from evenbeat.testing.clock import VirtualClock
 from tests.servers import free_port
 
@@ -325,6 +325,30 @@ def test_json_that_is_too_deep_comes_as_text(place: Workplace) -> None:
     place.add(1, place.now(), deep)
     (found,) = place.documents().lock_next(LOCK, 1).found
     assert found.data["note"] == deep
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_the_first_day_of_all_is_due(place: Workplace, kind: str, zone: str) -> None:
+    place.create(f"id int PRIMARY KEY, sleep_until {kind}, note text")
+    place.sql("SET TimeZone = 'UTC'")
+    place.add(1, "0001-01-01 00:00:00")
+    place.add(2, "0001-01-01 23:00:00")
+    documents = PostgresDocuments(f"{place.url}?options=-cTimeZone%3D{zone}", place.table, clock=place.clock)
+    place.opened.append(documents)
+    documents.open()
+    found = documents.lock_next(LOCK, 2).found
+    assert sorted(ids(found)) == [1, 2]
+    assert [one.sleep_until for one in found] == [FIRST, FIRST]
+    assert documents.update([Change(lock_of(one), place.clock.now) for one in found]) == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["jsonb", "int[]", "text[]", "uuid[]"])
+def test_a_key_that_cant_be_given_back_is_refused(place: Workplace, kind: str) -> None:
+    place.create(f"id {kind} PRIMARY KEY, sleep_until timestamptz")
+    error = place.refused()
+    assert error.field == "key"
+    assert f"is of type {kind.replace('int[', 'integer[')}" in str(error)
 
 
 def test_a_time_between_two_milliseconds_is_not_early(place: Workplace) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from evenbeat.documents import SqliteDocuments, times
+from evenbeat.documents import SqliteDocuments, sqlite_table, times
 from evenbeat.documents.base import HELD, Change, Found, Lock
 from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant, from_ms
+from evenbeat.instants import FIRST, Instant, from_ms
 from evenbeat.testing.clock import VirtualClock
 
 LOCK = 600_000
@@ -138,6 +138,55 @@ def test_a_warning_of_what_is_no_time_says_what_to_do(
         place.documents(times=form)
     (said,) = caplog.messages
     assert said.endswith(f'is no time as times="{form}" has them; {advice}')
+
+
+@pytest.mark.parametrize("text", [
+    "2026-11-15T11:00:00+0000", "2026-11-15T11:00:00+01", "2026-11-15T11:00:00,5Z", "2026-11-15t11:00:00",
+    " 2026-11-15", "2026-11-15 11:00+15:00",
+])  # fmt: skip
+def test_a_text_that_sqlite_does_not_read_is_told_of(
+    place: Workplace, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.sql(PLAIN)
+    place.add(0, "2026-11-15")
+    place.add(1, "soon")
+    place.add(2, text)
+    with caplog.at_level(logging.WARNING, "evenbeat.documents"):
+        documents = place.documents()
+    (record,) = caplog.records
+    assert f'SQLite does not read "{text}" as a time; write 2026-03-01 09:00:00' in record.getMessage()
+    assert record.__dict__["document"] == "2"
+    assert ids(documents.lock_next(LOCK, 5).found) == [0]
+    instant = times.read(text, "text")
+    assert instant is not None
+    assert documents.update([Change(Lock(2, (instant,)), NOON)]) == [False]
+
+
+@pytest.mark.parametrize("text", [
+    "2026-11-15", "2026-11-15 ", "2026-11-15 11:00", "2026-11-15T11:00:00.5", "2026-11-15T11:00:00.500 Z",
+    "2026-11-15T11:00:00z", "2026-11-15T11:00:00+14:00", "2026-11-15T11:00:00 +01:00\n",
+    "9999-12-31 23:59:59", "2026-11-15t11:00", "2026-11-15 11:00+0000", "2026-11-15 11:00:00,5",
+    "2026-11-15 11:00+14:60", "\u00a02026-11-15", "2026-11-15\u00a0", "2026-11-15 11:00-15:00",
+])  # fmt: skip
+def test_what_sqlite_reads_is_known(place: Workplace, text: str) -> None:
+    ((is_read,),) = place.sql("SELECT julianday(?) IS NOT NULL", text)
+    assert bool(sqlite_table._READABLE.fullmatch(text)) == is_read
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("text", "0001-01-01 00:00:00"), ("text", "0001-01-01T00:00:00Z"), ("text", "0001-01-01"),
+        ("seconds", -62_135_596_800), ("milliseconds", -62_135_596_800_000),
+    ],
+)  # fmt: skip
+def test_the_first_day_of_all_is_due(place: Workplace, form: TimeFormat, value: object) -> None:
+    place.sql(PLAIN)
+    place.add(1, value)
+    documents = place.documents(times=form)
+    (found,) = documents.lock_next(LOCK, 5).found
+    assert found.sleep_until == FIRST
+    assert documents.update([Change(lock_of(found), NOON)]) == [True]
 
 
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])

@@ -20,7 +20,7 @@ from evenbeat.documents import indexes, tables
 from evenbeat.documents import postgres_table as sql
 from evenbeat.documents.aside import Aside
 from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
-from evenbeat.documents.postgres_table import Column, RowTable, check_time
+from evenbeat.documents.postgres_table import Column, RowTable, check_key, check_time
 from evenbeat.documents.tables import Table, quoted
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
@@ -295,6 +295,7 @@ class PostgresDocuments:
             table = Table(self._name, columns)
             names = table.names(self._said)
             check_time(columns[names.sleep_until], self._name)
+            check_key(columns[names.key], self._name)
             self._check_kind(kind)
             if not _rows(commands, sql.FIND_UNIQUE, oid, names.key):
                 self._not_unique(kind, names.key)

@@ -164,6 +164,11 @@ class RowTable:
         self._next_due = _NEXT_DUE.format(**words)
         self._update, self._remove = _UPDATE.format(**words), _REMOVE.format(**words)
 
+    @property
+    def _first(self) -> datetime:
+        """The first time that Python has, which others write for no time at all: .NET and Go."""
+        return datetime.min.replace(tzinfo=UTC) if self._time_type == _AWARE else datetime.min
+
     # Statements
 
     def lock(
@@ -171,13 +176,14 @@ class RowTable:
         without: Sequence[str] = (), key: str | None = None,
     ) -> Statement:  # fmt: skip
         """``key``: the text of the only one."""
-        values = {**self._moments({"first": FIRST, "now": now, "until": until}), "limit": limit, **parameters}
+        times = self._moments({"now": now, "until": until})
+        values = {"first": self._first, **times, "limit": limit, **parameters}
         return self._chosen(_LOCK, values, without, key)
 
     def candidates(
         self, now: Instant, limit: int, parameters: Mapping[str, Any], without: Sequence[str]
     ) -> Statement:
-        values = {**self._moments({"first": FIRST, "now": now}), "limit": limit, **parameters}
+        values = {"first": self._first, "now": self._moment(now), "limit": limit, **parameters}
         return self._chosen(_CANDIDATES, values, without, None)
 
     def _chosen(
@@ -260,7 +266,7 @@ class RowTable:
         repeat_until = None if names.repeat_until is None else data[names.repeat_until]
         return Found(
             id=row[names.key],
-            sleep_until=to_ms(_aware(data[names.sleep_until])),
+            sleep_until=_due(data[names.sleep_until]),
             locked_until=locked_until,
             interval=None if names.interval is None else data[names.interval],
             repeat_until=None if repeat_until == "infinity" else repeat_until,
@@ -293,6 +299,15 @@ def check_time(column: Column, table: str) -> None:
         raise not_null(table, column.name, f"ALTER DOMAIN {column.type} DROP NOT NULL")
 
 
+def check_key(column: Column, table: str) -> None:
+    """Refuse a key that can't be given back: the server would take its value for another type's."""
+    if column.base in ("json", "jsonb") or column.base.endswith("[]"):
+        raise InvalidValue(
+            f"column {shown(column.name)} of {table} (key) is of type {column.type}",
+            field="key", value=column.name, hint="name a unique column of numbers, texts or UUIDs",
+        )  # fmt: skip
+
+
 def _own(text: str) -> str:
     """A name in a statement: psycopg takes a percent sign for a place."""
     return text.replace("%", "%%")
@@ -300,6 +315,12 @@ def _own(text: str) -> str:
 
 def _aware(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _due(value: object) -> Instant:
+    """The first day of all, which is before the first instant, is as long due as that. In a time zone west of
+    UTC it has no datetime."""
+    return max(FIRST, to_ms(_aware(value))) if isinstance(value, datetime) else FIRST
 
 
 def _in_utc(value: Any) -> Any:

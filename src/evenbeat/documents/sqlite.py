@@ -264,13 +264,21 @@ class SqliteDocuments:
                 f"condition {shown(self._condition)} is refused: {error.__cause__}", field="condition",
                 value=self._condition, hint="write ? for each parameter",
             ) from error.__cause__  # fmt: skip
-        sample = table.any_time(commands)
-        if sample not in (None, "") and instant_of(sample, self._form) is None:
+        extra: dict[str, object] = {"component": "documents", "documents": self._name}
+        unread, sample = table.unread_time(commands), table.any_time(commands)
+        if unread is not None:
+            # It would be a time elsewhere.
+            key, time = map(shown, unread)
+            _log.warning(
+                "a row is never due: SQLite does not read %s as a time; write 2026-03-01 09:00:00, or with "
+                "a T, with .5 as a fraction, and with Z or +01:00 at the end", time,
+                extra=extra | {"document": key},
+            )  # fmt: skip
+        elif sample not in (None, "") and instant_of(sample, self._form) is None:
             # One row that says no time is its owner's matter; all of them would be a mistake.
             _log.warning(
                 'a row is never due: %s is no time as times="%s" has them; %s',
-                shown(sample), self._form, advice(sample),
-                extra={"component": "documents", "documents": self._name},
+                shown(sample), self._form, advice(sample), extra=extra,
             )  # fmt: skip
 
 

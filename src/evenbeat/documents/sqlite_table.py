@@ -45,6 +45,19 @@ _OWN_PLACES = 4
 """Places of ``_LOCKABLE`` that are not the condition's."""
 _MISCOUNTED = re.compile(r"uses ([0-9]+), and there (?:is|are) ([0-9]+) supplied")
 
+# Not more than so many rows are looked at: with the write lock held.
+_UNREAD = """
+SELECT key, due FROM (SELECT {key} AS key, {due} AS due FROM {table} WHERE {due} IS NOT NULL LIMIT ?)
+WHERE typeof(due) = 'text' AND julianday(due) IS NULL
+"""
+
+# What SQLite's own functions read, of all that is a time.
+_READABLE = re.compile(
+    r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(\s*([Zz]|[+-](0\d|1[0-4]):[0-5]\d))?)?\s*", re.ASCII
+)
+# What others write for no time at all, and for the longest due: .NET and Go.
+_FIRST_DAY = "0001-01-01"
+
 _DAY = 86_400_000
 _JULIAN_1970 = 2440587.5
 _SLACK = 2
@@ -75,7 +88,7 @@ class RowTable:
         # Those to be left out are among the first, if they are there at all. Not in SQL: a text that is not
         # UTF-8 is not equal to what was read of it.
         values = [
-            self._indexed(FIRST - _SLACK), self._indexed(now + _SLACK), *self._parameters, now,
+            self._indexed(FIRST - _DAY), self._indexed(now + _SLACK), *self._parameters, now,
             limit + len(without),
         ]  # fmt: skip
         rows = [as_dict(row) for row in commands.rows("find due rows", self._lockable, values)]
@@ -146,6 +159,13 @@ class RowTable:
         rows = commands.rows("look", self._any)
         return rows[0][0] if rows else None
 
+    def unread_time(self, commands: Commands) -> tuple[Any, Any] | None:
+        """The key and the time of a row that is never due, as its time is one, and SQLite can't read it."""
+        if self._form != "text":
+            return None
+        rows = commands.rows("look", _UNREAD.format(**self._words), [indexes.MANY])
+        return next(((key, time) for key, time in rows if _is_time(time)), None)
+
     def _holds(self, commands: Commands, lock: Lock) -> tuple[bool, Any]:
         """Whether a row still has that lock, and what its time looks like. Nobody else writes meanwhile."""
         rows = commands.rows("look at a lock", self._get, [lock.id] * 2)
@@ -163,7 +183,7 @@ class RowTable:
 
     def _found(self, row: dict[str, Any], until: Instant) -> Found:
         names = self._names
-        due = times.read(row[names.sleep_until], self._form)
+        due = instant_of(row[names.sleep_until], self._form)
         assert due is not None  # or it were not due
         repeat_until = None if names.repeat_until is None else row[names.repeat_until]
         if isinstance(repeat_until, int | float):
@@ -182,13 +202,28 @@ class RowTable:
 
 
 def instant_of(value: object, form: TimeFormat) -> Instant | None:
-    """The instant of a value; None for what is no time, and for a text where numbers are kept: those come in
-    another order."""
-    is_kept_so = isinstance(value, str) if form == "text" else isinstance(value, int | float)
-    try:
-        return times.read(value, form) if is_kept_so else None
-    except InvalidValue:
+    """The instant of a value; None for what is no time, for a text where numbers are kept: those come in
+    another order; and for a text that SQLite does not read: it is never found. The first day of all, which
+    is before the first instant, is as long due as that."""
+    if isinstance(value, str):
+        if form != "text" or not _READABLE.fullmatch(value):
+            return None
+        is_first_day = value.startswith(_FIRST_DAY)
+    elif form != "text" and isinstance(value, int | float):
+        is_first_day = FIRST - _DAY <= value * (1000 if form == "seconds" else 1) < FIRST
+    else:
         return None
+    try:
+        return times.read(value, form)
+    except InvalidValue:
+        return FIRST if is_first_day else None
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return times.read(text, "text") is not None
+    except InvalidValue:
+        return False
 
 
 def count_places(refusal: object) -> int | None:
