@@ -550,6 +550,26 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
         assert sorted(ids(documents.lock_next(LOCK, 10).found)) == [0, 1, 2]
 
 
+def test_what_was_locked_is_handed_out_even_if_the_server_goes_away(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    for key, note in enumerate(["good", "bad", "good"]):
+        place.add(key, place.now() + timedelta(seconds=key - 5), note)
+    trigger(place, REFUSALS["raise"])
+    documents = place.documents()
+    send = documents._transaction
+
+    def cut(statements: Any, *rest: Any, **options: Any) -> Any:
+        if statements[0][1].get("key") == "1":
+            raise StoreUnavailable("away")
+        return send(statements, *rest, **options)
+
+    monkeypatch.setattr(documents, "_transaction", cut)
+    assert ids(documents.lock_next(LOCK, 3).found) == [0]
+    assert place.due(2) < place.now()
+
+
 def test_a_lock_that_a_trigger_cuts_is_not_handed_out(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())

@@ -174,7 +174,12 @@ class PostgresDocuments:
         except InvalidValue as error:
             refused.reason = error
         if refused.reason is not None and len(found) < limit:
-            self._lock_one_by_one(table, now, until, limit, found, refused)
+            try:
+                self._lock_one_by_one(table, now, until, limit, found, refused)
+            except StoreUnavailable:
+                if not found:
+                    raise
+                # Those that were found are ours, and are not kept back for the others.
         if refused.keys:
             extra = {"component": "documents", "documents": self._name, "count": len(refused.keys)}
             extra["document"] = shown(refused.keys[0])
@@ -198,10 +203,6 @@ class PostgresDocuments:
                 found += self._seen(table, self._transaction([locking])[0], until, refused)
             except InvalidValue as error:
                 self._set_aside(key, refused, error)
-            except StoreUnavailable:
-                if found:  # they are ours
-                    return
-                raise
             if len(found) >= limit:
                 return
 
