@@ -569,6 +569,17 @@ def test_what_was_locked_is_handed_out_even_if_the_server_goes_away(
     assert ids(documents.lock_next(LOCK, 3).found) == [0]
     assert place.due(2) < place.now()
 
+    def cut_later(statements: Any, *rest: Any, **options: Any) -> Any:
+        if "last" in statements[0][1]:  # asks for the next due one
+            raise StoreUnavailable("away")
+        return send(statements, *rest, **options)
+
+    monkeypatch.setattr(documents, "_transaction", cut_later)
+    taken = documents.lock_next(LOCK, 3)
+    assert (ids(taken.found), taken.next_due) == ([2], place.clock.now)
+    with pytest.raises(StoreUnavailable):
+        documents.lock_next(LOCK, 3)
+
 
 def test_a_lock_that_a_trigger_cuts_is_not_handed_out(place: Workplace) -> None:
     place.create()

@@ -161,7 +161,12 @@ class PostgresDocuments:
         found = self._lock(table, now, now + duration, limit)
         if len(found) >= limit:
             return Taken(found, None)
-        (rows,) = self._transaction([table.next_due(now, self._parameters)])
+        try:
+            (rows,) = self._transaction([table.next_due(now, self._parameters)])
+        except StoreUnavailable:
+            if not found:
+                raise
+            return Taken(found, now)  # they are ours; whoever asks again is told
         return Taken(found, table.due(rows[0]) if rows else None)
 
     def _lock(self, table: RowTable, now: Instant, until: Instant, limit: int) -> list[Found]:
