@@ -550,6 +550,26 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
         assert sorted(ids(documents.lock_next(LOCK, 10).found)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("how", ["raise", "skip"])
+def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
+    place: Workplace, how: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
+    monkeypatch.setattr("evenbeat.documents.postgres._WINDOW", 4)
+    place.create()
+    trigger(place, REFUSALS[how])
+    for key in range(50):
+        place.add(key, place.now() - timedelta(days=1), "bad")
+    for key in (50, 51):
+        place.add(key, place.now(), "good")
+    documents = place.documents()
+    taken: list[int] = []
+    while len(taken) < 2:
+        taken += ids(documents.lock_next(LOCK, limit).found)
+    assert sorted(taken) == [50, 51]
+
+
 def test_what_was_locked_is_handed_out_even_if_the_server_goes_away(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -575,6 +575,25 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
         assert ids(documents.lock_next(LOCK, 10).found) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
+    place: Workplace, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
+    monkeypatch.setattr("evenbeat.documents.sqlite._LOOKS", 4)
+    place.sql(PLAIN)
+    place.sql(f"CREATE TRIGGER refuse {REFUSALS['ignore']}")
+    for key in range(50):
+        place.add(key, "2026-11-14", "bad")
+    for key in (50, 51):
+        place.add(key, "2026-11-15", "good")
+    documents = place.documents()
+    taken: list[int] = []
+    while len(taken) < 2:
+        taken += ids(documents.lock_next(LOCK, limit).found)
+    assert sorted(taken) == [50, 51]
+
+
 def test_a_trigger_that_undoes_everything_is_met_once(place: Workplace) -> None:
     place.sql(PLAIN)
     place.add(1, "2026-11-14")

@@ -180,7 +180,10 @@ class PostgresDocuments:
             refused.reason = error
         if refused.reason is not None and len(found) < limit:
             try:
-                self._lock_one_by_one(table, now, until, limit, found, refused)
+                is_all = self._lock_one_by_one(table, now, until, limit, found, refused)
+                if not is_all and not found:
+                    # They may be more than can be set aside: at last it is tried from the other end.
+                    self._lock_one_by_one(table, now, until, limit, found, refused, from_end=True)
             except StoreUnavailable:
                 if not found:
                     raise
@@ -196,10 +199,12 @@ class PostgresDocuments:
         return sorted(found, key=lambda document: document.sleep_until)
 
     def _lock_one_by_one(
-        self, table: RowTable, now: Instant, until: Instant, limit: int, found: list[Found], refused: _Refused
-    ) -> None:
+        self, table: RowTable, now: Instant, until: Instant, limit: int, found: list[Found],
+        refused: _Refused, *, from_end: bool = False,
+    ) -> bool:  # fmt: skip
+        """Whether these were all."""
         window = max(limit, _WINDOW)
-        looking = table.candidates(now, window, self._parameters, self._aside.ids)
+        looking = table.candidates(now, window, self._parameters, self._aside.ids, from_end=from_end)
         (candidates,) = self._transaction([looking], is_of_rows=False)
         for candidate in candidates:
             key = str(candidate["key"])
@@ -209,7 +214,8 @@ class PostgresDocuments:
             except InvalidValue as error:
                 self._set_aside(key, refused, error)
             if len(found) >= limit:
-                return
+                return False
+        return len(candidates) < window
 
     def _seen(
         self, table: RowTable, rows: Sequence[dict[str, Any]], until: Instant, refused: _Refused

@@ -89,7 +89,7 @@ SELECT {key}::text AS key FROM {table}
 WHERE {due} >= %(first)s AND {due} <= %(now)s AND {key} IS NOT NULL AND {chosen} AND (
     {condition}
 )
-ORDER BY {due} LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+ORDER BY {due} {way} LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 """
 
 # Which rows: by the texts of their keys, as a key may be of a type that Python has no values for.
@@ -181,16 +181,18 @@ class RowTable:
         return self._chosen(_LOCK, values, without, key)
 
     def candidates(
-        self, now: Instant, limit: int, parameters: Mapping[str, Any], without: Sequence[str]
-    ) -> Statement:
+        self, now: Instant, limit: int, parameters: Mapping[str, Any], without: Sequence[str], *,
+        from_end: bool,
+    ) -> Statement:  # fmt: skip
+        """The longest due first, or last."""
         values = {"first": self._first, "now": self._moment(now), "limit": limit, **parameters}
-        return self._chosen(_CANDIDATES, values, without, None)
+        return self._chosen(_CANDIDATES, values, without, None, way="DESC" if from_end else "")
 
     def _chosen(
-        self, text: str, values: dict[str, Any], without: Sequence[str], key: str | None
+        self, text: str, values: dict[str, Any], without: Sequence[str], key: str | None, **words: str
     ) -> Statement:
         which = _ONE if key is not None else _WITHOUT if without else _ALL
-        statement = text.format(**self._words, chosen=which.format(**self._words))
+        statement = text.format(**self._words, chosen=which.format(**self._words), **words)
         return statement, values | {"key": key, "without": list(without)}
 
     def next_due(self, now: Instant, parameters: Mapping[str, Any]) -> Statement:

@@ -141,9 +141,12 @@ class SqliteDocuments:
         found: list[Found] = []
         refused: list[Any] = []
         reason: InvalidValue | None = None
-        for _ in range(_LOOKS):
+        for look in range(_LOOKS):
             refused_before = len(refused)
-            for row in table.lockable(commands, now, limit - len(found), self._aside.ids):
+            # They may be more than can be set aside: at last it is tried from the other end.
+            from_end = look == _LOOKS - 1
+            wanted = limit - len(found)
+            for row in table.lockable(commands, now, wanted, self._aside.ids, from_end=from_end):
                 try:
                     with _refusals():
                         found.append(table.lock(commands, row, until))

@@ -22,7 +22,7 @@ SELECT * FROM {table}
 WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND (
     {condition}
 ) AND evenbeat_instant({due}) <= ?
-ORDER BY {indexed} LIMIT ?
+ORDER BY {indexed} {way} LIMIT ?
 """
 
 _NEXT_DUE = """
@@ -79,19 +79,23 @@ class RowTable:
             "table": place, "key": quoted(names.key), "due": due,
             "indexed": f"julianday({due})" if form == "text" else due, "condition": condition or "true",
         }  # fmt: skip
-        self._lockable, self._next_due = _LOCKABLE.format(**words), _NEXT_DUE.format(**words)
+        self._lockable, self._next_due = _LOCKABLE.format(**words, way=""), _NEXT_DUE.format(**words)
+        self._lockable_last = _LOCKABLE.format(**words, way="DESC")
         self._get, self._remove, self._any = (text.format(**words) for text in (_GET, _REMOVE, _ANY))
 
     def lockable(
-        self, commands: Commands, now: Instant, limit: int, without: Sequence[Any] = ()
-    ) -> list[dict[str, Any]]:
+        self, commands: Commands, now: Instant, limit: int, without: Sequence[Any] = (), *,
+        from_end: bool = False,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """The longest due first, or last."""
+        text = self._lockable_last if from_end else self._lockable
         # Those to be left out are among the first, if they are there at all. Not in SQL: a text that is not
         # UTF-8 is not equal to what was read of it.
         values = [
             self._indexed(FIRST - _DAY), self._indexed(now + _SLACK), *self._parameters, now,
             limit + len(without),
         ]  # fmt: skip
-        rows = [as_dict(row) for row in commands.rows("find due rows", self._lockable, values)]
+        rows = [as_dict(row) for row in commands.rows("find due rows", text, values)]
         left_out = set(without)
         return [row for row in rows if row[self._names.key] not in left_out][:limit]
 
