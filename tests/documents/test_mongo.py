@@ -625,7 +625,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     assert "documents can't be locked" in caplog.text
     assert documents.lock_next(LOCK, 2) == ([], clock.now + LOCK)
     strict.database.command("collMod", "orders", validator={})
-    monkeypatch.setattr(crowd, "_ASIDE", -1.0)  # a minute later
+    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
     assert ids(documents.lock_next(LOCK, 9).found) == [0, 1, 2]
 
 

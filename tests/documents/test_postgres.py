@@ -6,7 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from evenbeat.documents import PostgresDocuments
-from evenbeat.documents.base import Change, Found, Lock
+from evenbeat.documents.base import HELD, Change, Found, Lock
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import from_ms, to_ms
+from evenbeat.instants import FIRST, from_ms, to_ms
 from evenbeat.testing.clock import VirtualClock
 from tests.servers import free_port
 
@@ -300,6 +300,57 @@ def test_values_that_python_has_not_come_as_texts(place: Workplace) -> None:
     assert second.data["days"] == '{"0044-03-15 BC"}'
 
 
+@pytest.mark.parametrize("style", ["German", "SQL,DMY", "Postgres,MDY"])
+@pytest.mark.parametrize("intervals", ["iso_8601", "sql_standard", "postgres_verbose"])
+def test_the_styles_of_the_session_change_nothing(place: Workplace, style: str, intervals: str) -> None:
+    place.create("id int PRIMARY KEY, sleep_until timestamptz, note interval, day date, local timestamp")
+    place.sql(
+        "INSERT INTO reminders VALUES (1, %s, '1 day 2:03', '2026-02-03', '2026-02-03 04:05')", place.now()
+    )
+    options = f"-cDateStyle={style} -cIntervalStyle={intervals}".replace("=", "%3D").replace(" ", "%20")
+    documents = PostgresDocuments(f"{place.url}?options={options}", place.table, clock=place.clock)
+    place.opened.append(documents)
+    documents.open()
+    (found,) = documents.lock_next(LOCK, 1).found
+    assert dict(found.data) == {
+        "id": 1, "sleep_until": place.now(), "note": timedelta(days=1, hours=2, minutes=3),
+        "day": date(2026, 2, 3), "local": datetime(2026, 2, 3, 4, 5),
+    }  # fmt: skip
+    assert documents.update([Change(lock_of(found), place.clock.now)]) == [True]
+
+
+def test_json_that_is_too_deep_comes_as_text(place: Workplace) -> None:
+    place.create("id int PRIMARY KEY, sleep_until timestamptz, note json")
+    deep = "[" * 5000 + "]" * 5000
+    place.add(1, place.now(), deep)
+    (found,) = place.documents().lock_next(LOCK, 1).found
+    assert found.data["note"] == deep
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_the_first_day_of_all_is_due(place: Workplace, kind: str, zone: str) -> None:
+    place.create(f"id int PRIMARY KEY, sleep_until {kind}, note text")
+    place.sql("SET TimeZone = 'UTC'")
+    place.add(1, "0001-01-01 00:00:00")
+    place.add(2, "0001-01-01 23:00:00")
+    documents = PostgresDocuments(f"{place.url}?options=-cTimeZone%3D{zone}", place.table, clock=place.clock)
+    place.opened.append(documents)
+    documents.open()
+    found = documents.lock_next(LOCK, 2).found
+    assert sorted(ids(found)) == [1, 2]
+    assert [one.sleep_until for one in found] == [FIRST, FIRST]
+    assert documents.update([Change(lock_of(one), place.clock.now) for one in found]) == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["jsonb", "int[]", "text[]", "uuid[]"])
+def test_a_key_that_cant_be_given_back_is_refused(place: Workplace, kind: str) -> None:
+    place.create(f"id {kind} PRIMARY KEY, sleep_until timestamptz")
+    error = place.refused()
+    assert error.field == "key"
+    assert f"is of type {kind.replace('int[', 'integer[')}" in str(error)
+
+
 def test_a_time_between_two_milliseconds_is_not_early(place: Workplace) -> None:
     place.create()
     now = place.clock.now
@@ -449,6 +500,171 @@ def test_columns_that_come_later_are_seen(place: Workplace) -> None:
     place.sql("ALTER TABLE reminders ADD extra int DEFAULT 3, DROP note")
     (found,) = documents.lock_next(LOCK, 1).found
     assert found.data["extra"] == 3
+
+
+# Rows that can't be locked
+
+REFUSALS = {
+    "check": "",
+    "skip": "IF old.note = 'bad' THEN RETURN NULL; END IF; RETURN new;",
+    "round": "IF old.note = 'bad' THEN new.sleep_until = old.sleep_until; END IF; RETURN new;",
+    "raise": "IF old.note = 'bad' THEN RAISE EXCEPTION 'no'; END IF; RETURN new;",
+    "own code": "IF old.note = 'bad' THEN RAISE EXCEPTION 'no' USING ERRCODE = 'UX001'; END IF; RETURN new;",
+}
+
+
+def trigger(place: Workplace, text: str, when: str = "UPDATE") -> None:
+    place.sql(f"CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {text} END$$")
+    place.sql(f"CREATE TRIGGER own BEFORE {when} ON reminders FOR EACH ROW EXECUTE FUNCTION own()")
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+    place: Workplace, how: str, limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    for key in range(3):
+        place.add(key, place.now() - timedelta(days=1), "bad")
+    for key in (3, 4):
+        place.add(key, place.now(), "good")
+    if how == "check":
+        place.sql(f"ALTER TABLE reminders ADD CHECK (note = 'good' OR sleep_until < '{place.now()}')")
+    else:
+        trigger(place, REFUSALS[how])
+    documents = place.documents()
+    taken: list[int] = []
+    with caplog.at_level(logging.ERROR, "evenbeat.documents"):
+        while len(taken) < 2:
+            taken += ids(documents.lock_next(LOCK, limit).found)
+    assert taken == [3, 4]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("rows can't be locked: ")
+    assert (record.__dict__["document"], record.__dict__["count"]) == ('"0"', 3)
+    assert documents.lock_next(LOCK, limit) == ([], place.clock.now + LOCK)
+    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, limit)
+    if how != "check":
+        place.sql("DROP TRIGGER own ON reminders")
+        assert sorted(ids(documents.lock_next(LOCK, 10).found)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("how", ["raise", "skip"])
+def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
+    place: Workplace, how: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
+    monkeypatch.setattr("evenbeat.documents.postgres._WINDOW", 4)
+    place.create()
+    trigger(place, REFUSALS[how])
+    for key in range(50):
+        place.add(key, place.now() - timedelta(days=1), "bad")
+    for key in (50, 51):
+        place.add(key, place.now(), "good")
+    documents = place.documents()
+    taken: list[int] = []
+    while len(taken) < 2:
+        taken += ids(documents.lock_next(LOCK, limit).found)
+    assert sorted(taken) == [50, 51]
+
+
+def test_what_was_locked_is_handed_out_even_if_the_server_goes_away(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    for key, note in enumerate(["good", "bad", "good"]):
+        place.add(key, place.now() + timedelta(seconds=key - 5), note)
+    trigger(place, REFUSALS["raise"])
+    documents = place.documents()
+    send = documents._transaction
+
+    def cut(statements: Any, *rest: Any, **options: Any) -> Any:
+        if statements[0][1].get("key") == "1":
+            raise StoreUnavailable("away")
+        return send(statements, *rest, **options)
+
+    monkeypatch.setattr(documents, "_transaction", cut)
+    assert ids(documents.lock_next(LOCK, 3).found) == [0]
+    assert place.due(2) < place.now()
+
+    def cut_later(statements: Any, *rest: Any, **options: Any) -> Any:
+        if "last" in statements[0][1]:  # asks for the next due one
+            raise StoreUnavailable("away")
+        return send(statements, *rest, **options)
+
+    monkeypatch.setattr(documents, "_transaction", cut_later)
+    taken = documents.lock_next(LOCK, 3)
+    assert (ids(taken.found), taken.next_due) == ([2], place.clock.now)
+    with pytest.raises(StoreUnavailable):
+        documents.lock_next(LOCK, 3)
+
+
+def test_a_lock_that_a_trigger_cuts_is_not_handed_out(place: Workplace) -> None:
+    place.create()
+    place.add(1, place.now())
+    trigger(place, "new.sleep_until = date_trunc('second', new.sleep_until); RETURN new;")
+    documents = place.documents()
+    with pytest.raises(InvalidValue, match="does a trigger change it"):
+        documents.lock_next(LOCK + 1, 1)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("code", ["UX001", "P0001", "42501"])
+def test_an_end_that_a_trigger_refuses_is_no_server_that_is_away(
+    place: Workplace, is_removed: bool, code: str
+) -> None:
+    place.create()
+    place.add(1, place.now())
+    documents = place.documents()
+    (found,) = documents.lock_next(LOCK, 1).found
+    trigger(place, f"RAISE EXCEPTION 'no' USING ERRCODE = '{code}';", "UPDATE OR DELETE")
+    with pytest.raises(InvalidValue, match="refused a row: no"):
+        documents.remove([lock_of(found)]) if is_removed else documents.update([Change(lock_of(found), None)])
+
+
+def test_a_policy_that_refuses_a_row_is_no_missing_grant(place: Workplace) -> None:
+    place.create()
+    place.add(1, place.now() - timedelta(days=1), "bad")
+    place.add(2, place.now(), "good")
+    role = f"{place.schema}_role"
+    place.sql(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {place.schema} TO {role}")
+    try:
+        place.sql(f"GRANT SELECT, UPDATE, DELETE ON reminders TO {role}")
+        place.sql("ALTER TABLE reminders ENABLE ROW LEVEL SECURITY")
+        place.sql(
+            "CREATE POLICY own ON reminders USING (true) "
+            f"WITH CHECK (note = 'good' AND sleep_until < '{place.now() + timedelta(days=1)}')"
+        )
+        documents = PostgresDocuments(
+            place.url.replace("evenbeat@", f"{role}@"), place.table, clock=place.clock
+        )
+        documents.open()
+        place.opened.append(documents)
+        (found,) = documents.lock_next(LOCK, 1).found
+        assert found.id == 2
+        with pytest.raises(InvalidValue, match="row-level security"):
+            documents.update([Change(lock_of(found), HELD)])
+        place.sql(f"REVOKE UPDATE ON reminders FROM {role}")
+        place.sql("UPDATE reminders SET sleep_until = %s", place.now())
+        with pytest.raises(StoreUnavailable, match="permission denied"):
+            documents.lock_next(LOCK, 1)
+        documents.close()
+    finally:
+        place.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("kind", ["bytea", "daterange", "interval", "inet"])
+def test_a_row_that_cant_be_locked_may_have_any_key(place: Workplace, kind: str) -> None:
+    values = {"bytea": "\\x00ff", "daterange": "[2020-01-01,)", "interval": "1 day", "inet": "10.0.0.1"}
+    place.create(f"id {kind} PRIMARY KEY, sleep_until timestamptz, note text")
+    place.add(values[kind], place.now())
+    trigger(place, "RETURN NULL;")
+    documents = place.documents()
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, 1)
+    assert documents.lock_next(LOCK, 1) == ([], None)
 
 
 # The condition
@@ -630,6 +846,22 @@ def test_a_table_that_goes_away_is_waited_for(place: Workplace) -> None:
         documents.lock_next(LOCK, 1)
     place.sql("ALTER TABLE old RENAME TO reminders")
     assert ids(documents.lock_next(LOCK, 1).found) == [1]
+
+
+def test_who_shares_it_may_close_it(place: Workplace) -> None:
+    place.create()
+    place.add(1, place.now())
+    documents = place.documents()
+    documents.open()
+    documents.close()
+    assert ids(documents.lock_next(LOCK, 1).found) == [1]
+    place.sql("ALTER TABLE reminders DROP CONSTRAINT reminders_pkey")
+    with pytest.raises(InvalidValue):
+        documents.open()
+    assert documents.lock_next(LOCK, 1).found == []
+    documents.close()
+    with pytest.raises(StoreUnavailable):
+        documents.lock_next(LOCK, 1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from evenbeat.documents import SqliteDocuments, times
+from evenbeat.documents import SqliteDocuments, sqlite_table, times
 from evenbeat.documents.base import HELD, Change, Found, Lock
 from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant, from_ms
+from evenbeat.instants import FIRST, Instant, from_ms
 from evenbeat.testing.clock import VirtualClock
 
 LOCK = 600_000
@@ -138,6 +138,55 @@ def test_a_warning_of_what_is_no_time_says_what_to_do(
         place.documents(times=form)
     (said,) = caplog.messages
     assert said.endswith(f'is no time as times="{form}" has them; {advice}')
+
+
+@pytest.mark.parametrize("text", [
+    "2026-11-15T11:00:00+0000", "2026-11-15T11:00:00+01", "2026-11-15T11:00:00,5Z", "2026-11-15t11:00:00",
+    " 2026-11-15", "2026-11-15 11:00+15:00",
+])  # fmt: skip
+def test_a_text_that_sqlite_does_not_read_is_told_of(
+    place: Workplace, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.sql(PLAIN)
+    place.add(0, "2026-11-15")
+    place.add(1, "soon")
+    place.add(2, text)
+    with caplog.at_level(logging.WARNING, "evenbeat.documents"):
+        documents = place.documents()
+    (record,) = caplog.records
+    assert f'SQLite does not read "{text}" as a time; write 2026-03-01 09:00:00' in record.getMessage()
+    assert record.__dict__["document"] == "2"
+    assert ids(documents.lock_next(LOCK, 5).found) == [0]
+    instant = times.read(text, "text")
+    assert instant is not None
+    assert documents.update([Change(Lock(2, (instant,)), NOON)]) == [False]
+
+
+@pytest.mark.parametrize("text", [
+    "2026-11-15", "2026-11-15 ", "2026-11-15 11:00", "2026-11-15T11:00:00.5", "2026-11-15T11:00:00.500 Z",
+    "2026-11-15T11:00:00z", "2026-11-15T11:00:00+14:00", "2026-11-15T11:00:00 +01:00\n",
+    "9999-12-31 23:59:59", "2026-11-15t11:00", "2026-11-15 11:00+0000", "2026-11-15 11:00:00,5",
+    "2026-11-15 11:00+14:60", "\u00a02026-11-15", "2026-11-15\u00a0", "2026-11-15 11:00-15:00",
+])  # fmt: skip
+def test_what_sqlite_reads_is_known(place: Workplace, text: str) -> None:
+    ((is_read,),) = place.sql("SELECT julianday(?) IS NOT NULL", text)
+    assert bool(sqlite_table._READABLE.fullmatch(text)) == is_read
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("text", "0001-01-01 00:00:00"), ("text", "0001-01-01T00:00:00Z"), ("text", "0001-01-01"),
+        ("seconds", -62_135_596_800), ("milliseconds", -62_135_596_800_000),
+    ],
+)  # fmt: skip
+def test_the_first_day_of_all_is_due(place: Workplace, form: TimeFormat, value: object) -> None:
+    place.sql(PLAIN)
+    place.add(1, value)
+    documents = place.documents(times=form)
+    (found,) = documents.lock_next(LOCK, 5).found
+    assert found.sleep_until == FIRST
+    assert documents.update([Change(lock_of(found), NOON)]) == [True]
 
 
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
@@ -320,6 +369,40 @@ def test_keys_of_any_type(place: Workplace, key: object, rest: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "schema",
+    [
+        "id TEXT COLLATE NOCASE, sleep_until, note); CREATE UNIQUE INDEX u ON reminders (id COLLATE BINARY",
+        "id TEXT COLLATE NOCASE PRIMARY KEY, sleep_until, note",
+        "id TEXT COLLATE NOCASE PRIMARY KEY, sleep_until, note) WITHOUT ROWID; SELECT (1",
+        "id INTEGER PRIMARY KEY, sleep_until, note",
+        "id PRIMARY KEY, sleep_until, note",
+    ],
+)
+def test_a_row_is_known_by_its_very_key_and_found_in_an_index(place: Workplace, schema: str) -> None:
+    for statement in f"CREATE TABLE reminders ({schema})".split(";"):
+        place.sql(statement)
+    keys: list[object] = (
+        [1, 2] if "INTEGER" in schema else ["a", "b"] if "NOCASE PRIMARY" in schema else ["a", "A"]
+    )
+    for key in keys:
+        place.add(key, "2026-11-15")
+    documents = place.documents()
+    asked: list[str] = []
+    with documents._connections.read() as commands:
+        commands.connection.set_trace_callback(asked.append)
+        documents._connections._keep_writer(commands)
+        (first, second) = documents.lock_next(LOCK, 2).found
+        assert documents.update([Change(lock_of(first), NOON + 1)]) == [True]
+        assert documents.remove([lock_of(second)]) == [True]
+        commands.connection.set_trace_callback(None)
+    assert place.sql("SELECT id, sleep_until FROM reminders") == [(first.id, "2026-11-15 12:00:00.001")]
+    known = [text for text in asked if "COLLATE BINARY" in text]
+    assert len(known) >= 8
+    plans = [row[3] for text in known for row in place.sql(f"EXPLAIN QUERY PLAN {text}")]
+    assert all(plan.startswith("SEARCH reminders USING ") for plan in plans)
+
+
+@pytest.mark.parametrize(
     ("declared", "form", "is_strict"),
     [
         ("TEXT", "seconds", False), ("VARCHAR(30)", "milliseconds", False), ("INTEGER", "seconds", True),
@@ -429,6 +512,110 @@ def test_a_text_that_is_none_stands_in_nobodys_way(place: Workplace) -> None:
     assert [one.data["note"] for one in found] == ["\ufffdA", b"\xff"]
 
 
+def test_rows_that_miss_the_condition_are_not_read(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be many, and whoever looks holds the write lock."""
+    place.sql(PLAIN)
+    for key in range(5):
+        place.add(key, "2026-11-14" if key % 2 else "2026-11-16", "done")
+    place.add(6, "2026-11-15", "new")
+    documents = place.documents(condition="note = ?", parameters=["new"])
+    read: list[object] = []
+
+    def instant_of(value: object, form: TimeFormat) -> Instant | None:
+        read.append(value)
+        return times.read(value, form)
+
+    monkeypatch.setattr("evenbeat.documents.sqlite.instant_of", instant_of)
+    assert ids(documents.lock_next(LOCK, 2).found) == [6]
+    assert set(read) == {"2026-11-15", "2026-11-15 12:10:00"}
+
+
+# Rows that can't be locked
+
+REFUSALS = {
+    "check": "",
+    "ignore": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT RAISE(IGNORE); END",
+    "abort": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "fail": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT RAISE(FAIL, 'no'); END",
+    "round": "AFTER UPDATE ON reminders WHEN old.note = 'bad' "
+    "BEGIN UPDATE reminders SET sleep_until = '2026-11-15 12:00' WHERE id = new.id; END",
+    "error": "BEFORE UPDATE ON reminders WHEN old.note = 'bad' BEGIN SELECT json('{'); END",
+}
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+    place: Workplace, how: str, limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = ", CHECK (note = 'good' OR sleep_until <= '2026-11-15 12')" if how == "check" else ""
+    place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until, note{check})")
+    for key in range(3):
+        place.add(key, "2026-11-14", "bad")
+    for key in (3, 4):
+        place.add(key, "2026-11-15", "good")
+    if REFUSALS[how]:
+        place.sql(f"CREATE TRIGGER refuse {REFUSALS[how]}")
+    documents = place.documents()
+    taken: list[int] = []
+    with caplog.at_level(logging.ERROR, "evenbeat.documents"):
+        while len(taken) < 2:
+            taken += ids(documents.lock_next(LOCK, limit).found)
+    assert taken == [3, 4]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("rows can't be locked: ")
+    assert (record.__dict__["document"], record.__dict__["count"]) == ("0", 3)
+    assert documents.lock_next(LOCK, limit) == ([], NOON + LOCK)
+    assert [place.time(key) for key in range(3)] == ["2026-11-14"] * 3
+    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, limit)
+    if REFUSALS[how]:
+        place.sql("DROP TRIGGER refuse")
+        assert ids(documents.lock_next(LOCK, 10).found) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
+    place: Workplace, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
+    monkeypatch.setattr("evenbeat.documents.sqlite._LOOKS", 4)
+    place.sql(PLAIN)
+    place.sql(f"CREATE TRIGGER refuse {REFUSALS['ignore']}")
+    for key in range(50):
+        place.add(key, "2026-11-14", "bad")
+    for key in (50, 51):
+        place.add(key, "2026-11-15", "good")
+    documents = place.documents()
+    taken: list[int] = []
+    while len(taken) < 2:
+        taken += ids(documents.lock_next(LOCK, limit).found)
+    assert sorted(taken) == [50, 51]
+
+
+def test_a_trigger_that_undoes_everything_is_met_once(place: Workplace) -> None:
+    place.sql(PLAIN)
+    place.add(1, "2026-11-14")
+    place.add(2, "2026-11-15", "bad")
+    place.sql(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON reminders WHEN old.note = 'bad' "
+        "BEGIN SELECT RAISE(ROLLBACK, 'no'); END"
+    )
+    documents = place.documents()
+    with pytest.raises(InvalidValue):
+        documents.lock_next(LOCK, 5)
+    assert ids(documents.lock_next(LOCK, 5).found) == [1]
+
+
+def test_a_key_that_cant_be_read_stands_in_nobodys_way(place: Workplace) -> None:
+    place.sql("CREATE TABLE reminders (id TEXT PRIMARY KEY, sleep_until, note)")
+    place.sql("INSERT INTO reminders VALUES (CAST(x'ff' AS TEXT), '2026-11-14', 1), ('a', '2026-11-15', 1)")
+    documents = place.documents()
+    assert ids(documents.lock_next(LOCK, 1).found) == ["a"]
+    assert documents.lock_next(LOCK, 1).found == []
+
+
 # The condition
 
 
@@ -500,6 +687,23 @@ def test_it_has_to_be_open(place: Workplace) -> None:
             documents.lock_next(LOCK, 1)
         documents.open()
         documents.close()
+
+
+def test_who_shares_it_may_close_it(place: Workplace) -> None:
+    place.sql("CREATE TABLE reminders (id INTEGER, sleep_until, note)")
+    place.sql("CREATE UNIQUE INDEX only ON reminders (id)")
+    place.add(1, "2026-11-15")
+    documents = place.documents()
+    documents.open()
+    documents.close()
+    assert ids(documents.lock_next(LOCK, 1).found) == [1]
+    place.sql("DROP INDEX only")
+    with pytest.raises(InvalidValue):
+        documents.open()
+    assert documents.lock_next(LOCK, 1).found == []
+    documents.close()
+    with pytest.raises(StoreUnavailable):
+        documents.lock_next(LOCK, 1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
@@ -17,8 +18,9 @@ from psycopg.rows import dict_row
 
 from evenbeat.documents import indexes, tables
 from evenbeat.documents import postgres_table as sql
-from evenbeat.documents.base import Change, Fields, Lock, Taken
-from evenbeat.documents.postgres_table import Column, RowTable, check_time
+from evenbeat.documents.aside import Aside
+from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.documents.postgres_table import Column, RowTable, check_key, check_time
 from evenbeat.documents.tables import Table, quoted
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
@@ -33,14 +35,17 @@ T = TypeVar("T")
 
 _log = logging.getLogger("evenbeat.documents")
 
-# What the server says of a value, a row or a statement, as opposed to: of itself. By classes of SQLSTATE.
-_REFUSED = ("0A", "21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
+# What the server says of itself, as opposed to: of a value, a row or a statement. By classes of SQLSTATE.
+_OF_ITSELF = ("08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX")
 _NO_TABLE, _NOT_GRANTED, _ROW_IS_HELD, _SYNTAX = "42P01", "42501", "55P03", "42601"
 
 # Seconds to wait for a row that another transaction has written to, and is about to commit; and once
 # that was not so, for each row alone.
 _LOCK_TIMEOUT = 1.0
 _SHORT_LOCK_TIMEOUT = 0.05
+
+# How many rows to lock one by one at least, where some can't be.
+_WINDOW = 100
 
 _KINDS = {"r": "table", "p": "partitioned table", "v": "view"}
 
@@ -54,6 +59,9 @@ _HOW_TO_PLACE = "write %s for each parameter, and, where there are some, %% for 
 
 # What SQLAlchemy calls a database.
 _WITH_DRIVER = re.compile(r"(postgres(?:ql)?)(\+\w+)(?=://)")
+
+# How the driver reads times and intervals.
+_STYLES = {"DateStyle": "ISO", "IntervalStyle": "postgres"}
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = "COMMIT"
@@ -116,6 +124,10 @@ class PostgresDocuments:
         self._clock = ServerClock(self._ask_clock)
         self._connections = _Connections(self._place, self._patience, self._clock, None)
         self._table: RowTable | None = None
+        self._aside = Aside()
+        self._guard = threading.Lock()
+        self._opens = 0
+        """By those who share it, less those who have closed it."""
 
     @property
     def name(self) -> str:
@@ -126,31 +138,102 @@ class PostgresDocuments:
         return self._said.reserved
 
     def open(self) -> None:
-        was_open = self._connections.open()
+        with self._guard:
+            self._connections.open()
+            self._opens += 1
         try:
             self._table = self._look()
         except BaseException:
-            if not was_open:
-                self._connections.close()
+            self.close()
             raise
 
     def close(self) -> None:
-        self._connections.close()
+        with self._guard:
+            self._opens = max(0, self._opens - 1)
+            if not self._opens:
+                self._connections.close()
 
     def now(self) -> Instant:
         return self._clock.now() if self._given_clock is None else self._given_clock()
 
     def lock_next(self, duration: int, limit: int) -> Taken:
         table, now = self._opened(), self.now()
-        (rows,) = self._transaction([table.lock(now, now + duration, limit, self._parameters)])
-        # An UPDATE answers in the order in which it met the rows.
-        found = sorted(
-            (table.found(row, now + duration) for row in rows), key=lambda document: document.sleep_until
-        )
+        found = self._lock(table, now, now + duration, limit)
         if len(found) >= limit:
             return Taken(found, None)
-        (rows,) = self._transaction([table.next_due(now, self._parameters)])
+        try:
+            (rows,) = self._transaction([table.next_due(now, self._parameters)])
+        except StoreUnavailable:
+            if not found:
+                raise
+            return Taken(found, now)  # they are ours; whoever asks again is told
         return Taken(found, table.due(rows[0]) if rows else None)
+
+    def _lock(self, table: RowTable, now: Instant, until: Instant, limit: int) -> list[Found]:
+        """A row that can't be locked stands in nobody's way. Who asked is told if there was nothing else."""
+        refused = _Refused()
+        found: list[Found] = []
+        try:
+            locking = table.lock(now, until, limit, self._parameters, self._aside.ids)
+            found += self._seen(table, self._transaction([locking])[0], until, refused)
+        except InvalidValue as error:
+            refused.reason = error
+        if refused.reason is not None and len(found) < limit:
+            try:
+                is_all = self._lock_one_by_one(table, now, until, limit, found, refused)
+                if not is_all and not found:
+                    # They may be more than can be set aside: at last it is tried from the other end.
+                    self._lock_one_by_one(table, now, until, limit, found, refused, from_end=True)
+            except StoreUnavailable:
+                if not found:
+                    raise
+                # Those that were found are ours, and are not kept back for the others.
+        if refused.keys:
+            extra = {"component": "documents", "documents": self._name, "count": len(refused.keys)}
+            extra["document"] = shown(refused.keys[0])
+            _log.error("rows can't be locked: %s", refused.reason, extra=extra)
+            if not found:
+                assert refused.reason is not None
+                raise refused.reason
+        # A join answers in any order.
+        return sorted(found, key=lambda document: document.sleep_until)
+
+    def _lock_one_by_one(
+        self, table: RowTable, now: Instant, until: Instant, limit: int, found: list[Found],
+        refused: _Refused, *, from_end: bool = False,
+    ) -> bool:  # fmt: skip
+        """Whether these were all."""
+        window = max(limit, _WINDOW)
+        looking = table.candidates(now, window, self._parameters, self._aside.ids, from_end=from_end)
+        (candidates,) = self._transaction([looking], is_of_rows=False)
+        for candidate in candidates:
+            key = str(candidate["key"])
+            try:
+                locking = table.lock(now, until, 1, self._parameters, key=key)
+                found += self._seen(table, self._transaction([locking])[0], until, refused)
+            except InvalidValue as error:
+                self._set_aside(key, refused, error)
+            if len(found) >= limit:
+                return False
+        return len(candidates) < window
+
+    def _seen(
+        self, table: RowTable, rows: Sequence[dict[str, Any]], until: Instant, refused: _Refused
+    ) -> list[Found]:
+        """Those that have their lock."""
+        for row in rows:
+            if not table.has_lock(row, until):
+                error = InvalidValue(
+                    "a row does not have the time that was written to it", field="row", value=None,
+                    hint="does a trigger change it, or keep the row as it was?",
+                )  # fmt: skip
+                self._set_aside(table.key(row), refused, error)
+        return [table.found(row, until) for row in rows if table.has_lock(row, until)]
+
+    def _set_aside(self, key: str, refused: _Refused, error: InvalidValue) -> None:
+        self._aside.put([key])
+        refused.keys.append(key)
+        refused.reason = refused.reason or error
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
         return self._written(changes, self._opened().updates)
@@ -188,15 +271,17 @@ class PostgresDocuments:
         return self._table
 
     def _transaction(
-        self, statements: Sequence[Statement], patience: Patience | None = None
+        self, statements: Sequence[Statement], patience: Patience | None = None, *, is_of_rows: bool = True
     ) -> list[list[dict[str, Any]]]:
-        """The rows of each statement: in one transaction, and in one round trip."""
+        """The rows of each statement: in one transaction, and in one round trip. ``is_of_rows``: whether a
+        refusal may be one of a single row, as by a policy of row level security, which has the code of
+        a missing grant."""
         settings = (patience or self._patience).settings
         beginning: list[Statement] = [(_BEGIN, ()), (_SETTINGS, settings)]
         with self._connections.read() as commands:
             sent = self._clock.mark()
             try:
-                with _refusals():
+                with _refusals(is_of_rows):
                     answers = commands.together("documents", [*beginning, *statements, (_COMMIT, ())])
             finally:
                 commands.roll_back()
@@ -222,6 +307,7 @@ class PostgresDocuments:
             table = Table(self._name, columns)
             names = table.names(self._said)
             check_time(columns[names.sleep_until], self._name)
+            check_key(columns[names.key], self._name)
             self._check_kind(kind)
             if not _rows(commands, sql.FIND_UNIQUE, oid, names.key):
                 self._not_unique(kind, names.key)
@@ -284,6 +370,15 @@ class PostgresDocuments:
         )  # fmt: skip
 
 
+class _Refused:
+    """Rows that could not be locked in one call."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.reason: InvalidValue | None = None
+        """The first one."""
+
+
 class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
     """A value that can't be read, as ``infinity`` among dates, comes as its text: the row was locked by
     then, and would be again, without ever getting anywhere."""
@@ -291,7 +386,7 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
     def fetchall(self) -> list[dict[str, Any]]:
         try:
             return super().fetchall()
-        except (psycopg.DataError, ValueError, OverflowError):
+        except Exception:  # also of loaders that are not ours: RecursionError of very deep JSON
             return self._fetched_one_by_one()
 
     def _fetched_one_by_one(self) -> list[dict[str, Any]]:
@@ -309,7 +404,7 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
                 return None
             try:
                 return columns[at][1](raw)
-            except (psycopg.DataError, ValueError, OverflowError):
+            except Exception:
                 return raw.decode(errors="replace")
 
         return [
@@ -322,6 +417,14 @@ class _Connections(Connections):
         commands = super()._connect()
         link = cast("psycopg.Connection[Any]", commands.link)
         link.row_factory, link.cursor_factory = dict_row, _LenientCursor
+        for setting, wanted in _STYLES.items():
+            # It reads no others: what was locked could not be handed out.
+            if (link.info.parameter_status(setting) or wanted).partition(",")[0] != wanted:
+                try:
+                    _rows(commands, f"SET {setting} TO {wanted}")
+                except BaseException:
+                    link.close()
+                    raise
         return commands
 
 
@@ -382,15 +485,20 @@ def _rows(commands: Commands, text: str, *values: object) -> list[dict[str, Any]
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(is_of_rows: bool) -> Iterator[None]:
     """Tell what the server says of a value from what it says of itself."""
     try:
         yield
     except StoreUnavailable as error:
         cause, state = error.__cause__, _sqlstate(error)
-        is_refused = state is not None and state[:2] in _REFUSED and state not in (_NO_TABLE, _NOT_GRANTED)
-        # One without a state is the driver's own, about a value that it does not know.
-        if is_refused or (isinstance(cause, psycopg.ProgrammingError) and state is None):
+        if state is None:
+            # The driver's own, about a value that it does not know.
+            is_refused = isinstance(cause, psycopg.ProgrammingError)
+        else:
+            # Triggers and functions have codes of their own.
+            is_refused = state[:2] not in _OF_ITSELF and state != _NO_TABLE
+            is_refused = is_refused and (is_of_rows or state != _NOT_GRANTED)
+        if is_refused:
             assert cause is not None
             said = first_line(cause) if isinstance(cause, Exception) else str(cause)
             raise InvalidValue(f"the database refused a row: {said}", field="row", value=None) from cause

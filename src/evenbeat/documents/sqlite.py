@@ -6,13 +6,15 @@ import logging
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from evenbeat.documents import indexes, tables
-from evenbeat.documents.base import Change, Fields, Lock, Taken
+from evenbeat.documents.aside import Aside
+from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
 from evenbeat.documents.sqlite_table import RowTable, as_dict, count_places, instant_of
 from evenbeat.documents.tables import Table, quoted
 from evenbeat.documents.times import TimeFormat, advice, check
@@ -23,6 +25,9 @@ from evenbeat.stores.sqlite.commands import Commands, error_code, unavailable
 from evenbeat.stores.sqlite.connections import Connections
 
 _log = logging.getLogger("evenbeat.documents")
+
+# How often to look for other rows than those that could not be locked.
+_LOOKS = 100
 
 _FIND_TABLE = (
     "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
@@ -84,6 +89,10 @@ class SqliteDocuments:
         self._clock = clock
         self._connections = _Connections(self._path, busy_timeout, self._form)
         self._table: RowTable | None = None
+        self._aside = Aside()
+        self._guard = threading.Lock()
+        self._opens = 0
+        """By those who share it, less those who have closed it."""
 
     @property
     def name(self) -> str:
@@ -98,18 +107,21 @@ class SqliteDocuments:
             raise InvalidValue(
                 f"there is no file {self._path}", field="path", value=self._path, hint="make it and its table"
             )
-        was_open = self._connections.is_open
-        self._connections.open()
+        with self._guard:
+            self._connections.open()
+            self._opens += 1
         try:
             with self._connections.write() as commands:
                 self._table = self._look(commands)
         except BaseException:
-            if not was_open:
-                self._connections.close()
+            self.close()
             raise
 
     def close(self) -> None:
-        self._connections.close()
+        with self._guard:
+            self._opens = max(0, self._opens - 1)
+            if not self._opens:
+                self._connections.close()
 
     def now(self) -> Instant:
         return self._clock()
@@ -119,9 +131,41 @@ class SqliteDocuments:
         with self._connections.write() as commands, _refusals():
             # What is due by the time that others have let us write.
             now = self._clock()
-            rows = table.lockable(commands, now, limit)
-            found = table.lock(commands, rows, now + duration)
+            found = self._lock(commands, table, now, now + duration, limit)
             return Taken(found, table.next_due(commands, now) if len(found) < limit else None)
+
+    def _lock(
+        self, commands: Commands, table: RowTable, now: Instant, until: Instant, limit: int
+    ) -> list[Found]:
+        """A row that can't be locked stands in nobody's way. Who asked is told if there was nothing else."""
+        found: list[Found] = []
+        refused: list[Any] = []
+        reason: InvalidValue | None = None
+        for look in range(_LOOKS):
+            refused_before = len(refused)
+            # They may be more than can be set aside: at last it is tried from the other end.
+            from_end = look == _LOOKS - 1
+            wanted = limit - len(found)
+            for row in table.lockable(commands, now, wanted, self._aside.ids, from_end=from_end):
+                try:
+                    with _refusals():
+                        found.append(table.lock(commands, row, until))
+                except InvalidValue as error:
+                    self._aside.put([table.key(row)])
+                    refused.append(table.key(row))
+                    reason = reason or error
+                    if not commands.connection.in_transaction:  # RAISE(ROLLBACK): the others are not ours
+                        found.clear()
+                        break
+            is_over = not commands.connection.in_transaction
+            if is_over or len(found) >= limit or len(refused) == refused_before:
+                break
+        if reason is not None:
+            extra = {"component": "documents", "documents": self._name, "count": len(refused)}
+            _log.error("rows can't be locked: %s", reason, extra=extra | {"document": shown(refused[0])})
+            if not found:
+                raise reason
+        return found
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
         table = self._opened()
@@ -223,13 +267,21 @@ class SqliteDocuments:
                 f"condition {shown(self._condition)} is refused: {error.__cause__}", field="condition",
                 value=self._condition, hint="write ? for each parameter",
             ) from error.__cause__  # fmt: skip
-        sample = table.any_time(commands)
-        if sample not in (None, "") and instant_of(sample, self._form) is None:
+        extra: dict[str, object] = {"component": "documents", "documents": self._name}
+        unread, sample = table.unread_time(commands), table.any_time(commands)
+        if unread is not None:
+            # It would be a time elsewhere.
+            key, time = map(shown, unread)
+            _log.warning(
+                "a row is never due: SQLite does not read %s as a time; write 2026-03-01 09:00:00, or with "
+                "a T, with .5 as a fraction, and with Z or +01:00 at the end", time,
+                extra=extra | {"document": key},
+            )  # fmt: skip
+        elif sample not in (None, "") and instant_of(sample, self._form) is None:
             # One row that says no time is its owner's matter; all of them would be a mistake.
             _log.warning(
                 'a row is never due: %s is no time as times="%s" has them; %s',
-                shown(sample), self._form, advice(sample),
-                extra={"component": "documents", "documents": self._name},
+                shown(sample), self._form, advice(sample), extra=extra,
             )  # fmt: skip
 
 
@@ -240,10 +292,6 @@ class _Connections(Connections):
         super().__init__(path, busy_timeout, None)
         self._timeout = busy_timeout
         self._form = form
-
-    @property
-    def is_open(self) -> bool:
-        return self._opened
 
     def open(self) -> None:
         self._check_stranded()

@@ -15,34 +15,48 @@ from evenbeat.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.stores.sqlite.commands import Commands
 
 # By the value as an index may have it, roughly, and then exactly. julianday() of a text is that of its
-# nearest millisecond, or of the one before: some versions round, some cut off.
+# nearest millisecond, or of the one before: some versions round, some cut off. The condition comes before the
+# function, which is Python's: many rows that are due may miss it.
 _LOCKABLE = """
 SELECT * FROM {table}
-WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND evenbeat_instant({due}) <= ?
-    AND {key} IS NOT NULL AND (
+WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND (
     {condition}
-)
-ORDER BY {indexed} LIMIT ?
+) AND evenbeat_instant({due}) <= ?
+ORDER BY {indexed} {way} LIMIT ?
 """
 
 _NEXT_DUE = """
 SELECT {due} FROM {table}
-WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND evenbeat_instant({due}) > ?
-    AND {key} IS NOT NULL AND (
+WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND (
     {condition}
-)
+) AND evenbeat_instant({due}) > ?
 ORDER BY {indexed} LIMIT 1
 """
 
-_SET = "UPDATE {table} SET {assignments} WHERE {key} = ?"
-_GET = "SELECT {due} FROM {table} WHERE {key} = ?"
-_REMOVE = "DELETE FROM {table} WHERE {key} = ?"
+# As the column compares, and exactly: keys that differ in their case may be one to the column and two to its
+# unique index. Whichever way the index compares, it finds the row.
+_SET = "UPDATE {table} SET {assignments} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
+_GET = "SELECT {due} FROM {table} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
+_REMOVE = "DELETE FROM {table} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
 _MANY = "SELECT 1 FROM {table} LIMIT 1 OFFSET ?"
 _ANY = "SELECT {due} FROM {table} WHERE {due} IS NOT NULL LIMIT 1"
 
 _OWN_PLACES = 4
 """Places of ``_LOCKABLE`` that are not the condition's."""
 _MISCOUNTED = re.compile(r"uses ([0-9]+), and there (?:is|are) ([0-9]+) supplied")
+
+# Not more than so many rows are looked at: with the write lock held.
+_UNREAD = """
+SELECT key, due FROM (SELECT {key} AS key, {due} AS due FROM {table} WHERE {due} IS NOT NULL LIMIT ?)
+WHERE typeof(due) = 'text' AND julianday(due) IS NULL
+"""
+
+# What SQLite's own functions read, of all that is a time.
+_READABLE = re.compile(
+    r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(\s*([Zz]|[+-](0\d|1[0-4]):[0-5]\d))?)?\s*", re.ASCII
+)
+# What others write for no time at all, and for the longest due: .NET and Go.
+_FIRST_DAY = "0001-01-01"
 
 _DAY = 86_400_000
 _JULIAN_1970 = 2440587.5
@@ -65,24 +79,54 @@ class RowTable:
             "table": place, "key": quoted(names.key), "due": due,
             "indexed": f"julianday({due})" if form == "text" else due, "condition": condition or "true",
         }  # fmt: skip
-        self._lockable, self._next_due = _LOCKABLE.format(**words), _NEXT_DUE.format(**words)
+        self._lockable, self._next_due = _LOCKABLE.format(**words, way=""), _NEXT_DUE.format(**words)
+        self._lockable_last = _LOCKABLE.format(**words, way="DESC")
         self._get, self._remove, self._any = (text.format(**words) for text in (_GET, _REMOVE, _ANY))
 
-    def lockable(self, commands: Commands, now: Instant, limit: int) -> list[dict[str, Any]]:
-        values = [self._indexed(FIRST - _SLACK), self._indexed(now + _SLACK), now, *self._parameters, limit]
-        return [as_dict(row) for row in commands.rows("find due rows", self._lockable, values)]
+    def lockable(
+        self, commands: Commands, now: Instant, limit: int, without: Sequence[Any] = (), *,
+        from_end: bool = False,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """The longest due first, or last."""
+        text = self._lockable_last if from_end else self._lockable
+        # Those to be left out are among the first, if they are there at all. Not in SQL: a text that is not
+        # UTF-8 is not equal to what was read of it.
+        values = [
+            self._indexed(FIRST - _DAY), self._indexed(now + _SLACK), *self._parameters, now,
+            limit + len(without),
+        ]  # fmt: skip
+        rows = [as_dict(row) for row in commands.rows("find due rows", text, values)]
+        left_out = set(without)
+        return [row for row in rows if row[self._names.key] not in left_out][:limit]
 
-    def lock(self, commands: Commands, rows: Sequence[dict[str, Any]], until: Instant) -> list[Found]:
-        found = [self._found(row, until) for row in rows]
-        locks = [
-            (times.write(until, self._form, row[self._names.sleep_until]), one.id)
-            for row, one in zip(rows, found, strict=True)
-        ]
-        commands.many("lock rows", self._set([self._names.sleep_until]), locks)
+    def key(self, row: dict[str, Any]) -> Any:
+        return row[self._names.key]
+
+    def lock(self, commands: Commands, row: dict[str, Any], until: Instant) -> Found:
+        """Lock a row, or leave it as it is: ``InvalidValue`` if it does not have the lock afterwards, as
+        triggers can bring about."""
+        found = self._found(row, until)
+        time = times.write(until, self._form, row[self._names.sleep_until])
+        commands.run("lock a row", "SAVEPOINT evenbeat_lock")
+        try:
+            is_met = (
+                commands.run("lock a row", self._set([self._names.sleep_until]), [time, *[found.id] * 2]) > 0
+            )
+            if not is_met or not self._holds(commands, Lock(found.id, (until,)))[0]:
+                raise InvalidValue(
+                    "a row does not have the time that was written to it", field="row", value=None,
+                    hint="does a trigger change it, or its key? Is that a text that is not UTF-8?",
+                )  # fmt: skip
+        except BaseException:
+            if commands.connection.in_transaction:
+                commands.run("leave a row", "ROLLBACK TO evenbeat_lock")
+                commands.run("leave a row", "RELEASE evenbeat_lock")
+            raise
+        commands.run("lock a row", "RELEASE evenbeat_lock")
         return found
 
     def next_due(self, commands: Commands, now: Instant) -> Instant | None:
-        values = [self._indexed(now - _SLACK), self._indexed(LAST + _SLACK), now, *self._parameters]
+        values = [self._indexed(now - _SLACK), self._indexed(LAST + _SLACK), *self._parameters, now]
         rows = commands.rows("find the next due row", self._next_due, values)
         return times.read(rows[0][0], self._form) if rows else None
 
@@ -94,17 +138,17 @@ class RowTable:
         upcoming = change.sleep_until
         time = None if upcoming is None else times.write(upcoming, self._form, value)
         text = self._set([self._names.sleep_until, *fields])
-        return commands.run("write a row", text, [time, *fields.values(), change.lock.id]) > 0
+        return commands.run("write a row", text, [time, *fields.values(), *[change.lock.id] * 2]) > 0
 
     def remove(self, commands: Commands, lock: Lock) -> bool:
         holds, _ = self._holds(commands, lock)
-        return holds and commands.run("remove a row", self._remove, [lock.id]) > 0
+        return holds and commands.run("remove a row", self._remove, [lock.id] * 2) > 0
 
     def misses_index(self, commands: Commands) -> bool:
         """Whether there are many rows, and no index that finds those that are due."""
         if not commands.rows("look", _MANY.format(**self._words), [indexes.MANY]):
             return False
-        values = [0, 0, 0, *self._parameters, 1]
+        values = [0, 0, *self._parameters, 0, 1]
         plan = commands.rows("look", f"EXPLAIN QUERY PLAN {self._lockable}", values)
         return str(plan[0][3]).startswith("SCAN") and " INDEX " not in str(plan[0][3])
 
@@ -119,9 +163,16 @@ class RowTable:
         rows = commands.rows("look", self._any)
         return rows[0][0] if rows else None
 
+    def unread_time(self, commands: Commands) -> tuple[Any, Any] | None:
+        """The key and the time of a row that is never due, as its time is one, and SQLite can't read it."""
+        if self._form != "text":
+            return None
+        rows = commands.rows("look", _UNREAD.format(**self._words), [indexes.MANY])
+        return next(((key, time) for key, time in rows if _is_time(time)), None)
+
     def _holds(self, commands: Commands, lock: Lock) -> tuple[bool, Any]:
         """Whether a row still has that lock, and what its time looks like. Nobody else writes meanwhile."""
-        rows = commands.rows("look at a lock", self._get, [lock.id])
+        rows = commands.rows("look at a lock", self._get, [lock.id] * 2)
         value = rows[0][0] if rows else None
         return instant_of(value, self._form) in lock.ends, value
 
@@ -136,7 +187,7 @@ class RowTable:
 
     def _found(self, row: dict[str, Any], until: Instant) -> Found:
         names = self._names
-        due = times.read(row[names.sleep_until], self._form)
+        due = instant_of(row[names.sleep_until], self._form)
         assert due is not None  # or it were not due
         repeat_until = None if names.repeat_until is None else row[names.repeat_until]
         if isinstance(repeat_until, int | float):
@@ -155,13 +206,28 @@ class RowTable:
 
 
 def instant_of(value: object, form: TimeFormat) -> Instant | None:
-    """The instant of a value; None for what is no time, and for a text where numbers are kept: those come in
-    another order."""
-    is_kept_so = isinstance(value, str) if form == "text" else isinstance(value, int | float)
-    try:
-        return times.read(value, form) if is_kept_so else None
-    except InvalidValue:
+    """The instant of a value; None for what is no time, for a text where numbers are kept: those come in
+    another order; and for a text that SQLite does not read: it is never found. The first day of all, which
+    is before the first instant, is as long due as that."""
+    if isinstance(value, str):
+        if form != "text" or not _READABLE.fullmatch(value):
+            return None
+        is_first_day = value.startswith(_FIRST_DAY)
+    elif form != "text" and isinstance(value, int | float):
+        is_first_day = FIRST - _DAY <= value * (1000 if form == "seconds" else 1) < FIRST
+    else:
         return None
+    try:
+        return times.read(value, form)
+    except InvalidValue:
+        return FIRST if is_first_day else None
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return times.read(text, "text") is not None
+    except InvalidValue:
+        return False
 
 
 def count_places(refusal: object) -> int | None:

@@ -1,13 +1,10 @@
-"""Others who take documents at the same time, and documents that can't be taken."""
+"""Others who take documents at the same time."""
 
 from __future__ import annotations
 
 import random
-import threading
-import time
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _T = TypeVar("_T")
 
@@ -17,9 +14,6 @@ _FEW = 8
 _LARGEST_WINDOW = 20_000
 # Tries after which it is known that it is calm: who takes one at a time knows nothing by the first.
 _ENOUGH = 20
-# Seconds until a document that could not be locked is tried again.
-_ASIDE = 60.0
-_MOST_ASIDE = 1000
 
 
 class Crowd:
@@ -55,27 +49,3 @@ class Crowd:
     def _become(self, width: int) -> None:
         self._width = width
         self._tried = self._lost = 0
-
-
-class Aside:
-    """Documents that the server does not let us lock, by their ids. They are left out for a while: as they
-    stay due, they would stand at the head and keep others from being seen."""
-
-    def __init__(self) -> None:
-        self._ids: deque[tuple[float, Any]] = deque(maxlen=_MOST_ASIDE)
-        self._guard = threading.Lock()
-
-    def put(self, ids: Sequence[Any]) -> None:
-        now = time.monotonic()
-        with self._guard:
-            self._ids.extend((now, one) for one in ids)
-
-    @property
-    def ids(self) -> list[Any]:
-        if not self._ids:
-            return []
-        oldest = time.monotonic() - _ASIDE
-        with self._guard:
-            while self._ids and self._ids[0][0] < oldest:
-                self._ids.popleft()
-            return [one for _, one in self._ids]

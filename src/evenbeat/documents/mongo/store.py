@@ -14,9 +14,10 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
 from evenbeat.documents import indexes, paths
+from evenbeat.documents.aside import Aside
 from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
 from evenbeat.documents.mongo.calls import Calls, Written
-from evenbeat.documents.mongo.crowd import Aside, Crowd
+from evenbeat.documents.mongo.crowd import Crowd
 from evenbeat.documents.mongo.queries import Operation, Queries
 from evenbeat.documents.mongo.reading import Reader
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
