@@ -43,8 +43,10 @@ def test_many_documents_without_an_index_are_warned_of(
         place.fill(0, 90, datetime.now(UTC))
         documents = place.documents()
         documents.open()
+        documents.close()
         drop_index(place)
         documents.open()
+        documents.close()
         assert not caplog.messages  # an index, or few documents: nothing to say
 
         place.fill(90, 60, datetime.now(UTC))

@@ -101,11 +101,7 @@ class Shift:
         self.is_done = self._await_end(timeout)
         self._loop.stop()
         self._loop.join(_PATIENCE if self.is_done else _BRIEFLY)
-        try:
-            self._documents.close()
-        except Exception as error:
-            _log.exception("the documents can't be closed", extra=self._fields())
-            self._tell(error, None)
+        self._close()
         self._hook(self._hooks.on_stop)
         left = _PATIENCE if timeout is None else timeout - (time.monotonic() - began)
         self._await_tells(min(left, _PATIENCE))
@@ -146,6 +142,17 @@ class Shift:
         if not self._is_open:
             self._documents.open()
             self._is_open = True
+
+    def _close(self) -> None:
+        """Once for each time it was opened: others may share it."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            self._documents.close()
+        except Exception as error:
+            _log.exception("the documents can't be closed", extra=self._fields())
+            self._tell(error, None)
 
     def _clock(self) -> Instant:
         return self._watched(self._documents_now)
