@@ -491,7 +491,9 @@ class Oracle:
     def begun(self, node: Node, item: Item) -> Tenure:
         now = self._world.clock.now
         for tenure in reversed(self.tenures):
-            if tenure.node is node and tenure.key == item.id and tenure.item is None:
+            is_its_own = tenure.node is node and tenure.key == item.id and tenure.item is None
+            # An answer that was given up may have locked it once more.
+            if is_its_own and item.ends[0] in tenure.sent:
                 break
         else:
             raise Violation(f"{node.name} handles {item.id}, which it has not locked")

@@ -34,6 +34,11 @@ def test_every_promise_is_kept(tens: int) -> None:
         assert report.handled
 
 
+@pytest.mark.parametrize("seed", [119, 8876, 51500])
+def test_seeds_that_once_found_something_find_nothing(seed: int) -> None:
+    assert simulate(seed).handled
+
+
 def test_a_seed_is_the_same_each_time() -> None:
     first: list[str] = []
     second: list[str] = []
