@@ -556,7 +556,7 @@ def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     place: Workplace, how: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
-    monkeypatch.setattr("evenbeat.documents.postgres._WINDOW", 4)
+    monkeypatch.setattr("evenbeat.documents.postgres.store._WINDOW", 4)
     place.create()
     trigger(place, REFUSALS[how])
     for key in range(50):
@@ -772,7 +772,7 @@ def test_a_row_that_somebody_holds_is_passed_over(place: Workplace) -> None:
 def test_a_row_that_somebody_holds_keeps_only_itself_waiting(
     place: Workplace, monkeypatch: pytest.MonkeyPatch, is_removed: bool
 ) -> None:
-    monkeypatch.setattr("evenbeat.documents.postgres._LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr("evenbeat.documents.postgres.store._LOCK_TIMEOUT", 0.05)
     place.create()
     for key in (1, 2, 3):
         place.add(key, place.now())

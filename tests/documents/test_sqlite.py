@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from evenbeat.documents import SqliteDocuments, sqlite_table, times
+from evenbeat.documents import SqliteDocuments, times
 from evenbeat.documents.base import HELD, Change, Found, Lock
+from evenbeat.documents.sqlite import table as sqlite_table
 from evenbeat.documents.times import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import FIRST, Instant, from_ms
@@ -525,7 +526,7 @@ def test_rows_that_miss_the_condition_are_not_read(place: Workplace, monkeypatch
         read.append(value)
         return times.read(value, form)
 
-    monkeypatch.setattr("evenbeat.documents.sqlite.instant_of", instant_of)
+    monkeypatch.setattr("evenbeat.documents.sqlite.connections.instant_of", instant_of)
     assert ids(documents.lock_next(LOCK, 2).found) == [6]
     assert set(read) == {"2026-11-15", "2026-11-15 12:10:00"}
 
@@ -580,7 +581,7 @@ def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     place: Workplace, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
-    monkeypatch.setattr("evenbeat.documents.sqlite._LOOKS", 4)
+    monkeypatch.setattr("evenbeat.documents.sqlite.store._LOOKS", 4)
     place.sql(PLAIN)
     place.sql(f"CREATE TRIGGER refuse {REFUSALS['ignore']}")
     for key in range(50):

@@ -7,22 +7,20 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenbeat.documents import indexes, tables
 from evenbeat.documents.aside import Aside
 from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
-from evenbeat.documents.sqlite_table import RowTable, as_dict, count_places, instant_of
+from evenbeat.documents.sqlite.connections import FileConnections, refusals
+from evenbeat.documents.sqlite.table import RowTable, as_dict, count_places, instant_of
 from evenbeat.documents.tables import Table, quoted
 from evenbeat.documents.times import TimeFormat, advice, check
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
 from evenbeat.stores.base import wall_clock
-from evenbeat.stores.sqlite.commands import Commands, error_code, unavailable
-from evenbeat.stores.sqlite.connections import Connections
+from evenbeat.stores.sqlite.commands import Commands
 
 _log = logging.getLogger("evenbeat.documents")
 
@@ -87,7 +85,7 @@ class SqliteDocuments:
         self._form = check(times)
         self._name = table
         self._clock = clock
-        self._connections = _Connections(self._path, busy_timeout, self._form)
+        self._connections = FileConnections(self._path, busy_timeout, self._form)
         self._table: RowTable | None = None
         self._aside = Aside()
         self._guard = threading.Lock()
@@ -128,7 +126,7 @@ class SqliteDocuments:
 
     def lock_next(self, duration: int, limit: int) -> Taken:
         table = self._opened()
-        with self._connections.write() as commands, _refusals():
+        with self._connections.write() as commands, refusals():
             # What is due by the time that others have let us write.
             now = self._clock()
             found = self._lock(commands, table, now, now + duration, limit)
@@ -148,7 +146,7 @@ class SqliteDocuments:
             wanted = limit - len(found)
             for row in table.lockable(commands, now, wanted, self._aside.ids, from_end=from_end):
                 try:
-                    with _refusals():
+                    with refusals():
                         found.append(table.lock(commands, row, until))
                 except InvalidValue as error:
                     self._aside.put([table.key(row)])
@@ -171,14 +169,14 @@ class SqliteDocuments:
         table = self._opened()
         if not changes:
             return []
-        with self._connections.write() as commands, _refusals():
+        with self._connections.write() as commands, refusals():
             return [table.update(commands, change) for change in changes]
 
     def remove(self, locks: Sequence[Lock]) -> list[bool]:
         table = self._opened()
         if not locks:
             return []
-        with self._connections.write() as commands, _refusals():
+        with self._connections.write() as commands, refusals():
             return [table.remove(commands, lock) for lock in locks]
 
     def _opened(self) -> RowTable:
@@ -253,7 +251,7 @@ class SqliteDocuments:
 
     def _try(self, commands: Commands, table: RowTable) -> None:
         try:
-            with _refusals():
+            with refusals():
                 table.lockable(commands, 0, 0)
         except InvalidValue as error:
             if self._condition is None:
@@ -283,67 +281,6 @@ class SqliteDocuments:
                 'a row is never due: %s is no time as times="%s" has them; %s',
                 shown(sample), self._form, advice(sample), extra=extra,
             )  # fmt: skip
-
-
-class _Connections(Connections):
-    """Connections to a file of the user's: neither made nor changed."""
-
-    def __init__(self, path: str, busy_timeout: float, form: TimeFormat) -> None:
-        super().__init__(path, busy_timeout, None)
-        self._timeout = busy_timeout
-        self._form = form
-
-    def open(self) -> None:
-        self._check_stranded()
-        self._opened = True
-
-    def _connect(self, create: bool) -> Commands:
-        self._check_stranded()
-        if not self._opened:
-            raise StoreUnavailable(f"{self.path}: the documents are not open; call open() first")
-        try:
-            connection = sqlite3.connect(
-                f"{Path(self.path).as_uri()}?mode=rw",
-                uri=True,
-                timeout=self._timeout,
-                isolation_level=None,  # transactions begin where Connections says so
-                check_same_thread=False,  # a lock sees to it
-            )
-        except sqlite3.Error as error:
-            raise unavailable(self.path, error) from error
-        connection.row_factory = sqlite3.Row
-        # A text that is not UTF-8 must not keep its row, and those found with it, from being read.
-        connection.text_factory = _as_text
-        commands = Commands(connection, self.path, None)
-        try:
-            connection.create_function("evenbeat_instant", 1, self._instant, deterministic=True)
-            commands.run("set up", "PRAGMA synchronous = FULL")
-            commands.run("set up", "PRAGMA foreign_keys = ON")
-        except BaseException:
-            connection.close()
-            raise
-        return commands
-
-    def _instant(self, value: object) -> Instant | None:
-        return instant_of(value, self._form)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Tell what SQLite says of a value or a statement from what it says of the file."""
-    try:
-        yield
-    except StoreUnavailable as error:
-        cause = error.__cause__
-        # A driver's own error, about a value that it does not know, has no code.
-        is_own = isinstance(cause, sqlite3.InterfaceError | sqlite3.ProgrammingError | sqlite3.DataError)
-        if isinstance(cause, sqlite3.Error) and (is_own or error_code(cause) & 0xFF == sqlite3.SQLITE_ERROR):
-            raise InvalidValue(f"the database refused a row: {cause}", field="row", value=None) from cause
-        raise
-
-
-def _as_text(raw: bytes) -> str:
-    return raw.decode(errors="replace")
 
 
 def _real_path(path: object) -> str:

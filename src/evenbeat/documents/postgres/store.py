@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import psycopg
-from psycopg.adapt import Transformer
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Format
-from psycopg.rows import dict_row
 
 from evenbeat.documents import indexes, tables
-from evenbeat.documents import postgres_table as sql
 from evenbeat.documents.aside import Aside
 from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
-from evenbeat.documents.postgres_table import Column, RowTable, check_key, check_time
+from evenbeat.documents.postgres import table as sql
+from evenbeat.documents.postgres.conditions import HOW_TO_PLACE, count_places, with_named_places
+from evenbeat.documents.postgres.connections import (
+    NOT_GRANTED,
+    ROW_IS_HELD,
+    SYNTAX,
+    TableConnections,
+    anywhere,
+    refusals,
+    rows_of,
+    sqlstate_of,
+)
+from evenbeat.documents.postgres.table import Column, RowTable, check_key, check_time
 from evenbeat.documents.tables import Table, quoted
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
-from evenbeat.stores.postgres.commands import Commands, Statement
-from evenbeat.stores.postgres.connections import Connections, Patience
+from evenbeat.stores.postgres.commands import Statement
+from evenbeat.stores.postgres.connections import Patience
 from evenbeat.stores.postgres.failures import first_line
-from evenbeat.stores.postgres.places import Place, place_of
+from evenbeat.stores.postgres.places import place_of
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.stores.urls import without_password
 
 T = TypeVar("T")
 
 _log = logging.getLogger("evenbeat.documents")
-
-# What the server says of itself, as opposed to: of a value, a row or a statement. By classes of SQLSTATE.
-_OF_ITSELF = ("08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX")
-_NO_TABLE, _NOT_GRANTED, _ROW_IS_HELD, _SYNTAX = "42P01", "42501", "55P03", "42601"
 
 # Seconds to wait for a row that another transaction has written to, and is about to commit; and once
 # that was not so, for each row alone.
@@ -49,19 +50,8 @@ _WINDOW = 100
 
 _KINDS = {"r": "table", "p": "partitioned table", "v": "view"}
 
-# In a condition: a text, a name or a comment, which are left as they are, a place, or a percent sign.
-_PIECES = re.compile(
-    r"""\b[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | \$(\w*)\$.*?\$\1\$ | --[^\n]*
-    | /\*.*?\*/ | %s | %%? """,
-    re.DOTALL | re.VERBOSE,
-)
-_HOW_TO_PLACE = "write %s for each parameter, and, where there are some, %% for a percent sign"
-
 # What SQLAlchemy calls a database.
 _WITH_DRIVER = re.compile(r"(postgres(?:ql)?)(\+\w+)(?=://)")
-
-# How the driver reads times and intervals.
-_STYLES = {"DateStyle": "ISO", "IntervalStyle": "postgres"}
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = "COMMIT"
@@ -115,14 +105,14 @@ class PostgresDocuments:
         self._name = table
         self._said = tables.check_names(key, sleep_until, interval, repeat_until, auto_remove)
         self._said_condition, values = tables.check_condition(condition, parameters)
-        self._condition = _with_named_places(self._said_condition, values)
+        self._condition = with_named_places(self._said_condition, values)
         self._parameters = {f"p{number}": value for number, value in enumerate(values)}
-        self._place = _anywhere(place_of(_url(url), None, "off", timeout))
+        self._place = anywhere(place_of(_url(url), None, "off", timeout))
         self._patience = Patience(timeout, _LOCK_TIMEOUT)
         self._haste = Patience(timeout, _SHORT_LOCK_TIMEOUT)
         self._given_clock = clock
         self._clock = ServerClock(self._ask_clock)
-        self._connections = _Connections(self._place, self._patience, self._clock, None)
+        self._connections = TableConnections(self._place, self._patience, self._clock, None)
         self._table: RowTable | None = None
         self._aside = Aside()
         self._guard = threading.Lock()
@@ -247,14 +237,14 @@ class PostgresDocuments:
         try:
             return self._answered(len(items), statements(items), self._patience)
         except StoreUnavailable as error:
-            if _sqlstate(error) != _ROW_IS_HELD or len(items) == 1:
+            if sqlstate_of(error) != ROW_IS_HELD or len(items) == 1:
                 raise
             # A forgotten transaction on one row must not keep the others waiting until their locks end.
             for item in items:
                 try:
                     self._answered(1, statements([item]), self._haste)
                 except StoreUnavailable as another:
-                    if _sqlstate(another) != _ROW_IS_HELD:
+                    if sqlstate_of(another) != ROW_IS_HELD:
                         raise
             # Some were written and some not: as always when this is raised.
             raise
@@ -281,7 +271,7 @@ class PostgresDocuments:
         with self._connections.read() as commands:
             sent = self._clock.mark()
             try:
-                with _refusals(is_of_rows):
+                with refusals(is_of_rows):
                     answers = commands.together("documents", [*beginning, *statements, (_COMMIT, ())])
             finally:
                 commands.roll_back()
@@ -291,27 +281,27 @@ class PostgresDocuments:
 
     def _ask_clock(self) -> Instant:
         with self._connections.read() as commands:
-            return int(_rows(commands, _CLOCK)[0]["clock"])
+            return int(rows_of(commands, _CLOCK)[0]["clock"])
 
     # What is there
 
     def _look(self) -> RowTable:
         with self._connections.read() as commands:
-            found = _rows(commands, sql.FIND_TABLE, quoted(*self._parts))
+            found = rows_of(commands, sql.FIND_TABLE, quoted(*self._parts))
             if not found:
                 raise self._no_table(
-                    [row["name"] for row in _rows(commands, sql.NEAR_TABLES, self._parts[-1])]
+                    [row["name"] for row in rows_of(commands, sql.NEAR_TABLES, self._parts[-1])]
                 )
             oid, kind = found[0]["oid"], found[0]["kind"]
-            columns = {row["name"]: Column(**row) for row in _rows(commands, sql.FIND_COLUMNS, oid)}
+            columns = {row["name"]: Column(**row) for row in rows_of(commands, sql.FIND_COLUMNS, oid)}
             table = Table(self._name, columns)
             names = table.names(self._said)
             check_time(columns[names.sleep_until], self._name)
             check_key(columns[names.key], self._name)
             self._check_kind(kind)
-            if not _rows(commands, sql.FIND_UNIQUE, oid, names.key):
+            if not rows_of(commands, sql.FIND_UNIQUE, oid, names.key):
                 self._not_unique(kind, names.key)
-            if _rows(commands, sql.FIND_INDEX_MISSED, oid, indexes.MANY, names.sleep_until):
+            if rows_of(commands, sql.FIND_INDEX_MISSED, oid, indexes.MANY, names.sleep_until):
                 due = quoted(names.sleep_until)
                 remedy = f"CREATE INDEX CONCURRENTLY ON {self._name} ({due}) WHERE {due} IS NOT NULL"
                 indexes.warn(self._name, remedy)
@@ -328,16 +318,16 @@ class PostgresDocuments:
         except (InvalidValue, StoreUnavailable) as error:
             cause = error.__cause__
             why = first_line(cause if isinstance(cause, psycopg.Error) else error)
-            if _sqlstate(error) == _NOT_GRANTED:
+            if sqlstate_of(error) == NOT_GRANTED:
                 raise InvalidValue(
                     f"{self._name} can't be worked on: {why}", field="table", value=self._name,
                     hint="grant the role SELECT, UPDATE and, for rows that remove themselves, DELETE",
                 ) from cause  # fmt: skip
             if isinstance(error, StoreUnavailable):
                 raise
-            places = _count_places(self._said_condition or "")
-            if _sqlstate(error) == _SYNTAX and places and not self._parameters:
-                raise tables.miscounted(self._said_condition, places, (), _HOW_TO_PLACE) from cause
+            places = count_places(self._said_condition or "")
+            if sqlstate_of(error) == SYNTAX and places and not self._parameters:
+                raise tables.miscounted(self._said_condition, places, (), HOW_TO_PLACE) from cause
             asked = f"condition {shown(self._said_condition)}" if self._said_condition else self._name
             raise InvalidValue(
                 f"{asked} is refused: {why}", field="condition" if self._said_condition else "table",
@@ -379,92 +369,6 @@ class _Refused:
         """The first one."""
 
 
-class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
-    """A value that can't be read, as ``infinity`` among dates, comes as its text: the row was locked by
-    then, and would be again, without ever getting anywhere."""
-
-    def fetchall(self) -> list[dict[str, Any]]:
-        try:
-            return super().fetchall()
-        except Exception:  # also of loaders that are not ours: RecursionError of very deep JSON
-            return self._fetched_one_by_one()
-
-    def _fetched_one_by_one(self) -> list[dict[str, Any]]:
-        result = self.pgresult
-        assert result is not None
-        transformer = Transformer(self)
-        columns = [
-            (column.name, transformer.get_loader(result.ftype(at), Format(result.fformat(at))).load)
-            for at, column in enumerate(self.description or ())
-        ]
-
-        def value(row: int, at: int) -> Any:
-            raw = result.get_value(row, at)
-            if raw is None:
-                return None
-            try:
-                return columns[at][1](raw)
-            except Exception:
-                return raw.decode(errors="replace")
-
-        return [
-            {name: value(row, at) for at, (name, _) in enumerate(columns)} for row in range(result.ntuples)
-        ]
-
-
-class _Connections(Connections):
-    def _connect(self) -> Commands:
-        commands = super()._connect()
-        link = cast("psycopg.Connection[Any]", commands.link)
-        link.row_factory, link.cursor_factory = dict_row, _LenientCursor
-        for setting, wanted in _STYLES.items():
-            # It reads no others: what was locked could not be handed out.
-            if (link.info.parameter_status(setting) or wanted).partition(",")[0] != wanted:
-                try:
-                    _rows(commands, f"SET {setting} TO {wanted}")
-                except BaseException:
-                    link.close()
-                    raise
-        return commands
-
-
-class _Anywhere(Place):
-    """A database whose statements are the user's as well: no name in them is replaced."""
-
-    def own(self, text: str) -> str:
-        return text
-
-
-def _anywhere(place: Place) -> _Anywhere:
-    options = cast("dict[str, str]", conninfo_to_dict(place.conninfo))
-    if options["application_name"] == "evenbeat":  # as long as the user does not say another
-        options["application_name"] = "evenbeat documents"
-    return _Anywhere(make_conninfo(**options), None, place.schema, place.shown)
-
-
-def _with_named_places(condition: str | None, parameters: Sequence[Any]) -> str:
-    """A condition for use beside other values, which have names."""
-    if condition is None:
-        return "true"
-    if not parameters:
-        # Nothing is to be put in: a percent sign is one.
-        return condition.replace("%", "%%")
-    numbers = itertools.count()
-
-    def piece(found: re.Match[str]) -> str:
-        text = found[0]
-        return f"%(p{next(numbers)})s" if text == "%s" else text.replace("%%", "%").replace("%", "%%")
-
-    named = _PIECES.sub(piece, condition)
-    if (places := next(numbers)) != len(parameters):
-        raise tables.miscounted(condition, places, parameters, _HOW_TO_PLACE)
-    return named
-
-
-def _count_places(condition: str) -> int:
-    return sum(found[0] == "%s" for found in _PIECES.finditer(condition))
-
-
 def _url(url: object) -> str:
     if not isinstance(url, str):
         raise InvalidValue(
@@ -478,32 +382,3 @@ def _url(url: object) -> str:
             hint=f'drop "{found[2]}": {found[1]}://…',
         )  # fmt: skip
     return url
-
-
-def _rows(commands: Commands, text: str, *values: object) -> list[dict[str, Any]]:
-    return cast("list[Any]", commands.rows("look", text, values))
-
-
-@contextmanager
-def _refusals(is_of_rows: bool) -> Iterator[None]:
-    """Tell what the server says of a value from what it says of itself."""
-    try:
-        yield
-    except StoreUnavailable as error:
-        cause, state = error.__cause__, _sqlstate(error)
-        if state is None:
-            # The driver's own, about a value that it does not know.
-            is_refused = isinstance(cause, psycopg.ProgrammingError)
-        else:
-            # Triggers and functions have codes of their own.
-            is_refused = state[:2] not in _OF_ITSELF and state != _NO_TABLE
-            is_refused = is_refused and (is_of_rows or state != _NOT_GRANTED)
-        if is_refused:
-            assert cause is not None
-            said = first_line(cause) if isinstance(cause, Exception) else str(cause)
-            raise InvalidValue(f"the database refused a row: {said}", field="row", value=None) from cause
-        raise
-
-
-def _sqlstate(error: BaseException) -> str | None:
-    return getattr(error.__cause__, "sqlstate", None)

@@ -1,0 +1,76 @@
+"""Connections to a file of the user's, and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evenbeat.documents.sqlite.table import instant_of
+from evenbeat.documents.times import TimeFormat
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.stores.sqlite.commands import Commands, error_code, unavailable
+from evenbeat.stores.sqlite.connections import Connections
+
+
+class FileConnections(Connections):
+    """Connections to a file of the user's: neither made nor changed."""
+
+    def __init__(self, path: str, busy_timeout: float, form: TimeFormat) -> None:
+        super().__init__(path, busy_timeout, None)
+        self._timeout = busy_timeout
+        self._form = form
+
+    def open(self) -> None:
+        self._check_stranded()
+        self._opened = True
+
+    def _connect(self, create: bool) -> Commands:
+        self._check_stranded()
+        if not self._opened:
+            raise StoreUnavailable(f"{self.path}: the documents are not open; call open() first")
+        try:
+            connection = sqlite3.connect(
+                f"{Path(self.path).as_uri()}?mode=rw",
+                uri=True,
+                timeout=self._timeout,
+                isolation_level=None,  # transactions begin where Connections says so
+                check_same_thread=False,  # a lock sees to it
+            )
+        except sqlite3.Error as error:
+            raise unavailable(self.path, error) from error
+        connection.row_factory = sqlite3.Row
+        # A text that is not UTF-8 must not keep its row, and those found with it, from being read.
+        connection.text_factory = _as_text
+        commands = Commands(connection, self.path, None)
+        try:
+            connection.create_function("evenbeat_instant", 1, self._instant, deterministic=True)
+            commands.run("set up", "PRAGMA synchronous = FULL")
+            commands.run("set up", "PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return commands
+
+    def _instant(self, value: object) -> Instant | None:
+        return instant_of(value, self._form)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Tell what SQLite says of a value or a statement from what it says of the file."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        # A driver's own error, about a value that it does not know, has no code.
+        is_own = isinstance(cause, sqlite3.InterfaceError | sqlite3.ProgrammingError | sqlite3.DataError)
+        if isinstance(cause, sqlite3.Error) and (is_own or error_code(cause) & 0xFF == sqlite3.SQLITE_ERROR):
+            raise InvalidValue(f"the database refused a row: {cause}", field="row", value=None) from cause
+        raise
+
+
+def _as_text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
