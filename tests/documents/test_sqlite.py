@@ -723,3 +723,13 @@ def test_a_child_of_a_fork_has_a_connection_of_its_own(place: Workplace) -> None
         os._exit(0 if done else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert len(documents.lock_next(LOCK, 2).found) == 1
+
+
+@pytest.mark.parametrize("condition", ["note = ?1", "note = :note", "note = @note", "note = $note"])
+def test_places_that_are_not_plain_are_refused(tmp_path: Path, condition: str) -> None:
+    with pytest.raises(InvalidValue, match=r"has the place .*; write \? for each parameter, in their order"):
+        SqliteDocuments(tmp_path / "a.db", "jobs", condition=condition, parameters=["x"])
+
+
+def test_what_looks_like_a_place_in_a_text_is_none(tmp_path: Path) -> None:
+    SqliteDocuments(tmp_path / "a.db", "jobs", condition="note <> 'at ?1 or :x' AND \"@a\" = ? -- $b")

@@ -40,8 +40,8 @@ class Processor:
     :param reprocess_delay: how long after it was due a recurring document may be due again.
     :param idle_delay: how long to wait before looking again when nothing is due. 0 sleeps until the next
         document is due or ``hint`` is called, and looks once a second for documents that others have added.
-    :param on_failure: what becomes of a document whose handler raised: ``reschedule`` as if it had not,
-        ``retry`` after ``retry_delay``, or ``hold`` for a person to look at.
+    :param on_failure: what becomes of a document whose handler raised: ``reschedule`` for its next tick, and
+        held if it has none; ``retry`` after ``retry_delay``; or ``hold`` for a person to look at.
     :param concurrency: how many documents at once.
     """
 

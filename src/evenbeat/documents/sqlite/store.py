@@ -22,6 +22,13 @@ from evenbeat.instants import Instant
 from evenbeat.stores.base import wall_clock
 from evenbeat.stores.sqlite.commands import Commands
 
+# In a condition: a text, a name or a comment, which are left as they are, or a place with a number or a name.
+_PIECES = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | \[[^\]]*\] | --[^\n]* | /\*.*?\*/
+    | ( \?\d+ | [:@$][A-Za-z_]\w* )""",
+    re.DOTALL | re.VERBOSE,
+)
+
 _log = logging.getLogger("evenbeat.documents")
 
 # How often to look for other rows than those that could not be locked.
@@ -82,6 +89,7 @@ class SqliteDocuments:
         self._table_name = _main_part(table)
         self._said = tables.check_names(key, sleep_until, interval, repeat_until, auto_remove)
         self._condition, self._parameters = tables.check_condition(condition, parameters)
+        _check_places(self._condition)
         self._form = check(times)
         self._name = table
         self._clock = clock
@@ -280,6 +288,16 @@ class SqliteDocuments:
             _log.warning(
                 'a row is never due: %s is no time as times="%s" has them; %s',
                 shown(sample), self._form, advice(sample), extra=extra,
+            )  # fmt: skip
+
+
+def _check_places(condition: str | None) -> None:
+    """Refuse places with a number or a name: they would be filled with values of ours."""
+    for found in _PIECES.finditer(condition or ""):
+        if found[1]:
+            raise InvalidValue(
+                f"condition {shown(condition)} has the place {found[1]}", field="condition", value=condition,
+                hint="write ? for each parameter, in their order",
             )  # fmt: skip
 
 
