@@ -995,3 +995,56 @@ def test_an_id_that_can_not_be_written_as_a_text_holds_its_document_alone() -> N
     assert [item.id for item in bench.begun] == ["fine"]
     bench.step()
     assert bench.rows[10**5000]["sleep_until"] == from_ms(HELD)
+
+
+def test_a_document_that_its_owner_holds_keeps_nobody_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(concurrency=2)
+    bench.add("held")
+    bench.add("fine")
+    bench.step()
+    bench.end("held")
+    bench.end("fine")
+    update = bench.store.update
+    is_held = True
+
+    def sometimes(changes: Sequence[Change]) -> list[bool | None]:
+        return [None if is_held and change.lock.id == "held" else update([change])[0] for change in changes]
+
+    monkeypatch.setattr(bench.store, "update", sometimes)
+    bench.add("new")
+    bench.step()
+    assert bench.due("fine") is None
+    assert [item.id for item in bench.begun] == ["held", "fine", "new"]
+    calls = len(bench.store.calls)
+    bench.step(later=1000)  # not yet again
+    assert "update" not in [name for name, _ in bench.store.calls[calls:]]
+    is_held = False
+    bench.step(later=1000)
+    assert bench.due("held") is None
+    assert not bench.told
+
+
+def test_a_renewal_of_what_its_owner_holds_keeps_nobody_from_his_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(concurrency=2)
+    bench.add("held")
+    bench.add("long")
+    bench.step()
+    update = bench.store.update
+
+    def refuse(changes: Sequence[Change]) -> list[bool | None]:
+        return [None if change.lock.id == "held" else update([change])[0] for change in changes]
+
+    monkeypatch.setattr(bench.store, "update", refuse)
+    held, long = bench.begun
+    before = held.ends
+    assert long.ends == before
+    bench.step(later=SMALL)
+    assert held.ends == before
+    assert long.ends > before
+    monkeypatch.setattr(bench.store, "update", update)
+    bench.step(later=2000)
+    assert held.ends > before
+    assert bench.rows["held"]["sleep_until"] == from_ms(held.ends[0])
+    assert not held.document.is_lost

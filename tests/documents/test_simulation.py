@@ -145,10 +145,10 @@ class NeverRenews(Desk):
 class TrustsRenewals(Desk):
     """Believes that a renewal was written, also when no answer came."""
 
-    def _send_renewals(self, items: Sequence[Item], locks: Sequence[Lock]) -> None:
+    def _send_renewals(self, items: Sequence[Item], locks: Sequence[Lock], now: Instant) -> None:
         for item in items:
             item.ends = item.ends[-1:]
-        super()._send_renewals(items, locks)
+        super()._send_renewals(items, locks, now)
 
 
 class EndsAgain(Desk):

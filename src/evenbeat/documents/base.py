@@ -119,13 +119,14 @@ class Documents(Protocol):
         may give way a little.
         """
 
-    def update(self, changes: Sequence[Change]) -> list[bool]:
-        """Write each change whose document still has that lock. Answers which were written.
+    def update(self, changes: Sequence[Change]) -> Sequence[bool | None]:
+        """Write each change whose document still has that lock. Answers which were written; None for one that
+        was not, and that nobody can tell of now, as a transaction of its owner's holds it: try again later.
 
         A document that is gone, that others have locked since, or whose ``sleep_until`` its owner has
         changed, is left alone: False. One change that the database refuses (a value that does not fit)
         raises, and may keep the others from being written: give each alone then.
         """
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
-        """Delete each document that still has that lock. Answers which were deleted."""
+    def remove(self, locks: Sequence[Lock]) -> Sequence[bool | None]:
+        """Delete each document that still has that lock. Answers which were deleted; None as above."""

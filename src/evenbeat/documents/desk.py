@@ -23,6 +23,8 @@ from evenbeat.instants import Instant
 LONGEST_SLEEP = 1000
 # Seconds within which handlers that are short have ended.
 _SHORT = 0.01
+# Milliseconds until something is written again to a document that somebody else holds.
+_HOLD = 2000
 # Documents that a log names at most.
 _NAMED = 20
 
@@ -54,6 +56,8 @@ class Item:
         self.is_renewable = True
         self.is_refused = False
         """Whether the database refuses its end, and the user was told."""
+        self.again_at: Instant | None = None
+        """When to write to it again, where somebody else holds it."""
         self.is_sent = False
         """Whether its end was sent already, and not answered."""
         self.began = time.monotonic()
@@ -157,9 +161,10 @@ class Desk:
         """
         self._mind_the_clock(now)
         troubles: list[StoreUnavailable] = []
-        for duty in (self._write_ends, self._renew, self._take):
+        # Locks first: writing may take its time where an owner holds a document.
+        for duty in (self._renew, self._write_ends, self._take):
             try:
-                duty(now)
+                duty(self._by_now(now))
             except StoreUnavailable as trouble:
                 troubles.append(trouble)
         if troubles:
@@ -168,16 +173,27 @@ class Desk:
         self.see_empty()
         return self._next_step(now)
 
+    def _by_now(self, now: Instant) -> Instant:
+        """Anew for each duty, as the one before may have taken its time. The clock may be away."""
+        try:
+            return max(now, self._documents.now())
+        except StoreUnavailable:
+            return now
+
     def _mind_the_clock(self, now: Instant) -> None:
         """A clock that was set back keeps nobody waiting for longer than agreed."""
         if self._look_at is not None:
             self._look_at = min(self._look_at, now + (self._pace.idle_delay or LONGEST_SLEEP))
+        for item in self._held:
+            if item.again_at is not None:
+                item.again_at = min(item.again_at, now + _HOLD)
         for place, free_at in enumerate(self._resting):
             self._resting[place] = min(free_at, now + self._pace.next_delay)
 
     def _next_step(self, now: Instant) -> Instant | None:
         renewal = self._pace.lock_duration * 2 // 3
-        times = [item.ends[0] - renewal for item in self._going()]
+        times = [max(item.ends[0] - renewal, item.again_at or 0) for item in self._going()]
+        times += [item.again_at for item in self._held if item.is_over and item.again_at is not None]
         if not self._draining:
             times.extend(self._resting)
             if len(self._held) + len(self._resting) < self._pace.concurrency:
@@ -271,7 +287,7 @@ class Desk:
     def _renew(self, now: Instant) -> None:
         """Renew at a third; whoever is near goes along."""
         duration = self._pace.lock_duration
-        going = self._going()
+        going = [item for item in self._going() if _may_write(item, now)]
         if all(item.ends[0] - now > duration * 2 // 3 for item in going):
             return
         near = [item for item in going if item.ends[0] - now < duration * 5 // 6]
@@ -281,17 +297,17 @@ class Desk:
         for item in near:
             item.ends = _renewed(item.ends, now, duration, self._dice.randrange(_jitter(duration)))
         try:
-            self._send_renewals(near, locks)
+            self._send_renewals(near, locks, now)
         except StoreUnavailable:
             raise
         except Exception:
             # One of them may be what the database refuses; its neighbours keep their locks.
             for item in near:
-                self._renew_alone(item)
+                self._renew_alone(item, now)
 
-    def _renew_alone(self, item: Item) -> None:
+    def _renew_alone(self, item: Item, now: Instant) -> None:
         try:
-            self._send_renewals([item], [item.lock])
+            self._send_renewals([item], [item.lock], now)
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -300,13 +316,23 @@ class Desk:
             _log.exception("the lock of a document can't be renewed", extra=self._fields(item))
             self._calls.tell(error, item.document)
 
-    def _send_renewals(self, items: Sequence[Item], locks: Sequence[Lock]) -> None:
+    def _send_renewals(self, items: Sequence[Item], locks: Sequence[Lock], now: Instant) -> None:
         changes = [Change(lock, item.ends[-1]) for item, lock in zip(items, locks, strict=True)]
         answers = self._documents.update(changes)
-        for item, is_ours in zip(items, answers, strict=True):
-            item.ends = item.ends[-1:]
+        for item, lock, is_ours in zip(items, locks, answers, strict=True):
+            if is_ours is None:
+                item.ends = lock.ends
+                self._put_off(item, now)
+                continue
+            item.ends, item.again_at = item.ends[-1:], None
             if not is_ours:
                 self._lose(item)
+
+    def _put_off(self, item: Item, now: Instant) -> None:
+        """Somebody else holds the document: what is to be written to it waits, and nothing else does."""
+        if item.again_at is None:
+            _log.warning("a document is held by somebody else, trying again", extra=self._fields(item))
+        item.again_at = now + _HOLD
 
     def _lose(self, item: Item) -> None:
         item.document.lose()
@@ -316,7 +342,7 @@ class Desk:
     # Writing
 
     def _write_ends(self, now: Instant) -> None:
-        over = [item for item in self._held if item.is_over]
+        over = [item for item in self._held if item.is_over and _may_write(item, now)]
         for item in over:
             if item.document.is_lost:
                 self._put_away(item, now)
@@ -380,12 +406,16 @@ class Desk:
         # What was due may have been the lock of one who is late: it must not be there for him again.
         return item, wish + 1 if wish == item.plan.sleep_until else wish, fields
 
-    def _send(self, items: Sequence[Item], now: Instant, send: Callable[[], list[bool]]) -> None:
+    def _send(self, items: Sequence[Item], now: Instant, send: Callable[[], Sequence[bool | None]]) -> None:
         sent_before = [item.is_sent for item in items]
         for item in items:
             item.is_sent = True
         answers = send()
         for item, was_sent, is_written in zip(items, sent_before, answers, strict=True):
+            if is_written is None:
+                item.is_sent = was_sent
+                self._put_off(item, now)
+                continue
             if is_written or (was_sent and now < item.ends[0]):
                 # It was sent before, and nobody else could take it since: it was written then.
                 self._report(item)
@@ -431,6 +461,10 @@ def locked_for(duration: int) -> int:
 def _jitter(duration: int) -> int:
     """By how much renewals differ: a third of a lock may well be a multiple of an interval."""
     return max(1, min(duration // 10, 1000))
+
+
+def _may_write(item: Item, now: Instant) -> bool:
+    return item.again_at is None or item.again_at <= now
 
 
 def _named(id_: Any) -> str:

@@ -19,7 +19,7 @@ from evenbeat.stores.postgres.failures import first_line
 from evenbeat.stores.postgres.places import Place
 
 # What the server says of itself, as opposed to: of a value, a row or a statement. By classes of SQLSTATE.
-_OF_ITSELF = ("08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX")
+_OF_ITSELF = ("08", "25", "28", "3D", "40", "53", "55006", "55P", "57", "58", "XX")
 NO_TABLE, NOT_GRANTED, ROW_IS_HELD, SYNTAX = "42P01", "42501", "55P03", "42601"
 
 # How the driver reads times and intervals.
@@ -107,7 +107,7 @@ def refusals(is_of_rows: bool) -> Iterator[None]:
             is_refused = isinstance(cause, psycopg.ProgrammingError)
         else:
             # Triggers and functions have codes of their own.
-            is_refused = state[:2] not in _OF_ITSELF and state != NO_TABLE
+            is_refused = not state.startswith(_OF_ITSELF) and state != NO_TABLE
             is_refused = is_refused and (is_of_rows or state != NOT_GRANTED)
         if is_refused:
             assert cause is not None

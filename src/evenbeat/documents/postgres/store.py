@@ -225,31 +225,32 @@ class PostgresDocuments:
         refused.keys.append(key)
         refused.reason = refused.reason or error
 
-    def update(self, changes: Sequence[Change]) -> list[bool]:
+    def update(self, changes: Sequence[Change]) -> list[bool | None]:
         return self._written(changes, self._opened().updates)
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[Lock]) -> list[bool | None]:
         return self._written(locks, self._opened().removal)
 
     def _written(
         self, items: Sequence[T], statements: Callable[[Sequence[T]], list[Statement]]
-    ) -> list[bool]:
+    ) -> list[bool | None]:
         try:
             return self._answered(len(items), statements(items), self._patience)
         except StoreUnavailable as error:
-            if sqlstate_of(error) != ROW_IS_HELD or len(items) == 1:
+            if sqlstate_of(error) != ROW_IS_HELD:
                 raise
-            # A forgotten transaction on one row must not keep the others waiting until their locks end.
-            for item in items:
-                try:
-                    self._answered(1, statements([item]), self._haste)
-                except StoreUnavailable as another:
-                    if sqlstate_of(another) != ROW_IS_HELD:
-                        raise
-            # Some were written and some not: as always when this is raised.
-            raise
+        # A forgotten transaction on one row must not keep the others waiting until their locks end.
+        return [self._written_alone(statements([item])) for item in items]
 
-    def _answered(self, count: int, statements: Sequence[Statement], patience: Patience) -> list[bool]:
+    def _written_alone(self, statements: Sequence[Statement]) -> bool | None:
+        try:
+            return self._answered(1, statements, self._haste)[0]
+        except StoreUnavailable as error:
+            if sqlstate_of(error) != ROW_IS_HELD:
+                raise
+            return None
+
+    def _answered(self, count: int, statements: Sequence[Statement], patience: Patience) -> list[bool | None]:
         """Which were met, by what the statements return: their places."""
         answers = self._transaction(statements, patience) if statements else []
         met = {row["place"] for rows in answers for row in rows}
