@@ -149,7 +149,7 @@ def test_a_url_is_taken_apart_and_shows_no_password() -> None:
     assert "schema" not in store.place.conninfo
     assert store.place.listen is not None
     assert "db2" in store.place.listen
-    assert store.place.shown == "postgres://me:***@db1:6432/app"
+    assert store.place.shown == "postgresql://me:***@db1:6432/app"
     assert PostgresStore("postgresql://db1/app?listen=off").place.listen is None
     assert PostgresStore("postgresql://db1/app", listen="off", schema="x").place.schema == "x"
 
