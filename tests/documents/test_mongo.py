@@ -824,3 +824,18 @@ def test_a_lost_reply_gives_nothing_twice(name: str, clock: VirtualClock) -> Non
                 assert sorted(ids(documents.lock_next(LOCK, 5).found)) == [0, 1, 2, 3, 4]
             finally:
                 client.drop_database(orders.database.name)
+
+
+def test_what_is_locked_is_handed_out_though_the_server_goes_away(
+    orders: Orders, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.insert_one({"_id": 1, "sleep_until": datetime(2026, 1, 1, tzinfo=UTC)})
+    documents = MongoDocuments(orders, clock=clock)
+
+    def away(now: int) -> int:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(documents, "_next_due", away)
+    assert [one.id for one in documents.lock_next(LOCK, 5).found] == [1]
+    with pytest.raises(StoreUnavailable, match="gone"):
+        documents.lock_next(LOCK, 5)

@@ -73,10 +73,8 @@ def keys(documents: RedisDocuments, limit: int = 100) -> list[str]:
 
 @contextmanager
 def own_server(**settings: str) -> Iterator[servers.Valkey]:
-    try:
-        server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
-    except servers.Unavailable as error:
-        pytest.skip(f"no valkey: {error}")
+    server_url("valkey")  # where there is none, this says so
+    server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
     try:
         server.start()
         yield server
@@ -885,3 +883,26 @@ def test_a_processor_works_through_hashes(valkey: str, prefix: str, client: Any)
     assert sorted(seen) == sorted(f"{prefix}:{number}" for number in range(200))
     assert client.zcard(f"{prefix}:due") == 0
     assert len(list(client.scan_iter(f"{prefix}:[0-9]*"))) == 100
+
+
+@pytest.mark.parametrize("script", ["lock", "scan"])
+def test_what_is_locked_is_handed_out_though_the_server_goes_away(
+    make: Make, client: Any, prefix: str, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    store = make()
+    for number in range(150):
+        client.hset(f"{prefix}:{number}", "sleep_until", "2026-01-01T00:00:00Z")
+    store._scan_all()
+    run, calls = store._server.run, 0
+
+    def away_from_the_second_on(name: str, *asked: object) -> Any:
+        nonlocal calls
+        calls += name == script
+        if calls > (script == "lock"):
+            raise StoreUnavailable("gone")
+        return run(name, *asked)
+
+    monkeypatch.setattr(store._server, "run", away_from_the_second_on)
+    assert len(store.lock_next(60_000, 200).found) == (100 if script == "lock" else 150)
+    with pytest.raises(StoreUnavailable, match="gone"):
+        store.lock_next(60_000, 200)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests import servers
+from tests.conftest import server_url
 from tests.documents.places import KINDS, Place, Row, fresh
 from tests.faults.proxy import Mode, Proxy
 
@@ -139,10 +140,7 @@ def _await(condition: Callable[[], bool], workers: Workers) -> None:
 
 def present(kind: str) -> None:
     if kind != "sqlite":
-        try:
-            servers.shared(kind)
-        except servers.Unavailable as error:
-            pytest.skip(f"no {kind}: {error}")
+        server_url(kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)

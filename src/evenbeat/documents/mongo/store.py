@@ -145,7 +145,14 @@ class MongoDocuments:
             return Taken(found, None)
         if refused.is_early:
             return Taken(found, self._clock() + (0 if found else _AGREED))
-        return Taken(found, self._next_due(now) if is_all else now)
+        if not is_all:
+            return Taken(found, now)
+        try:
+            return Taken(found, self._next_due(now))
+        except StoreUnavailable:
+            if not found:
+                raise
+            return Taken(found, now)  # they are ours; whoever asks again is told
 
     def _look(self, now: Instant, limit: int, *, from_end: bool = False) -> tuple[list[_Seen], bool]:
         """Those that are due, the longest due first, or last, and whether these are all."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -26,6 +25,7 @@ from evenbeat.documents.postgres.connections import (
     sqlstate_of,
 )
 from evenbeat.documents.postgres.table import Column, RowTable, check_key, check_time
+from evenbeat.documents.sharing import Sharing
 from evenbeat.documents.tables import Table, quoted
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
@@ -115,9 +115,7 @@ class PostgresDocuments:
         self._connections = TableConnections(self._place, self._patience, self._clock, None)
         self._table: RowTable | None = None
         self._aside = Aside()
-        self._guard = threading.Lock()
-        self._opens = 0
-        """By those who share it, less those who have closed it."""
+        self._sharing = Sharing(self._connections.open, self._connections.close)
 
     @property
     def name(self) -> str:
@@ -128,9 +126,7 @@ class PostgresDocuments:
         return self._said.reserved
 
     def open(self) -> None:
-        with self._guard:
-            self._connections.open()
-            self._opens += 1
+        self._sharing.open()
         try:
             self._table = self._look()
         except BaseException:
@@ -138,10 +134,7 @@ class PostgresDocuments:
             raise
 
     def close(self) -> None:
-        with self._guard:
-            self._opens = max(0, self._opens - 1)
-            if not self._opens:
-                self._connections.close()
+        self._sharing.close()
 
     def now(self) -> Instant:
         return self._clock.now() if self._given_clock is None else self._given_clock()

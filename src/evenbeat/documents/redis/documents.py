@@ -14,7 +14,7 @@ from evenbeat.documents.redis import patterns
 from evenbeat.documents.redis.server import Client, Server
 from evenbeat.documents.times import TimeFormat
 from evenbeat.durations import Duration, read_duration
-from evenbeat.errors import InvalidValue, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import FIRST, Instant, from_ms, to_ms
 
 # Documents in one call of a script, which keeps all others waiting.
@@ -167,6 +167,15 @@ class RedisDocuments:
 
     def lock_next(self, duration: int, limit: int) -> Taken:
         batch = self._take(duration, limit)
+        try:
+            return self._completed(batch, duration, limit)
+        except StoreUnavailable:
+            if not batch.found:
+                raise
+            return Taken(batch.found, batch.now)  # they are ours; whoever asks again is told
+
+    def _completed(self, batch: _Batch, duration: int, limit: int) -> Taken:
+        """With what a scan brings to light, where that may be."""
         is_building = False
         if len(batch.found) == limit:
             if batch.may_scan:
@@ -190,9 +199,14 @@ class RedisDocuments:
         while True:
             wanted = min(limit - len(found), _CHUNK)
             sent = self._server.mark()
-            now, rows, more, upcoming, small, scan, odd = self._server.run(
-                "lock", self._terms, self._server.given_time(), duration, wanted, self._rescan, _SMALL
-            )
+            try:
+                now, rows, more, upcoming, small, scan, odd = self._server.run(
+                    "lock", self._terms, self._server.given_time(), duration, wanted, self._rescan, _SMALL
+                )
+            except StoreUnavailable:
+                if not found:
+                    raise
+                return _Batch(now, found, True, now, False, False)  # those before are ours
             self._server.heard(now, sent)
             self._tell(odd)
             found.extend(self._found(key, due, flat, now + duration) for key, due, flat in rows)

@@ -6,13 +6,13 @@ import logging
 import os
 import re
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenbeat.documents import indexes, tables
 from evenbeat.documents.aside import Aside
 from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.documents.sharing import Sharing
 from evenbeat.documents.sqlite.connections import FileConnections, refusals
 from evenbeat.documents.sqlite.table import RowTable, as_dict, count_places, instant_of
 from evenbeat.documents.tables import Table, quoted
@@ -96,9 +96,7 @@ class SqliteDocuments:
         self._connections = FileConnections(self._path, busy_timeout, self._form)
         self._table: RowTable | None = None
         self._aside = Aside()
-        self._guard = threading.Lock()
-        self._opens = 0
-        """By those who share it, less those who have closed it."""
+        self._sharing = Sharing(self._connections.open, self._connections.close)
 
     @property
     def name(self) -> str:
@@ -113,9 +111,7 @@ class SqliteDocuments:
             raise InvalidValue(
                 f"there is no file {self._path}", field="path", value=self._path, hint="make it and its table"
             )
-        with self._guard:
-            self._connections.open()
-            self._opens += 1
+        self._sharing.open()
         try:
             with self._connections.write() as commands:
                 self._table = self._look(commands)
@@ -124,10 +120,7 @@ class SqliteDocuments:
             raise
 
     def close(self) -> None:
-        with self._guard:
-            self._opens = max(0, self._opens - 1)
-            if not self._opens:
-                self._connections.close()
+        self._sharing.close()
 
     def now(self) -> Instant:
         return self._clock()
