@@ -1,6 +1,6 @@
 """``make faults``: everything that can go wrong, on every store, at full length; a table says how it went.
 
-python -m tests.faults [STORE …] [--write docs/faults.md]
+python -m tests.faults [STORE …] [--scene NAME] [--write docs/faults.md]
 """
 
 from __future__ import annotations
@@ -14,21 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import servers
-from tests.faults import chaos
-from tests.faults.chaos import Outcome, Scene
-from tests.faults.grounds import STORES, ground, own_server
-
-EVERYWHERE: dict[str, tuple[Scene, int, str]] = {
-    "kills": (chaos.kills, 90, "5 nodes; SIGKILL at random, every fourth SIGSTOP past the lease"),
-    "failpoints": (chaos.failpoints, 3, "SIGKILL before each command and after commits"),
-    "takeovers": (chaos.takeovers, 5, "SIGKILL with a run in hand"),
-}
-ON_SERVERS: dict[str, tuple[Scene, int, str]] = {
-    "network": (chaos.network, 4, "4 nodes; reset, refuse, black hole, delay, replies lost"),
-    "server": (chaos.server_kills, 3, "4 nodes; the server SIGKILLed and started again"),
-    "clocks": (chaos.clocks, 4, "4 nodes; clocks 5 min ahead and behind, one jumps by an hour and back"),
-}
-BROKEN = ("unfenced", "unchecked")
+from tests.faults.grounds import Grounds
+from tests.faults.scene import STORES, Mutant, Outcome, Scene
+from tests.faults.scenes import all_mutants, all_scenes
 
 
 class Row(NamedTuple):
@@ -40,32 +28,38 @@ class Row(NamedTuple):
     problem: str | None = None
 
 
-def rows(stores: list[str]) -> Iterator[Row]:
-    for store in stores:
-        scenes = EVERYWHERE if store == "sqlite" else EVERYWHERE | ON_SERVERS
-        with own_server(store) as server:
-            for name, (play, faults, what) in scenes.items():
-                yield _row(store, name, what, play, faults, server)
-            for kind in BROKEN:
-                yield _broken_row(store, kind, server)
+def rows(stores: list[str], names: list[str]) -> Iterator[Row]:
+    grounds = Grounds()
+    try:
+        for store in stores:
+            for scene in all_scenes():
+                if store in scene.stores and (not names or scene.name in names):
+                    yield _row(grounds, store, scene)
+            for mutant in all_mutants():
+                if store in mutant.stores and (not names or mutant.name in names):
+                    yield _mutant_row(grounds, store, mutant)
+    finally:
+        grounds.close()
 
 
-def _row(store: str, name: str, what: str, play: Scene, faults: int, server: servers.Server | None) -> Row:
+def _row(grounds: Grounds, store: str, scene: Scene) -> Row:
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, ground(Path(folder), server) as place:
-        try:
-            outcome = play(place, faults)
-        except AssertionError as error:
-            return Row(store, name, what, None, time.monotonic() - start, str(error)[:300] or "failed")
-    return Row(store, name, what, outcome, time.monotonic() - start)
+    outcome, problem = None, None
+    try:
+        with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), scene) as place:
+            outcome = scene.play(place, scene.full)
+    except (AssertionError, servers.Unavailable) as error:
+        problem = " ".join(str(error).split())[:300] or "failed"
+    return Row(store, scene.name, scene.what, outcome, time.monotonic() - start, problem)
 
 
-def _broken_row(store: str, kind: str, server: servers.Server | None) -> Row:
+def _mutant_row(grounds: Grounds, store: str, mutant: Mutant) -> Row:
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, ground(Path(folder), server) as place:
-        caught = chaos.is_caught(place, kind)
-    what = f"a store that is broken on purpose ({kind}): {'caught: ' + caught if caught else 'NOT caught'}"
-    return Row(store, "mutant", what, None, time.monotonic() - start, None if caught else "not caught")
+    with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), mutant) as place:
+        noticed = mutant.play(place)
+    is_caught = noticed is not None and mutant.says in noticed
+    what = f"broken on purpose ({mutant.name}): {noticed or 'nothing was noticed'}"
+    return Row(store, "mutant", what, None, time.monotonic() - start, None if is_caught else "not caught")
 
 
 def line(row: Row) -> str:
@@ -73,10 +67,10 @@ def line(row: Row) -> str:
     if row.outcome is None:
         cells += ["", "", "", "", f"FAILED: {row.problem}" if row.problem else "caught"]
     else:
-        account, faults, recovery = row.outcome
+        account, faults, recovery, result = row.outcome
         cells += [
             f"{faults:,}", f"{account.ticks:,}", f"{account.completions:,}",
-            "" if recovery is None else f"{recovery:.1f} s", "0 lost, 0 doubled",
+            "" if recovery is None else f"{recovery:.1f} s", result,
         ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -100,12 +94,13 @@ finds each of them.
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STORES))
+    parser.add_argument("--scene", action="append", default=[], metavar="NAME", help="only this one")
     parser.add_argument("--write", type=Path)
     said = parser.parse_args()
     start = time.monotonic()
     done: list[Row] = []
     sys.stdout.write(HEAD + "\n")
-    for row in rows(said.stores or list(STORES)):
+    for row in rows(said.stores or list(STORES), said.scene):
         done.append(row)
         sys.stdout.write(line(row) + "\n")
         sys.stdout.flush()

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from evenbeat.testing.places import own_place
 from tests import servers
-from tests.faults.chaos import Ground
-
-STORES = ("sqlite", *servers.KINDS)
+from tests.faults.scene import Ground, Mutant, Scene
 
 
-@contextmanager
-def ground(folder: Path, server: servers.Server | None) -> Iterator[Ground]:
-    if server is None:
-        yield Ground(f"sqlite:///{folder / 'evenbeat.db'}", folder)
-        return
-    with own_place(server.url) as url:
-        yield Ground(url, folder, server)
+class Grounds:
+    """Grounds for scenes. Servers are started when first asked for, and stopped at the end."""
 
+    def __init__(self) -> None:
+        self._servers: dict[str, servers.Server] = {}
 
-@contextmanager
-def own_server(store: str) -> Iterator[servers.Server | None]:
-    """A server that may be harmed; None for SQLite, which has none."""
-    if store == "sqlite":
-        yield None
-        return
-    server = servers.started(store)
-    try:
-        yield server
-    finally:
-        server.stop()
+    @contextmanager
+    def ground(self, store: str, folder: Path, for_scene: Scene | Mutant | None = None) -> Iterator[Ground]:
+        """A store of one's own: one that the scene makes for itself, or a place on a server of ours."""
+        with ExitStack() as stack:
+            if for_scene is not None and for_scene.ground is not None:
+                yield stack.enter_context(for_scene.ground(store, folder))
+            elif store == "sqlite":
+                yield Ground(f"sqlite:///{folder / 'evenbeat.db'}", folder)
+            else:
+                server = self.server(store)
+                yield Ground(stack.enter_context(own_place(server.url)), folder, server)
+
+    def server(self, store: str) -> servers.Server:
+        """A server that may be harmed, shared by the scenes of a store."""
+        if store not in self._servers:
+            self._servers[store] = servers.started(store)
+        return self._servers[store]
+
+    def close(self) -> None:
+        while self._servers:
+            self._servers.popitem()[1].stop()
