@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -294,34 +295,157 @@ def test_a_connection_to_another_kind_of_database_is_refused(place: Place, tmp_p
     other.close()
 
 
-def test_a_connection_outside_of_any_transaction_is_refused(place: Place) -> None:
-    from django.db.utils import ConnectionHandler
-
-    connections: list[Any] = []
+@contextmanager
+def committing_driver(place: Place) -> Iterator[Any]:
+    made: Any
     if place.dialect == "postgresql":
-        connections.append(psycopg.connect(place.url, autocommit=True))
+        made = psycopg.connect(place.url, autocommit=True)
     else:
-        connections.append(sqlite3.connect(place.url, isolation_level=None))
-        options = {"ENGINE": "django.db.backends.sqlite3", "NAME": place.url}
-        connections.append(ConnectionHandler({"default": options})["default"])
-    for connection in connections:
-        with pytest.raises(InvalidValue, match="outside of any transaction"):
+        made = sqlite3.connect(place.url, isolation_level=None)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def committing_engine(place: Place) -> Iterator[Any]:
+    engine = sqlalchemy.create_engine(engine_url(place), isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def committing_session(place: Place) -> Iterator[Any]:
+    """A session in a transaction of SQLAlchemy's own, which begins none in the database."""
+    engine = sqlalchemy.create_engine(engine_url(place)).execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        with Session(engine) as made, made.begin():
+            yield made
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def committing_django(place: Place) -> Iterator[Any]:
+    with django(place) as connection:
+        connection.set_autocommit(True)
+        yield connection
+        connection.set_autocommit(False)
+
+
+COMMITTING = {
+    "driver": committing_driver, "connection": committing_engine, "session": committing_session,
+    "django": committing_django,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", COMMITTING)
+def test_a_connection_outside_of_any_transaction_is_refused(place: Place, library: str) -> None:
+    with COMMITTING[library](place) as connection:
+        with pytest.raises(InvalidValue, match="outside of any transaction") as caught:
             place.app.enqueue("bill", {"order": 1}, within=connection)
-        connection.close()
+        with pytest.raises(InvalidValue, match="outside of any transaction"):
+            place.app.enqueue_many([("bill", {"order": 1})], within=connection)
+    assert "begin a transaction" in str(caught.value)
     assert ids(place) == set()
 
 
-def test_a_connection_that_commits_by_itself_may_begin_a_transaction(place: Place) -> None:
+@asynccontextmanager
+async def committing_async_driver(place: Place) -> AsyncIterator[Any]:
     if place.dialect == "postgresql":
-        with psycopg.connect(place.url, autocommit=True) as connection, connection.transaction():
-            place.app.enqueue("bill", {"order": 1}, id="one", within=connection)
+        async with await psycopg.AsyncConnection.connect(place.url, autocommit=True) as connection:
+            yield connection
+        return
+    async with aiosqlite.connect(place.url, isolation_level=None) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def committing_async_session(place: Place) -> AsyncIterator[Any]:
+    url = engine_url(place).replace("sqlite://", "sqlite+aiosqlite://")
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        async with AsyncSession(engine) as made, made.begin():
+            yield made
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def committing_async_connection(place: Place) -> AsyncIterator[Any]:
+    url = engine_url(place).replace("sqlite://", "sqlite+aiosqlite://")
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
+
+
+ASYNC_COMMITTING = {
+    "driver": committing_async_driver, "session": committing_async_session,
+    "connection": committing_async_connection,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", ASYNC_COMMITTING)
+def test_an_asynchronous_connection_outside_of_any_transaction_is_refused(place: Place, library: str) -> None:
+    async def work() -> None:
+        async with ASYNC_COMMITTING[library](place) as connection:
+            with pytest.raises(InvalidValue, match="outside of any transaction"):
+                await place.app.aenqueue("bill", {"order": 1}, within=connection)
+
+    run_async(work)
+    assert ids(place) == set()
+
+
+class Python312Connection(sqlite3.Connection):
+    """A connection as of Python 3.12, whose ``autocommit`` counts more than its isolation level."""
+
+    autocommit: Any = True
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_autocommit_of_sqlite3_counts_more_than_its_isolation_level(tmp_path: Path, is_begun: bool) -> None:
+    app = Scheduler(f"sqlite:///{tmp_path / 'app.db'}")
+    app.task(name="bill")(lambda order: order)
+    app.runs.list()
+    if sys.version_info >= (3, 12):
+        connection = sqlite3.connect(tmp_path / "app.db", autocommit=True)
     else:
-        plain = sqlite3.connect(place.url, isolation_level=None)
-        plain.execute("BEGIN")
-        place.app.enqueue("bill", {"order": 1}, id="one", within=plain)
-        plain.execute("COMMIT")
-        plain.close()
-    assert ids(place) == {"one"}
+        connection = sqlite3.connect(tmp_path / "app.db", factory=Python312Connection)
+    assert connection.isolation_level is not None
+    try:
+        if is_begun:
+            connection.execute("BEGIN")
+            app.enqueue("bill", {"order": 1}, within=connection)
+            connection.execute("ROLLBACK")
+        else:
+            with pytest.raises(InvalidValue, match="outside of any transaction"):
+                app.enqueue("bill", {"order": 1}, within=connection)
+        assert app.runs.list() == []
+    finally:
+        connection.close()
+        app.close()
+
+
+@pytest.mark.parametrize("library", ["driver", "connection", "session"])
+def test_a_connection_that_commits_by_itself_may_begin_a_transaction(place: Place, library: str) -> None:
+    with COMMITTING[library](place) as connection:
+
+        def say(text: str) -> None:
+            connection.execute(text if library == "driver" else sqlalchemy.text(text))
+
+        for end, expected in (("ROLLBACK", set()), ("COMMIT", {"one"})):
+            say("BEGIN")
+            place.app.enqueue("bill", {"order": 1}, id="one", within=connection)
+            assert ids(place) == set()
+            say(end)
+            assert ids(place) == expected
 
 
 @pytest.mark.parametrize("wrong", ["postgresql://somewhere", 7, object()])

@@ -78,11 +78,13 @@ def _text(insertion: Insertion, dialect: str, place: str) -> str:
 
 
 def _check_transaction(is_in_one: bool) -> None:
-    """A connection that commits each statement by itself would keep the run whatever comes after it."""
+    """Refuse a connection that commits each statement by itself: it would keep the run whatever follows."""
     if not is_in_one:
         raise InvalidValue(
-            "within is a connection that commits at once, outside of any transaction", field="within",
-            value=None, hint="begin one, as with transaction.atomic(): or with connection.transaction():",
+            "within is a connection that commits each statement at once, outside of any transaction",
+            field="within", value=None,
+            hint="begin a transaction (transaction.atomic(), connection.transaction(), BEGIN), "
+            "or take a connection without autocommit; SQLAlchemy: without isolation_level AUTOCOMMIT",
         )  # fmt: skip
 
 
@@ -93,7 +95,7 @@ def _ids(rows: Any) -> Ids:
 def _psycopg(connection: Any, insertion: Insertion) -> Ids:
     from psycopg.rows import tuple_row
 
-    _check_transaction(not connection.autocommit or _has_begun(connection))
+    _check_transaction(_libpq_joins(connection))
     with connection.cursor(row_factory=tuple_row) as cursor:
         return _ids(cursor.execute(_text(insertion, "postgresql", "%s"), (insertion.value,)).fetchall())
 
@@ -101,29 +103,54 @@ def _psycopg(connection: Any, insertion: Insertion) -> Ids:
 async def _psycopg_async(connection: Any, insertion: Insertion) -> Ids:
     from psycopg.rows import tuple_row
 
-    _check_transaction(not connection.autocommit or _has_begun(connection))
+    _check_transaction(_libpq_joins(connection))
     async with connection.cursor(row_factory=tuple_row) as cursor:
         await cursor.execute(_text(insertion, "postgresql", "%s"), (insertion.value,))
         return _ids(await cursor.fetchall())
 
 
-def _has_begun(connection: Any) -> bool:
-    from psycopg.pq import TransactionStatus
+def _libpq_joins(connection: Any) -> bool:
+    """Whether a statement of psycopg's is part of a transaction: one that began, or one that it begins."""
+    # libpq's number for a session outside of any transaction; psycopg2 has the same.
+    return not connection.autocommit or connection.info.transaction_status != 0
 
-    return bool(connection.info.transaction_status != TransactionStatus.IDLE)
+
+def _sqlite_joins(connection: Any) -> bool:
+    """Whether an INSERT of sqlite3's or aiosqlite's is part of a transaction: one that began, or one that it
+    begins."""
+    plain = getattr(connection, "_conn", connection)
+    if plain.in_transaction:
+        return True
+    # Python 3.12: True begins none, whatever the isolation level is; False always has one; -1 is as before.
+    return getattr(plain, "autocommit", -1) != 1 and plain.isolation_level is not None
 
 
 def _sqlalchemy(session: Any, insertion: Insertion) -> Ids:
     # A session has a connection once it is asked for one; a connection is one.
     connection = session if hasattr(session, "exec_driver_sql") else session.connection()
     text = _text(insertion, connection.dialect.name, _PLACES.get(connection.dialect.paramstyle, "%s"))
+    _check_transaction(_sqlalchemy_joins(connection))
     return _ids(connection.exec_driver_sql(text, (insertion.value,)).fetchall())
 
 
 async def _sqlalchemy_async(session: Any, insertion: Insertion) -> Ids:
     connection = session if hasattr(session, "exec_driver_sql") else await session.connection()
     text = _text(insertion, connection.dialect.name, _PLACES.get(connection.dialect.paramstyle, "%s"))
+    _check_transaction(_sqlalchemy_joins(connection.sync_connection))
     return _ids((await connection.exec_driver_sql(text, (insertion.value,))).fetchall())
+
+
+def _sqlalchemy_joins(connection: Any) -> bool:
+    """Whether the driver is in a transaction: SQLAlchemy's own begins nothing under AUTOCOMMIT."""
+    lent = connection.connection
+    driver, adapter = lent.driver_connection, lent.dbapi_connection
+    if connection.dialect.name == "sqlite":
+        return _sqlite_joins(driver)
+    if hasattr(driver, "info"):
+        return _libpq_joins(driver)
+    if hasattr(driver, "is_in_transaction"):  # asyncpg, which SQLAlchemy's adapter gives the attribute
+        return not adapter.autocommit or driver.is_in_transaction()
+    return not getattr(adapter, "autocommit", False)
 
 
 def _django(connection: Any, insertion: Insertion) -> Ids:
@@ -134,13 +161,13 @@ def _django(connection: Any, insertion: Insertion) -> Ids:
 
 
 def _sqlite3(connection: Any, insertion: Insertion) -> Ids:
-    _check_transaction(connection.in_transaction or connection.isolation_level is not None)
+    _check_transaction(_sqlite_joins(connection))
     cursor = connection.cursor()
     cursor.row_factory = None
     return _ids(cursor.execute(_text(insertion, "sqlite", "?"), (insertion.value,)).fetchall())
 
 
 async def _aiosqlite(connection: Any, insertion: Insertion) -> Ids:
-    _check_transaction(connection.in_transaction or connection.isolation_level is not None)
+    _check_transaction(_sqlite_joins(connection))
     async with connection.execute(_text(insertion, "sqlite", "?"), (insertion.value,)) as cursor:
         return _ids([tuple(row) for row in await cursor.fetchall()])
