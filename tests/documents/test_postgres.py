@@ -807,6 +807,29 @@ def test_it_is_known_by_its_name_and_tells_no_password(place: Workplace) -> None
     assert "secret" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("default", "used"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")]
+)
+def test_what_was_answered_survives_a_crash_whatever_the_default_is(
+    place: Workplace, default: str, used: str
+) -> None:
+    place.create("id int PRIMARY KEY, sleep_until timestamptz, note text, auto_remove bool DEFAULT false")
+    place.add(1, place.now())
+    place.sql("CREATE TABLE seen (how text)")
+    seen = f"{place.schema}.seen"
+    written = f"INSERT INTO {seen} VALUES (current_setting('synchronous_commit'))"  # noqa: S608
+    trigger(place, f"{written}; RETURN coalesce(new, old);", "UPDATE OR DELETE")
+    url = f"{place.url}?options=-csynchronous_commit%3D{default}"
+    documents = PostgresDocuments(url, place.table, clock=place.clock)
+    documents.open()
+    place.opened.append(documents)
+    (found,) = documents.lock_next(LOCK, 1).found
+    until = found.locked_until + LOCK
+    assert documents.update([Change(lock_of(found), until)]) == [True]
+    assert documents.remove([Lock(found.id, (until,))]) == [True]
+    assert place.sql("SELECT how FROM seen") == [(used,)] * 3
+
+
 def test_a_lost_connection_is_made_anew(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())

@@ -33,6 +33,7 @@ from evenbeat.stores.postgres.commands import Statement
 from evenbeat.stores.postgres.connections import Patience
 from evenbeat.stores.postgres.failures import first_line
 from evenbeat.stores.postgres.places import place_of
+from evenbeat.stores.postgres.statements import DURABLE
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.stores.urls import without_password
 
@@ -57,10 +58,11 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = "COMMIT"
 _CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock"
 
-# What it sets ends with the transaction. A table of jobs is never what the planner believes: it is kept from
-# reading all of one, or all that is due, to sort it, wherever there is an index.
+# What it sets ends with the transaction. A lock that was handed out survives a crash of the server. A table
+# of jobs is never what the planner believes: it is kept from reading all of one, or all that is due, to sort
+# it, wherever there is an index.
 _SETTINGS = f"""
-{_CLOCK},
+{_CLOCK}, {DURABLE},
     set_config('TimeZone', 'UTC', true),
     set_config('lock_timeout', %(lock_timeout)s, true),
     set_config('statement_timeout', %(statement_timeout)s, true),

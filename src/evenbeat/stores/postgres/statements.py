@@ -51,15 +51,19 @@ GET_CLOCK = f"SELECT {_SERVERS_CLOCK}"
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 COMMIT = "COMMIT"
 
-# One statement for all: 20 us, and what it sets ends with the transaction. A commit that was acknowledged
-# survives a crash of the server; who asks for more than that (remote_apply) keeps it. Tables that grow and
-# shrink by the minute are never what the planner believes: it is kept from reading all of one, or all that is
-# due, to sort it.
+# A commit that was acknowledged survives a crash of the server; a role or database with remote_apply, which
+# is more than that, keeps it.
+DURABLE = """
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
+""".strip()
+
+# One statement for all: 20 us, and what it sets ends with the transaction. Tables that grow and shrink by the
+# minute are never what the planner believes: it is kept from reading all of one, or all that is due, to sort
+# it.
 SETTINGS = f"""
 SELECT
-    {CLOCK}, {_SERVERS_CLOCK},
-    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
+    {CLOCK}, {_SERVERS_CLOCK}, {DURABLE},
     set_config('lock_timeout', %(lock_timeout)s, true),
     set_config('statement_timeout', %(statement_timeout)s, true),
     set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true),
