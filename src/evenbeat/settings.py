@@ -247,9 +247,11 @@ def _app(name: str, value: Any) -> str:
 def _store(name: str, value: Any) -> str:
     text = _text(name, value)
     if "://" not in text:
+        visible = without_password(text)
         raise InvalidValue(
-            f"{name} {shown(value)} is not a URL", field=name, value=value,
-            hint="write sqlite:///evenbeat.db, or sqlite:////an/absolute/path.db",
+            f"{name} {shown(visible)} is not a URL", field=name, value=visible,
+            hint="write sqlite:///evenbeat.db, sqlite:////an/absolute/path.db, or "
+            "postgresql://user:password@host/database",
         )  # fmt: skip
     return text
 

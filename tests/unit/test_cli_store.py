@@ -359,7 +359,7 @@ def test_a_single_instant_in_the_past_is_due_at_once() -> None:
         (("a", "@daily", "t", "--overlap", "no"), "error: invalid value for '--overlap'"),
         (("a", "@daily"), "error: missing argument 'TASK'"),
         (("a", "@daily", "t", "--tenant", "x y"), 'error: tenant "x y" is not 1 to 128 letters'),
-        (("a", "@daily", "t", "--store", "oracle://x:y@z"), 'error: store "oracle://x:***@z" is of no known'),
+        (("a", "@daily", "t", "--store", "oracle://x:y@z"), 'error: store "oracle://x:***@z" is not a URL'),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_done(args: tuple[str, ...], message: str) -> None:
@@ -967,7 +967,7 @@ def test_a_store_of_no_known_kind_is_refused_with_where_it_was_said(monkeypatch:
     monkeypatch.setenv("EVENBEAT_STORE", "oracle://db")
 
     assert failed("runs", "list", code=2).startswith(
-        'error: EVENBEAT_STORE: store "oracle://db" is of no known kind; write sqlite'
+        'error: EVENBEAT_STORE: store "oracle://db" is not a URL of a known kind; write sqlite'
     )
 
 

@@ -7,7 +7,10 @@ import sys
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from evenbeat import Scheduler
+from evenbeat.cli.root import root
 from evenbeat.documents import PostgresDocuments
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.urls import open_url, without_password
@@ -33,6 +36,22 @@ from evenbeat.stores.urls import open_url, without_password
         ("rediss://me:s3cret@host/0?prefix=jobs", "rediss://me:***@host/0?prefix=jobs"),
         ("mongodb://me:s3cret@a,b/evenbeat?replicaSet=rs0", "mongodb://me:***@a,b/evenbeat?replicaSet=rs0"),
         ("mongodb://a/evenbeat?tlsCertificateKeyFilePassword=s3cret", "mongodb://a/evenbeat?tlsCertificateKeyFilePassword=***"),
+        ("postgresql://me@db/app?passwrd=s3cret&schema=a", "postgresql://me@db/app?passwrd=***&schema=a"),
+        ("postgresql://me@db/app?password=s3c&ret", "postgresql://me@db/app?password=***&***"),
+        ("postgresql://db/app?listen=host%3Ddb%20password%3Ds3cret", "postgresql://db/app?listen=…"),
+        ("postgresql://db/app?listen=off", "postgresql://db/app?listen=off"),
+        ("postgresql://bob:s3cret/app", "postgresql://bob:***/app"),
+        ("postgresql://[::1]:5432,[::2]/app", "postgresql://[::1]:5432,[::2]/app"),
+        ("host=db user=bob password=s3cret dbname=app", "…"),
+        ("password=s3cret", "…"),
+        ("bob:s3cret@db/app", "***@db/app"),
+        ("bob:s3c?ret@db/app", "***@db/app"),
+        ("postgresql:bob:s3cret@db/app", "***@db/app"),
+        ("bob:s3cret", "bob:***"),
+        ("bob:s3cret@db/app?passwrd=s3cret", "***@db/app"),
+        ("db/app?s3cret", "db/app?***"),
+        ("evenbeat.db", "evenbeat.db"),
+        ("sqlite:evenbeat.db", "sqlite:evenbeat.db"),
     ],
 )  # fmt: skip
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
@@ -113,12 +132,35 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", [
+SECRETIVE = [
     "host=127.0.0.1 port=1 password=s3cret dbname=x", "postgresql://u:s3cret#x@127.0.0.1:1/db",
     "postgresql://u:s3cret?x@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=s3cret",
-    "u:s3cret@host/db", "postgresql:u:s3cret@host/db",
-])  # fmt: skip
+    "u:s3cret@host/db", "postgresql:u:s3cret@host/db", "postgresql://u@127.0.0.1:1/db?passwrd=s3cret",
+    "postgresql://u:s3cret/db", "postgresql://[u:s3cret@host/db", "postgresql://127.0.0.1:s3cret/db",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", SECRETIVE)
 def test_whatever_libpq_takes_for_a_password_is_not_shown(url: str) -> None:
     with pytest.raises((StoreUnavailable, InvalidValue)) as caught:
         PostgresDocuments(url, "t").open()
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [
+    *SECRETIVE, "redis://127.0.0.1:1/0?passwrd=s3cret", "redis://u:s3cret/0", "mongodb://u:s3cret/x",
+    "mongodb://127.0.0.1:1/x?passwrd=s3cret&serverSelectionTimeoutMS=50", "u:s3cret@127.0.0.1:27017",
+    "sqlite://u:s3cret@host", "oracle://u@host/?passwrd=s3cret",
+])  # fmt: skip
+def test_no_command_shows_a_password(url: str) -> None:
+    shown = CliRunner().invoke(root, ["config", "show", "--store", url])
+    looked = CliRunner().invoke(root, ["doctor", url])
+    assert looked.exit_code != 0
+    for said in (shown, looked):
+        assert "s3cret" not in said.output
+        assert "s3cret" not in said.stderr
+        assert "s3cret" not in repr(said.exception)
+    with pytest.raises((StoreUnavailable, InvalidValue)) as caught:
+        Scheduler(url).start()
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in repr(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +18,10 @@ def open_url(url: str) -> Store:
     its absolute path; ``memory://`` is gone when the process ends. ``postgresql://``, ``redis://``,
     ``valkey://`` and ``mongodb://`` are servers; docs/stores says what their URLs may hold.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
     if parts.scheme in _SERVERS:
         return _server(url, *_SERVERS[parts.scheme])
     if parts.scheme == "sqlite":
@@ -26,7 +30,8 @@ def open_url(url: str) -> Store:
         path = unquote(parts.path)[1:]
         if parts.netloc or not path:
             raise InvalidValue(
-                f"store {shown(url)} names no file", field="store", value=url,
+                f"store {shown(without_password(url))} names no file", field="store",
+                value=without_password(url),
                 hint="write sqlite:///evenbeat.db, with three slashes, or sqlite:////an/absolute/path.db",
             )  # fmt: skip
         return SqliteStore(os.path.expanduser(path))
@@ -35,9 +40,10 @@ def open_url(url: str) -> Store:
 
         return MemoryStore()
     raise InvalidValue(
-        f"store {shown(without_password(url))} is of no known kind", field="store",
+        f"store {shown(without_password(url))} is not a URL of a known kind", field="store",
         value=without_password(url),
-        hint="write sqlite:///…, postgresql://…, redis://…, valkey://…, mongodb://… or memory://",
+        hint="write sqlite:///…, postgresql://user:password@host/database, redis://…, valkey://…, "
+        "mongodb://… or memory://",
     )  # fmt: skip
 
 
@@ -53,6 +59,7 @@ _SERVERS = {
 
 def _server(url: str, module: str, name: str, driver: tuple[str, ...], extra: str) -> Store:
     _check_escaped(url)
+    _check_ports(url)
     try:
         kind = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
@@ -77,17 +84,71 @@ def _check_escaped(url: str) -> None:
         )  # fmt: skip
 
 
-_AUTHORIZATION = ("authmechanismproperties",)
+def _check_ports(url: str) -> None:
+    """Drivers quote a port that they can't read, and it may be a password."""
+    hosts = re.split("[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
+    if _with_ports(hosts) != hosts:
+        visible = without_password(url)
+        raise InvalidValue(
+            f"store {shown(visible)} has a port that is not a number", field="store", value=visible,
+            hint="write user:password@host:port, or leave the port out",
+        )  # fmt: skip
+
+
+_HARMLESS = frozenset(
+    (
+        "schema", "listen", "prefix", "user", "host", "hostaddr", "port", "dbname", "db",
+        "application_name", "connect_timeout", "target_session_attrs", "load_balance_hosts", "sslmode",
+        "sslrootcert", "sslcert", "sslkey", "gssencmode", "replicaset", "authsource", "authmechanism",
+        "directconnection", "tls", "tlscafile", "tlscertificatekeyfile", "readpreference", "retrywrites", "w",
+        "appname", "protocol", "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile",
+        "ssl_check_hostname",
+    )
+)  # fmt: skip
+"""Options whose values are shown. Of any other one the value may be a password under a misspelt name."""
+
+_HIDDEN = "***"
 
 
 def without_password(url: str) -> str:
-    """The URL for logs and messages. As it was written: one that is put together again may look different."""
+    """The URL for logs and messages. As it was written: one that is put together again may look different.
+
+    What is not a URL may hold a password anywhere: little of it is shown.
+    """
     scheme, mark, rest = url.partition("://")
-    if mark and (user := _user(rest)) is not None:
+    if not mark:
+        return _without_scheme(url)
+    if (user := _user(rest)) is not None:
         name, colon, _ = user.partition(":")
-        rest = f"{name}{':***' if colon else ''}{rest[len(user) :]}"
-    place, question, query = f"{scheme}{mark}{rest}".partition("?")
-    return place + question + "&".join(_without_secret(option) for option in query.split("&"))
+        before, rest = f"{name}{':' + _HIDDEN if colon else ''}@", rest[len(user) + 1 :]
+    else:
+        before = ""
+    place, question, query = rest.partition("?")
+    hosts, slash, path = place.partition("/")
+    options = "&".join(map(_without_secret, query.split("&")))
+    return f"{scheme}{mark}{before}{_with_ports(hosts)}{slash}{path}{question}{options}"
+
+
+def _without_scheme(text: str) -> str:
+    """``host=db password=…`` as libpq takes it, a URL whose scheme was forgotten, a path, or just a word."""
+    place, question, query = text.partition("?")
+    if "=" in place or " " in place.strip():
+        return "…"
+    if (user := _user(text)) is not None:
+        return f"{_HIDDEN}{text[len(user) :].partition('?')[0]}"
+    name, colon, _ = place.partition(":")
+    shown = f"{name}:{_HIDDEN}" if colon and name not in ("sqlite", "memory") else place
+    return f"{shown}{question}{_HIDDEN if query else ''}"
+
+
+def _with_ports(hosts: str) -> str:
+    """Hosts with their ports. A port that is not a number may be a password without its @ and host."""
+    shown = []
+    for host in hosts.split(","):
+        name, colon, port = host.rpartition(":")
+        is_port = not colon or port.isdecimal() or not port or host.endswith("]")
+        shown.append(host if is_port else f"{name.partition(':')[0]}:{_HIDDEN}")
+    return ",".join(shown)
 
 
 def _user(rest: str) -> str | None:
@@ -104,10 +165,13 @@ def _user(rest: str) -> str | None:
 
 def _without_secret(option: str) -> str:
     name, equals, value = option.partition("=")
-    if ("password" in name.lower() or name.lower() in _AUTHORIZATION) and value:
-        return f"{name}=***"
+    if not value:
+        # An option without a value may be the rest of a password with a & in it.
+        return option if not option or name.lower() in _HARMLESS else f"{_HIDDEN}{equals}"
     # An option may be a URL itself: that of the connection to listen on.
     inner = unquote(value)
-    if "://" in inner and (hidden := without_password(inner)) != inner:
-        return f"{name}{equals}{hidden}"
+    if name.lower() == "listen":
+        return f"{name}={without_password(inner)}"
+    if name.lower() not in _HARMLESS or "://" in inner:
+        return f"{name}={_HIDDEN}"
     return option

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.stores.urls import without_password
 
 
 @contextmanager
@@ -22,7 +23,8 @@ def own_place(url: str) -> Iterator[str]:
     elif scheme in ("mongodb", "mongodb+srv"):
         place, erase = urlsplit(url)._replace(path=f"/{name}").geturl(), _drop_database
     else:
-        raise InvalidValue(f"store {shown(url)} is no server", field="store", value=url)
+        visible = without_password(url)
+        raise InvalidValue(f"store {shown(visible)} is not a server", field="store", value=visible)
     try:
         yield place
     finally:

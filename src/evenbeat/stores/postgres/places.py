@@ -21,6 +21,14 @@ SCHEMA = "evenbeat"
 # within the 63 bytes that PostgreSQL leaves to a name.
 _NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}")
 
+_FORM = "write postgresql://user:password@host:5432/database"
+
+# Those that are mistaken most, for "did you mean".
+_OPTIONS = ("schema", "listen", "password", "user", "sslmode", "sslrootcert", "target_session_attrs")
+
+# One for each host.
+_PORTS = re.compile(r"[\d,]*")
+
 # A connection that is black-holed is noticed after 5 + 2 * 2 s, or when what was sent is not acknowledged.
 _KEEPALIVE = {"keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "2"}
 
@@ -48,7 +56,10 @@ class Place(NamedTuple):
 
 def place_of(url: str, schema: str | None, listen: str | None, timeout: float) -> Place:
     """Take a URL apart; arguments that are given count more than what it says."""
-    bare, options = _own_options(url)
+    try:
+        bare, options = _own_options(url)
+    except ValueError:
+        raise _not_understood("store", without_password(url)) from None
     schema = schema or options.get("schema", SCHEMA)
     if not _NAME.fullmatch(schema):
         raise InvalidValue(
@@ -68,6 +79,8 @@ def without_secrets(conninfo: str) -> str:
     """The place for logs and messages, as libpq has understood it: what a password is, only it can tell."""
     found = conninfo_to_dict(conninfo)
     user, host, port, name = (str(found.get(key) or "") for key in ("user", "host", "port", "dbname"))
+    if not _PORTS.fullmatch(port):
+        port = "***"  # a password, where the @ and the host are missing
     who = f"{user}{':***' if found.get('password') else ''}@" if user else ""
     return f"postgresql://{who}{host}{f':{port}' if port else ''}{f'/{name}' if name else ''}"
 
@@ -86,18 +99,23 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
     try:
         found = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error as error:
-        # What is no URL at all may be a password anywhere.
-        visible = without_password(url) if "://" in url else "…"
+        visible = without_password(url)
         # libpq quotes the whole URL, password and all; but not where it says which option it does not know.
         unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
-        why = (
-            f" there is no option {unknown[1]}" if unknown else " it is not a URL that PostgreSQL understands"
-        )
-        near = get_close_matches(unknown[1], ["schema", "listen"], n=1, cutoff=0.6) if unknown else []
+        if unknown is None:
+            raise _not_understood(field, visible) from None
+        near = get_close_matches(unknown[1], _OPTIONS, n=1, cutoff=0.6)
         raise InvalidValue(
-            f"{field} {shown(visible)}:{why}", field=field, value=visible,
-            hint=f"did you mean {near[0]}?" if near else "write postgresql://user:password@host:5432/database",
+            f"{field} {shown(visible)}: there is no option {unknown[1]}", field=field, value=visible,
+            hint=f"did you mean {near[0]}?" if near else _FORM,
         ) from None  # fmt: skip
+    if not _PORTS.fullmatch(found.get("port", "")):
+        # libpq would quote it, and it may be a password: the @ and the host are missing.
+        visible = without_password(url)
+        raise InvalidValue(
+            f"{field} {shown(visible)} has a port that is not a number", field=field, value=visible,
+            hint=_FORM,
+        )  # fmt: skip
     seconds = max(2, math.ceil(timeout))
     defaults = {
         **_KEEPALIVE, "connect_timeout": str(seconds), "tcp_user_timeout": str(2000 * seconds),
@@ -107,3 +125,10 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
         # Of several hosts the one that takes writes.
         defaults["target_session_attrs"] = "read-write"
     return make_conninfo(**{**defaults, **found, "client_encoding": "UTF8"})
+
+
+def _not_understood(field: str, visible: str) -> InvalidValue:
+    return InvalidValue(
+        f"{field} {shown(visible)}: it is not a URL that PostgreSQL understands", field=field, value=visible,
+        hint=_FORM,
+    )  # fmt: skip
