@@ -18,17 +18,17 @@ class Run:
     one: ``def digest(run: Run, team: str)``.
     """
 
-    __slots__ = ("_asked", "_log", "_record", "_still_mine")
+    __slots__ = ("_asked", "_held", "_log", "_record")
 
     def __init__(
         self,
         record: model.Run,
         *,
-        still_mine: Callable[[], bool] = lambda: True,
+        held: Callable[[], bool | None] = lambda: True,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._record = record
-        self._still_mine = still_mine
+        self._held = held
         self._log = log
         self._asked: str | None = None
 
@@ -105,8 +105,12 @@ class Run:
         return self._asked is not None
 
     def check(self) -> None:
-        """Raise ``RunCancelled`` if this run should end. Call it between the steps of long work."""
-        if self._asked is None and not self._still_mine():
+        """Raise ``RunCancelled`` if this run should end. Call it between the steps of long work.
+
+        A store that doesn't answer is not a reason to end: the run goes on until another worker is known to
+        have it.
+        """
+        if self._asked is None and self._held() is False:
             self.ask_to_end("lost")
         if self._asked is not None:
             raise RunCancelled(self._asked)
@@ -114,10 +118,14 @@ class Run:
     def still_mine(self) -> bool:
         """Whether the lease is held, so that nobody else executes this run.
 
-        Ask before an effect that must not happen twice. Where the last renewal is long ago, the store
-        is asked.
+        Ask before an effect that must not happen twice. Where the lease was not renewed in time, the store is
+        asked; False if it doesn't answer.
         """
-        return self._asked != "lost" and self._still_mine()
+        return self.is_held() is True
+
+    def is_held(self) -> bool | None:
+        """For workers: as ``still_mine``, and None where nobody can say."""
+        return False if self._asked == "lost" else self._held()
 
     def log(self, text: str) -> None:
         """Add a line to the log that is kept with the run. Log records of ``logging`` are kept as well."""

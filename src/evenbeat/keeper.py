@@ -7,12 +7,12 @@ back what was claimed ahead and has to wait.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from uuid import uuid4
 
 from msgspec.structs import replace
 
+from evenbeat.clocks import steady_clock
 from evenbeat.executors.base import Attempt
 from evenbeat.instants import Instant
 from evenbeat.observe.logs import run_fields
@@ -20,7 +20,8 @@ from evenbeat.rules import attempts
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.worker import LONGEST_WAIT, Worker
 
-# How often to look while runs are held: this is how late a timeout may come.
+# How often to look while runs are held, in ms: this is how late a timeout may come. With short leases it is a
+# twelfth of the lease, so that renewals come in time.
 LOOK = 250
 # How often to ask for cancel requests, and to store what long runs log.
 ASK = 1.0
@@ -37,7 +38,7 @@ class Keeper:
         worker: Worker,
         lease: int,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady_clock,
         new_token: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._clock = clock
@@ -45,6 +46,7 @@ class Keeper:
         self._store = store
         self._worker = worker
         self._lease = lease
+        self._look = min(LOOK, lease // 12)
         self._asked = float("-inf")
 
     def step(self, now: Instant) -> Instant | None:
@@ -64,7 +66,7 @@ class Keeper:
             self._keep_logs(old)
             # At the end: what failed is tried again, and is not taken for working before it has.
             self._asked = clock
-        return now + LOOK
+        return now + self._look
 
     def _keep_logs(self, held: list[Attempt]) -> None:
         """Store what long runs have logged so far."""

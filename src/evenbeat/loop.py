@@ -16,7 +16,7 @@ Step: TypeAlias = Callable[[Instant], Instant | None]
 """Does what is due by the given instant, and answers when to be called again: None if only when woken."""
 
 # No longer: a store that is back should find its nodes at work, and asking once in 2 s costs nobody.
-_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0
+_FIRST_BACKOFF, LONGEST_BACKOFF = 0.1, 2.0
 
 _log = logging.getLogger("evenbeat.loop")
 
@@ -25,13 +25,21 @@ class Loop:
     """Calls a step whenever it is due. Nothing that a step raises ends it."""
 
     def __init__(
-        self, name: str, step: Step, clock: Callable[[], Instant], poll: int, events: Events
+        self,
+        name: str,
+        step: Step,
+        clock: Callable[[], Instant],
+        poll: int,
+        events: Events,
+        *,
+        longest_backoff: float = LONGEST_BACKOFF,
     ) -> None:
         self.name = name
         self._step = step
         self._clock = clock
         self._poll = poll / 1000
         self._events = events
+        self._longest_backoff = longest_backoff
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"evenbeat-{name}", daemon=True)
@@ -73,12 +81,14 @@ class Loop:
                 self._awake.wait(wait)
 
     def _fail(self, error: BaseException) -> float:
-        """Say it, and how long to wait: a store that is away is not asked in a circle."""
+        """Log it, and answer how long to wait: a store that is away is not asked in a circle."""
         self._failures += 1
-        wait = min(_FIRST_BACKOFF * float(1 << min(self._failures - 1, 10)), _LONGEST_BACKOFF)
+        wait = min(_FIRST_BACKOFF * float(1 << min(self._failures - 1, 10)), self._longest_backoff)
         fields = {"component": self.name, "failures": self._failures, "retry_in": wait}
         if isinstance(error, StoreUnavailable):
-            _log.error("the store is unavailable, trying again: %s", error, extra=fields)
+            # Ever more seldom: a long outage fills no disk with the same line.
+            level = logging.ERROR if self._failures & (self._failures - 1) == 0 else logging.DEBUG
+            _log.log(level, "the store is unavailable, trying again: %s", error, extra=fields)
             # By this machine's clock: the store's can't be asked.
             self._events.tell("store_unavailable", wall_clock(), error=str(error))
         else:

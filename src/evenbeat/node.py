@@ -14,7 +14,7 @@ from typing import Any
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.keeper import Keeper
-from evenbeat.loop import Loop
+from evenbeat.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node_settings import NodeSettings
 from evenbeat.observe import run_logs
 from evenbeat.observe.events import EventKind, Events
@@ -103,7 +103,11 @@ class Node:
                 claimed=self._wake_keeper,
             )
             self._worker_loop = self._loop("worker", self._worker.step)
-            self._keeper_loop = self._loop("keeper", Keeper(store, self._worker, settings.lease).step)
+            keeper = Keeper(store, self._worker, settings.lease)
+            # Well below the third of a lease for which reapers wait after an outage.
+            self._keeper_loop = self._loop(
+                "keeper", keeper.step, min(LONGEST_BACKOFF, settings.lease / 12_000)
+            )
         if ticker:
             self._ticker_loop = self._loop("ticker", Ticker(store, events, self._wake_worker).step)
         now = store.now()
@@ -125,8 +129,12 @@ class Node:
             Rota([self._presence, Reaper(store, events, settings.lease), Pruner(store, settings.keep)]).step,
         )
 
-    def _loop(self, name: str, step: Callable[[int], int | None]) -> Loop:
-        loop = Loop(name, step, self._store.now, self._settings.poll, self._events)
+    def _loop(
+        self, name: str, step: Callable[[int], int | None], longest_backoff: float = LONGEST_BACKOFF
+    ) -> Loop:
+        loop = Loop(
+            name, step, self._store.now, self._settings.poll, self._events, longest_backoff=longest_backoff
+        )
         self._loops.append(loop)
         return loop
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
+from evenbeat.clocks import steady_clock
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.model import Record, encode
@@ -59,7 +61,12 @@ class Rota:
 
 
 class Reaper:
-    """Runs whose lease ended are given to others: their worker is gone, or cut off."""
+    """Gives the runs of workers that stopped heartbeating to others.
+
+    An outage of the store that is longer than a lease ends the leases of living workers, too. They renew
+    them when the store is back, and the reaper lets them go first: after an outage, and at its own start,
+    it takes nothing for a third of a lease.
+    """
 
     def __init__(
         self,
@@ -68,15 +75,31 @@ class Reaper:
         lease: int = 30_000,
         *,
         new_token: Callable[[], str] = lambda: uuid4().hex,
+        clock: Callable[[], float] = steady_clock,
     ) -> None:
         self._store = store
         self._events = events
         self._new_token = new_token
+        self._clock = clock
         # Whoever wants short leases wants their end to be noticed.
         self._every = min(REAP_EVERY, lease // 2)
+        self._grace = lease // 3
+        # A lease that is renewed at a third (the keeper looks each twelfth) survives any shorter outage.
+        # Looks in time are closer together than this. An outage is a longer gap between two answers, whether
+        # calls failed in it, waited for a frozen server, or this node was suspended.
+        self._gap = lease * 7 / 12 / 1000
+        self._heard = float("-inf")
+        """When the store last answered a look, by ``clock``."""
+        self._take_from = 0.0
 
     def step(self, now: Instant) -> Instant:
         lost, next_end = self._store.lost_runs(now, REAP_BATCH)
+        heard, self._heard = self._heard, self._clock()
+        if self._heard - heard > self._gap:
+            self._take_from = self._heard + self._grace / 1000
+        if (left := self._take_from - self._heard) > 0:
+            # In two steps at least: another outage may come.
+            return now + min(math.ceil(left * 1000), self._grace // 2)
         again = now + self._every
         if next_end is not None:
             # A lease that is renewed in time is looked at in vain, once for all that were taken together.

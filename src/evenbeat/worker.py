@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
@@ -12,6 +11,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from evenbeat.clocks import steady_clock
 from evenbeat.durations import write_duration
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Executor, Outcome
@@ -100,7 +100,7 @@ class Worker:
         lease: int = 30_000,
         wake: Callable[[], None] = lambda: None,
         claimed: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady_clock,
         new_token: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._store = store
@@ -250,12 +250,12 @@ class Worker:
         self._ended.append((attempt, Outcome("stopped")))
         self._wake()
 
-    def _is_held(self, run: Run) -> bool:
-        """Ask the store whether a run is still this worker's, and not taken over by another."""
+    def _is_held(self, run: Run) -> bool | None:
+        """Ask the store whether a run is still this worker's; None if the store doesn't answer."""
         try:
             found = self._store.find_runs(RunQuery(ids=(run.id,))).items
         except StoreUnavailable:
-            return False
+            return None
         return bool(found) and found[0].attempt == run.attempt and found[0].state == "running"
 
     # -- settling ------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from evenbeat import current
+from evenbeat.clocks import steady_clock
 from evenbeat.errors import RunCancelled
 from evenbeat.executors.base import Attempt, Executor, Outcome, describe
 from evenbeat.executors.coroutines import CoroutineExecutor
@@ -42,7 +42,7 @@ class Bench:
 
     def attempt(self, function: Callable[..., Any], run_id: str = "r", **payload: Any) -> Attempt:
         run = Run(id=run_id, task="t", payload=to_json(payload), attempt=1)
-        return Attempt(run, Task(function, "t"), time.monotonic(), 30, lambda _: True)
+        return Attempt(run, Task(function, "t"), steady_clock(), 30, lambda _: True)
 
     def submit(self, *attempts: Attempt) -> None:
         self.executor.submit(attempts)

@@ -13,7 +13,7 @@ from evenbeat.loop import Loop
 from evenbeat.model import Run, Schedule
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts, changes
-from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import Claim, Lost, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.ticker import BATCH, Ticker
@@ -115,18 +115,100 @@ def test_the_ticker_tells_of_a_schedule_that_can_not_be_understood(
 # -- upkeep ----------------------------------------------------------------------------------------------
 
 
+def claimed(store: MemoryStore, clock: VirtualClock, name: str = "r") -> Run:
+    """A run of a worker with a lease of 30 s."""
+    store.add_runs([Run(id=name, task="work", run_at=clock.now, created_at=clock.now)])
+    claim = Claim(worker="w", token=f"claim-{name}", limit=1, now=clock.now, lease=30_000)
+    return store.claim_runs(claim).runs[0]
+
+
+def make_reaper(store: MemoryStore, clock: VirtualClock, events: Events | None = None) -> Reaper:
+    return Reaper(store, events or Events(), clock=lambda: clock.now / 1000)
+
+
+def reap_until(reaper: Reaper, clock: VirtualClock, until: int) -> None:
+    """Step whenever it asks for it, as its loop does."""
+    while (due := reaper.step(clock.now)) <= until:
+        assert due > clock.now, "it turns in a circle"
+        clock.now = due
+    clock.now = until
+
+
 def test_the_reaper_gives_the_run_of_a_lost_worker_to_others(store: MemoryStore, clock: VirtualClock) -> None:
     events, heard = told()
-    store.add_runs([Run(id="r", task="work", run_at=clock.now, created_at=clock.now)])
-    store.claim_runs(Claim(worker="gone", token="t", limit=1, now=clock.now, lease=30_000))
-    reaper = Reaper(store, events)
-    reaper.step(clock.now)
+    claimed(store, clock)
+    reaper = make_reaper(store, clock, events)
+    reap_until(reaper, clock, clock.now + 30_000)
     assert store.find_runs(RunQuery(ids=("r",))).items[0].state == "running"
-    clock.advance("31s")
-    reaper.step(clock.now)
+    reap_until(reaper, clock, clock.now + 1)
     run = store.find_runs(RunQuery(ids=("r",))).items[0]
     assert (run.state, run.crashes) == ("queued", 1)
     assert [event.kind for event in heard] == ["crashed"]
+
+
+def test_a_reaper_that_starts_takes_nothing_for_a_third_of_a_lease(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    claimed(store, clock)
+    clock.advance("60s")
+    reaper = make_reaper(store, clock)
+    reap_until(reaper, clock, clock.now + 9_999)
+    assert store.count_runs() == {"running": 1}
+    reap_until(reaper, clock, clock.now + 1)
+    assert store.count_runs() == {"queued": 1}
+
+
+class Outage(MemoryStore):
+    """A store that can be away."""
+
+    away = False
+
+    def lost_runs(self, ended_by: int, limit: int) -> Lost:
+        if self.away:
+            raise StoreUnavailable("away")
+        return super().lost_runs(ended_by, limit)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_after_an_outage_a_living_worker_renews_before_the_reaper_takes_its_runs(
+    clock: VirtualClock, fails: bool
+) -> None:
+    store = Outage(clock)
+    store.open()
+    living, _ = claimed(store, clock, "living"), claimed(store, clock, "dead")
+    reaper = make_reaper(store, clock)
+    reap_until(reaper, clock, clock.now + 15_000)
+    if fails:  # otherwise the call waits for a frozen server, or this node sleeps
+        store.away = True
+        with pytest.raises(StoreUnavailable):
+            reaper.step(clock.now)
+        store.away = False
+    clock.advance("25s")
+    reap_until(reaper, clock, clock.now + 9_000)
+    assert store.count_runs() == {"running": 2}
+    # The lease ended 19 s ago: it is renewed as long as nobody took the run.
+    assert store.settle_runs([attempts.heartbeat(living, 30_000, "beat")]) == [True]
+    reap_until(reaper, clock, clock.now + 1_000)
+    states = {run.id: run.state for run in store.find_runs(RunQuery()).items}
+    assert states == {"living": "running", "dead": "queued"}
+
+
+def test_a_look_that_fails_now_and_then_does_not_keep_the_reaper_from_its_work(clock: VirtualClock) -> None:
+    store = Outage(clock)
+    store.open()
+    claimed(store, clock)
+    reaper = make_reaper(store, clock)
+    began = clock.now
+    # Every other call fails, for longer than the loop backs off.
+    while store.count_runs() == {"running": 1}:
+        due = reaper.step(clock.now)
+        clock.now = max(due, clock.now + 1)
+        store.away = True
+        with pytest.raises(StoreUnavailable):
+            reaper.step(clock.now)
+        store.away = False
+        clock.advance("2s")
+        assert clock.now - began < 60_000
 
 
 def test_the_pruner_deletes_what_is_older_than_kept(store: MemoryStore, clock: VirtualClock) -> None:
@@ -278,3 +360,10 @@ def test_a_store_that_stays_away_is_asked_ever_more_seldom() -> None:
     waits = [loop._fail(StoreUnavailable("away")) for _ in range(12)]
     assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
     assert waits[-1] == 2.0
+
+
+def test_a_long_outage_is_logged_ever_more_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    loop = loop_of(lambda _: None)
+    for _ in range(100):
+        loop._fail(StoreUnavailable("away"))
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 7

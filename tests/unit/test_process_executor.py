@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from evenbeat.clocks import steady_clock
 from evenbeat.executors import processes
 from evenbeat.executors.base import Attempt, Outcome
 from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Line, Logged, Mine
@@ -161,7 +162,7 @@ class Hand:
         if function is None:
             function = _named(name)
         run = Run(id=name, task=name, payload=to_json(payload), attempt=3)
-        attempt = Attempt(run, Task(function, name), time.monotonic(), -1.0, lambda _: self.held)
+        attempt = Attempt(run, Task(function, name), steady_clock(), -1.0, lambda _: self.held)
         self.executor.submit([attempt])
         return attempt
 

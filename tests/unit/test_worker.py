@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 
@@ -10,7 +11,7 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Outcome
 from evenbeat.model import Execution, Transition
 from evenbeat.rules import attempts
-from evenbeat.stores.base import Claim, Claimed
+from evenbeat.stores.base import Claim, Claimed, RunQuery
 from evenbeat.worker import MOST_AHEAD, Lane
 from tests.unit.workbench import HandExecutor, Workbench, result, work
 
@@ -357,6 +358,69 @@ def test_who_was_held_up_past_the_lease_asks_the_store_whether_the_run_is_still_
     bench.clock.advance("31s")
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
     assert not attempt.current.still_mine()
+
+
+def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Workbench(lease=30_000)
+    bench.add("r")
+    bench.step()
+    attempt = bench.executor.running[0]
+    assert attempt.current.still_mine()
+    # CLOCK_MONOTONIC stood still.
+    boot_time = time.clock_gettime_ns
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: boot_time(clock) + 3_600 * 10**9)
+    bench.clock.advance("1h")
+    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
+    assert not attempt.current.still_mine()
+
+
+def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench(lease=30_000)
+    seconds = bench.count_seconds()
+    bench.add("r")
+    bench.step()
+    run = bench.executor.running[0].current
+    seconds[0] += 31
+    asked: list[object] = []
+
+    def away(query: RunQuery) -> object:
+        asked.append(query)
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "find_runs", away)
+        run.check()
+        run.check()
+        assert not run.still_mine()  # nobody can say
+        assert len(asked) == 1  # each question may take as long as the store's timeout
+        seconds[0] += 2
+        run.check()
+    seconds[0] += 2
+    assert run.still_mine()
+    assert bench.executor.interrupted == []
+
+
+def test_a_lease_that_ended_is_renewed_if_nobody_took_the_run() -> None:
+    bench = Workbench(lease=30_000)
+    seconds = bench.count_seconds()
+    bench.add("r")
+    bench.step()
+    bench.clock.advance("40s")
+    seconds[0] += 40
+    bench.keep()
+    assert bench.run("r").lease_until == bench.clock.now + 30_000
+    assert bench.executor.interrupted == []
+
+
+def test_the_keeper_looks_often_enough_for_a_short_lease() -> None:
+    bench = Workbench(lease=1_000)
+    bench.add("r")
+    bench.step()
+    due = bench.keep()
+    assert due is not None
+    assert due - bench.clock.now <= 1_000 / 12
 
 
 def test_an_attempt_that_takes_too_long_fails_and_whatever_it_returns_later_counts_for_nothing() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 import logging
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat import current, model
+from evenbeat.clocks import steady_clock
 from evenbeat.errors import InvalidValue, RunCancelled
 from evenbeat.executors import begun, forks
 from evenbeat.model import to_json
 from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
 from evenbeat.tasks import Task
+
+# Seconds between two questions to a store that is away.
+_ASK_AGAIN = 1.0
 
 
 class Outcome(NamedTuple):
@@ -35,6 +38,7 @@ class Attempt:
     """A run that this worker has claimed: from the claim to the moment that its end is recorded."""
 
     __slots__ = (
+        "_ask_at",
         "_born",
         "_clock",
         "_place",
@@ -56,8 +60,8 @@ class Attempt:
         task: Task[..., Any],
         claimed: float,
         lease: float,
-        ask: Callable[[model.Run], bool],
-        clock: Callable[[], float] = time.monotonic,
+        ask: Callable[[model.Run], bool | None],
+        clock: Callable[[], float] = steady_clock,
     ) -> None:
         self.run = run
         self.task = task
@@ -70,8 +74,9 @@ class Attempt:
         self.settled = False
         """What becomes of the run is decided: whatever the function still does counts for nothing."""
         self.log = RunLog(run.id, run.attempt)
-        self.current = current.Run(run, still_mine=lambda: self._still_mine(ask), log=self.log.add)
+        self.current = current.Run(run, held=lambda: self._held(ask), log=self.log.add)
         self._clock = clock
+        self._ask_at = float("-inf")
         # Taken by who begins or withdraws it: one of them, since popping is atomic.
         self._ticket = [True]
         self._born = forks.generation
@@ -107,10 +112,19 @@ class Attempt:
         except IndexError:
             return False
 
-    def _still_mine(self, ask: Callable[[model.Run], bool]) -> bool:
+    def _held(self, ask: Callable[[model.Run], bool | None]) -> bool | None:
         if self.settled:
             return False
-        return self._clock() < self.lease_end or ask(self.run)
+        now = self._clock()
+        if now < self.lease_end:
+            return True
+        if now < self._ask_at:
+            return None
+        answer = ask(self.run)
+        if answer is None:
+            # Each question may take as long as the store's timeout: a function that asks often must go on.
+            self._ask_at = self._clock() + _ASK_AGAIN
+        return answer
 
 
 Ended: TypeAlias = Callable[[Attempt, Outcome], None]

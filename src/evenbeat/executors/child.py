@@ -89,7 +89,7 @@ class Server:
         self._sender = Sender(channel)
         self._work: SimpleQueue[Attempt | None] = SimpleQueue()
         self._questions = itertools.count()
-        self._answers: dict[int, SimpleQueue[bool]] = {}
+        self._answers: dict[int, SimpleQueue[bool | None]] = {}
         self._present: Attempt | None = None
         self._unwindable = False
         """The function is being executed, and SIGTERM has not raised in it yet."""
@@ -156,7 +156,7 @@ class Server:
         self._places[run.task] = message.place
         attempt = Attempt(run, _unloaded(run.task), 0.0, 0.0, self._is_held)
         attempt.log = log = _Lines(run, self._sender)
-        attempt.current = current.Run(run, still_mine=lambda: self._is_held(run), log=log.add)
+        attempt.current = current.Run(run, held=lambda: self._is_held(run), log=log.add)
         return attempt
 
     def _execute(self, attempt: Attempt) -> Ended:
@@ -176,7 +176,7 @@ class Server:
         error_text = None if outcome.error is None else storable(outcome.error)
         return Ended(of=key, kind=outcome.kind, result=outcome.result, error=error_text)
 
-    def _is_held(self, run: Run) -> bool:
+    def _is_held(self, run: Run) -> bool | None:
         # Without a lock: a handler of the task's own may ask while its main thread asks.
         question = next(self._questions)
         answer = self._answers[question] = SimpleQueue()

@@ -50,7 +50,8 @@ class Mine(msgspec.Struct, frozen=True, tag=True):
     """The answer to ``IsMine``."""
 
     question: int
-    held: bool
+    held: bool | None
+    """None if nobody can say."""
 
 
 class Began(msgspec.Struct, frozen=True, tag=True):

@@ -158,7 +158,7 @@ class Child:
 
     def _hear(self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]) -> None:
         if isinstance(message, IsMine):
-            channel.send(Mine(message.question, attempt.current.still_mine()))
+            channel.send(Mine(message.question, attempt.current.is_held()))
         elif isinstance(message, Line):
             attempt.log.add(message.text, message.at)
         else:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from evenbeat.clocks import steady_clock
 from evenbeat.instants import Instant
 
 # A clock that was not heard of for so long is asked: quartz drifts by some 10 us a second.
 _LONGEST = 60_000.0
 
 
-def _boot_time() -> float:
-    """Milliseconds that nobody sets and no suspend stops."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
-    return time.monotonic_ns() / 1e6
+def _steady_ms() -> float:
+    return steady_clock() * 1000
 
 
 class ServerClock:
@@ -27,7 +24,7 @@ class ServerClock:
     back is heard of again.
     """
 
-    def __init__(self, ask: Callable[[], Instant], steady: Callable[[], float] = _boot_time) -> None:
+    def __init__(self, ask: Callable[[], Instant], steady: Callable[[], float] = _steady_ms) -> None:
         self._ask = ask
         """Asks the server, and nothing else."""
         self._steady = steady
