@@ -17,7 +17,7 @@ from evenbeat.stores.base import Claim, Lost, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.ticker import BATCH, Ticker
-from evenbeat.upkeep import PRESENT_FOR, NodeInfo, Presence, Pruner, Reaper, Rota
+from evenbeat.upkeep import PRESENT_FOR, PURGE_EVERY, NodeInfo, Presence, Pruner, Reaper, Rota
 
 
 @pytest.fixture
@@ -220,8 +220,16 @@ def test_the_pruner_deletes_what_is_older_than_kept(store: MemoryStore, clock: V
     assert store.count_runs() == {"succeeded": 1}
     clock.advance("1d")
     clock.advance("1ms")
-    pruner.step(clock.now)
+    assert pruner.step(clock.now) == clock.now + PURGE_EVERY
     assert store.count_runs() == {}
+
+
+def test_the_pruner_goes_on_soon_where_a_store_stopped_before_the_batch_was_full(clock: VirtualClock) -> None:
+    class LongLogs(MemoryStore):
+        def purge(self, finished_before: int, limit: int) -> int:
+            return limit // 4
+
+    assert Pruner(LongLogs(clock), keep=0).step(clock.now) == clock.now + 1_000
 
 
 def node_info(name: str = "n1") -> NodeInfo:

@@ -6,22 +6,27 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from bson.datetime_ms import DatetimeMS
 from msgspec.structs import replace
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
+from pymongo.hello import Hello
+from pymongo.monitoring import ServerHeartbeatStartedEvent, ServerHeartbeatSucceededEvent
 
 from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
-from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
+from evenbeat.model import FORMAT, CatchUp, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
-from evenbeat.stores.mongo import MongoStore, abandoned, claims, clients, firing, history, schema
+from evenbeat.stores.mongo import MongoStore, abandoned, claims, clients, firing, history, purging, schema
 from evenbeat.stores.mongo import schedules as schedule_documents
 from evenbeat.stores.mongo.clients import Document
+from evenbeat.stores.server_clock import ServerClock
 from evenbeat.testing import VirtualClock
 from evenbeat.testing.places import own_place
 from tests.conftest import server_url
@@ -266,13 +271,28 @@ def test_what_is_there_is_told_without_opening_and_without_making_anything(mongo
     store = MongoStore(mongo)
     found = store.schema()
     assert (found.found, found.known) == (0, schema.KNOWN)
-    for index in schema.INDEXES[1]:
+    for index in (*schema.INDEXES[1], *schema.INDEXES[2]):
         assert f"db.{index.collection}.createIndex(" in found.script
         assert f'"name": "{index.name}"' in found.script
     with MongoClient[Document](mongo) as client:
         assert clients.read_url(mongo).database not in client.list_database_names()
     store.open()
     assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
+    store.close()
+
+
+def test_a_schema_of_the_version_before_is_upgraded(mongo: str) -> None:
+    store = MongoStore(mongo)
+    store.open()
+    plain(store).logs.drop_index(schema.LOGGED.name)
+    plain(store).meta.update_one({"_id": "schema"}, {"$set": {"version": 1}})
+    found = store.schema()
+    assert found.found == 1
+    assert schema.LOGGED.name in found.script
+    assert schema.DUE.name not in found.script
+    store.open()
+    assert store.schema().found == schema.KNOWN
+    assert schema.LOGGED.name in plain(store).logs.index_information()
     store.close()
 
 
@@ -329,6 +349,41 @@ def test_without_a_clock_the_servers_decides(place: str, store: MongoStore) -> N
     assert abs(held.started_at - own.now()) < MINUTE
     assert held.lease_until == held.started_at + 1000
     own.close()
+
+
+def test_the_driver_s_heartbeats_set_the_clock(mongo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_HEARTBEAT", 500)
+    watch = Watch()
+    store = MongoStore(mongo, on_command=watch)
+    store.open()
+    watch.seen.clear()
+    right = store.now()
+    # As after a step of the server's clock: what is known of it is an hour late.
+    assert store._connection.clock._ahead is not None
+    store._connection.clock._ahead -= 60 * MINUTE
+    deadline = time.monotonic() + 60
+    while store.now() < right:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert watch.seen == []
+    store.close()
+
+
+def test_only_the_primary_s_heartbeats_set_the_clock() -> None:
+    clock = ServerClock(lambda: 0)
+    heartbeats = clients.Heartbeats()
+    heartbeats.clocks.add(clock)
+    now = clock.now()
+
+    def beat(instant: int, **hello: Any) -> None:
+        heartbeats.started(ServerHeartbeatStartedEvent(("host", 1)))
+        answer = Hello({"ok": 1, "localTime": DatetimeMS(instant).as_datetime(), **hello})
+        heartbeats.succeeded(ServerHeartbeatSucceededEvent(0.0, answer, ("host", 1)))
+
+    beat(now + 60 * MINUTE, secondary=True, setName="rs0")
+    assert clock.now() < now + MINUTE
+    beat(now + 60 * MINUTE, isWritablePrimary=True, setName="rs0")
+    assert clock.now() >= now + 59 * MINUTE
 
 
 # Values.
@@ -681,7 +736,7 @@ def purge(store: MongoStore) -> object:
     return store.purge(store.now() + 1, 100)
 
 
-@pytest.mark.parametrize("action", [fire, put, take, settle, add, purge])
+@pytest.mark.parametrize("action", [fire, put, take, settle, add])
 def test_a_crash_at_any_command_leaves_all_or_nothing(
     action: Callable[[MongoStore], object], make: Callable[..., MongoStore], clock: VirtualClock
 ) -> None:
@@ -689,8 +744,6 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
     prepare(first, clock)
     if action is settle:
         claim(first)
-    if action is purge:
-        first.settle_runs([attempts.succeeded(held, None, clock.now, held.id) for held in claim(first)])
     before = dump(first)
     watch = Watch(on=False)
     whole = make(on_command=watch)
@@ -712,6 +765,97 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
         action(store)
         assert dump(first) == after
         store.close()
+
+
+def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    first = make()
+    prepare(first, clock)
+    for held in claim(first):
+        lines = [LogChunk(run=held.id, attempt=1, seq=at, text="x", at=clock.now) for at in range(3)]
+        first.append_log(lines)
+        first.settle_runs([attempts.succeeded(held, None, clock.now, held.id)])
+    first.append_log([LogChunk(run="none", attempt=1, seq=0, text="x", at=clock.now)])
+    first.put_record(Record(kind="k", key="x", body="", expires=clock.now + 1))
+    clock.advance("1s")
+    before = dump(first)
+    assert len(before[schema.RUNS]) > 0
+    watch = Watch(on=False)
+    whole = make(on_command=watch)
+    watch.on = True
+    purge(whole)
+    after = dump(first)
+    assert not after[schema.LOGS] + after[schema.RUNS] + after[schema.SKIPPED] + after[schema.RECORDS]
+    for position in range(len(watch.seen)):
+        restore(first, before)
+        crashing = Watch(position, on=False)
+        store = make(on_command=crashing)
+        crashing.on = True
+        with pytest.raises(Crash):
+            purge(store)
+        left = dump(first)
+        # A run is there until its log is gone: where one dies in between, the run leads to the rest.
+        logged = {line["_id"]["run"] for line in left[schema.LOGS]} - {"none"}
+        assert logged <= {run["_id"] for run in left[schema.RUNS]}
+        purge(store)
+        assert dump(first) == after
+        store.close()
+
+
+def test_a_purge_of_long_logs_stops_in_between_and_goes_on_with_the_next(
+    store: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "_FOR_ALL_LINES", 0.0)
+    monkeypatch.setattr(purging, "_RUNS_AT_ONCE", 2)
+    over = [
+        Run(id=f"r{at}", task="work", state="failed", attempt=2, finished_at=clock.now) for at in range(5)
+    ]
+    store.add_runs(over)
+    store.append_log(
+        [
+            LogChunk(run=run.id, attempt=attempt, seq=at, text="x", at=clock.now)
+            for run in over
+            for attempt in (1, 2)
+            for at in range(10)
+        ]
+    )
+    assert [store.purge(clock.now + 1, 100) for _ in range(4)] == [2, 2, 1, 0]
+    assert plain(store).logs.count_documents({}) == 0
+
+
+def test_a_run_that_is_retried_while_it_is_purged_stays_and_keeps_what_it_logs(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    failed = Run(id="a", task="work", state="failed", attempt=1, finished_at=clock.now)
+    other.add_runs([failed])
+
+    def retry(name: str) -> None:
+        if name == "delete logs":
+            again = attempts.retried(failed, "again")
+            assert again is not None
+            assert other.settle_runs([again]) == [True]
+            other.append_log([LogChunk(run="a", attempt=2, seq=0, text="new", at=clock.now)])
+
+    store = make(on_command=retry)
+    assert store.purge(clock.now + 1, 10) == 0
+    assert [run.state for run in other.find_runs(RunQuery()).items] == ["queued"]
+    assert [chunk.text for chunk in other.read_log("a")] == ["new"]
+
+
+def test_lines_without_a_run_are_found_behind_old_ones_of_runs_that_go_on(
+    store: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "_LINES_LOOKED_AT", 3)
+    store.add_runs([Run(id="a", task="work")])
+    for run, at in (("a", clock.now), ("none", clock.now + 1)):
+        store.append_log([LogChunk(run=run, attempt=1, seq=seq, text="", at=at) for seq in range(5)])
+    assert store.purge(clock.now + 2, 2) == 2
+    assert store.purge(clock.now + 2, 10) == 3
+    assert store.purge(clock.now + 2, 10) == 0
+    assert len(store.read_log("a")) == 5
+    assert store.read_log("none") == []
 
 
 # Documents that can't be understood.
@@ -806,6 +950,34 @@ def test_a_running_run_without_a_lease_is_lost(store: MongoStore, clock: Virtual
     assert [run.id for run in store.lost_runs(clock.now, 1).runs] == ["a"]
 
 
+@pytest.mark.parametrize("damage", [{"payload": 1}, {"lease_until": "soon"}, {"execution": 5}])
+def test_a_running_run_that_can_not_be_read_ends_when_its_lease_does(
+    store: MongoStore, clock: VirtualClock, damage: Document
+) -> None:
+    store.add_runs([Run(id=name, task="work") for name in "ab"])
+    claim(store)
+    plain(store).runs.update_one({"_id": "a"}, {"$set": damage})
+    if "lease_until" not in damage:
+        assert store.lost_runs(clock.now, 10).runs == ()
+        assert store.count_runs() == {"running": 2}
+    clock.advance("30s")
+    assert [run.id for run in store.lost_runs(clock.now, 10).runs] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+    (note,) = store.find_records("quarantine")
+    assert note.key == "a"
+
+
+def test_a_running_run_of_a_newer_format_that_can_not_be_read_is_left_alone(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    store.add_runs([Run(id="a", task="work")])
+    claim(store)
+    plain(store).runs.update_one({"_id": "a"}, {"$set": {"payload": 1, "format": FORMAT + 1}})
+    clock.advance("30s")
+    assert store.lost_runs(clock.now, 10) == ((), None)
+    assert store.count_runs() == {"running": 1}
+
+
 def test_people_read_documents_with_the_fields_of_the_model(store: MongoStore) -> None:
     add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')
     document = plain(store).schedules.find_one()
@@ -814,6 +986,29 @@ def test_people_read_documents_with_the_fields_of_the_model(store: MongoStore) -
         "0 9 * * *", "latest", "active",
     )  # fmt: skip
     assert "paused_until" not in document
+
+
+def test_workers_that_meet_at_statistics_count_in_documents_of_their_own(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    add_schedules(store, "a", trigger="every 1s", catch_up=CatchUp("all", grace=MINUTE))
+    clock.advance("4s")
+    store.fire_due(clock.now, 10, plan)
+    one, two, three, four = claim(store)
+    assert store.settle_runs([attempts.succeeded(one, None, clock.now, "1")]) == [True]
+    clock.advance("1s")
+    other = make()
+    # Another worker has its statistics in a transaction all the while, as if it were always a bit faster.
+    with store._connection.commands().transaction() as busy:
+        busy.update("count", schema.STATISTICS, {"_id": "default/a"}, {"$inc": {"run_count": 1}})
+        assert other.settle_runs([attempts.failed(two, "boom", clock.now, "2")]) == [True]
+    clock.advance("1s")
+    assert store.settle_runs([attempts.failed(three, "", clock.now, "3")]) == [True]
+    assert other.settle_runs([attempts.succeeded(four, None, clock.now, "4")]) == [True]
+    assert plain(store).statistics.count_documents({}) == 2
+    (found,) = store.statistics([("default", "a")])
+    assert (found.run_count, found.success_count, found.failure_count) == (5, 2, 2)
+    assert (found.last_run, found.last_failure, found.last_error) == (clock.now, clock.now, "")
 
 
 def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
@@ -988,6 +1183,8 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
         firing._active(commands, [("default", "s1")])
         claims.look(commands, wanted, clock.now, 1)
         claims.held(commands, wanted)
+        claims.lost(commands, clock.now, 5)
+        store.purge(clock.now - MINUTE, 5)
         schedule_documents.find(commands, ScheduleQuery(limit=5))
         schedule_documents.find(commands, ScheduleQuery(limit=5, tenant="default", name="s1"))
         for query in (
@@ -1004,7 +1201,7 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
         store.get_record("k", "t", "x")
         store.find_records("k")
         store.statistics([("default", "s1")])
-    assert len(explaining.plans) >= 17
+    assert len(explaining.plans) >= 19
     for name, found in explaining.plans:
         assert not [stage for stage in found if stage.startswith("COLLSCAN")], (name, found)
         if name in ("find next wake", "find next due", "find claimable", "find skipped", "find log"):
@@ -1023,6 +1220,17 @@ def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: 
     watch.seen.clear()
     claim(store)
     assert watch.seen == ["find next due"]
+    watch.seen.clear()
+    store.lost_runs(clock.now, 500)
+    assert watch.seen == ["find lost"]
+    watch.seen.clear()
+    assert store.purge(clock.now, 500) == 0
+    assert watch.seen == ["find old"]
+    watch.seen.clear()
+    present = Record(kind="node", key="n", body="", expires=clock.now + MINUTE)
+    assert store.put_record(present)
+    assert store.put_record(replace(present, version=2), 1)
+    assert watch.seen == ["put record", "committed"] * 2
 
 
 def test_nothing_of_the_driver_escapes() -> None:

@@ -10,10 +10,10 @@ from pymongo import UpdateOne
 
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run
-from evenbeat.stores.base import Claim, Lost
+from evenbeat.stores.base import Claim
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands
-from evenbeat.stores.mongo.rows import read_run, readable
+from evenbeat.stores.mongo.rows import LOWEST, read_run
 from evenbeat.stores.mongo.schedules import put_notes
 from evenbeat.stores.mongo.schema import CLAIMABLE, LEASED, RUNS
 from evenbeat.stores.rows import Unreadable, quarantine_note
@@ -61,7 +61,7 @@ def look(commands: Commands, wanted: Claim, due: Instant, crowd: int) -> Seen:
         {"$limit": max(1, wanted.limit * crowd)},
         {"$project": {"_id": 1}},
         {"$unionWith": {"coll": RUNS, "pipeline": [
-            {"$match": _held(wanted)},
+            {"$match": held_by(wanted)},
             {"$limit": 1},
             {"$project": {"_id": 0, "claim": 1}},
         ]}},
@@ -96,7 +96,7 @@ def _in_parts(queues: Sequence[str]) -> Iterator[Sequence[str]]:
         yield queues[at : at + _QUEUES_AT_ONCE]
 
 
-def _held(wanted: Claim) -> Document:
+def held_by(wanted: Claim) -> Document:
     return {"state": "running", "worker": wanted.worker, "claim": wanted.token}
 
 
@@ -136,7 +136,7 @@ def held(commands: Commands, wanted: Claim) -> Held:
     """What a claim has taken, as far as it still has it, and when it could take more. As of one moment after
     it was taken: what came meanwhile counts. Part of the command before."""
     queues = list(dict.fromkeys(wanted.queues))
-    pipeline = [{"$match": _held(wanted)}, *_next_due(wanted, queues)]
+    pipeline = [{"$match": held_by(wanted)}, *_next_due(wanted, queues)]
     found = commands.aggregate("find claimed", RUNS, pipeline, hint=LEASED.name, quiet=True)
     runs: list[Run] = []
     troubled: list[tuple[Document, Unreadable]] = []
@@ -152,12 +152,13 @@ def held(commands: Commands, wanted: Claim) -> Held:
 
 
 def quarantine(
-    commands: Commands, wanted: Claim, troubled: list[tuple[Document, Unreadable]], now: Instant
+    commands: Commands, held: Document, troubled: list[tuple[Document, Unreadable]], now: Instant
 ) -> None:
-    """Over and done with: waiting at the head of its queue, such a run would starve the others."""
+    """Over and done with: at the head of its queue such a run would starve the others, and nobody could end
+    it. ``held`` is what a run must still be."""
     ends = [
         UpdateOne(
-            {"_id": document["_id"], **_held(wanted)},
+            {**held, "_id": document["_id"]},
             {
                 "$set": {"state": "failed", "error": quarantine_note(error), "finished_at": now},
                 "$unset": {"lease_until": "", "claim": ""},
@@ -172,20 +173,60 @@ def quarantine(
     put_notes(commands, notes)
 
 
-def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
-    """Walks through the index of what is running, never through history."""
-    ended: Document = {"state": "running", "lease_until": {"$lte": ended_by}}
-    order = [("lease_until", 1), ("_id", 1)]
-    # A lease that is not there has ended: such a run was written by hand.
-    documents = commands.find(
-        "find lost", RUNS, {"state": "running", "lease_until": None}, limit=limit + 1, hint=LEASED.name
-    )
-    documents += commands.find("find lost", RUNS, ended, sort=order, limit=limit + 1, hint=LEASED.name)
-    runs = tuple(readable(documents[:limit], read_run))
-    if len(documents) > limit:
-        return Lost(runs, int(documents[limit].get("lease_until") or 0))
-    later = commands.find(
-        "find next lease end", RUNS, {"state": "running", "lease_until": {"$gt": ended_by}},
-        fields={"_id": 0, "lease_until": 1}, sort=[("lease_until", 1)], limit=1, hint=LEASED.name,
+class Ended(NamedTuple):
+    """Running runs whose lease has ended."""
+
+    runs: tuple[Run, ...]
+    troubled: list[tuple[Document, Unreadable]]
+    next_end: Instant | None
+    """The earliest end of any other lease."""
+
+
+def lease_ended(by: Instant) -> Document:
+    """A lease that is not there, or is not a number, has ended: such a run was written by hand."""
+    return {"state": "running", "lease_until": {"$not": {"$gt": by}}}
+
+
+def lost(commands: Commands, ended_by: Instant, limit: int) -> Ended:
+    """One command, which walks through the index of what is running, never through history."""
+    # Part of a pipeline can't be told its index: a condition on its first field, which all fulfil, does.
+    later = {"state": "running", "lease_until": {"$gt": ended_by}, "worker": {"$gte": LOWEST}}
+    found = commands.aggregate(
+        "find lost",
+        RUNS,
+        [
+            {"$match": lease_ended(ended_by)},
+            {"$sort": {"lease_until": 1, "_id": 1}},
+            {"$limit": limit + 1},
+            {"$unionWith": {"coll": RUNS, "pipeline": [
+                {"$match": later},
+                {"$sort": {"lease_until": 1}},
+                {"$limit": 1},
+                {"$project": {"_id": 0, "lease_until": 1}},
+            ]}},
+        ],
+        hint=LEASED.name,
     )  # fmt: skip
-    return Lost(runs, int(later[0]["lease_until"]) if later else None)
+    ended = [document for document in found if "_id" in document]
+    others = ended[limit:] or [document for document in found if "_id" not in document]
+    runs: list[Run] = []
+    troubled: list[tuple[Document, Unreadable]] = []
+    for document in ended[:limit]:
+        try:
+            runs.append(read_run(document))
+        except Unreadable as error:
+            if not _is_newer(document):
+                troubled.append((document, error))
+    return Ended(tuple(runs), troubled, _lease_end(others[0]) if others else None)
+
+
+def _lease_end(document: Document) -> Instant:
+    """0, as if it had ended long ago, if it is not a number."""
+    until = document.get("lease_until")
+    return int(until) if isinstance(until, int | float) else 0
+
+
+def _is_newer(document: Document) -> bool:
+    """Of a version that this one may not understand, and others do."""
+    written = document.get("format")
+    return isinstance(written, int) and written > FORMAT

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+import weakref
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from bson.codec_options import DatetimeConversion
-from pymongo import MongoClient
+from bson.datetime_ms import DatetimeMS
+from pymongo import MongoClient, monitoring
 from pymongo.errors import ConfigurationError, InvalidURI
 
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.instants import Instant
+from evenbeat.stores.server_clock import ServerClock
 from evenbeat.stores.urls import without_password
 
 Document: TypeAlias = dict[str, Any]
@@ -31,6 +36,8 @@ _NOT_IN_NAMES = frozenset('/\\. "$*<>:|?\0')
 _CONNECTIONS = 32
 # The server gives up by itself before a socket does: its answer says more.
 _SOCKET_GRACE = 1.0
+# How often the driver asks each member how it is, in milliseconds. The primary's answer sets the clock.
+_HEARTBEAT = 5_000
 
 
 class Place(NamedTuple):
@@ -84,6 +91,7 @@ def options(timeout: float) -> dict[str, Any]:
         "appname": APPLICATION,
         # One thread and one connection less per client than the driver's streaming.
         "serverMonitoringMode": "poll",
+        "heartbeatFrequencyMS": _HEARTBEAT,
         "tz_aware": False,
         # Documents that somebody wrote by hand must not fail the fetch of their neighbours.
         "unicode_decode_error_handler": "replace",
@@ -91,11 +99,42 @@ def options(timeout: float) -> dict[str, Any]:
     }
 
 
+def local_time(hello: Document) -> Instant:
+    """The clock of a server, from its answer to hello."""
+    return int(DatetimeMS(hello["localTime"]))
+
+
+class Heartbeats(monitoring.ServerHeartbeatListener):
+    """Sets clocks by what the driver hears from the primary, anyhow: a server's clock that is set, and a new
+    primary's that differs, are noticed without a question of our own."""
+
+    def __init__(self) -> None:
+        self.clocks: weakref.WeakSet[ServerClock] = weakref.WeakSet()
+        self._started: dict[tuple[str, int | None], float] = {}
+
+    def started(self, event: monitoring.ServerHeartbeatStartedEvent) -> None:
+        self._started[event.connection_id] = time.monotonic()
+
+    def succeeded(self, event: monitoring.ServerHeartbeatSucceededEvent) -> None:
+        started = self._started.pop(event.connection_id, None)
+        hello = event.reply.document
+        if started is None or event.awaited or not event.reply.is_writable or "localTime" not in hello:
+            return
+        instant = local_time(hello)
+        for clock in tuple(self.clocks):
+            # Since before it was sent, not the event's duration: this thread may have waited for its turn.
+            clock.heard(instant, clock.mark() - (time.monotonic() - started) * 1000)
+
+    def failed(self, event: monitoring.ServerHeartbeatFailedEvent) -> None:
+        pass
+
+
 class _Shared:
     """A client and how many stores use it."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, heartbeats: Heartbeats) -> None:
         self.client = client
+        self.heartbeats = heartbeats
         self.users = 1
 
 
@@ -108,8 +147,10 @@ _inherited: list[_Shared] = []
 class Lease:
     """A share in a client, until it is given back; after a fork, a share in a new one."""
 
-    def __init__(self, place: Place, timeout: float) -> None:
+    def __init__(self, place: Place, timeout: float, clock: ServerClock) -> None:
+        """``clock`` is set by the driver's heartbeats from the first command on."""
         self._place = place
+        self._clock = clock
         self._key = (place.server, timeout)
         self._shared: _Shared | None = None
         self._pid = os.getpid()
@@ -127,6 +168,7 @@ class Lease:
             if self._shared is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._shared = self._take()
+                self._shared.heartbeats.clocks.add(self._clock)
             return self._shared.client
 
     def _take(self) -> _Shared:
@@ -135,15 +177,16 @@ class Lease:
             shared.users += 1
             return shared
         server, timeout = self._key
+        heartbeats = Heartbeats()
         try:
-            client: Client = MongoClient(server, **options(timeout))
+            client: Client = MongoClient(server, **options(timeout), event_listeners=[heartbeats])
         except (InvalidURI, ConfigurationError, ValueError, TypeError) as error:
             raise InvalidValue(
                 f"store {shown(self._place.shown)}: {error}", field="store", value=self._place.shown
             ) from None
         except Exception as error:  # SRV records that can't be looked up: whatever the resolver raises
             raise StoreUnavailable(f"{self._place.shown}: {error}") from error
-        shared = _clients[self._key] = _Shared(client)
+        shared = _clients[self._key] = _Shared(client, heartbeats)
         return shared
 
     def give_back(self) -> None:
@@ -152,6 +195,7 @@ class Lease:
             shared, self._shared = self._shared, None
             if shared is None or self._pid != os.getpid():
                 return
+            shared.heartbeats.clocks.discard(self._clock)
             shared.users -= 1
             if shared.users:
                 return

@@ -42,11 +42,11 @@ class Connection:
         self._timeout = timeout
         self._lock_timeout = lock_timeout
         self._on_command = on_command
-        self._lease = Lease(place, timeout)
+        self.clock = ServerClock(self._server_time)
+        self._lease = Lease(place, timeout, self.clock)
         self._opened = False
         self._cached: tuple[int, Client, Commands] | None = None
         self._abandoned = Abandoned()
-        self.clock = ServerClock(self._server_time)
 
     def open(self) -> None:
         """Look at the server, and create or upgrade the collections."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bson.datetime_ms import DatetimeMS
-
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.stores.base import Setting
-from evenbeat.stores.mongo.clients import Document
+from evenbeat.stores.mongo.clients import Document, local_time
 from evenbeat.stores.mongo.commands import Commands
 from evenbeat.stores.server_clock import ServerClock
 
@@ -20,18 +18,14 @@ _NOT_READABLE = "not readable"
 
 
 def server_time(commands: Commands) -> Instant:
-    return _local_time(commands.run("ask the time", {"hello": 1}, "admin"))
-
-
-def _local_time(hello: Document) -> Instant:
-    return int(DatetimeMS(hello["localTime"]))
+    return local_time(commands.run("ask the time", {"hello": 1}, "admin"))
 
 
 def settings(commands: Commands, clock: ServerClock) -> list[Setting]:
     """What there is to know, as far as this user may know it."""
     sent = clock.mark()
     hello = commands.run("look at server", {"hello": 1}, "admin")
-    clock.heard(_local_time(hello), sent)
+    clock.heard(local_time(hello), sent)
     deployment = _deployment(hello)
     found = [deployment]
     if deployment.level == "fail":

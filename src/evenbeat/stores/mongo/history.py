@@ -1,10 +1,8 @@
-"""What is kept about the past: runs found and counted, the ledger, statistics, logs, and their end."""
+"""What is kept about the past: runs found and counted, the ledger, statistics, logs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from pymongo.operations import DeleteMany
 
 from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Skipped, Statistics
@@ -13,28 +11,26 @@ from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands, Sort
 from evenbeat.stores.mongo.rows import (
     LOWEST,
-    key_text,
+    SHARDS,
     log_of,
     read_log,
     read_run,
     read_skipped,
     read_statistics,
     readable,
+    statistics_id,
 )
 from evenbeat.stores.mongo.schema import (
     ACTIVE,
     CLAIMABLE,
-    EXPIRING,
     LEASED,
     LOGS,
     NEWEST,
     OF_SCHEDULE,
     OVER,
-    RECORDS,
     RUNS,
     SKIPPED,
     SKIPPED_NEWEST,
-    SKIPPED_RECORDED,
     STATISTICS,
 )
 from evenbeat.stores.pages import read_run_cursor, run_cursor
@@ -128,38 +124,35 @@ def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[
 
 
 def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
-    ids = [key_text(key) for key in keys]
+    ids = [statistics_id(key, shard) for key in keys for shard in range(SHARDS)]
     documents = commands.find("find statistics", STATISTICS, {"_id": {"$in": ids}}) if ids else []
-    found = {(known.tenant, known.schedule): known for known in readable(documents, read_statistics)}
-    return [found.get(key) or Statistics(tenant=key[0], schedule=key[1]) for key in keys]
+    found: dict[tuple[str, str], list[Statistics]] = {}
+    for part in readable(documents, read_statistics):
+        found.setdefault((part.tenant, part.schedule), []).append(part)
+    return [_together(key, found.get(key, [])) for key in keys]
+
+
+def _together(key: tuple[str, str], parts: Sequence[Statistics]) -> Statistics:
+    """What workers have counted in documents of their own."""
+
+    def newest(name: str) -> Instant | None:
+        return max((moment for part in parts if (moment := getattr(part, name)) is not None), default=None)
+
+    errors = [part for part in parts if part.last_error is not None]
+    last = max(errors, key=lambda part: part.last_failure or 0, default=None)
+    return Statistics(
+        tenant=key[0],
+        schedule=key[1],
+        run_count=sum(part.run_count for part in parts),
+        success_count=sum(part.success_count for part in parts),
+        failure_count=sum(part.failure_count for part in parts),
+        last_run=newest("last_run"),
+        last_success=newest("last_success"),
+        last_failure=newest("last_failure"),
+        last_error=None if last is None else last.last_error,
+    )
 
 
 def log(commands: Commands, run: str) -> list[LogChunk]:
     documents = commands.find("find log", LOGS, {"_id": log_of(run)}, sort=[("_id", 1)])
     return readable(documents, read_log)
-
-
-def purge(commands: Commands, finished_before: Instant, limit: int, now: Instant) -> int:
-    """In an open transaction: a run that is queued again meanwhile keeps its log."""
-    gone = 0
-    for collection, where, index in (
-        (RUNS, {"state": {"$in": _FINAL}, "finished_at": {"$not": {"$gte": finished_before}}}, OVER),
-        (SKIPPED, {"recorded_at": {"$lt": finished_before}}, SKIPPED_RECORDED),
-        # What has not expired yet is no past, whatever the caller's clock says.
-        (RECORDS, {"expires": {"$lt": min(finished_before, now)}}, EXPIRING),
-    ):
-        if gone >= limit:
-            break
-        first = next(iter(index.keys))
-        documents = commands.find(
-            f"find old {collection}", collection, where, fields={"_id": 1}, sort=[(first, 1)],
-            limit=limit - gone, hint=index.name,
-        )  # fmt: skip
-        ids = [document["_id"] for document in documents]
-        if not ids:
-            continue
-        if collection == RUNS:
-            commands.bulk("delete logs", LOGS, [DeleteMany({"_id": log_of(run_id)}) for run_id in ids])
-        commands.delete(f"delete {collection}", collection, {"_id": {"$in": ids}})
-        gone += len(ids)
-    return gone

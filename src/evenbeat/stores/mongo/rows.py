@@ -21,6 +21,8 @@ Key = tuple[str, str]
 T = TypeVar("T")
 
 LOWEST, HIGHEST = MinKey(), MaxKey()
+SHARDS = 8
+"""Documents that the statistics of a schedule may have."""
 
 
 def _required(kind: type[msgspec.Struct], *besides: str) -> frozenset[str]:
@@ -36,8 +38,13 @@ _RUN = _required(Run, "id")
 
 
 def key_text(key: Key) -> str:
-    """The ``_id`` of a schedule and of its statistics. No name holds a slash."""
+    """The ``_id`` of a schedule. No name holds a slash."""
     return f"{key[0]}/{key[1]}"
+
+
+def statistics_id(key: Key, shard: int) -> str:
+    """The ``_id`` of one of the documents that hold a schedule's statistics."""
+    return f"{key_text(key)}/{shard}" if shard else key_text(key)
 
 
 def _fields(record: msgspec.Struct) -> Document:
@@ -137,11 +144,12 @@ def read_log(document: Document) -> LogChunk:
     return _read({**document, **document["_id"]}, LogChunk, frozenset())
 
 
-def log_of(run: str) -> Document:
-    """All ``_id``s of a run's log."""
+def log_of(run: str, last_attempt: Any = None) -> Document:
+    """All ``_id``s of a run's log, or of its attempts up to one."""
+    last = last_attempt if isinstance(last_attempt, int) else HIGHEST
     return {
         "$gt": {"run": run, "attempt": LOWEST, "seq": LOWEST},
-        "$lt": {"run": run, "attempt": HIGHEST, "seq": HIGHEST},
+        "$lt": {"run": run, "attempt": last, "seq": HIGHEST},
     }
 
 

@@ -38,16 +38,18 @@ from evenbeat.stores.mongo import (
     firing,
     history,
     new_runs,
+    purging,
     records,
     schedules,
     schema,
     settling,
 )
-from evenbeat.stores.mongo.clients import read_url
+from evenbeat.stores.mongo.clients import Document, read_url
 from evenbeat.stores.mongo.commands import Commands, Contended, Duplicate, OnCommand
 from evenbeat.stores.mongo.connections import Connection
 from evenbeat.stores.mongo.rows import log_document
 from evenbeat.stores.mongo.wake import Waker
+from evenbeat.stores.rows import Unreadable
 
 # Batches that other nodes have in hand are passed over, others made smaller, up to so many times.
 _TRIES = 8
@@ -80,6 +82,7 @@ class MongoStore:
         self._clock = clock
         self._crowd = 1
         self._others = firing.Crowd()
+        self._shard = settling.Shard()
         self._waker = Waker(self._connection.commands)
 
     def open(self) -> None:
@@ -187,9 +190,7 @@ class MongoStore:
                 found = claims.held(commands, claim)
                 commands.announce("committed")
                 if found.troubled:
-                    self._connection.write(
-                        lambda inside, _: claims.quarantine(inside, claim, found.troubled, self.now())  # noqa: B023 - called at once
-                    )
+                    self._quarantine(claims.held_by(claim), found.troubled)
                 return Claimed(found.runs, found.next_due)
             if not seen.ids:
                 break
@@ -214,17 +215,25 @@ class MongoStore:
                     settling.settle_alone(self._commands, transitions[0], now)
                     return [True]
                 return self._connection.write(
-                    lambda commands, _: settling.settle_quickly(commands, transitions, now)
+                    lambda commands, _: settling.settle_quickly(commands, transitions, now, self._shard)
                 )
         return self._connection.write(
-            lambda commands, careful: settling.settle(commands, transitions, now, careful)
+            lambda commands, careful: settling.settle(commands, transitions, now, careful, self._shard)
         )
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         return history.find(self._commands, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
-        return claims.lost(self._commands, min(ended_by, self.now()), limit)
+        ended_by = min(ended_by, self.now())
+        found = claims.lost(self._commands, ended_by, limit)
+        if found.troubled:
+            self._quarantine(claims.lease_ended(ended_by), found.troubled)
+        return Lost(found.runs, found.next_end)
+
+    def _quarantine(self, held: Document, troubled: list[tuple[Document, Unreadable]]) -> None:
+        now = self.now()
+        self._connection.write(lambda commands, _: claims.quarantine(commands, held, troubled, now))
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         return history.count(self._commands, tenant)
@@ -236,10 +245,7 @@ class MongoStore:
         return history.statistics(self._commands, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
-        now = self.now()
-        return self._connection.write(
-            lambda commands, _: history.purge(commands, finished_before, limit, now)
-        )
+        return purging.purge(self._commands, finished_before, limit, self.now(), self._connection.patience)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         return records.get(self._commands, kind, tenant, key, self.now())
