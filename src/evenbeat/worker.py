@@ -337,11 +337,13 @@ class Worker:
     # -- telling -------------------------------------------------------------------------------------------
 
     def _report(self, end: _End, now: Instant) -> None:
-        level = _LEVELS.get(end.kind, logging.INFO)
+        level, message = _LEVELS.get(end.kind, logging.INFO), _MESSAGES[end.kind]
+        if end.kind == "released" and end.error is not None:
+            level, message = logging.WARNING, "a payload does not fit here, the run is handed back to others"
         if _log.isEnabledFor(level):
             line = None if end.error is None else end.error.partition("\n")[0]
             fields = {**run_fields(end.attempt.run), "component": "worker", "error": line}
-            _log.log(level, _MESSAGES[end.kind], extra=fields)
+            _log.log(level, message, extra=fields)
         self._tell(end.attempt, end.kind, now, end)
 
     def _tell(self, attempt: Attempt, kind: EventKind, now: Instant, end: _End | None = None) -> None:
@@ -404,10 +406,11 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
         crashed = replace(attempts.crashed(run, now, token, error), lease_ended=False)
         return _End(attempt, crashed, "crashed", error)
     if kind == "unfit":
-        # Trying that again would fail again.
-        run = replace(run, failures=run.execution.retries)
-    transition = attempts.failed(run, error, now, token)
+        transition = attempts.unfit(run, error, now, token)
+    else:
+        transition = attempts.failed(run, error, now, token)
     if transition.state == "queued":
         assert isinstance(transition.delay, int)
-        return _End(attempt, transition, "retrying", error, transition.delay)
+        is_counted = transition.failures is not msgspec.UNSET
+        return _End(attempt, transition, "retrying" if is_counted else "released", error, transition.delay)
     return _End(attempt, transition, "cancelled" if transition.state == "cancelled" else "failed", error)

@@ -56,6 +56,34 @@ def test_the_wait_is_the_same_whoever_computes_it_and_differs_between_runs() -> 
     assert attempts.backoff(running(execution=policy), 1) == attempts.backoff(running(execution=policy), 1)
 
 
+def test_a_payload_that_does_not_fit_is_handed_back_for_some_minutes_and_then_uses_the_retries() -> None:
+    run = running(attempt=1, execution=Execution(retries=1), failures=0)
+    waits = []
+    while (end := attempts.unfit(run, "does not fit", T, "t")).failures is msgspec.UNSET:
+        assert (end.state, end.crashes, end.error) == ("queued", msgspec.UNSET, "does not fit")
+        assert isinstance(end.delay, int)
+        waits.append(end.delay)
+        run = msgspec.structs.replace(run, attempt=run.attempt + 1)
+    assert len(waits) == attempts.HAND_BACKS
+    assert waits[:4] == [1_000, 2_000, 4_000, 8_000]
+    assert waits == sorted(waits)
+    assert 120_000 < sum(waits) < 600_000
+    # From here on as any other failure.
+    assert (end.state, end.failures) == ("queued", 1)
+    run = msgspec.structs.replace(run, attempt=run.attempt + 1, failures=1)
+    end = attempts.unfit(run, "does not fit", T, "t")
+    assert (end.state, end.failures) == ("failed", 2)
+
+
+def test_failures_and_crashes_before_do_not_count_as_hand_backs() -> None:
+    end = attempts.unfit(running(attempt=16, failures=10, crashes=3), "does not fit", T, "t")
+    assert (end.state, end.delay, end.failures) == ("queued", 4_000, msgspec.UNSET)
+
+
+def test_a_cancelled_run_whose_payload_does_not_fit_is_cancelled() -> None:
+    assert attempts.unfit(running(cancel_requested=True), "does not fit", T, "t").state == "cancelled"
+
+
 @pytest.mark.parametrize("failures", [1, 10, 1000, 10**6])
 def test_no_number_of_failures_makes_the_wait_absurd(failures: int) -> None:
     policy = Execution(retries=10**6, backoff=1, longest_backoff=60_000)

@@ -9,10 +9,15 @@ import pytest
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Outcome
-from evenbeat.model import Execution, Transition
+from evenbeat.executors.inline import InlineExecutor
+from evenbeat.model import Execution, Run, Transition
+from evenbeat.observe.events import Events
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Claimed, RunQuery
-from evenbeat.worker import MOST_AHEAD, Lane
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.tasks import Task, Tasks
+from evenbeat.testing import VirtualClock
+from evenbeat.worker import MOST_AHEAD, Lane, Worker
 from tests.unit.workbench import HandExecutor, Workbench, result, work
 
 
@@ -85,13 +90,48 @@ def test_a_failed_attempt_is_tried_again_and_then_the_run_has_failed() -> None:
     assert bench.told[1].delay > 0
 
 
-def test_a_payload_that_does_not_fit_is_not_tried_again() -> None:
+def test_a_payload_that_does_not_fit_is_handed_back_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     bench = Workbench()
     bench.add("r", Execution(retries=5))
     bench.step()
-    bench.executor.end(Outcome("unfit", error="InvalidValue: it takes a"))
+    bench.executor.end(Outcome("unfit", error='InvalidValue: payload of task "work" does not fit: b'))
     bench.step()
-    assert (bench.run("r").state, bench.run("r").attempt) == ("failed", 1)
+    run = bench.run("r")
+    assert (run.state, run.failures, run.run_at) == ("queued", 0, bench.clock.now + 1_000)
+    assert run.error == 'InvalidValue: payload of task "work" does not fit: b'
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "handed back" in record.getMessage()
+    assert vars(record)["error"] == run.error
+    assert (bench.told[-2].kind, bench.told[-2].error) == ("released", run.error)
+
+
+def test_a_run_with_a_new_argument_is_left_by_an_old_node_to_one_that_has_the_new_code() -> None:
+    def add(a: int) -> int:
+        return a
+
+    def add_both(a: int, b: int) -> int:
+        return a + b
+
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    workers = []
+    for function in (add, add_both):
+        tasks = Tasks()
+        tasks.add(Task(function, "add"))
+        lane = Lane(InlineExecutor(), 1)
+        workers.append(Worker(store, tasks, Events(), lambda _, lane=lane: lane, name=function.__name__))
+    old, new = workers
+    store.add_runs([Run(id="r", task="add", payload='{"a": 1, "b": 2}', run_at=clock.now)])
+    for _ in range(3):  # the old one is faster
+        old.step(clock.now)
+        old.step(clock.now)
+        clock.advance("5s")
+    new.step(clock.now)
+    new.step(clock.now)
+    run = store.find_runs(RunQuery(ids=("r",))).items[0]
+    assert (run.state, run.result, run.failures, run.attempt) == ("succeeded", "3", 0, 4)
 
 
 def test_a_claim_whose_reply_was_lost_is_repeated_and_its_runs_are_executed_once() -> None:

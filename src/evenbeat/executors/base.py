@@ -25,8 +25,8 @@ class Outcome(NamedTuple):
     """How the execution of an attempt ended."""
 
     kind: Literal["returned", "raised", "unfit", "stopped", "died", "timeout", "released", "lost"]
-    """``unfit``: the payload does not fit the function, and never will. ``stopped``: it ended because it was
-    asked to. ``died``: its process did. The last three are the worker's own decisions: the function may
+    """``unfit``: the function of this node can't be called with the payload. ``stopped``: it ended because it
+    was asked to. ``died``: its process did. The last three are the worker's own decisions: the function may
     still be running, and counts no more."""
     result: str | None = None
     """JSON text."""

@@ -9,6 +9,11 @@ from msgspec.structs import replace
 from evenbeat.instants import Instant
 from evenbeat.model import FINAL_STATES, LONGEST_ERROR, Run, RunState, Statistics, Transition
 
+# A payload that does not fit the function of this node may fit that of another: during a rolling upgrade old
+# and new code run side by side. Such a run is handed back this often, which takes some five minutes in all.
+HAND_BACKS = 10
+_FIRST_WAIT, _LONGEST_WAIT = 1_000, 60_000
+
 
 def heartbeat(run: Run, lease: int, token: str) -> Transition:
     """The worker is alive: its lease ends ``lease`` ms from now."""
@@ -31,6 +36,17 @@ def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
         return _ended(run, "failed", now, token, error=error, failures=failures)
     again = _queued(run, backoff(run, failures), token)
     return replace(again, failures=failures, error=_kept(error))
+
+
+def unfit(run: Run, error: str, now: Instant, token: str) -> Transition:
+    """The function here can't be called with the payload: handed back for a node with other code, with a
+    growing delay and a bounded number of times; then it fails as an attempt that raised does."""
+    # Attempts that neither failed nor crashed were handed back, for this reason or another.
+    before = max(run.attempt - 1 - run.failures - run.crashes, 0)
+    if run.cancel_requested or before >= HAND_BACKS:
+        return failed(run, error, now, token)
+    wait = min(_FIRST_WAIT << before, _LONGEST_WAIT)
+    return replace(_queued(run, wait, token), error=_kept(error))
 
 
 def crashed(run: Run, now: Instant, token: str, error: str | None = None) -> Transition:
