@@ -82,7 +82,8 @@ class Schedules:
     ) -> ScheduleInfo:
         """Make a schedule. A name that is taken is an error (``ScheduleExists``).
 
-        It first runs at the next tick, not before ``start_at``; ``run_now`` asks for one run at once besides.
+        It first runs at the next tick, not before ``start_at``, which is also the phase of an interval;
+        ``run_now`` asks for one run at once besides.
         """
         wanted = self._wanted(name, trigger, task, payload, tenant, options)
         return self._create(wanted, self._start(start_at, wanted), run_now, changes.create)

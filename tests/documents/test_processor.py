@@ -805,6 +805,23 @@ def test_a_stop_while_the_database_is_away_gives_up_on_what_it_can_not_write(
 # Options
 
 
+def test_a_document_is_locked_for_ten_minutes_unless_told_otherwise(shop: Shop) -> None:
+    locked: list[int] = []
+    begun = threading.Event()
+
+    def handle(_document: Document) -> None:
+        until = shop.due("a")
+        assert until is not None
+        locked.append(to_ms(until) - wall_clock())
+        begun.set()
+
+    shop.add("a")
+    with Processor(shop, handle):
+        wait(begun)
+    # From the lock to the handler, a busy machine may take a while.
+    assert 540_000 < locked[0] < 660_000
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from evenbeat import Scheduler
+from evenbeat import Scheduler, every
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.observe.events import Events
@@ -61,6 +62,73 @@ def test_a_run_that_is_enqueued_again_is_hinted_at_again() -> None:
     for expected in (1, 2):
         app.enqueue("work", id="mine")
         assert store.hints == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "call"),
+    [
+        ("", "schedules.add('beat', '* * * * *', 'work')"),
+        ("", "schedules.declare('beat', '* * * * *', 'work')"),
+        ("add", "schedules.declare('beat', '0 * * * *', 'work')"),
+        ("add", "schedules.update('beat', priority=9)"),
+        ("add", "schedules.pause('beat')"),
+        ("add pause", "schedules.resume('beat')"),
+        ("add", "schedules.reschedule('beat', '1h')"),
+        ("add", "schedules.trigger('beat')"),
+        ("add", "schedules.delete('beat')"),
+        ("", "enqueue('work')"),
+        ("", "enqueue_many(['work', 'work'])"),
+        ("enqueue", "runs.cancel('mine')"),
+        ("enqueue cancel", "runs.retry('mine')"),
+    ],
+)
+def test_what_is_written_by_hand_is_hinted_at_once(before: str, call: str) -> None:
+    store = Counting()
+    app = Scheduler(store)
+    app.task(name="work")(lambda: None)
+    steps: dict[str, Callable[[], object]] = {
+        "add": lambda: app.schedules.add("beat", "* * * * *", "work"),
+        "pause": lambda: app.schedules.pause("beat"),
+        "enqueue": lambda: app.enqueue("work", id="mine"),
+        "cancel": lambda: app.runs.cancel("mine"),
+    }
+    for step in before.split():
+        steps[step]()
+    told = store.hints
+    eval(f"app.{call}", {"app": app})  # noqa: S307  # its own text is the name of the case
+    assert store.hints == told + 1
+
+
+def test_what_changes_nothing_is_not_hinted_at() -> None:
+    store = Counting()
+    app = Scheduler(store)
+    app.task(name="work")(lambda: None)
+    app.schedules.add("beat", "* * * * *", "work")
+    app.enqueue("work", id="mine")
+    app.runs.cancel("mine")
+    told = store.hints
+    app.schedules.declare("beat", "* * * * *", "work")
+    app.schedules.resume("beat")
+    app.runs.cancel("mine")
+    assert store.hints == told
+
+
+def test_a_schedule_that_is_added_while_a_node_sleeps_runs_when_it_is_due() -> None:
+    # Real time: a node in threads, which would look again by itself after an hour.
+    app = Scheduler(MemoryStore())
+    came = threading.Event()
+    app.task(name="first")(lambda: None)
+    app.task(name="work")(came.set)
+    asleep = threading.Event()
+    app.on_idle(asleep.set)
+    app.start(poll="1h")
+    try:
+        app.enqueue("first")
+        assert asleep.wait(60)
+        app.schedules.add("beat", every("1s"), "work")
+        assert came.wait(60)
+    finally:
+        app.stop()
 
 
 def test_a_run_that_goes_back_to_the_queue_is_hinted_at() -> None:

@@ -104,6 +104,29 @@ def test_a_schedule_starts_where_it_is_told_to(scheduler: VirtualScheduler, call
     assert ticks(scheduler.travel("+50m")) == [30, 40, 50]
 
 
+@pytest.mark.parametrize("make", ["add", "declare"])
+def test_the_phase_of_an_interval_is_where_it_is_told_to_start(
+    scheduler: VirtualScheduler, calls: list[Any], make: str
+) -> None:
+    getattr(scheduler.schedules, make)("beat", every("10m"), "work", start_at=minute(25))
+    assert minutes(scheduler.schedules.next_run("beat")) == 25
+    assert ticks(scheduler.travel("+50m")) == [25, 35, 45]
+
+
+def test_an_interval_with_a_start_of_its_own_keeps_its_phase_from_start_at_on(
+    scheduler: VirtualScheduler, calls: list[Any]
+) -> None:
+    scheduler.schedules.add("beat", every("10m", start=minute(3)), "work", start_at=minute(25))
+    assert ticks(scheduler.travel("+50m")) == [33, 43]
+
+
+def test_an_interval_that_was_to_start_in_the_past_has_its_phase(
+    scheduler: VirtualScheduler, calls: list[Any]
+) -> None:
+    scheduler.schedules.add("beat", every("10m"), "work", start_at=minute(-7))
+    assert ticks(scheduler.travel("+25m")) == [3, 13, 23]
+
+
 def test_run_now_is_one_run_beside_the_ticks(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", every("10m"), "work", run_now=True)
     (first,) = scheduler.run_pending()

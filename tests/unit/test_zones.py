@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import pytest
 
@@ -187,6 +187,41 @@ def test_what_is_not_a_zone_is_refused(key: str) -> None:
     with pytest.raises(InvalidValue, match="is not an IANA time zone") as refused:
         zone(key)
     assert refused.value.field == "tz"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "", "/etc/localtime", "Europe/../UTC", "Europe//Berlin", "Europe/Berlin/", "Europe/Berlin\n",
+        "C:\\UTC", "zone.tab", "Europe/Bérlin", "1/2", "_a", "-a", "+VERSION",
+        "America/Argentina/Buenos_Aires/Norte", "A" * 65, "posix/UTC",
+    ],
+)  # fmt: skip
+def test_what_can_not_be_a_name_is_refused_without_a_look_at_the_disk(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(name: str) -> ZoneInfo:
+        raise AssertionError(f"looked for {name!r}")
+
+    monkeypatch.setattr(zones, "ZoneInfo", looked)
+    with pytest.raises(InvalidValue, match="is not an IANA time zone"):
+        zone(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["UTC0", "a1_+-", "Etc/GMT+12", "Etc/GMT-14", "A/1", "A/B_/C-1", f"{'A' * 64}"], ids=len
+)
+def test_what_may_be_a_name_is_looked_for(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def looked(name: str) -> ZoneInfo:
+        asked.append(name)
+        raise ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(zones, "ZoneInfo", looked)
+    with pytest.raises(InvalidValue, match="is not an IANA time zone"):
+        zones._find(key)
+    assert asked == [key]
 
 
 @pytest.mark.parametrize(

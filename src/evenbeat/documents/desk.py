@@ -34,8 +34,8 @@ _log = logging.getLogger("evenbeat.documents")
 class Pace(msgspec.Struct, frozen=True):
     """How fast a processor goes. Durations are milliseconds."""
 
-    concurrency: int = 1
-    lock_duration: int = 600_000
+    concurrency: int
+    lock_duration: int
     next_delay: int = 0
     idle_delay: int = 0
 

@@ -16,7 +16,7 @@ from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
 from evenbeat.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.model import Reason, Run, Schedule, check_schedule
 from evenbeat.rules.firing import Active, Planned, needs_active, plan, skip_until, trigger_of
-from evenbeat.triggers import At, parse_trigger
+from evenbeat.triggers import At, Every, parse_trigger
 
 # What a user says, as against where the schedule stands.
 DEFINITION = (
@@ -30,15 +30,15 @@ def create(
 ) -> Planned:
     """A new schedule. ``previous`` is the row of that name: an error unless it was deleted.
 
-    The first tick is the next one after ``now``, not before ``start``; a single instant in the past is due
-    at once.
+    The first tick is the next one after ``now``, not before ``start``, which also is the phase of an interval
+    that has none of its own; a single instant in the past is due at once.
     """
     if previous is not None and previous.state != "deleted":
         raise ScheduleExists(wanted.tenant, wanted.name)
     made = replace(
         _checked(wanted),
         state="active",
-        anchor=now,
+        anchor=now if start is None else _anchor(wanted, now, start),
         created_at=now,
         updated_at=now,
         # Numbers go on where a deleted namesake stopped: its runs keep their identities.
@@ -269,6 +269,12 @@ def _joined(first: Planned, then: Planned) -> Planned:
 def _checked(wanted: Schedule) -> Schedule:
     """Nothing that no store should hold, and the trigger in its canonical words."""
     return replace(check_schedule(wanted), trigger=str(parse_trigger(wanted.trigger)))
+
+
+def _anchor(wanted: Schedule, now: Instant, start: Instant) -> Instant:
+    trigger = parse_trigger(wanted.trigger)
+    # An interval begins one period after its anchor.
+    return start - trigger.period if isinstance(trigger, Every) and trigger.start is None else now
 
 
 def _from_now(schedule: Schedule, now: Instant) -> Schedule:
