@@ -60,7 +60,7 @@ def mongo_standalone() -> Iterator[str]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     servers.stop_shared()
-    if servers.missing() and os.environ.get("CI"):
+    if servers.missing_in_ci() and os.environ.get("CI"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -35,6 +35,11 @@ _PATIENCE = 60.0
 class Unavailable(Exception):
     """No server of this kind can be had here; says what is missing."""
 
+    def __init__(self, reason: str, *, is_required: bool = True) -> None:
+        super().__init__(reason)
+        self.is_required = is_required
+        """Whether CI must have it."""
+
 
 class Server(ABC):
     """A server process and its folder. It can be killed and started again on the same port and data."""
@@ -308,15 +313,23 @@ def stop_shared() -> None:
 _lock = threading.Lock()
 _shared: dict[str, Server | Running] = {}
 _missing: dict[str, str] = {}
+_required: set[str] = set()
 
 
-def note_missing(name: str, reason: str) -> None:
-    _missing[name] = reason
+def note_missing(name: str, reason: str | Unavailable) -> None:
+    _missing[name] = str(reason)
+    if not isinstance(reason, Unavailable) or reason.is_required:
+        _required.add(name)
 
 
 def missing() -> dict[str, str]:
     """The kinds that were asked for and can't be had here, each with the reason."""
     return dict(_missing)
+
+
+def missing_in_ci() -> set[str]:
+    """Those of the missing that CI must have."""
+    return set(_required)
 
 
 def free_port() -> int:

@@ -1,15 +1,34 @@
-"""PostgreSQL servers that crash, fail over and are reached by detours: real processes, real time."""
+"""PostgreSQL servers that crash, replicate and are reached by detours: real processes, real time."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from evenbeat import Scheduler
+from evenbeat.cli.root import root
 from evenbeat.documents import PostgresDocuments
-from tests.servers import Postgres, Unavailable, note_missing
+from evenbeat.errors import StoreUnavailable
+from evenbeat.model import Run
+from evenbeat.stores.postgres import PostgresStore
+from tests.postgres_servers import PgBouncer, PoolMode, Standby, TlsFront, make_certificate
+from tests.servers import Postgres, Server, Unavailable, note_missing
+
+
+@contextmanager
+def started(server: Server | TlsFront) -> Iterator[None]:
+    try:
+        server.start()
+        yield
+    finally:
+        server.stop()
 
 
 @contextmanager
@@ -18,22 +37,45 @@ def running(**settings: str) -> Iterator[Postgres]:
     try:
         server = Postgres(settings)
     except Unavailable as error:
-        note_missing("postgres", str(error))
+        note_missing("postgres", error)
         pytest.skip(f"no postgres: {error}")
-    try:
-        server.start()
+    with started(server):
         yield server
-    finally:
-        server.stop()
+
+
+@contextmanager
+def pooled(server: Postgres, mode: PoolMode) -> Iterator[PgBouncer]:
+    try:
+        pooler = PgBouncer(server, mode)
+    except Unavailable as error:
+        note_missing("pgbouncer", error)
+        pytest.skip(f"no pgbouncer: {error}")
+    with started(pooler):
+        yield pooler
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """A server that nobody harms."""
+    with running() as found:
+        yield found
+
+
+def execute(url: str, *statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
 
 
 def test_a_document_that_was_locked_is_locked_after_a_crash_of_the_server() -> None:
     # What is not flushed by a commit is not flushed for as long as the test takes.
     with running(synchronous_commit="off", wal_writer_delay="10s") as server:
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            connection.execute("SET synchronous_commit = on")
-            connection.execute("CREATE TABLE jobs (id int PRIMARY KEY, sleep_until timestamptz)")
-            connection.execute("INSERT INTO jobs SELECT n, now() FROM generate_series(1, 5) AS n")
+        execute(
+            server.url,
+            "SET synchronous_commit = on",
+            "CREATE TABLE jobs (id int PRIMARY KEY, sleep_until timestamptz)",
+            "INSERT INTO jobs SELECT n, now() FROM generate_series(1, 5) AS n",
+        )
         documents = PostgresDocuments(server.url, "jobs")
         documents.open()
         try:
@@ -44,3 +86,179 @@ def test_a_document_that_was_locked_is_locked_after_a_crash_of_the_server() -> N
             assert documents.lock_next(600_000, 10).found == []
         finally:
             documents.close()
+
+
+def test_a_commit_that_no_synchronous_standby_has_is_not_answered_as_done() -> None:
+    with running(client_min_messages="error") as server:
+        execute(server.url, "CREATE TABLE jobs (id int PRIMARY KEY, sleep_until timestamptz)")
+        store, documents = PostgresStore(server.url), PostgresDocuments(server.url, "jobs")
+        impatient = PostgresStore(server.url, timeout=0.2, lock_timeout=0.2)
+        with closing(store), closing(documents), closing(impatient):
+            for opening in (store, documents, impatient):
+                opening.open()
+            execute(server.url, "INSERT INTO jobs VALUES (1, now())")
+            execute(server.url, "ALTER SYSTEM SET synchronous_standby_names = 'away'", RELOAD)
+            with pytest.raises(StoreUnavailable, match="no answer in time"):
+                impatient.add_runs([Run(id="a", task="t", run_at=0)])
+            # Who ends the wait by hand gets a success with a warning from the server.
+            with waits_cancelled(server.url):
+                with pytest.raises(StoreUnavailable, match="no synchronous standby has confirmed"):
+                    store.add_runs([Run(id="b", task="t", run_at=0)])
+                with pytest.raises(StoreUnavailable, match="no synchronous standby has confirmed"):
+                    documents.lock_next(600_000, 1)
+            execute(server.url, "ALTER SYSTEM RESET synchronous_standby_names", RELOAD)
+            # They are there after all: a repetition, as the loops do it, finds its own work.
+            assert store.add_runs([Run(id=name, task="t", run_at=0) for name in "abc"]) == [
+                False,
+                False,
+                True,
+            ]
+
+
+RELOAD = "SELECT pg_reload_conf()"
+
+
+@contextmanager
+def waits_cancelled(url: str) -> Iterator[None]:
+    """An operator who cancels whatever waits for a standby."""
+    stopping = threading.Event()
+
+    def cancel() -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            while not stopping.wait(0.05):
+                connection.execute(
+                    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+                )
+
+    operator = threading.Thread(target=cancel)
+    operator.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        operator.join(30)
+
+
+def test_a_standby_is_refused_until_it_is_promoted() -> None:
+    with running(wal_level="replica") as server:
+        standby = Standby(server)
+        with started(standby):
+            with pytest.raises(StoreUnavailable, match="is a standby, which takes no writes"):
+                PostgresStore(standby.url).open()
+            # Of several hosts the one that takes writes, wherever it stands.
+            for ports in ((standby.port, server.port), (server.port, standby.port)):
+                hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+                with closing(PostgresStore(f"postgresql://evenbeat@{hosts}/postgres")) as store:
+                    store.open()
+                    assert store.server()[1].value == "off"
+            server.kill()
+            standby.promote()
+            with closing(PostgresStore(f"postgresql://evenbeat@{hosts}/postgres")) as store:
+                store.open()
+                assert store.add_runs([Run(id="a", task="t", run_at=0)]) == [True]
+
+
+def test_a_pooler_that_pools_statements_is_refused_when_the_store_is_opened(server: Postgres) -> None:
+    with pooled(server, "statement") as pooler:
+        for is_there in (False, True):
+            with pytest.raises(StoreUnavailable, match="pool_mode = transaction"):
+                PostgresStore(pooler.url, schema="pooled").open()
+            said = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(
+                root, ["doctor", f"{pooler.url}?schema=pooled"]
+            )
+            assert said.exit_code == 1
+            assert "transactions not possible" in said.output
+            if not is_there:
+                with closing(PostgresStore(server.url, schema="pooled")) as store:
+                    store.open()
+
+
+def test_nodes_work_through_a_pooler_that_pools_transactions(server: Postgres) -> None:
+    with pooled(server, "transaction") as pooler:
+        app = Scheduler(PostgresStore(pooler.url, listen=server.url))
+        done: list[int] = []
+
+        @app.task
+        def note(number: int) -> None:
+            done.append(number)
+
+        app.start()
+        try:
+            for run in app.enqueue_many([("note", {"number": at}) for at in range(50)]):
+                app.runs.wait_for(run, timeout="60s")
+        finally:
+            app.stop()
+            app.close()
+        assert sorted(done) == list(range(50))
+
+
+@pytest.fixture
+def encrypted(server: Postgres, tmp_path: Path) -> Iterator[TlsFront]:
+    try:
+        front = TlsFront(server, tmp_path)
+    except Unavailable as error:
+        note_missing("TLS", error)
+        pytest.skip(f"no TLS: {error}")
+    with started(front):
+        yield front
+
+
+def test_connections_are_encrypted_and_certificates_checked(encrypted: TlsFront, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        PostgresStore(f"{encrypted.plain_url}?sslmode=disable").open()
+    stranger = tmp_path / "stranger.pem"
+    make_certificate(tmp_path / "key.pem", stranger)
+    with pytest.raises(StoreUnavailable, match="not signed by the one that sslrootcert names"):
+        PostgresStore(f"{encrypted.plain_url}?sslmode=verify-full&sslrootcert={stranger}").open()
+    with pytest.raises(StoreUnavailable, match="name the certificate that signed"):
+        PostgresStore(f"{encrypted.plain_url}?sslmode=verify-full&sslrootcert={tmp_path / 'none'}").open()
+    elsewhere = encrypted.url.replace("127.0.0.1", "localhost")
+    with pytest.raises(StoreUnavailable, match="write the host as it stands in the server's certificate"):
+        PostgresStore(elsewhere).open()
+    app = Scheduler(encrypted.url)
+    done: list[str] = []
+
+    @app.task
+    def note(text: str) -> str:
+        done.append(text)
+        return text
+
+    app.start()
+    try:
+        # Larger than a record of TLS, in both directions.
+        run = app.enqueue("note", {"text": "x" * 100_000})
+        assert app.runs.wait_for(run.id, timeout="60s").result == "x" * 100_000
+    finally:
+        app.stop()
+        app.close()
+    assert done == ["x" * 100_000]
+
+
+def test_hints_come_through_an_encrypted_connection(encrypted: TlsFront) -> None:
+    store, other = PostgresStore(encrypted.url), PostgresStore(encrypted.url)
+    with closing(store), closing(other):
+        store.open()
+        other.open()
+        # Until hints are known to come through, waits end by themselves.
+        deadline = time.monotonic() + 60
+        while store.wait(3.0):
+            assert time.monotonic() < deadline
+        heard: list[bool] = []
+        waiter = threading.Thread(target=lambda: heard.append(store.wait(60)))
+        waiter.start()
+        while not heard:
+            other.hint()
+            waiter.join(0.2)
+            assert time.monotonic() < deadline
+        waiter.join(10)
+        assert heard == [True]
+
+
+def test_an_encrypted_connection_is_used_again(encrypted: TlsFront) -> None:
+    with closing(PostgresStore(encrypted.url)) as store:
+        store.open()
+        sessions = set()
+        for _ in range(5):
+            with store._connections.read() as commands:
+                sessions.add(commands.rows("look", "SELECT pg_backend_pid()")[0])
+        assert len(sessions) == 1

@@ -49,7 +49,7 @@ def place(grounds: Grounds, tmp_path: Path) -> Iterator[MakeGround]:
                 return stack.enter_context(grounds.ground(store, tmp_path, for_scene))
             except servers.Unavailable as error:
                 own = for_scene is not None and for_scene.ground is not None
-                servers.note_missing(f"{store} for {name_of(for_scene)}" if own else store, str(error))
+                servers.note_missing(f"{store} for {name_of(for_scene)}" if own else store, error)
                 pytest.skip(f"no {store}: {error}")
 
         yield make

@@ -290,7 +290,10 @@ def test_the_printed_schema_makes_what_open_makes() -> None:
         watch = Watch()
         opened = PostgresStore(by_hand, on_command=watch)
         opened.open()
-        assert watch.seen == ["connect", "select schema version", "select schema version", "select settings"]
+        assert watch.seen == [
+            "connect", "select schema version", "select schema version", "select settings",
+            *["try transaction"] * 3,
+        ]  # fmt: skip
         assert opened.count_runs() == {}
         for store in (first, second):
             name = store.place.schema
@@ -443,7 +446,7 @@ def test_what_the_promise_leans_on_is_told(store: PostgresStore) -> None:
     found = {setting.name: setting for setting in store.server()}
     assert list(found) == [
         "server_version", "in_recovery", "default_transaction_read_only", "server_encoding", "fsync",
-        "full_page_writes", "synchronous_commit", "max_connections", "clock",
+        "full_page_writes", "synchronous_commit", "max_connections", "clock", "transactions",
     ]  # fmt: skip
     assert found["server_encoding"].value == "UTF8"
     assert all(setting.hint is None for setting in found.values() if setting.level == "ok")

@@ -20,7 +20,7 @@ from psycopg.waiting import Ready, Wait
 
 from evenbeat.instants import Instant
 from evenbeat.stores.postgres import statements as sql
-from evenbeat.stores.postgres.failures import TimedOut, translated
+from evenbeat.stores.postgres.failures import TimedOut, Unreplicated, translated
 from evenbeat.stores.postgres.places import Place
 from evenbeat.stores.rows import Row
 from evenbeat.stores.server_clock import ServerClock
@@ -43,6 +43,14 @@ class Link(psycopg.Connection[Row]):
 
     deadline = 0.0
     """By the monotonic clock; set before each command."""
+    is_unreplicated = False
+    """Whether a commit was answered before the standby had it, which the server says as a warning."""
+
+    def note(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Take notice of what the server says besides its answers."""
+        # An operator ended the wait for a synchronous standby: the server calls that a success.
+        if notice.source_function == "SyncRepWaitForLSN":
+            self.is_unreplicated = True
 
     def wait(self, gen: Generator[Any, Any, T], *_rest: object, **_options: object) -> T:
         """As psycopg's, which knows of no deadline before version 3.3."""
@@ -108,7 +116,9 @@ class Commands:
                     # Leaving the pipeline fails, too: not with the reason, and not without a log entry.
                     first = error
         except psycopg.Error as error:
-            raise first or error from None
+            # An answer that does not come is waited for while leaving, which then fails for another reason.
+            silence = error.__context__ if isinstance(error.__context__, TimedOut) else None
+            raise first or silence or error from None
         if first is not None:
             raise first
         return cursors
@@ -123,8 +133,11 @@ class Commands:
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         self.link.deadline = time.monotonic() + self.patience
+        self.link.is_unreplicated = False
         try:
             yield
+            if self.link.is_unreplicated:
+                raise Unreplicated("no synchronous standby has confirmed the commit")
         except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
             if isinstance(error, TimedOut):
                 self.link.close()

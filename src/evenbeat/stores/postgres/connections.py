@@ -173,6 +173,7 @@ class Connections:
             link = Link.connect(self.place.conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
             raise translated(self.place.shown, error) from error
+        link.add_notice_handler(link.note)
         # PostgreSQL 14 and newer say so unasked; behind a pooler the first write will find out.
         if link.info.parameter_status("in_hot_standby") == "on":
             link.close()

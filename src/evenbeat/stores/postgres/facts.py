@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
+from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.base import Setting
 from evenbeat.stores.postgres.commands import Commands
 from evenbeat.stores.postgres.connections import LARGEST
@@ -64,7 +65,28 @@ def settings(commands: Commands) -> list[Setting]:
             "the server's clock counts, and logs of this machine will not agree with it: "
             "synchronise both (NTP)",
         ),
+        _transactions(commands),
     ]  # fmt: skip
+
+
+def _transactions(commands: Commands) -> Setting:
+    """Whether the statements of a transaction reach one session. Last: a pooler that refuses hangs up."""
+    try:
+        commands.rows("try transaction", "BEGIN")
+        sessions = {commands.rows("try transaction", "SELECT pg_backend_pid()")[0] for _ in range(2)}
+    except StoreUnavailable as error:
+        # PgBouncer's: transaction blocks not allowed in statement pooling mode.
+        if getattr(error.__cause__, "sqlstate", None) != "08P01":
+            raise
+        sessions = set()
+    finally:
+        commands.roll_back()
+    is_one = len(sessions) == 1
+    return _setting(
+        "transactions", "possible" if is_one else "not possible", "ok" if is_one else "fail",
+        "the pooler gives each statement another session: set pool_mode = transaction (or session), "
+        "or name the server itself",
+    )  # fmt: skip
 
 
 def _setting(name: str, value: str, level: Level = "ok", hint: str | None = None) -> Setting:

@@ -8,6 +8,7 @@ from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable
 
 _ADVICE = {
     "08006": "the connection was lost",
+    "08P01": "a pooler must keep transactions together: pool_mode = transaction",
     "25006": "the server is a standby or read-only; name the one that takes writes",
     "25P03": "the transaction was left open for too long",
     "28000": "check the user and how the server lets it in (pg_hba.conf)",
@@ -36,6 +37,9 @@ _IN_WORDS = {
     "database ": _ADVICE["3D000"],
     "too many clients": _ADVICE["53300"],
     "remaining connection slots": _ADVICE["53300"],
+    "certificate verify failed": "the server's certificate is not signed by the one that sslrootcert names",
+    "root certificate file": "name the certificate that signed the server's: sslrootcert=/a/path.pem",
+    "does not match host name": "write the host as it stands in the server's certificate",
     "does not support SSL": "the server has no TLS; leave sslmode out of the URL, or switch it on there",
     "invalid port number": "a port is 1 to 65535",
     "invalid integer value": "one of the options of the URL is no number",
@@ -44,6 +48,10 @@ _IN_WORDS = {
 
 class TimedOut(psycopg.OperationalError):
     """No answer within the time that was given. What was sent may still be carried out."""
+
+
+class Unreplicated(psycopg.OperationalError):
+    """The commit is on the primary, and perhaps on no standby: a failover may undo it."""
 
 
 def translated(shown: str, error: Exception) -> EvenbeatError:
@@ -55,7 +63,7 @@ def translated(shown: str, error: Exception) -> EvenbeatError:
         return InvalidValue(f"the database refused a row: {first_line(error)}", field="row", value=None)
     if isinstance(error, psycopg.DataError) or error.sqlstate == "54000":
         return InvalidValue(f"PostgreSQL can't hold a value: {first_line(error)}", field="row", value=None)
-    if isinstance(error, TimedOut):
+    if isinstance(error, TimedOut | Unreplicated):
         return StoreUnavailable(f"{shown}: {error}; what was sent may still take effect")
     advice = _connecting(str(error)) if error.sqlstate is None else _ADVICE.get(error.sqlstate)
     return StoreUnavailable(f"{shown}: {first_line(error)}" + (f" ({advice})" if advice else ""))

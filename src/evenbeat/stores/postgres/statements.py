@@ -52,10 +52,11 @@ BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 COMMIT = "COMMIT"
 
 # A commit that was acknowledged survives a crash of the server; a role or database with remote_apply, which
-# is more than that, keeps it.
+# is more than that, keeps it. That no standby has it comes as a warning, which a role may have switched off.
 DURABLE = """
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
+    set_config('client_min_messages', 'warning', true)
 """.strip()
 
 # One statement for all: 20 us, and what it sets ends with the transaction. Tables that grow and shrink by the
