@@ -16,6 +16,7 @@ from evenbeat.errors import (
     ScheduleNotFound,
     SchemaTooNew,
     StoreUnavailable,
+    TooLarge,
 )
 from evenbeat.observe.events import Event
 from evenbeat.scheduler import Scheduler
@@ -53,6 +54,7 @@ __all__ = [
     "SkippedInfo",
     "StoreUnavailable",
     "Task",
+    "TooLarge",
     "Trigger",
     "__version__",
     "at",

@@ -123,6 +123,10 @@ class StoreUnavailable(EvenbeatError):
     """The store did not answer, or could not. Whether the call took effect is not known: repeat it."""
 
 
+class TooLarge(EvenbeatError):
+    """The database refused the size of one call. Nothing was written: try smaller batches."""
+
+
 class SchemaTooNew(EvenbeatError):
     """The database was upgraded by a newer version of Evenbeat, which this one can't work with."""
 

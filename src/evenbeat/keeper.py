@@ -6,6 +6,7 @@ back what was claimed ahead and has to wait.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from uuid import uuid4
@@ -17,6 +18,7 @@ from evenbeat.executors.base import Attempt
 from evenbeat.instants import Instant
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
+from evenbeat.settling import settle_in_parts
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.worker import LONGEST_WAIT, Worker
 
@@ -98,7 +100,8 @@ class Keeper:
         renewed = [attempt for attempt in held if attempt.lease_end - clock < lease * 5 / 6]
         beats = [attempts.heartbeat(attempt.run, self._lease, self._new_token()) for attempt in renewed]
         before = self._clock()
-        for attempt, accepted in zip(renewed, self._store.settle_runs(beats), strict=True):
+        answers = itertools.chain.from_iterable(settle_in_parts(self._store, beats, "keeper"))
+        for attempt, accepted in zip(renewed, answers, strict=True):
             if accepted:
                 attempt.lease_end = before + lease
             elif not attempt.settled and attempt.over is None:

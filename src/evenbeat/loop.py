@@ -85,14 +85,14 @@ class Loop:
         self._failures += 1
         wait = min(_FIRST_BACKOFF * float(1 << min(self._failures - 1, 10)), self._longest_backoff)
         fields = {"component": self.name, "failures": self._failures, "retry_in": wait}
+        # Ever more seldom: what goes on for long fills no disk with the same lines.
+        level = logging.ERROR if self._failures & (self._failures - 1) == 0 else logging.DEBUG
         if isinstance(error, StoreUnavailable):
-            # Ever more seldom: a long outage fills no disk with the same line.
-            level = logging.ERROR if self._failures & (self._failures - 1) == 0 else logging.DEBUG
             _log.log(level, "the store is unavailable, trying again: %s", error, extra=fields)
             # By this machine's clock: the store's can't be asked.
             self._events.tell("store_unavailable", wall_clock(), error=str(error))
         else:
-            _log.exception("a step failed, trying again", extra=fields)
+            _log.log(level, "a step failed, trying again", exc_info=error, extra=fields)
         return wait
 
     def _recover(self) -> None:

@@ -11,6 +11,7 @@ It executes nothing itself, so that no job can keep it from doing this:
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import os
 import secrets
@@ -38,6 +39,7 @@ from evenbeat.model import Run, Transition
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.scheduler import Scheduler
+from evenbeat.settling import settle_in_parts
 from evenbeat.signals import KILL, describe_exit, end_group
 from evenbeat.stores.base import RunQuery
 from evenbeat.supervised import Begin, Drain, Failed, FromChild, Hurry, Recycling, Started
@@ -411,7 +413,8 @@ class Supervisor:
         now = store.now()
         for at in range(0, len(runs), _BATCH):
             batch = runs[at : at + _BATCH]
-            answers = store.settle_runs([inherited(run, estate, now) for run in batch])
+            ends = [inherited(run, estate, now) for run in batch]
+            answers = itertools.chain.from_iterable(settle_in_parts(store, ends, "supervisor"))
             for run, accepted in zip(batch, answers, strict=True):
                 if accepted:
                     self._tell(run, estate, now)

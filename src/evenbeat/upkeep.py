@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import secrets
@@ -12,12 +13,12 @@ from uuid import uuid4
 import msgspec
 
 from evenbeat.clocks import steady_clock
-from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.model import Record, encode
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
+from evenbeat.settling import settle_in_parts
 from evenbeat.stores.base import Store
 
 # How often a node asks while nothing is wrong: with the polls of its ticker and its worker (30 s each) that
@@ -41,22 +42,25 @@ class Duty(Protocol):
 
 
 class Rota:
-    """Several duties in one loop, each at its time. One that fails does not keep the others waiting."""
+    """Several duties in one loop, each at its time. One that fails, for whatever reason, does not keep the
+    others waiting."""
 
     def __init__(self, duties: Sequence[Duty]) -> None:
         self._due: list[tuple[Duty, Instant]] = [(duty, 0) for duty in duties]
 
     def step(self, now: Instant) -> Instant | None:
-        failed: StoreUnavailable | None = None
+        errors: list[Exception] = []
         for index, (duty, due) in enumerate(self._due):
             # More than it asked for ahead: the clock was set back.
             if due <= now or due > now + 2 * PURGE_EVERY:
                 try:
                     self._due[index] = (duty, duty.step(now))
-                except StoreUnavailable as error:
-                    failed = error
-        if failed is not None:
-            raise failed
+                except Exception as error:
+                    errors.append(error)
+        for other in errors[1:]:  # the loop logs the first
+            _log.error("another duty failed, trying again: %s", other, extra={"component": "upkeep"})
+        if errors:
+            raise errors[0]
         return min((due for _, due in self._due), default=None)
 
 
@@ -106,17 +110,18 @@ class Reaper:
             again = min(again, max(next_end + 1, now + _NOT_SOONER))
         if not lost:
             return again
-        answers = self._store.settle_runs([attempts.crashed(run, now, self._new_token()) for run in lost])
+        ends = [attempts.crashed(run, now, self._new_token()) for run in lost]
+        answers = list(itertools.chain.from_iterable(settle_in_parts(self._store, ends, "reaper")))
         for run, accepted in zip(lost, answers, strict=True):
             if not accepted:
-                continue  # its worker was heard of in between, or another node was faster
+                continue  # its worker sent a heartbeat in between, or another node was faster
             _log.error(
                 "a worker was lost, its run is taken over",
                 extra={**run_fields(run), "component": "reaper", "worker": run.worker},
             )
             self._events.tell("crashed", now, run=run, error=f"worker {run.worker} was lost")
         self._store.hint()
-        return now if len(lost) == REAP_BATCH else again
+        return now if len(lost) == REAP_BATCH and any(answers) else again
 
 
 class Pruner:

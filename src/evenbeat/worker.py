@@ -20,6 +20,7 @@ from evenbeat.model import LogChunk, Run, Transition
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
+from evenbeat.settling import settle_in_parts
 from evenbeat.stores.base import Claim, RunQuery, Store
 from evenbeat.tasks import Task, TaskKind, Tasks
 
@@ -29,8 +30,9 @@ AHEAD = 0.05
 MOST_AHEAD = 500
 # What was claimed ahead and not begun for so long is handed back: others may be free for it.
 LONGEST_WAIT = 1.0
-# One settle: as many as a transaction should hold.
+# One settle: as many as a transaction should hold, and characters of results and errors.
 SETTLE_BATCH = 1_000
+SETTLE_SIZE = 4 << 20
 # Between two looks at what is due and can't be claimed.
 _AGAIN = 50
 
@@ -263,20 +265,28 @@ class Worker:
     def _settle(self, now: Instant) -> None:
         """Record how attempts ended. What the store does not take now is tried again with the next step."""
         while self._ended or self._ends:
-            while self._ended and len(self._ends) < SETTLE_BATCH:
-                self._conclude(*self._ended.popleft(), now)
+            size = sum(map(_size, self._ends))
+            while self._ended and len(self._ends) < SETTLE_BATCH and size < SETTLE_SIZE:
+                if (end := self._conclude(*self._ended.popleft(), now)) is not None:
+                    self._ends.append(end)
+                    size += _size(end)
             self._keep_logs()
             if not self._ends:
                 continue
-            answers = self._record([end.transition for end in self._ends])
-            ends, self._ends = self._ends, []
-            for end, accepted in zip(ends, answers, strict=True):
-                self.held.pop(end.attempt.key, None)
-                self._report(end if accepted else end._replace(kind="lost", error="came too late"), now)
-            # Schedules that waited for a run, and runs that others may take: at once, or after their backoff.
-            if any(end.transition.wakes is not None or end.transition.state == "queued" for end in ends):
-                self._store.hint()
-            self._end_cancelled(ends, answers, now)
+            for answers in settle_in_parts(self._store, [end.transition for end in self._ends], "worker"):
+                # Before the next part: what the store does not take then is all that is left to repeat.
+                ends, self._ends = self._ends[: len(answers)], self._ends[len(answers) :]
+                self._finish(ends, answers, now)
+
+    def _finish(self, ends: list[_End], answers: list[bool], now: Instant) -> None:
+        """What follows from ends that are recorded."""
+        for end, accepted in zip(ends, answers, strict=True):
+            self.held.pop(end.attempt.key, None)
+            self._report(end if accepted else end._replace(kind="lost", error="came too late"), now)
+        # Schedules that waited for a run, and runs that others may take: at once, or after their backoff.
+        if any(end.transition.wakes is not None or end.transition.state == "queued" for end in ends):
+            self._store.hint()
+        self._end_cancelled(ends, answers, now)
 
     def _end_cancelled(self, ends: list[_End], answers: list[bool], now: Instant) -> None:
         """Runs that went back to the queue, and were asked to stop before anybody here knew of it."""
@@ -297,42 +307,37 @@ class Worker:
 
     def _keep_logs(self) -> None:
         """What was logged, before the end of its run: whoever sees the end sees all of it."""
-        if not self._logs:
-            return
+        if self._logs:
+            self._append(self._logs)
+            self._logs = []
+
+    def _append(self, chunks: list[LogChunk]) -> None:
         try:
-            self._store.append_log(self._logs)
+            self._store.append_log(chunks)
         except StoreUnavailable:
             raise
-        except Exception:
-            _log.exception("lines of logs can't be kept", extra={"component": "worker"})
-        self._logs = []
+        except Exception as error:
+            if len(chunks) == 1:
+                fields = {"component": "worker", "job_id": chunks[0].run}
+                _log.error("lines of a log can't be kept: %s", error, extra=fields)
+                return
+            middle = len(chunks) // 2
+            self._append(chunks[:middle])
+            self._append(chunks[middle:])
 
-    def _conclude(self, attempt: Attempt, outcome: Outcome, now: Instant) -> None:
-        """What becomes of the run, unless that was decided before."""
+    def _conclude(self, attempt: Attempt, outcome: Outcome, now: Instant) -> _End | None:
+        """What becomes of the run; None if that was decided before, or is not ours to decide any more."""
         if attempt.over is not None or attempt.withdraw() or attempt.began is None:
             self._lane_of[attempt.run.task].ended(attempt)
         if attempt.settled:
-            return
+            return None
         attempt.settled = True
         self._logs += attempt.log.take(last=True)
         if outcome.kind == "lost":
             self.held.pop(attempt.key, None)
             self._tell(attempt, "lost", now)
-        else:
-            self._ends.append(_end(attempt, outcome, now))
-
-    def _record(self, transitions: list[Transition]) -> list[bool]:
-        try:
-            return self._store.settle_runs(transitions)
-        except StoreUnavailable:
-            raise
-        except Exception:
-            if len(transitions) == 1:
-                # It can't be written, now or ever: its lease will end, and the crash be counted.
-                _log.exception("the end of a run can't be recorded", extra={"job_id": transitions[0].run})
-                return [False]
-            _log.exception("a batch of ends can't be recorded, trying one by one")
-            return [answer for transition in transitions for answer in self._record([transition])]
+            return None
+        return _end(attempt, outcome, now)
 
     # -- telling -------------------------------------------------------------------------------------------
 
@@ -378,6 +383,12 @@ _MESSAGES: dict[EventKind, str] = {
     "released": "a run was handed back",
     "lost": "a run was lost to another worker",
 }
+
+
+def _size(end: _End) -> int:
+    """Characters of what the function gave."""
+    texts = (end.transition.result, end.transition.error)
+    return sum(len(text) for text in texts if isinstance(text, str))
 
 
 def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:

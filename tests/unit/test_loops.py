@@ -10,7 +10,7 @@ import pytest
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import from_ms
 from evenbeat.loop import Loop
-from evenbeat.model import Run, Schedule
+from evenbeat.model import Run, Schedule, Transition
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts, changes
 from evenbeat.stores.base import Claim, Lost, RunQuery, ScheduleQuery, Write
@@ -211,6 +211,24 @@ def test_a_look_that_fails_now_and_then_does_not_keep_the_reaper_from_its_work(c
         assert clock.now - began < 60_000
 
 
+def test_one_run_that_can_not_be_written_does_not_keep_the_reaper_from_the_others(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in range(10):
+        claimed(store, clock, f"r{at}")
+    settle = store.settle_runs
+
+    def picky(transitions: list[Transition]) -> list[bool]:
+        if any(transition.run == "r3" for transition in transitions):
+            raise ValueError("can't write that")
+        return settle(transitions)
+
+    monkeypatch.setattr(store, "settle_runs", picky)
+    reaper = make_reaper(store, clock)
+    reap_until(reaper, clock, clock.now + 31_000)
+    assert store.count_runs() == {"queued": 9, "running": 1}
+
+
 def test_the_pruner_deletes_what_is_older_than_kept(store: MemoryStore, clock: VirtualClock) -> None:
     store.add_runs([Run(id="r", task="work", run_at=clock.now, created_at=clock.now)])
     (run,) = store.claim_runs(Claim(worker="w", token="t", limit=1, now=clock.now, lease=30_000)).runs
@@ -258,12 +276,13 @@ def test_a_node_that_slept_too_long_is_gone_and_comes_back(store: MemoryStore, c
     assert len(store.find_records("node")) == 1
 
 
-def test_a_duty_that_fails_does_not_keep_the_others_from_theirs() -> None:
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), UnicodeEncodeError("utf-8", "x", 0, 1, "bad")])
+def test_a_duty_that_fails_does_not_keep_the_others_from_theirs(error: Exception) -> None:
     done: list[int] = []
 
     class Failing:
         def step(self, now: int) -> int:
-            raise StoreUnavailable("away")
+            raise error
 
     class Working:
         def step(self, now: int) -> int:
@@ -271,12 +290,12 @@ def test_a_duty_that_fails_does_not_keep_the_others_from_theirs() -> None:
             return now + 10
 
     rota = Rota([Failing(), Working()])
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(type(error)):
         rota.step(1_000)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(type(error)):
         rota.step(1_005)
     assert done == [1_000]
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(type(error)):
         rota.step(1_010)
     assert done == [1_000, 1_010]
 

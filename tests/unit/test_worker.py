@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 import pytest
 
-from evenbeat.errors import StoreUnavailable
+from evenbeat.errors import StoreUnavailable, TooLarge
 from evenbeat.executors.base import Outcome
 from evenbeat.executors.inline import InlineExecutor
 from evenbeat.model import Execution, Run, Transition
@@ -120,8 +121,9 @@ def test_a_run_with_a_new_argument_is_left_by_an_old_node_to_one_that_has_the_ne
     for function in (add, add_both):
         tasks = Tasks()
         tasks.add(Task(function, "add"))
-        lane = Lane(InlineExecutor(), 1)
-        workers.append(Worker(store, tasks, Events(), lambda _, lane=lane: lane, name=function.__name__))
+        workers.append(
+            Worker(store, tasks, Events(), lambda _: Lane(InlineExecutor(), 1), name=function.__name__)
+        )
     old, new = workers
     store.add_runs([Run(id="r", task="add", payload='{"a": 1, "b": 2}', run_at=clock.now)])
     for _ in range(3):  # the old one is faster
@@ -198,6 +200,114 @@ def test_a_result_that_can_not_be_written_does_not_hold_up_the_others(
     assert bench.run("b").state == "succeeded"
     assert bench.run("a").state == "running"  # until its lease ends
     assert not bench.worker.is_processing
+
+
+class Narrow:
+    """Stands in for ``settle_runs`` of a store: takes batches up to a size, and not those of some runs."""
+
+    def __init__(self, bench: Workbench, most: int = 10**9, poison: tuple[str, ...] = ()) -> None:
+        self._settle = bench.store.settle_runs
+        self._most = most
+        self._poison = poison
+        self.calls: list[int] = []
+
+    def __call__(self, transitions: list[Transition]) -> list[bool]:
+        self.calls.append(len(transitions))
+        if sum(len(str(transition.result)) for transition in transitions) > self._most:
+            raise TooLarge("the transaction is too large")
+        if any(transition.run in self._poison for transition in transitions):
+            raise ValueError("can't write that")
+        return self._settle(transitions)
+
+
+def end_all(bench: Workbench, count: int, text: str = "") -> None:
+    for at in range(count):
+        bench.add(f"r{at:02}")
+    bench.step()
+    for _ in range(count):
+        bench.executor.end(result(text))
+    bench.worker.drain()
+
+
+def test_a_batch_that_is_too_large_for_the_database_is_recorded_in_parts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Workbench(slots=16)
+    end_all(bench, 16, "x" * 100)
+    narrow = Narrow(bench, most=500)
+    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    bench.step()
+    assert bench.store.count_runs() == {"succeeded": 16}
+    assert narrow.calls == [16, 8, 4, 4, 8, 4, 4]
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.exc_info is not None
+    assert "the transaction is too large" in str(record.exc_info[1])
+
+
+def test_one_end_that_can_not_be_written_costs_few_calls_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Workbench(slots=16)
+    end_all(bench, 16)
+    narrow = Narrow(bench, poison=("r05",))
+    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    bench.step()
+    assert bench.store.count_runs() == {"succeeded": 15, "running": 1}
+    assert len(narrow.calls) == 9
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [getattr(record, "job_id", None) for record in errors] == [None, "r05"]
+
+
+def test_a_store_that_goes_away_between_two_parts_is_sent_only_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Workbench(slots=16)
+    end_all(bench, 16)
+    narrow = Narrow(bench, poison=("r15",))
+    narrow_settle = narrow._settle
+
+    def once(transitions: Sequence[Transition]) -> list[bool]:
+        if len(narrow.calls) > 3:
+            raise StoreUnavailable("away")
+        return narrow_settle(transitions)
+
+    narrow._settle = once
+    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    with pytest.raises(StoreUnavailable):
+        bench.step()
+    assert narrow.calls == [16, 8, 8, 4]
+    assert bench.store.count_runs() == {"succeeded": 8, "running": 8}
+    assert bench.kinds().count("succeeded") == 8
+    narrow.calls.clear()
+    narrow._settle = narrow_settle
+    bench.step()
+    assert narrow.calls[0] == 8
+    assert bench.kinds().count("succeeded") == 15
+
+
+def test_results_are_recorded_in_batches_of_a_few_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench(slots=16)
+    end_all(bench, 16, "x" * 900_000)
+    narrow = Narrow(bench)
+    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    bench.step()
+    assert narrow.calls == [5, 5, 5, 1]
+
+
+def test_a_heartbeat_that_can_not_be_written_costs_no_other_run_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Workbench(slots=2)
+    seconds = bench.count_seconds()
+    bench.add("a")
+    bench.add("b")
+    bench.step()
+    monkeypatch.setattr(bench.store, "settle_runs", Narrow(bench, poison=("a",)))
+    bench.clock.advance("11s")
+    seconds[0] += 11
+    bench.keep()
+    assert bench.run("b").lease_until == bench.clock.now + 30_000
+    assert bench.executor.interrupted == [("a", "lost")]
 
 
 def test_draining_hands_back_at_once_what_was_not_begun_and_claims_nothing() -> None:
