@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import ssl
 import struct
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -48,6 +50,85 @@ class Standby(Postgres):
         with psycopg.connect(self.url, autocommit=True) as connection:
             ((done,),) = connection.execute("SELECT pg_promote(true, 60)").fetchall()
         assert done, self._last_words()
+
+
+class Pair(Server):
+    """A server and its standby, under one URL: the standby takes over, and gets a standby of its own.
+
+    Synchronous: a commit is answered when both have it. Else it is answered at once, and the standby may lack
+    the last ones.
+    """
+
+    name = "postgres_pair"
+
+    def __init__(self, *, is_synchronous: bool) -> None:
+        self._settings = {"synchronous_standby_names": "*" if is_synchronous else ""}
+        self.primary = Postgres(self._settings)
+        self.standby: Postgres | None = None
+        self._ports = [self.primary.port]
+
+    def url_at(self, port: int) -> str:
+        raise NotImplementedError
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        return f"postgresql://evenbeat@{hosts}/postgres?target_session_attrs=read-write"
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _ready(self) -> None:
+        if not self._senders():
+            raise Unavailable("the standby does not follow yet")
+
+    def start(self) -> None:
+        self.primary.start()
+        self._follow(Standby(self.primary, self._settings))
+        self._ports = [self.primary.port, self._follower.port]
+
+    def stop(self) -> None:
+        for member in (self.primary, self.standby):
+            if member is not None:
+                member.stop()
+
+    @property
+    def _follower(self) -> Standby:
+        assert isinstance(self.standby, Standby)
+        return self.standby
+
+    def _follow(self, standby: Standby) -> None:
+        self.standby = standby
+        standby.start()
+        self._process = standby._process
+        self._await(self._ready)
+
+    def _senders(self) -> list[int]:
+        """The processes of the primary that send to a standby."""
+        import psycopg
+
+        with psycopg.connect(self.primary.url, autocommit=True) as connection:
+            sending = "SELECT pid FROM pg_stat_replication WHERE state = 'streaming'"
+            return [pid for (pid,) in connection.execute(sending)]
+
+    def fail_over(self, behind: float) -> None:
+        """The primary is replaced by its standby, which is behind by so many seconds."""
+        senders = self._senders()
+        for sender in senders:
+            os.kill(sender, signal.SIGSTOP)
+        time.sleep(behind)
+        self.primary.kill()
+        for sender in senders:
+            os.kill(sender, signal.SIGKILL)
+        old, self.primary = self.primary, self._follower
+        old.stop()
+        self._follower.promote()
+        successor = Standby(self.primary, self._settings)
+        successor.port = old.port
+        self._follow(successor)
+
+    def _last_words(self) -> str:
+        return self._follower._last_words()
 
 
 class TlsFront:
@@ -211,8 +292,8 @@ def _unpack(cache: Path) -> None:
             timeout=60,
             check=False,
         )
-    for package in cache.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", package.name, "unpacked"], cwd=cache, capture_output=True, check=False)
+    for archive in cache.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", archive.name, "unpacked"], cwd=cache, capture_output=True, check=False)
     for library in cache.glob("unpacked/**/lib*.so*"):
         shutil.copy2(library, cache)
     for program in cache.glob("unpacked/usr/sbin/pgbouncer"):
