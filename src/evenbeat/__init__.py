@@ -17,6 +17,8 @@ from evenbeat.errors import (
     SchemaTooNew,
     StoreUnavailable,
     TooLarge,
+    UnknownTriggerZone,
+    UnknownZone,
 )
 from evenbeat.observe.events import Event
 from evenbeat.scheduler import Scheduler
@@ -56,6 +58,8 @@ __all__ = [
     "Task",
     "TooLarge",
     "Trigger",
+    "UnknownTriggerZone",
+    "UnknownZone",
     "__version__",
     "at",
     "cron",

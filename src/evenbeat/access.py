@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 from evenbeat.errors import InvalidValue, RunRefused, shown
-from evenbeat.model import Run, check_name, check_task, to_json
-from evenbeat.stores.base import Store
+from evenbeat.model import Run, Schedule, ScheduleState, check_name, check_task, to_json
+from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.tasks import Call, Task, Tasks
 
 
@@ -59,6 +59,11 @@ class Access:
             return self.tenant
         check_name(tenant, "tenant")
         return tenant
+
+    def row(self, tenant: str, name: str) -> Schedule | None:
+        """The row of a schedule, also if it was deleted."""
+        query = ScheduleQuery(tenant=tenant, name=name, states=get_args(ScheduleState), limit=1)
+        return next(iter(self.store().find_schedules(query).items), None)
 
     def call(
         self, task: Task[..., Any] | Call | str, payload: Mapping[str, Any] | None

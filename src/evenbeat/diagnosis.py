@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from evenbeat.instants import Instant, write_instant
 from evenbeat.model import Record, Run, Schedule, Skipped
 from evenbeat.rules import attempts
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 
 LATE = 60_000
 """What is due for longer than this waits for somebody who is not there."""
@@ -102,6 +103,7 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         _waiting(store, alive, now),
         _expired(store, now),
         _quarantine(store, rows),
+        *_deferred(store),
         _duplicates(store),
     ]
 
@@ -268,9 +270,24 @@ def _quarantine(store: Store, rows: list[Schedule]) -> Finding:
     return Finding(
         check="quarantine", level="fail", facts=facts,
         says=f"{_count(len(details), 'row', 'rows')} could not be understood and stand still",
-        hint="declare or update each schedule as it should be, which wakes it; nothing does so by itself",
+        hint="evenbeat doctor --repair wakes those that can be planned; declare or update the others",
         details=_some(details),
     )  # fmt: skip
+
+
+def _deferred(store: Store) -> list[Finding]:
+    """Schedules that a node could not plan for reasons of its own; only worth a word if there are any."""
+    notes = store.find_records("deferred")
+    facts = {"records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes]}
+    if not notes:
+        return []
+    finding = Finding(
+        check="deferred", level="warn", facts=facts,
+        says=f"{_count(len(notes), 'schedule was', 'schedules were')} put off by a node that can't plan now",
+        hint="look at that node's log: time-zone data (pip install -U tzdata), open files, memory",
+        details=_some(f"{note.key}: {note.body}" for note in notes),
+    )  # fmt: skip
+    return [finding]
 
 
 def _duplicates(store: Store) -> Finding:
@@ -313,10 +330,12 @@ class Repaired(NamedTuple):
     """Runs whose workers are gone: queued again, or failed where their policy says so."""
     cancelled: list[str]
     """Runs of ticks that were settled already."""
+    woken: list[str]
+    """Schedules that slept though nothing is wrong with them."""
 
 
 def repair(store: Store) -> Repaired:
-    """Put right what can be without a judgement. Rows in quarantine are left to people."""
+    """Put right what can be without a judgement. Rows that can't be understood are left to people."""
     now = store.now()
     lost = expired_runs(store, now)
     # Settled only if the lease has still ended by then: a heartbeat in between saves the run.
@@ -326,9 +345,28 @@ def repair(store: Store) -> Repaired:
     wishes = [attempts.cancel(run, now, uuid4().hex) for run in surplus]
     accepted = store.settle_runs([wish for wish in wishes if wish is not None])
     cancelled = [run.id for run, done in zip(surplus, accepted, strict=True) if done]
-    if requeued or cancelled:
+    woken = [row.name for row in _schedules(store) if _is_asleep(row) and _wake(store, row, now)]
+    if requeued or cancelled or woken:
         store.hint()
-    return Repaired(requeued, cancelled)
+    return Repaired(requeued, cancelled, woken)
+
+
+def _is_asleep(row: Schedule) -> bool:
+    return row.state == "active" and row.wake_at is None and row.next_tick is not None
+
+
+def _wake(store: Store, row: Schedule, now: Instant) -> bool:
+    """Wake a schedule that can be planned here, and drop the note that put it to sleep."""
+    awake = replace(row, wake_at=row.next_tick)
+    try:
+        plan(awake, now)
+    except Exception:
+        return False  # it would be put to sleep again
+    written = store.put_schedules([Write(Planned(replace(awake, revision=row.revision + 1)), row.version)])[0]
+    note = store.get_record("quarantine", row.tenant, row.name)
+    if written.accepted and note is not None:
+        store.delete_record("quarantine", row.tenant, row.name, note.version)
+    return written.accepted
 
 
 # -- reading -----------------------------------------------------------------------------------------------

@@ -49,6 +49,13 @@ class InvalidValue(EvenbeatError, ValueError):
         self.hint = hint
 
 
+class UnknownZone(InvalidValue):
+    """This machine has no time zone of that name.
+
+    Another machine may have it: time-zone data differ from one installation to the next.
+    """
+
+
 class InvalidTrigger(InvalidValue):
     """The text of a trigger was refused.
 
@@ -88,6 +95,10 @@ class InvalidTrigger(InvalidValue):
         )
 
 
+class UnknownTriggerZone(InvalidTrigger, UnknownZone):
+    """A trigger whose time zone this machine does not have."""
+
+
 class ModuleFailed(EvenbeatError):
     """A user's module raised when it was imported; ``trace`` is its traceback, as Python shows it."""
 
@@ -124,7 +135,7 @@ class StoreUnavailable(EvenbeatError):
 
 
 class TooLarge(EvenbeatError):
-    """The database refused the size of one call. Nothing was written: try smaller batches."""
+    """The database refused the size of a call: nothing was written. Repeat it in smaller parts."""
 
 
 class SchemaTooNew(EvenbeatError):

@@ -24,6 +24,8 @@ from evenbeat.views import LogLine, RunInfo
 Lines: TypeAlias = list[LogLine]
 
 _PAGE = 500
+# A retry is refused when the run's schedule changes meanwhile: so many times in a row mean a fault.
+_TRIES = 50
 # Between two looks at a run that is waited for: short at first, since most runs are, then doubled.
 _LOOK, _LONGEST_LOOK = 0.02, 1.0
 
@@ -99,15 +101,20 @@ class Runs:
             raise RunRefused(
                 f"run {id} is {run.state}; only failed and cancelled runs can be tried again", subject=id
             )
-        if (again := self._schedules.trigger_again(run)) is not None:
-            return again
-        transition = attempts.retried(run, uuid4().hex)
-        assert transition is not None
         store = self._access.store()
-        if not store.settle_runs([transition])[0]:
-            raise RunRefused(f"run {id} changed while it was asked to run again; look at it", subject=id)
-        store.hint()
-        return self.get(id)
+        for _ in range(_TRIES):
+            row = None if run.schedule is None else self._access.row(run.tenant, run.schedule)
+            transition = attempts.retried(run, uuid4().hex, row)
+            if transition is None:
+                return self._schedules.trigger_again(run)
+            if store.settle_runs([transition])[0]:
+                store.hint()
+                return self.get(id)
+            current = self._record(id)
+            if (current.state, current.attempt) != (run.state, run.attempt):
+                break
+            # The run is as it was: its schedule changed, and may bound its runs by now.
+        raise RunRefused(f"run {id} changed while it was asked to run again; look at it", subject=id)
 
     def logs(self, id: str) -> Lines:  # noqa: A002
         """What the run wrote to its log, attempt by attempt."""

@@ -407,8 +407,9 @@ class Schedules:
     ) -> ScheduleInfo:
         """Read, decide, write if nothing happened in between; else again, with what happened."""
         store = self._access.store()
-        row = self._row(tenant, name)
-        for _ in range(_TRIES):
+        row = self._access.row(tenant, name)
+        tries = 0
+        while tries < _TRIES:
             planned = decide(row, store.now())
             if planned is None:
                 assert row is not None
@@ -416,14 +417,12 @@ class Schedules:
             written = store.put_schedules([Write(planned, None if row is None else row.version)])[0]
             if written.accepted:
                 store.hint()
-                return views.schedule_info(planned.schedule)
+                if not planned.unfinished:
+                    return views.schedule_info(planned.schedule)
+            else:
+                tries += 1
             row = written.current
         raise Conflict(tenant, name)
-
-    def _row(self, tenant: str, name: str) -> Schedule | None:
-        every_state: tuple[ScheduleState, ...] = ("active", "paused", "finished", "deleted")
-        query = ScheduleQuery(tenant=tenant, name=name, states=every_state, limit=1)
-        return next(iter(self._access.store().find_schedules(query).items), None)
 
     def _present(self, name: str, tenant: str) -> Schedule:
         row = self._known(name, tenant)
@@ -433,7 +432,7 @@ class Schedules:
 
     def _known(self, name: str, tenant: str) -> Schedule:
         """Its row, also if it was deleted."""
-        row = self._row(tenant, name)
+        row = self._access.row(tenant, name)
         if row is None:
             raise self._not_found(name, tenant)
         return row
@@ -444,17 +443,9 @@ class Schedules:
         hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
         return ScheduleNotFound(tenant, name, hint)
 
-    def trigger_again(self, run: Run) -> RunInfo | None:
-        """For ``runs.retry``: a new run with the payload of this one, if its schedule bounds its active runs.
-
-        Making the old one active again would pass it by; None if there is no such bound.
-        """
-        if run.schedule is None:
-            return None
-        row = self._row(run.tenant, run.schedule)
-        bounded = row is not None and row.state != "deleted" and needs_active(row)
-        if not (run.gated or bounded):
-            return None
+    def trigger_again(self, run: Run) -> RunInfo:
+        """For ``runs.retry``: a new run with the payload of this one, within the bounds of its schedule."""
+        assert run.schedule is not None
         return self._trigger(run.schedule, run.payload, None, run.tenant)
 
     def _active(self, row: Schedule) -> tuple[Active, ...]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
+from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant, write_instant
+from evenbeat.model import Record, Schedule
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.rules.firing import Planned, plan
+from evenbeat.rules.firing import DEFERRED, Planned, plan_or_defer
 from evenbeat.stores.base import RunQuery, Store
 
 # Schedules fired in one transaction: 13 ms on SQLite, in which nobody else writes there.
@@ -34,12 +37,15 @@ class Ticker:
     def step(self, now: Instant) -> Instant | None:
         """Fire a batch; answers when the next schedule wakes up, in the past if more is due."""
         was_unsure, self._unsure = self._unsure, True
-        done = self._store.fire_due(now, BATCH, plan)
+        done = self._store.fire_due(now, BATCH, plan_or_defer)
         self._unsure = False
         if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
             self._fired()
             self._store.hint()
         self._report(done.planned, now)
+        for planned in done.planned:
+            if planned.deferred:
+                self._note_deferred(planned.schedule, planned.deferred, now)
         for tenant, name in done.quarantined:
             _log.error(
                 "a schedule can't be understood and sleeps until it is written anew",
@@ -53,6 +59,30 @@ class Ticker:
             # Due, and not to be had: another node is firing it.
             return now + _AGAIN
         return done.next_wake
+
+    def _note_deferred(self, schedule: Schedule, reason: str, now: Instant) -> None:
+        """Log the reason, and leave a note for ``doctor`` that expires once the schedule is planned again."""
+        _log.error(
+            "this node can't plan a schedule now; another node may, or this one in a minute",
+            extra={
+                "component": "ticker",
+                "schedule_id": schedule.name,
+                "tenant": schedule.tenant,
+                "error": reason,
+            },
+        )
+        with suppress(StoreUnavailable):
+            present = self._store.get_record("deferred", schedule.tenant, schedule.name)
+            note = Record(
+                kind="deferred",
+                tenant=schedule.tenant,
+                key=schedule.name,
+                body=reason,
+                version=1 if present is None else present.version + 1,
+                expires=now + 2 * DEFERRED,
+            )
+            # Of two nodes that write their notes at once, either will do.
+            self._store.put_record(note, None if present is None else present.version)
 
     def _end_waiting(self, cancels: list[str], now: Instant) -> bool:
         """Runs that were asked to stop and wait for a retry: nobody has them in hand who could end them."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from evenbeat.model import Execution, Run
+from evenbeat.model import Execution, Run, Schedule
 from evenbeat.rules import attempts
 
 T = 1_772_366_400_000
@@ -19,7 +20,7 @@ def running(**fields: Any) -> Run:
 
 
 def test_success_ends_the_run_and_is_counted() -> None:
-    done = attempts.succeeded(running(schedule="s", tenant="acme", gated=True), "1", T, "t")
+    done = attempts.succeeded(running(schedule="s", tenant="acme"), "1", T, "t")
     assert (done.state, done.result, done.finished_at, done.lease) == ("succeeded", "1", T, None)
     assert (done.expect, done.attempt, done.token) == (("running",), 2, "t")
     assert done.counts is not None
@@ -144,9 +145,30 @@ def test_only_what_failed_or_was_cancelled_is_tried_again_by_hand() -> None:
         assert again is not None
         assert (again.state, again.failures, again.crashes, again.expect) == ("queued", 0, 0, (state,))
         assert again.renews
-        assert attempts.retried(running(state=state, gated=True), "t") is None
+        assert again.gate is None
     for state in ("queued", "running", "succeeded"):
         assert attempts.retried(running(state=state), "t") is None
+
+
+def test_a_run_of_a_schedule_is_tried_again_as_its_schedule_was_seen() -> None:
+    run = running(state="failed", tenant="acme", schedule="s", generation=1)
+    row = Schedule(tenant="acme", name="s", task="work", trigger="every 1m", generation=3, revision=7)
+    again = attempts.retried(run, "t", row)
+    assert again is not None
+    assert again.gate == ("acme", "s", 3, 7)
+    never_was = attempts.retried(run, "t", None)
+    assert never_was is not None
+    assert never_was.gate == ("acme", "s", 0, 0)
+
+
+@pytest.mark.parametrize("bound", [{"overlap": "queue"}, {"overlap": "skip"}, {"max_concurrent": 2}])
+def test_a_schedule_that_bounds_its_runs_is_asked_for_a_new_one_instead(bound: dict[str, Any]) -> None:
+    run = running(state="failed", schedule="s")
+    row = Schedule(name="s", task="work", trigger="every 1m", **bound)
+    assert attempts.retried(run, "t", row) is None
+    gone = attempts.retried(run, "t", replace(row, state="deleted"))
+    assert gone is not None
+    assert gone.gate == ("default", "s", 1, 1)
 
 
 def test_a_heartbeat_touches_the_lease_alone() -> None:

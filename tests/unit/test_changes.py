@@ -375,3 +375,46 @@ def test_no_sequence_of_wishes_loses_a_tick_or_runs_one_twice(data: st.DataObjec
     assert len(covered) == len(set(covered))
     for generation, tick in covered:
         assert tick >= watermark[generation]
+
+
+class TestBacklog:
+    """A change that finds a long backlog writes it in parts, and comes with the last."""
+
+    def wishes(self) -> dict[str, Callable[[Schedule, int], Planned | None]]:
+        return {
+            "change": lambda row, now: changes.change(row, {"payload": "7"}, now),
+            "pause": lambda row, now: changes.pause(row, now),
+            "reschedule": lambda row, now: changes.reschedule(row, now + HOUR, now),
+        }
+
+    @pytest.mark.parametrize("wish", ["change", "pause", "reschedule"])
+    @pytest.mark.parametrize(("payload", "most"), [("null", 500), (f'"{"x" * 100_000}"', 80)])
+    def test_no_part_is_larger_than_a_store_should_write_at_once(
+        self, wish: str, payload: str, most: int
+    ) -> None:
+        now = T + 1200 * MINUTE
+        row = made(catch_up=CatchUp("all", limit=10_000), payload=payload)
+        fired: list[int | None] = []
+        for _ in range(100):
+            planned = certain(self.wishes()[wish](row, now))
+            fired += [run.tick for run in planned.runs]
+            row = planned.schedule
+            assert len(planned.runs) <= most
+            if not planned.unfinished:
+                break
+            assert (row.revision, row.payload) == (1, payload)
+        assert fired == [T + at * MINUTE for at in range(1, 1201)]
+        assert row.revision == 2
+
+    def test_a_short_backlog_comes_with_the_change(self) -> None:
+        row = made(catch_up=CatchUp("all", limit=10_000))
+        planned = certain(changes.change(row, {"payload": "7"}, T + 400 * MINUTE))
+        assert (len(planned.runs), planned.unfinished, planned.schedule.payload) == (400, False, "7")
+
+    def test_a_pause_whose_end_has_passed_is_resumed_in_parts_too(self) -> None:
+        row = certain(
+            changes.pause(made(catch_up=CatchUp("all", limit=10_000)), T, until=T + MINUTE)
+        ).schedule
+        planned = certain(changes.resume(row, T + 1200 * MINUTE))
+        assert planned.unfinished
+        assert planned.schedule.state == "active"

@@ -30,9 +30,9 @@ from evenbeat.cli.wall import took
 from evenbeat.model import LogChunk, Record, Run
 from evenbeat.options import SCHEDULE
 from evenbeat.rules import attempts
-from evenbeat.rules.firing import plan
+from evenbeat.rules.firing import Planned, plan
 from evenbeat.schedules import Schedules
-from evenbeat.stores.base import Claim, RunQuery
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.sqlite import SqliteStore
 from evenbeat.stores.sqlite.facts import schema_version
 from evenbeat.stores.sqlite.schema import schema_sql
@@ -863,24 +863,32 @@ def test_runs_whose_workers_are_gone_are_found_and_queued_again(app: Scheduler, 
     assert "r of node-1, for 1 min" in printed("doctor", code=1)
 
     document = answered("doctor", "--repair")
-    assert document["repaired"] == {"requeued": ["r"], "cancelled": []}
+    assert document["repaired"] == {"requeued": ["r"], "cancelled": [], "woken": []}
     assert (app.runs.get("r").state, app.runs.get("r").crashes) == ("queued", 1)
     assert printed("doctor", "--repair").startswith("there was nothing to put right\n\n")
 
 
-def test_rows_in_quarantine_are_shown_and_left_alone(app: Scheduler, clock: Clock) -> None:
-    app.schedules.add("a", "@hourly", "t")
+def test_rows_in_quarantine_are_shown_and_those_that_can_be_planned_are_woken(
+    app: Scheduler, clock: Clock
+) -> None:
+    for name in ("a", "b"):
+        app.schedules.add(name, "@hourly", "t")
     clock.pass_(HOUR)
 
     def broken(*_: object) -> Any:
         raise ValueError("the moon \x1b[2J is full")
 
     app.store.fire_due(clock.now, 10, broken)
+    (row,) = app.store.find_schedules(ScheduleQuery(name="a")).items
+    senseless = replace(row, trigger="when it rains", revision=row.revision + 1)
+    app.store.put_schedules([Write(Planned(senseless), row.version)])
 
-    for flags in ((), ("--repair",)):
-        text = printed("doctor", *flags, code=1)
-        assert "1 row could not be understood" in text
-        assert "a: the moon �[2J is full" in text
+    text = printed("doctor", code=1)
+    assert "2 rows could not be understood" in text
+    assert "a: the moon �[2J is full" in text
+    text = printed("doctor", "--repair", code=1)
+    assert "woken: b" in text
+    assert "1 row could not be understood" in text
 
 
 def test_a_tick_that_was_settled_twice_is_found_and_its_surplus_cancelled(

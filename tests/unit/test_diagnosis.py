@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.diagnosis import Duplicate, Finding, diagnose, duplicates, repair
-from evenbeat.model import Run, Schedule, Skipped
+from evenbeat.model import Record, Run, Schedule, Skipped
 from evenbeat.rules import attempts, changes
-from evenbeat.rules.firing import plan
-from evenbeat.stores.base import Claim, RunQuery, Write
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 
 MINUTE = 60_000
@@ -94,6 +94,37 @@ def test_a_schedule_that_sleeps_for_ever_is_found_without_a_note(here: Here) -> 
     assert (found.level, found.details) == ("fail", ("a: active, but asleep for ever",))
 
 
+def test_repair_wakes_what_sleeps_though_it_can_be_planned(here: Here) -> None:
+    for name in ("healthy", "broken"):
+        here.add(name)
+    here.now += MINUTE
+
+    def out_of_files(*_: object) -> Any:
+        raise OSError(24, "Too many open files")
+
+    # As a node did that took any error for the row's fault.
+    here.store.fire_due(here.now, 10, out_of_files)
+    (row,) = here.store.find_schedules(ScheduleQuery(name="broken")).items
+    spoiled = replace(row, trigger="61 * * * *", revision=row.revision + 1)
+    here.store.put_schedules([Write(Planned(spoiled), row.version)])
+    assert len(here.store.find_records("quarantine")) == 2
+
+    assert repair(here.store).woken == ["healthy"]
+    assert [note.key for note in here.store.find_records("quarantine")] == ["broken"]
+    here.fire()
+    assert [run.schedule for run in here.runs()] == ["healthy"]
+    assert repair(here.store).woken == []
+
+
+def test_what_nodes_put_off_is_a_warning(here: Here) -> None:
+    assert "deferred" not in here.findings()
+    here.store.put_record(Record(kind="deferred", key="a", body="Too many open files"))
+
+    found = here.findings()["deferred"]
+    assert (found.level, found.details) == ("warn", ("a: Too many open files",))
+    assert "1 schedule was put off" in found.says
+
+
 def test_many_details_are_cut(here: Here) -> None:
     for number in range(15):
         here.add(f"job-{number:02}")
@@ -121,11 +152,11 @@ def test_repair_saves_a_run_whose_worker_is_heard_of_again(here: Here) -> None:
     here.now += MINUTE
     here.fire()
     here.store.claim_runs(Claim(worker="w", token="c", limit=1, now=here.now, lease=1_000))
-    assert repair(here.store) == ([], [])
+    assert repair(here.store) == ([], [], [])
     here.now += MINUTE
     (run,) = here.runs()
-    assert repair(here.store) == ([run.id], [])
-    assert repair(here.store) == ([], [])
+    assert repair(here.store) == ([run.id], [], [])
+    assert repair(here.store) == ([], [], [])
 
 
 @pytest.mark.parametrize(

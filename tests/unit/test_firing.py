@@ -9,9 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from evenbeat.errors import InvalidTrigger
 from evenbeat.model import CatchUp, Schedule
-from evenbeat.rules import changes
-from evenbeat.rules.firing import TICKS_A_STEP, WAIT_CHECK, Active, Planned, plan, trigger_of
+from evenbeat.rules import changes, firing
+from evenbeat.rules.firing import (
+    CHANGED_CHECK,
+    CHANGED_LATELY,
+    DEFERRED,
+    TICKS_A_STEP,
+    WAIT_CHECK,
+    Active,
+    Planned,
+    plan,
+    plan_or_defer,
+    trigger_of,
+    waits,
+)
+from evenbeat.triggers import parse_trigger
 
 T = 1_772_366_400_000  # 2026-03-01T12:00:00Z
 MINUTE = 60_000
@@ -243,3 +257,116 @@ def test_every_tick_is_accounted_for_once_and_no_step_stands_still(
     assert first is not None
     last = schedule.next_tick if schedule.next_tick is not None else now + 1
     assert len(fired) + passed == trigger_of(schedule).count_ms(first, last)
+
+
+class TestWaits:
+    def test_a_schedule_that_waits_sleeps_beyond_its_tick(self) -> None:
+        schedule = made(overlap="queue")
+        assert not waits(schedule)
+        assert waits(plan(schedule, T + MINUTE, BUSY).schedule)
+        assert not waits(plan(schedule, T + MINUTE).schedule)
+
+    def test_a_tick_that_comes_due_while_a_run_ends_is_waited_for(self) -> None:
+        # The clock of the transaction that records the end may stand before the tick.
+        schedule = plan(made(overlap="queue_all"), T + MINUTE, BUSY).schedule
+        assert schedule.next_tick == T + MINUTE
+        assert waits(schedule)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"overlap": "allow"},
+            {"state": "paused"},
+            {"state": "finished", "next_tick": None},
+            {"wake_at": None},
+            {"wake_at": T + MINUTE},
+        ],
+    )
+    def test_other_schedules_do_not_wait(self, fields: dict[str, Any]) -> None:
+        waiting = plan(made(overlap="queue"), T + MINUTE, BUSY).schedule
+        assert not waits(replace(waiting, **fields))
+
+    def test_one_that_bounds_its_runs_by_number_waits(self) -> None:
+        assert waits(plan(made(max_concurrent=1), T + MINUTE, BUSY).schedule)
+
+    def test_a_schedule_that_was_changed_lately_is_looked_at_again_soon(self) -> None:
+        # The end of a run that began to be recorded before the change may not wake it.
+        schedule = made(overlap="queue", now=T)
+        now = T + MINUTE
+        lately = replace(schedule, updated_at=now - CHANGED_LATELY + 1)
+        before = replace(schedule, updated_at=now - CHANGED_LATELY)
+        assert plan(lately, now, BUSY).schedule.wake_at == now + CHANGED_CHECK
+        assert plan(before, now, BUSY).schedule.wake_at == now + WAIT_CHECK
+
+
+class TestDefer:
+    @pytest.mark.parametrize(
+        "error",
+        [OSError(24, "Too many open files"), MemoryError(), ImportError("tzdata"), PermissionError(13, "no")],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_what_this_node_lacks_puts_the_schedule_off(
+        self, error: Exception, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(*_: object) -> None:
+            raise error
+
+        schedule = made()
+        monkeypatch.setattr(firing, "trigger_of", fails)
+        planned = plan_or_defer(schedule, T + MINUTE)
+        assert planned.schedule == replace(schedule, wake_at=T + MINUTE + DEFERRED)
+        assert (planned.runs, planned.skipped, planned.cancels) == ((), (), ())
+        assert planned.deferred
+        assert str(error) in planned.deferred
+
+    def test_a_zone_that_this_machine_does_not_have_puts_the_schedule_off(self) -> None:
+        schedule = replace(made("0 * * * *"), trigger="0 * * * * tz=Mars/Olympus")
+        planned = plan_or_defer(schedule, T + 60 * MINUTE)
+        assert planned.schedule.wake_at == T + 60 * MINUTE + DEFERRED
+        assert '"Mars/Olympus" is not an IANA time zone' in planned.deferred
+
+    def test_a_row_that_is_at_fault_itself_is_refused(self) -> None:
+        schedule = replace(made(), trigger="61 * * * *")
+        with pytest.raises(InvalidTrigger):
+            plan_or_defer(schedule, T + MINUTE)
+
+    def test_a_zone_file_that_can_not_be_opened_now_is_not_an_unknown_zone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from evenbeat.triggers import zones
+
+        def fails(key: str) -> None:
+            raise OSError(24, "Too many open files", key)
+
+        monkeypatch.setattr(zones, "ZoneInfo", fails)
+        zone = "Antarctica/Troll"
+        zones.zone.cache_clear()
+        monkeypatch.delitem(zones._ZONES, zone, raising=False)
+        parse_trigger.cache_clear()
+        schedule = replace(made("0 * * * *"), trigger=f"0 * * * * tz={zone}")
+        planned = plan_or_defer(schedule, T + 60 * MINUTE)
+        assert "Too many open files" in planned.deferred
+        monkeypatch.undo()
+        assert len(plan_or_defer(schedule, T + 60 * MINUTE).runs) == 1
+
+    def test_what_no_database_takes_is_not_in_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: object) -> None:
+            raise OSError("\udcff" * 5_000)
+
+        monkeypatch.setattr(firing, "trigger_of", fails)
+        assert plan_or_defer(made(), T + MINUTE).deferred == "?" * 1_000
+
+
+def test_what_is_late_within_the_grace_runs_up_to_the_limit() -> None:
+    schedule = made(catch_up=CatchUp("skip", grace=60 * MINUTE, limit=3))
+    planned = plan(schedule, T + 10 * MINUTE)
+    assert ticks(planned) == [8, 9, 10]
+    assert ledger(planned) == [(1, 7, 7, "limit")]
+    assert next_minute(planned) == 11
+
+
+def test_what_is_later_than_the_grace_and_what_is_beyond_the_limit_are_told_apart() -> None:
+    schedule = made(catch_up=CatchUp("skip", grace=5 * MINUTE, limit=2))
+    planned = plan(schedule, T + 10 * MINUTE)
+    assert ticks(planned) == [9, 10]
+    assert ledger(planned) == [(1, 4, 4, "late"), (5, 8, 4, "limit")]

@@ -12,7 +12,7 @@ from evenbeat.instants import from_ms
 from evenbeat.loop import Loop
 from evenbeat.model import Run, Schedule, Transition
 from evenbeat.observe.events import Event, Events
-from evenbeat.rules import attempts, changes
+from evenbeat.rules import attempts, changes, firing
 from evenbeat.stores.base import Claim, Lost, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
@@ -44,6 +44,36 @@ def make(store: MemoryStore, name: str, trigger: str = "every 1m") -> None:
 
 
 # -- the ticker ------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_that_a_node_can_not_plan_is_left_to_others_and_noted(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    events, heard = told()
+    make(store, "minutely")
+    clock.advance("1m")
+
+    def out_of_files(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(firing, "trigger_of", out_of_files)
+        poor = Ticker(store, events)
+        assert poor.step(clock.now) == clock.now + firing.DEFERRED
+        clock.advance("1m")
+        poor.step(clock.now)
+    (note,) = store.find_records("deferred")
+    assert (note.key, note.version) == ("minutely", 2)
+    assert "Too many open files" in note.body
+    assert "can't plan a schedule" in caplog.text
+    assert heard == []
+    clock.advance("1m")
+    Ticker(store, events).step(clock.now)
+    (run,) = store.find_runs(RunQuery()).items
+    assert (run.tick, run.coalesced) == (clock.now, 2)
+    assert store.find_records("quarantine") == []
+    clock.advance("2m")
+    assert store.find_records("deferred") == []
 
 
 def test_the_ticker_fires_what_is_due_and_says_when_to_come_back(

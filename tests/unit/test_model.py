@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -84,3 +85,29 @@ def test_priorities_have_names() -> None:
     assert [read_priority(name) for name in ("low", "normal", "high", 0, 9)] == [2, 5, 8, 0, 9]
     with pytest.raises(InvalidValue, match='priority "urgent" is not one of 0-9, low, normal, high'):
         read_priority("urgent")
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"x": float("nan")}, "holds nan"),
+        ({"x": [1.0, {"y": float("inf")}]}, "holds inf"),
+        ([(float("-inf"),)], "holds -inf"),
+        ({1: "a", "1": "b"}, 'the same in JSON: "1"'),
+        ({"deep": [{2: "a", "2": "b"}]}, 'the same in JSON: "2"'),
+        ({float("nan"): 1}, "has the key nan"),
+    ],
+)
+def test_what_would_be_written_as_something_else_is_refused(value: object, says: str) -> None:
+    with pytest.raises(InvalidValue, match=re.escape(says)):
+        to_json(value)
+    with pytest.raises(InvalidValue, match=r"^result "):
+        to_json(value, "result")
+
+
+def test_numbers_and_keys_that_json_has_words_for_are_kept() -> None:
+    assert from_json(to_json({"x": 1e308, "y": [0.0, -1.5], "z": {1: "a", 2: "b"}})) == {
+        "x": 1e308,
+        "y": [0.0, -1.5],
+        "z": {"1": "a", "2": "b"},
+    }

@@ -544,6 +544,74 @@ def test_a_retry_by_hand_of_a_bounded_schedule_is_a_new_run(
         scheduler.runs.retry(failed.id)
 
 
+@pytest.mark.parametrize("bound", [{"overlap": "skip"}, {"max_concurrent": 1}])
+def test_a_retry_by_hand_keeps_to_a_policy_that_came_after_the_run(
+    scheduler: VirtualScheduler, calls: list[Any], bound: dict[str, Any]
+) -> None:
+    scheduler.schedules.add("beat", every("1h"), "fails", retries=0)
+    (failed,) = scheduler.travel("+1h")
+    scheduler.schedules.update("beat", **bound)
+    again = scheduler.runs.retry(failed.id)
+    assert again.id != failed.id
+    with pytest.raises(RunRefused, match="leave no room"):
+        scheduler.runs.retry(failed.id)
+
+
+def test_a_retry_by_hand_that_races_with_a_new_policy_keeps_to_it(
+    scheduler: VirtualScheduler, calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.schedules.add("beat", every("1h"), "fails", retries=0)
+    (failed,) = scheduler.travel("+1h")
+    settle = scheduler.store.settle_runs
+
+    def changed_meanwhile(transitions: Any) -> list[bool]:
+        monkeypatch.undo()
+        scheduler.schedules.update("beat", overlap="skip")
+        scheduler.schedules.trigger("beat")
+        return settle(transitions)
+
+    monkeypatch.setattr(scheduler.store, "settle_runs", changed_meanwhile)
+    with pytest.raises(RunRefused, match="leave no room"):
+        scheduler.runs.retry(failed.id)
+    assert [run.state for run in scheduler.runs.list(schedule="beat")].count("queued") == 1
+
+
+def test_a_retry_by_hand_goes_on_when_its_schedule_changed_in_other_ways(
+    scheduler: VirtualScheduler, calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.schedules.add("beat", every("1h"), "fails", retries=0)
+    (failed,) = scheduler.travel("+1h")
+    settle = scheduler.store.settle_runs
+
+    def changed_meanwhile(transitions: Any) -> list[bool]:
+        monkeypatch.undo()
+        scheduler.schedules.update("beat", description="new")
+        return settle(transitions)
+
+    monkeypatch.setattr(scheduler.store, "settle_runs", changed_meanwhile)
+    again = scheduler.runs.retry(failed.id)
+    assert (again.id, again.state) == (failed.id, "queued")
+
+
+def test_a_change_of_a_schedule_with_a_long_backlog_is_written_in_parts(
+    scheduler: VirtualScheduler, calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.schedules.add("beat", every("1s"), "work", catch_up="all", catch_up_limit=10_000)
+    scheduler.down_for("1h")
+    put, sizes = scheduler.store.put_schedules, list[int]()
+
+    def watched(writes: Any) -> Any:
+        sizes.append(sum(len(write.planned.runs) for write in writes))
+        return put(writes)
+
+    monkeypatch.setattr(scheduler.store, "put_schedules", watched)
+    changed = scheduler.schedules.update("beat", description="new")
+    assert changed.description == "new"
+    assert sum(sizes) == 3_600
+    assert max(sizes) <= 600
+    assert scheduler.runs.count()["queued"] == 3_600
+
+
 # -- enqueueing ----------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from evenbeat.instants import write_instant
 from evenbeat.model import Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned, plan
-from evenbeat.stores.base import Claim, RunQuery, Write
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing.clock import START, VirtualClock
 
@@ -94,5 +94,6 @@ def test_a_retry_that_somebody_asks_for_keeps_to_the_overlap_policy() -> None:
     clock.advance("10s")
     store.fire_due(clock(), 1, plan)
     (over,) = store.find_runs(RunQuery(states=("failed",))).items
-    assert attempts.retried(over, "again") is None
+    (row,) = store.find_schedules(ScheduleQuery()).items
+    assert attempts.retried(over, "again", row) is None
     assert len(store.find_runs(RunQuery(states=("queued", "running"))).items) == 1

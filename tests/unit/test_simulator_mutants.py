@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, FINAL_STATES, Run, Schedule, Transition
-from evenbeat.rules.firing import Planned, needs_active
+from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Write, Written
 from evenbeat.stores.decisions import Standing, added, settled, verdict
 from evenbeat.testing.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
@@ -30,7 +30,7 @@ class InSteps(WatchedMemory):
             active = self._active_runs(schedule.key) if needs_active(schedule) else ()
             planned = plan(schedule, now, active)
             self.step("  fire_due/planned")
-            if self.write(schedule, planned):
+            if self.is_as_planned(schedule, active) and self.write(schedule, planned):
                 fired.append(planned)
         return Fired(tuple(fired), self._next_wake())
 
@@ -38,12 +38,39 @@ class InSteps(WatchedMemory):
         rows = sorted(self._schedules.values(), key=lambda row: row.key)
         return (row for row in rows if row.wake_at is not None and row.wake_at <= now)
 
+    def is_as_planned(self, before: Schedule, active: tuple[Active, ...]) -> bool:
+        """Whether the runs that were planned with are the ones that are active now."""
+        return not needs_active(before) or self._active_runs(before.key) == active
+
     def write(self, before: Schedule, planned: Planned) -> bool:
         """Gated, and at once: this is the correct one."""
         if self._schedules[before.key].version != before.version:
             return False
         self._apply(planned)
         return True
+
+
+class WaitsForTheDead(InSteps):
+    """Writes that a tick waits for a run which has ended since it was planned: its end wakes nobody."""
+
+    def is_as_planned(self, before: Schedule, active: tuple[Active, ...]) -> bool:
+        return True
+
+
+class NeverWakes(WatchedMemory):
+    """The end of a run does not wake the schedule that waits for it."""
+
+    def _wake(self, key: tuple[str, str]) -> None:
+        pass
+
+
+class WakesByAnOldClock(WatchedMemory):
+    """Wakes a schedule if its tick was due when the transaction began: a tick may have come due since."""
+
+    def _wake(self, key: tuple[str, str]) -> None:
+        row = self._schedules.get(key)
+        if row is not None and row.next_tick is not None and row.next_tick <= self.now() - 10_000:
+            super()._wake(key)
 
 
 class CheckThenInsert(InSteps):
@@ -285,7 +312,7 @@ MUTANTS: tuple[type[WatchedMemory], ...] = (
     CheckThenInsert, InsertThenAdvance, AdvanceThenInsert, FiresByNextTick, WritesByNextTick, NoFence,
     TwiceCompleted, WholeRecords, CountsTwice, ForgetsDeleted, ForgetsDeletedLater, PurgesWaiting,
     TrustsTheNode, SameAttempt, ClaimsInSteps, ClaimsAnew, Oversleeps, IgnoresOverlap, ForgetsTheLedger,
-    RefusesButWrites,
+    RefusesButWrites, WaitsForTheDead, NeverWakes, WakesByAnOldClock,
 )  # fmt: skip
 
 

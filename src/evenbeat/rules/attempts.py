@@ -7,7 +7,8 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import FINAL_STATES, LONGEST_ERROR, Run, RunState, Statistics, Transition
+from evenbeat.model import FINAL_STATES, LONGEST_ERROR, Run, RunState, Schedule, Statistics, Transition
+from evenbeat.rules.firing import needs_active
 
 # A payload that does not fit the function of this node may fit that of another: during a rolling upgrade old
 # and new code run side by side. Such a run is handed back this often, which takes some five minutes in all.
@@ -85,14 +86,22 @@ def cancelled(run: Run, now: Instant, token: str) -> Transition:
     return _ended(run, "cancelled", now, token)
 
 
-def retried(run: Run, token: str) -> Transition | None:
-    """A run that is over and did not succeed is tried again because somebody asked. None if it can't be.
+def retried(run: Run, token: str, schedule: Schedule | None = None) -> Transition | None:
+    """Try a run again that is over and did not succeed, because a user asked. None if it can't be.
 
-    A run whose schedule bounds its active runs is not made active behind the schedule's back: for
-    those, ``changes.trigger_now`` with the run's payload asks the schedule for a new run.
+    ``schedule`` is the row of the run's schedule as it is now, if there is one. A run whose schedule bounds
+    its active runs is not made active behind the schedule's back: for those, ``changes.trigger_now`` with the
+    run's payload asks the schedule for a new run. A bound that somebody sets in between refuses the
+    transition, by its gate.
     """
-    if run.state not in ("failed", "cancelled") or run.gated:
+    if run.state not in ("failed", "cancelled"):
         return None
+    gate: tuple[str, str, int, int] | None = None
+    if run.schedule is not None:
+        if schedule is not None and schedule.state != "deleted" and needs_active(schedule):
+            return None
+        version = (0, 0) if schedule is None else (schedule.generation, schedule.revision)
+        gate = (run.tenant, run.schedule, *version)
     return Transition(
         run=run.id,
         attempt=run.attempt,
@@ -107,6 +116,7 @@ def retried(run: Run, token: str) -> Transition | None:
         error=None,
         # A cancel that follows must not be undone by a late repetition of this.
         renews=True,
+        gate=gate,
     )
 
 
@@ -176,7 +186,7 @@ def _ended(
         crashes=run.crashes if crashes is None else crashes,
         adds=adds,
         counts=counts,
-        wakes=(run.tenant, run.schedule) if run.gated and run.schedule is not None else None,
+        wakes=None if run.schedule is None else (run.tenant, run.schedule),
     )
 
 

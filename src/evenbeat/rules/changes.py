@@ -1,7 +1,9 @@
 """What a user's wish makes of a schedule: made, changed, paused, moved, triggered, deleted.
 
 Ticks that are overdue when a change arrives are dealt with in the same step, by the rules that were
-in force when they came due: no change can lose a tick, and none runs by rules that came later.
+in force when they came due: no change can lose a tick, and none runs by rules that came later. A backlog
+that is too long for one step is written in parts: the answer is then ``unfinished``, and the last part
+carries the change.
 
 ``now`` is the store's own time (``store.now()``), or one that is behind it, never ahead.
 """
@@ -15,8 +17,11 @@ from msgspec.structs import replace
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
 from evenbeat.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.model import Reason, Run, Schedule, check_schedule
-from evenbeat.rules.firing import Active, Planned, needs_active, plan, skip_until, trigger_of
+from evenbeat.rules.firing import BYTES_A_STEP, Active, Planned, plan, skip_until, trigger_of
 from evenbeat.triggers import At, Every, parse_trigger
+
+# A change that finds a backlog writes about so many of its runs in one step.
+RUNS_A_CHANGE = 500
 
 # What a user says, as against where the schedule stands.
 DEFINITION = (
@@ -86,6 +91,8 @@ def change(
     if wanted == schedule and not asleep:
         return None
     settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
+    if settled.unfinished:
+        return settled
     changed = replace(settled.schedule, **{name: getattr(wanted, name) for name in DEFINITION})
     if not same_trigger:
         if changed.state == "paused":
@@ -117,6 +124,8 @@ def pause(
     _check_there(schedule)
     check_schedule(replace(schedule, pause_note=note))
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
+    if settled.unfinished:
+        return settled
     if settled.schedule.state == "finished":
         return settled._replace(schedule=_revised(settled.schedule, now))
     paused = replace(settled.schedule, state="paused", pause_note=note, paused_until=until, wake_at=until)
@@ -132,6 +141,8 @@ def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) ->
     if schedule.state != "paused":
         return None
     settled = _settle_overdue(schedule, now, active, keep_waiting=True)
+    if settled.unfinished:
+        return settled
     if settled.schedule.state != "paused":  # the pause had ended by itself
         return settled._replace(schedule=_revised(settled.schedule, now))
     awake = replace(schedule, state="active", pause_note="", paused_until=None)
@@ -150,6 +161,8 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
         hint = f"between {write_instant(FIRST)} and {write_instant(LAST)}"
         raise InvalidValue(f"tick {tick} is outside the calendar", field="tick", value=tick, hint=hint)
     settled = _settle_overdue(schedule, now, active, keep_waiting=False)
+    if settled.unfinished:
+        return settled
     current = settled.schedule
     moved_back = current.next_tick is None or tick < current.next_tick
     # The tick of the trigger that this one stands for, also if it was moved before.
@@ -207,7 +220,6 @@ def trigger_now(
         schedule=schedule.name,
         generation=schedule.generation,
         cause="trigger",
-        gated=needs_active(schedule),
         task=schedule.task,
         kind=schedule.kind,
         payload=schedule.payload if payload is None else payload,
@@ -224,9 +236,15 @@ def trigger_now(
 def _settle_overdue(
     schedule: Schedule, now: Instant, active: tuple[Active, ...], *, keep_waiting: bool
 ) -> Planned:
-    """Deal with what is overdue by the old rules: fired, or, where it can't be yet, "skipped: changed"."""
+    """Deal with what is overdue by the old rules: fired, or, where it can't be yet, "skipped: changed".
+
+    Stops, unfinished, where one step has added as many runs as a store should write at once.
+    """
     planned = _ended_pause(schedule, now)
     while (current := planned.schedule).state == "active" and (current.next_tick or now + 1) <= now:
+        size = sum(len(run.payload) for run in planned.runs)
+        if len(planned.runs) >= RUNS_A_CHANGE or size >= BYTES_A_STEP:
+            return planned._replace(unfinished=True)
         # A tick that came before the change counts, also if it was to be spread until after it.
         step = plan(replace(current, spread=0), now, active)
         step = step._replace(schedule=replace(step.schedule, spread=schedule.spread))
@@ -263,7 +281,9 @@ def _check_there(schedule: Schedule) -> None:
 
 
 def _joined(first: Planned, then: Planned) -> Planned:
-    return Planned(then.schedule, first.runs + then.runs, first.skipped + then.skipped, then.cancels)
+    return Planned(
+        then.schedule, first.runs + then.runs, first.skipped + then.skipped, then.cancels, then.deferred
+    )
 
 
 def _checked(wanted: Schedule) -> Schedule:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evenbeat.errors import UnknownZone
 from evenbeat.instants import Instant
 from evenbeat.model import Reason, Run, RunState, Schedule, Skipped
 from evenbeat.triggers import At, Trigger, parse_trigger
@@ -16,8 +17,17 @@ from evenbeat.triggers import At, Trigger, parse_trigger
 TICKS_A_STEP = 100
 # Nor so many that their payloads together are larger than this.
 BYTES_A_STEP = 4_000_000
-# A tick that waits for a run to end is looked at again when that run ends, and at the latest then.
+# A tick that waits for a run to end is planned again when that run ends, and at the latest after this long.
 WAIT_CHECK = 30_000
+# A run whose end is being recorded while its schedule gets an overlap policy may miss that the schedule waits
+# for it. For a minute after a change (no transaction lasts longer) waiting ticks are planned every second.
+CHANGED_LATELY = 60_000
+CHANGED_CHECK = 1_000
+# A schedule that this node can't plan for now is left alone for this long: another node may be able to.
+DEFERRED = 60_000
+_LONGEST_REASON = 1_000
+# What says nothing about the row: no memory, no file descriptors, no such time zone on this machine.
+_NOT_THE_ROWS_FAULT = (OSError, MemoryError, ImportError, UnknownZone)
 
 
 class Active(NamedTuple):
@@ -36,6 +46,10 @@ class Planned(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     cancels: tuple[str, ...] = ()
     """Active runs that are asked to stop."""
+    deferred: str = ""
+    """Why this node could not plan the schedule; it is planned again later, there or elsewhere."""
+    unfinished: bool = False
+    """Part of a long backlog: write this, then decide again from the row as it is then."""
 
 
 def needs_active(schedule: Schedule) -> bool:
@@ -120,6 +134,31 @@ def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> P
     return _fire_due(schedule, now, _room(schedule, active))
 
 
+def plan_or_defer(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+    """Plan a schedule, or leave it for later where this node lacks what it takes.
+
+    Raises only if the row itself is at fault: nodes that are out of file descriptors or memory, or that have
+    older time-zone data, must not put a healthy schedule to sleep.
+    """
+    try:
+        return plan(schedule, now, active)
+    except _NOT_THE_ROWS_FAULT as error:
+        # A path in the error may hold what no database takes.
+        reason = (str(error) or repr(error))[:_LONGEST_REASON].encode(errors="replace").decode()
+        return Planned(replace(schedule, wake_at=now + DEFERRED), deferred=reason)
+
+
+def waits(schedule: Schedule) -> bool:
+    """Whether a schedule may be waiting with its next tick, so that the end of a run should wake it.
+
+    No clock is asked: one that is read before the locks are taken calls a tick "not due yet" for which the
+    schedule has begun to wait since. A schedule that is spread and does not wait is woken in vain.
+    """
+    if schedule.state != "active" or schedule.wake_at is None or schedule.next_tick is None:
+        return False
+    return needs_active(schedule) and schedule.wake_at > schedule.next_tick
+
+
 def _fire_due(schedule: Schedule, now: Instant, room: int) -> Planned:
     """Fire what is due, by the catch-up policy; ``room`` bounds the runs."""
     tick = schedule.next_tick
@@ -140,7 +179,7 @@ def _fire_due(schedule: Schedule, now: Instant, room: int) -> Planned:
         return _advanced(schedule, now, following, (_run(schedule, tick, now),))
     if kind == "latest":
         return _fire_latest(schedule, now, trigger, due_until)
-    return _fire_all(schedule, now, trigger, due_until, room)
+    return _fire_newest(schedule, now, trigger, tick, due_until, room)
 
 
 def _fire_latest(schedule: Schedule, now: Instant, trigger: Trigger, due_until: Instant) -> Planned:
@@ -154,13 +193,16 @@ def _fire_latest(schedule: Schedule, now: Instant, trigger: Trigger, due_until: 
     return _advanced(schedule, now, trigger.next_ms(last), (run,), (replace(skipped, run=run.id),))
 
 
-def _fire_all(schedule: Schedule, now: Instant, trigger: Trigger, due_until: Instant, room: int) -> Planned:
-    first, last = _due(schedule, trigger, due_until)
-    count = trigger.count_ms(first + 1, last + 1) + 1
+def _fire_newest(
+    schedule: Schedule, now: Instant, trigger: Trigger, first: Instant, due_until: Instant, room: int
+) -> Planned:
+    """Fire the ticks from ``first`` on, but only as many as the catch-up limit allows: the newest."""
+    count = trigger.count_ms(first + 1, due_until + 1) + 1
     limit = schedule.catch_up.limit
     if count <= limit:
         return _fire_each(schedule, now, trigger, first, due_until, room)
-    start = last
+    start = trigger.prev_ms(due_until + 1)
+    assert start is not None
     for _ in range(limit - 1):
         earlier = trigger.prev_ms(start)
         assert earlier is not None
@@ -179,15 +221,15 @@ def _fire_on_time(
     first, _ = _due(schedule, trigger, due_until)
     earliest = due_until - schedule.catch_up.grace
     if first >= earliest:
-        return _fire_each(schedule, now, trigger, first, due_until, room)
+        return _fire_newest(schedule, now, trigger, first, due_until, room)
     last = trigger.prev_ms(earliest)
     last = first if last is None else max(first, last)
     late = _skipped(schedule, first, last, trigger.count_ms(first + 1, last + 1) + 1, "late", now)
     following = trigger.next_ms(last)
     if following is None or following > due_until:
         return _advanced(schedule, now, following, (), (late,))
-    planned = _fire_each(schedule, now, trigger, following, due_until, room)
-    return planned._replace(skipped=(late,))
+    planned = _fire_newest(schedule, now, trigger, following, due_until, room)
+    return planned._replace(skipped=(late, *planned.skipped))
 
 
 def _fire_each(
@@ -207,7 +249,9 @@ def _wait(schedule: Schedule, now: Instant, active: tuple[Active, ...]) -> Plann
     if schedule.overlap == "cancel_running":
         # One that was asked and waits for a retry is named again: nobody has it in hand who could end it.
         cancels = tuple(run.run for run in active if run.state == "queued" or not run.cancel_requested)
-    return Planned(replace(schedule, wake_at=now + WAIT_CHECK), cancels=cancels)
+    changed_lately = now - schedule.updated_at < CHANGED_LATELY
+    wake_at = now + (CHANGED_CHECK if changed_lately else WAIT_CHECK)
+    return Planned(replace(schedule, wake_at=wake_at), cancels=cancels)
 
 
 def _wake_from_pause(schedule: Schedule, now: Instant) -> Planned:
@@ -291,7 +335,6 @@ def _run(schedule: Schedule, tick: Instant, now: Instant, coalesced: int = 0) ->
         tick=tick,
         cause="tick",
         coalesced=coalesced,
-        gated=needs_active(schedule),
         task=schedule.task,
         kind=schedule.kind,
         payload=schedule.payload,

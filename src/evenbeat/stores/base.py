@@ -4,7 +4,9 @@ Every docstring here is a contract, and ``evenbeat.testing.contract.StoreContrac
 form. The
 promise is the same on every store.
 
-**Atomic.** Each method takes effect as a whole or not at all, also when the process dies inside it.
+**Atomic.** Each method takes effect as a whole or not at all, also when the process dies inside it. A call
+that carries more than some 4 MB of texts is several such steps; each schedule with its runs, and each run,
+is written whole.
 
 **Repeatable.** A call may be repeated after its reply was lost: it then adds nothing and answers as it
 would have. Identities and tokens are therefore chosen by the client, before the first try.
@@ -13,7 +15,12 @@ would have. Identities and tokens are therefore chosen by the client, before the
 its own.
 
 **Errors.** A store raises ``StoreUnavailable`` when it cannot say whether a call took effect or knows
-that it did not (connection lost, locked, disk full); nothing of the driver escapes.
+that it did not (connection lost, locked, disk full), and ``TooLarge`` when the database refused the size of
+what it was sent; nothing of the driver escapes.
+
+**Limits.** A negative limit is refused with ``InvalidValue``; 0 asks for nothing.
+
+**Names.** What is looked up by a name, id or key that can't be stored (one with a NUL in it) is not found.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant
 from evenbeat.model import (
     LogChunk,
@@ -42,6 +50,13 @@ from evenbeat.rules.firing import Active, Planned
 T = TypeVar("T")
 
 PlanFunction: TypeAlias = Callable[[Schedule, Instant, tuple[Active, ...]], Planned]
+
+
+def check_limit(limit: int) -> int:
+    """Refuse a negative limit: databases read it as "all", as an error or as another number."""
+    if limit < 0:
+        raise InvalidValue(f"limit {limit} is negative", field="limit", value=limit, hint="give 0 or more")
+    return limit
 
 
 def wall_clock() -> Instant:
@@ -89,6 +104,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Only runs of these tasks; None: of any."""
     queues: tuple[str, ...] = ("default",)
 
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
+
 
 class Claimed(NamedTuple):
     """What ``claim_runs`` took, and when to come back."""
@@ -128,6 +146,9 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
     cursor: str | None = None
 
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
+
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Runs, the newest first (created_at, then id)."""
@@ -143,6 +164,9 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool | None = None
     limit: int = 100
     cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
 
     def matches(self, run: Run) -> bool:
         """Whether a run is asked for; for stores that have no index for what is asked. Not by its id."""
@@ -249,15 +273,21 @@ class Store(Protocol):
         """Apply transitions; says of each whether it is accepted.
 
         Accepted: the run has that attempt and one of the expected states, or the transition with
-        this token was the last one applied to it. Refused ones change nothing. What a transition
-        adds, counts and wakes happens in the same step, and once.
+        this token was the last one applied to it. Refused ones change nothing; so does one whose ``gate``
+        finds another schedule than it names. What a transition adds, counts and wakes happens in the same
+        step, and once. The schedule that it ``wakes`` is woken if ``waits`` says so of the row as it is then:
+        it wakes up with its next tick. Whoever fires that schedule at the same time sees the run end, or its
+        row is written after that and woken.
         """
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         """Runs, the newest first."""
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
-        """Running runs whose lease ended by then, and by the store's own clock: their workers are gone."""
+        """Running runs whose lease ended by then, and by the store's own clock: their workers are gone.
+
+        One that can't be read ends as failed, with a record of kind ``quarantine``: no worker could end it.
+        """
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         """How many runs there are in each state."""
@@ -292,7 +322,10 @@ class Store(Protocol):
         """Delete the record if it has that version."""
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
-        """Keep pieces of runs' logs; one that is there already is left as it is."""
+        """Keep pieces of runs' logs; one that is there already is left as it is.
+
+        Nothing is kept for a run that does not exist (any more): nobody would ever purge it.
+        """
 
     def read_log(self, run: str) -> list[LogChunk]:
         """The log of a run, in the order (attempt, seq)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Schedule, Statistics, Transition
 from evenbeat.rules.firing import Planned
+
+NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
 
 
 class Budget:
@@ -105,8 +108,17 @@ def added(before: Statistics, more: Statistics) -> Statistics:
         last_run=more.last_run or before.last_run,
         last_success=more.last_success or before.last_success,
         last_failure=more.last_failure or before.last_failure,
-        last_error=more.last_error or before.last_error,
+        last_error=before.last_error if more.last_error is None else more.last_error,
     )
+
+
+def weight(transition: Transition) -> int:
+    """About how many characters a transition makes a store write."""
+    size = sum(len(run.payload) for run in transition.adds)
+    for text in (transition.result, transition.error):
+        if isinstance(text, str):
+            size += len(text)
+    return size
 
 
 class Settlement(NamedTuple):
@@ -120,7 +132,21 @@ class Settlement(NamedTuple):
     wakes: dict[tuple[str, str], None]
 
 
-def settlement(transitions: Sequence[Transition], standing: dict[str, Standing], now: Instant) -> Settlement:
+def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
+    """Whether the schedule that a transition names as its gate is as the transition expects.
+
+    ``revisions`` are (generation, revision) of the rows of those schedules that exist.
+    """
+    gate = transition.gate
+    return gate is None or revisions.get(gate[:2], (0, 0)) == gate[2:]
+
+
+def settlement(
+    transitions: Sequence[Transition],
+    standing: dict[str, Standing],
+    now: Instant,
+    revisions: Mapping[tuple[str, str], tuple[int, int]] = NO_REVISIONS,
+) -> Settlement:
     """Each transition in turn, seen by the next. ``standing`` are the runs there are, and is used up."""
     done = Settlement([], {}, [], {}, {})
     targets = {transition.run for transition in transitions}
@@ -130,6 +156,8 @@ def settlement(transitions: Sequence[Transition], standing: dict[str, Standing],
             continue
         run_now = standing[transition.run]
         decision = verdict(run_now, transition, now)
+        if decision == "apply" and not passes(transition, revisions):
+            decision = "refuse"
         done.answers.append(decision != "refuse")
         if decision != "apply":
             continue

@@ -25,7 +25,7 @@ from evenbeat.model import (
     Statistics,
     Transition,
 )
-from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.rules.firing import Active, Planned, needs_active, waits
 from evenbeat.stores.base import (
     Claim,
     Claimed,
@@ -40,9 +40,10 @@ from evenbeat.stores.base import (
     Setting,
     Write,
     Written,
+    check_limit,
     wall_clock,
 )
-from evenbeat.stores.decisions import Standing, added, may_be_repetition, settled, verdict
+from evenbeat.stores.decisions import Standing, added, may_be_repetition, passes, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
 
 _Key = tuple[str, str]
@@ -128,6 +129,7 @@ class MemoryStore:
         return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        check_limit(limit)
         now = min(now, self.now())
         fired: list[Planned] = []
         quarantined: list[_Key] = []
@@ -291,6 +293,10 @@ class MemoryStore:
         decision = verdict(standing, transition, self.now())
         if decision != "apply":
             return decision == "repeat"
+        if transition.gate is not None:
+            row = self._schedules.get(transition.gate[:2])
+            if not passes(transition, {} if row is None else {row.key: (row.generation, row.revision)}):
+                return False
         self._store(settled(run, transition, self.now()))
         for following in transition.adds:
             self._add(following)
@@ -304,10 +310,8 @@ class MemoryStore:
 
     def _wake(self, key: _Key) -> None:
         schedule = self._schedules.get(key)
-        now = self.now()
-        if schedule is not None and schedule.wake_at is not None and schedule.wake_at > now:
-            if schedule.next_tick is not None and schedule.next_tick <= now:
-                self._apply(Planned(replace(schedule, wake_at=now)))
+        if schedule is not None and waits(schedule):
+            self._apply(Planned(replace(schedule, wake_at=schedule.next_tick)))
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         after = read_run_cursor(query.cursor)
@@ -325,6 +329,7 @@ class MemoryStore:
         return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        check_limit(limit)
         ended_by = min(ended_by, self.now())
         with self._lock:
             running = [run for run in self._runs.values() if run.state == "running"]
@@ -342,6 +347,7 @@ class MemoryStore:
         return counts
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        check_limit(limit)
         with self._lock:
             rows = list(self._skipped.get((tenant, schedule), ()))
         rows.sort(key=lambda row: (row.last, row.first), reverse=True)
@@ -354,6 +360,7 @@ class MemoryStore:
             ]
 
     def purge(self, finished_before: Instant, limit: int) -> int:
+        check_limit(limit)
         with self._lock:
             old = list(
                 islice(
@@ -422,7 +429,8 @@ class MemoryStore:
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         with self._lock:
             for chunk in chunks:
-                self._logs.setdefault(chunk.run, {}).setdefault((chunk.attempt, chunk.seq), chunk)
+                if chunk.run in self._runs:
+                    self._logs.setdefault(chunk.run, {}).setdefault((chunk.attempt, chunk.seq), chunk)
 
     def read_log(self, run: str) -> list[LogChunk]:
         with self._lock:

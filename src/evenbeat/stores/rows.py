@@ -38,7 +38,7 @@ SCHEDULE = (
     "updated_at", "format",
 )  # fmt: skip
 RUN = (
-    "id", "tenant", "schedule", "generation", "tick", "cause", "coalesced", "gated", "task", "kind",
+    "id", "tenant", "schedule", "generation", "tick", "cause", "coalesced", "task", "kind",
     "payload", "queue", "priority", "execution", "state", "scheduled_at", "run_at", "attempt",
     "failures", "crashes", "worker", "claim", "lease_until", "cancel_requested", "created_at",
     "started_at", "finished_at", "result", "error", "settled", "format",
@@ -114,7 +114,7 @@ def schedule_row(schedule: Schedule) -> Row:
 def read_run(row: Row) -> Run:
     """A run from a row that begins with the columns of RUN."""
     (
-        id_, tenant, schedule, generation, tick, cause, coalesced, gated, task, kind, payload, queue,
+        id_, tenant, schedule, generation, tick, cause, coalesced, task, kind, payload, queue,
         priority, execution, state, scheduled_at, run_at, attempt, failures, crashes, worker, claim,
         lease_until, cancel_requested, created_at, started_at, finished_at, result, error, settled,
         format_, *_,
@@ -125,7 +125,7 @@ def read_run(row: Row) -> Run:
         raise Unreadable(f"unknown state {state!r}, cause {cause!r} or kind {kind!r}")
     return Run(
         id=id_, tenant=tenant, schedule=schedule, generation=generation, tick=tick, cause=cause,
-        coalesced=coalesced, gated=gated == 1, task=task, kind=kind, payload=payload, queue=queue,
+        coalesced=coalesced, task=task, kind=kind, payload=payload, queue=queue,
         priority=priority, execution=_policy("execution", execution, Execution), state=state,
         scheduled_at=scheduled_at, run_at=run_at, attempt=attempt, failures=failures, crashes=crashes,
         worker=worker, claim=claim, lease_until=lease_until, cancel_requested=cancel_requested == 1,
@@ -137,7 +137,7 @@ def read_run(row: Row) -> Run:
 def run_row(run: Run) -> Row:
     r = run
     return (
-        r.id, r.tenant, r.schedule, r.generation, r.tick, r.cause, r.coalesced, r.gated, r.task, r.kind,
+        r.id, r.tenant, r.schedule, r.generation, r.tick, r.cause, r.coalesced, r.task, r.kind,
         r.payload, r.queue, r.priority, encode_policy(r.execution), r.state, r.scheduled_at, r.run_at,
         r.attempt, r.failures, r.crashes, r.worker, r.claim, r.lease_until, r.cancel_requested,
         r.created_at, r.started_at, r.finished_at, r.result, r.error, r.settled, r.format,

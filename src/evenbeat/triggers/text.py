@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from evenbeat.errors import InvalidTrigger, InvalidValue, shown
+from evenbeat.errors import InvalidTrigger, InvalidValue, UnknownTriggerZone, UnknownZone, shown
 from evenbeat.triggers.at import At, at
 from evenbeat.triggers.base import check_text
 from evenbeat.triggers.cron import Cron, cron
@@ -38,7 +38,8 @@ def parse_trigger(text: str) -> Cron | Every | At:
         # Hints are for Python; who writes a text writes it in another way.
         raise error.within(text, error.hint and _EVERY_CALL.sub(r"every \1", error.hint)) from None
     except InvalidValue as error:
-        raise InvalidTrigger(
+        kind = UnknownTriggerZone if isinstance(error, UnknownZone) else InvalidTrigger
+        raise kind(
             text,
             f": {error.problem}",
             field=error.field,

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from evenbeat.errors import InvalidValue, shown
+from evenbeat.errors import InvalidValue, UnknownZone, shown
 from evenbeat.instants import FIRST, LAST
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
@@ -175,8 +175,9 @@ def _find(key: str) -> Zone:
         raise _unknown(key)
     try:
         info = ZoneInfo(key)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    except (ZoneInfoNotFoundError, ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise _unknown(key) from None
+    # Any other OSError (too many open files, a disk that fails) says nothing about the zone, and goes up.
     # "UTC" has many names (Etc/UTC, Zulu, …); whatever never changes takes the short path.
     fixed = datetime.fromtimestamp(0, info).utcoffset() if _never_changes(info) else None
     return Zone(key, info, None if fixed is None else fixed // _SECOND)
@@ -209,7 +210,7 @@ def _names() -> tuple[str, ...]:
     return tuple(sorted(name for name in available_timezones() if not name.startswith(_NOT_ZONES)))
 
 
-def _unknown(key: str) -> InvalidValue:
+def _unknown(key: str) -> UnknownZone:
     names = _names()
     key = key[:_LONGEST_KEY]
     lowered = key.lower()
@@ -220,4 +221,4 @@ def _unknown(key: str) -> InvalidValue:
         found = get_close_matches(lowered.replace(" ", "_"), city, n=1, cutoff=0.75)
         near = [city[match] for match in found]
     hint = f"did you mean {' or '.join(near)}?" if near else 'use an IANA name such as "Europe/Berlin"'
-    return InvalidValue(f"tz {shown(key)} is not an IANA time zone", field="tz", value=key, hint=hint)
+    return UnknownZone(f"tz {shown(key)} is not an IANA time zone", field="tz", value=key, hint=hint)

@@ -35,8 +35,9 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
 
     All tenants. The exit code is 1 if a check failed; warnings alone are 0.
 
-    --repair queues runs again whose workers are gone, and cancels queued runs of ticks that were settled
-    already. Rows in quarantine are left to you.
+    --repair queues runs again whose workers are gone, cancels queued runs of ticks that were settled
+    already, and wakes schedules that sleep though they can be planned. Rows that can't be understood are
+    left to you.
     """
     settings = settings_here(store=url or store)
     database = find_store(settings, empty=True)
@@ -160,6 +161,8 @@ def _repair_words(done: Repaired) -> Iterator[RenderableType]:
         yield f"queued again: {', '.join(done.requeued)}"
     if done.cancelled:
         yield f"cancelled, since their ticks were settled already: {', '.join(done.cancelled)}"
-    if not done.requeued and not done.cancelled:
+    if done.woken:
+        yield f"woken: {', '.join(done.woken)}"
+    if not done.requeued and not done.cancelled and not done.woken:
         yield "there was nothing to put right"
     yield ""

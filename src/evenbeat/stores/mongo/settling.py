@@ -36,7 +36,7 @@ class Shard:
         self.number = random.randrange(SHARDS)  # noqa: S311 - to part from others, no secret
 
 
-def _write_effects(commands: Commands, done: Settlement, now: Instant, shard: Shard) -> None:
+def _write_effects(commands: Commands, done: Settlement, shard: Shard) -> None:
     """What others write, too. Before the rest of a transaction: who finds that somebody else has just written
     it has done nothing in vain. In one order, whoever settles."""
     counts = [_count(key, done.counts[key], shard.number) for key in sorted(done.counts)]
@@ -45,7 +45,7 @@ def _write_effects(commands: Commands, done: Settlement, now: Instant, shard: Sh
     except Contended:
         shard.leave()
         raise
-    wakes = [UpdateOne({"_id": key_text(key)}, _wake(now)) for key in sorted(done.wakes)]
+    wakes = [UpdateOne({"_id": key_text(key)}, _wake()) for key in sorted(done.wakes)]
     commands.bulk("wake schedules", SCHEDULES, wakes)
 
 
@@ -86,7 +86,7 @@ def settle_quickly(
         for transition in transitions
     }
     done = settlement(transitions, expected, now)
-    _write_effects(commands, done, now, shard)
+    _write_effects(commands, done, shard)
     updates = [
         UpdateOne(_expected(transition, now), set_and_unset(done.updates[transition.run]))
         for transition in transitions
@@ -119,7 +119,7 @@ def settle(
         for document in commands.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STANDING)
     }
     done = settlement(transitions, standing, now)
-    _write_effects(commands, done, now, shard)
+    _write_effects(commands, done, shard)
     # Runs that are added first: a later transition of the batch may be theirs.
     new_runs.insert(commands, done.adds, careful)
     # By _id and nothing else, which the server looks up without planning: to compare state and attempt, too,
@@ -156,24 +156,24 @@ def _count(key: Key, more: Statistics, shard: int) -> UpdateOne:
     )
 
 
-def _wake(now: Instant) -> list[Document]:
-    """Only a schedule that waits with a tick that is due wakes up: the others do by themselves.
+def _wake() -> list[Document]:
+    """As ``firing.waits``: a schedule that bounds its active runs and may be waiting with its next tick.
 
     The document is written in any case: a fire that has read the run as active must fail, or the tick that it
     leaves waiting would wait for a run that is over.
     """
     waits = {
         "$and": [
-            {"$gt": ["$wake_at", now]},
+            {"$eq": ["$state", "active"]},
             {"$ne": [{"$type": "$next_tick"}, "missing"]},
-            {"$lte": ["$next_tick", now]},
+            {"$gt": ["$wake_at", "$next_tick"]},
         ]
     }
     return [
         {
             "$set": {
                 "touched": {"$add": [{"$ifNull": ["$touched", 0]}, 1]},
-                "wake_at": {"$cond": [waits, now, {"$ifNull": ["$wake_at", "$$REMOVE"]}]},
+                "wake_at": {"$cond": [waits, "$next_tick", {"$ifNull": ["$wake_at", "$$REMOVE"]}]},
             }
         }
     ]

@@ -207,7 +207,7 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> list[
         for run_id, state, attempt, settled, lease_until in found
     }
     done = settlement(transitions, standing, transaction.now)
-    transaction.commit("settle runs", _written(done, transaction.now))
+    transaction.commit("settle runs", _written(done))
     return done.answers
 
 
@@ -225,7 +225,7 @@ def _revives(transition: Transition) -> bool:
     return transition.state in ACTIVE_STATES and not ACTIVE_STATES.issuperset(transition.expect)
 
 
-def _written(done: Settlement, now: Instant) -> list[Statement]:
+def _written(done: Settlement) -> list[Statement]:
     statements: list[Statement] = []
     if done.adds:
         statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(_first_of_each(done.adds).values()))}))
@@ -245,5 +245,5 @@ def _written(done: Settlement, now: Instant) -> list[Statement]:
             figure["last_error"] = marked(figure["last_error"])
         statements.append((sql.COUNT, {"rows": json_text(figures)}))
     if done.wakes:
-        statements.append((sql.WAKE, {"rows": json_keys(done.wakes), "now": now}))
+        statements.append((sql.WAKE, {"rows": json_keys(done.wakes)}))
     return statements

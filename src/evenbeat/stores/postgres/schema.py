@@ -70,7 +70,6 @@ CREATE TABLE evenbeat.runs (
     tick             bigint,
     cause            text     NOT NULL CHECK (cause IN ('tick', 'trigger', 'backfill', 'enqueue')),
     coalesced        bigint   NOT NULL,
-    gated            boolean  NOT NULL,
     task             text COLLATE "C" NOT NULL,
     kind             text     NOT NULL CHECK (kind IN ('task', 'flow')),
     payload          text     NOT NULL,

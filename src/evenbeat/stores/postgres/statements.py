@@ -22,7 +22,7 @@ _NUMBERS = frozenset(
         "failure_count", "last_run", "last_success", "last_failure", "seq", "at",
     )
 )  # fmt: skip
-_FLAGS = frozenset(("gated", "cancel_requested"))
+_FLAGS = frozenset(("cancel_requested",))
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -320,10 +320,10 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_error = coalesce(nullif(excluded.last_error, ''), known.last_error)
 """  # noqa: S608
 
-# Only a schedule that waits with a tick that is due: the others wake up by themselves.
+# As firing.waits. LOCK_GATES came before, so no other transaction has the row in hand.
 WAKE = f"""
-UPDATE evenbeat.schedules AS schedule SET wake_at = CAST(%(now)s AS bigint)
+UPDATE evenbeat.schedules AS schedule SET wake_at = next_tick
 FROM {rows_of(("tenant", "name"))}
-WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
-  AND wake_at > CAST(%(now)s AS bigint) AND next_tick <= CAST(%(now)s AS bigint)
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name AND state = 'active'
+  AND wake_at > next_tick AND (overlap <> 'allow' OR max_concurrent IS NOT NULL)
 """  # noqa: S608

@@ -8,8 +8,8 @@ from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Statistics
 from evenbeat.stores.base import Page, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.parts import parts
 from evenbeat.stores.redis.commands import Commands
-from evenbeat.stores.redis.parts import parts
 from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
 
 # Runs that one script looks at or deletes: 2 ms, at most.

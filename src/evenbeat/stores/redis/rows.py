@@ -113,7 +113,6 @@ class RunRest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     generation: int | None = None
     tick: str | None = None
     coalesced: int = 0
-    gated: bool = False
     execution: msgspec.Raw
 
 
@@ -222,7 +221,7 @@ def run_fields(r: Run) -> list[str]:
     rest = RunRest(
         kind=r.kind, cause=r.cause, payload=r.payload, scheduled_at=instant_text(r.scheduled_at),
         generation=r.generation, tick=None if r.tick is None else instant_text(r.tick),
-        coalesced=r.coalesced, gated=r.gated, execution=_raw_policy(r.execution),
+        coalesced=r.coalesced, execution=_raw_policy(r.execution),
     )  # fmt: skip
     fields = [
         "state", r.state, "attempt", number_text(r.attempt), "tenant", r.tenant, "id", r.id, "task", r.task,
@@ -270,7 +269,7 @@ def read_run(fields: Fields) -> Run:
             raise Unreadable(f"unknown state {state!r}")
         return Run(
             id=fields["id"], tenant=fields["tenant"], schedule=get("schedule"), generation=rest.generation,
-            tick=optional_instant(rest.tick), cause=rest.cause, coalesced=rest.coalesced, gated=rest.gated,
+            tick=optional_instant(rest.tick), cause=rest.cause, coalesced=rest.coalesced,
             task=fields["task"], kind=rest.kind, payload=rest.payload, queue=fields["queue"],
             priority=_priority(int(fields["priority"])),
             execution=_read_policy(bytes(rest.execution), Execution),

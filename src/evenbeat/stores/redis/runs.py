@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.stores.parts import BYTES, parts
 from evenbeat.stores.redis.commands import Commands
-from evenbeat.stores.redis.parts import BYTES, parts
 from evenbeat.stores.redis.rows import (
     Fields,
     fields_of,

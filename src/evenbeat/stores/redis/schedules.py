@@ -11,9 +11,9 @@ from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.parts import BYTES, parts
 from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.ledger import skipped_row
-from evenbeat.stores.redis.parts import BYTES, parts
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
     Fields,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
-from evenbeat.stores.decisions import Standing, settlement
+from evenbeat.stores.decisions import NO_REVISIONS, Standing, settlement
 from evenbeat.stores.rows import (
     RUN,
+    Key,
     Row,
     Unreadable,
     quarantine_note,
@@ -109,12 +110,27 @@ def _quarantine(commands: Commands, troubled: list[tuple[Row, Unreadable]], now:
     commands.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
 
 
-def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
+def lost(commands: Commands, ended_by: Instant, limit: int) -> tuple[Lost, bool]:
+    """Runs whose lease ended, and whether there are rows among them that can't be read."""
     rows = commands.rows("select lost", sql.SELECT_LOST, (ended_by, limit + 1))
+    runs = tuple(readable_runs(rows[:limit]))
+    unreadable = len(runs) < len(rows[:limit])
     if len(rows) > limit:
-        return Lost(tuple(readable_runs(rows[:limit])), rows[limit][_LEASE_UNTIL] or 0)
+        return Lost(runs, rows[limit][_LEASE_UNTIL] or 0), unreadable
     ((next_end,),) = commands.rows("select next lease end", sql.NEXT_LEASE_END, (ended_by,))
-    return Lost(tuple(readable_runs(rows)), next_end)
+    return Lost(runs, next_end), unreadable
+
+
+def fail_unreadable(commands: Commands, ended_by: Instant, limit: int, now: Instant) -> None:
+    """End the lost runs that can't be read: nobody can record how they ended."""
+    rows = commands.rows("select lost", sql.SELECT_LOST, (ended_by, limit))
+    troubled: list[tuple[Row, Unreadable]] = []
+    for row in rows:
+        try:
+            read_run(row)
+        except Unreadable as error:
+            troubled.append((row, error))
+    _quarantine(commands, troubled, now)
 
 
 def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:
@@ -123,12 +139,21 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
         row[0]: Standing._make(row[1:])
         for row in commands.rows("select runs", sql.SELECT_STANDING, (targets,))
     }
-    done = settlement(transitions, standing, now)
+    done = settlement(transitions, standing, now, _revisions(commands, transitions))
     new_runs.insert(commands, done.adds)
     _update(commands, done.updates)
     commands.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
-    commands.many("wake schedules", sql.WAKE, [(now, *key, now, now) for key in done.wakes])
+    commands.many("wake schedules", sql.WAKE, list(done.wakes))
     return done.answers
+
+
+def _revisions(commands: Commands, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:
+    """(generation, revision) of the schedules that transitions name as their gates."""
+    gates = {transition.gate[:2] for transition in transitions if transition.gate is not None}
+    if not gates:
+        return NO_REVISIONS
+    rows = commands.rows("select revisions", sql.SELECT_REVISIONS, (json_list(gates),))
+    return {(tenant, name): (generation, revision) for tenant, name, generation, revision in rows}
 
 
 def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:

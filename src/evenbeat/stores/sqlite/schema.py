@@ -72,7 +72,6 @@ CREATE TABLE evenbeat_runs (
     cause            TEXT    NOT NULL
                      CHECK (cause = 'tick' OR cause = 'trigger' OR cause = 'backfill' OR cause = 'enqueue'),
     coalesced        INTEGER NOT NULL,
-    gated            INTEGER NOT NULL CHECK (gated = 0 OR gated = 1),
     task             TEXT    NOT NULL,
     kind             TEXT    NOT NULL CHECK (kind = 'task' OR kind = 'flow'),
     payload          TEXT    NOT NULL,

@@ -144,7 +144,7 @@ ORDER BY priority DESC, run_at, id
 
 # Walks through all that is running: 0.05 ms for each 1,000 runs.
 SELECT_LOST = f"""
-SELECT {RUN_COLUMNS} FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
+SELECT {RUN_COLUMNS}, rowid FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
 WHERE state = 'running' AND coalesce(lease_until, 0) <= ? ORDER BY coalesce(lease_until, 0), id LIMIT ?
 """  # noqa: S608
 NEXT_LEASE_END = """
@@ -188,12 +188,20 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_run = coalesce(nullif(excluded.last_run, 0), last_run),
     last_success = coalesce(nullif(excluded.last_success, 0), last_success),
     last_failure = coalesce(nullif(excluded.last_failure, 0), last_failure),
-    last_error = coalesce(nullif(excluded.last_error, ''), last_error)
+    last_error = coalesce(excluded.last_error, last_error)
 """
 
-# Only a schedule that waits with a tick that is due: the others wake up by themselves.
+# As firing.waits: of schedules that never wait, one entry of the index is read and nothing written.
 WAKE = """
-UPDATE evenbeat_schedules SET wake_at = ? WHERE tenant = ? AND name = ? AND wake_at > ? AND next_tick <= ?
+UPDATE evenbeat_schedules SET wake_at = next_tick
+WHERE tenant = ? AND name = ? AND state = 'active' AND wake_at > next_tick
+  AND (overlap <> 'allow' OR max_concurrent IS NOT NULL)
+"""
+
+SELECT_REVISIONS = """
+SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
+FROM json_each(?) AS wanted CROSS JOIN evenbeat_schedules AS schedule
+WHERE schedule.tenant = wanted.value ->> 0 AND schedule.name = wanted.value ->> 1
 """
 
 # -- History -----------------------------------------------------------------------------------------------
@@ -259,5 +267,10 @@ WHERE (kind, tenant, key) IN (
 """
 DELETE_RECORD = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ? AND version = ?"
 
-INSERT_LOG = f"{_insert('evenbeat_logs', LOG)} ON CONFLICT (run, attempt, seq) DO NOTHING"
+# Of runs that exist: lines of others would stay for ever.
+INSERT_LOG = f"""
+INSERT INTO evenbeat_logs ({", ".join(LOG)}) SELECT {", ".join("?" * len(LOG))}
+WHERE EXISTS (SELECT 1 FROM evenbeat_runs WHERE id = ?)
+ON CONFLICT (run, attempt, seq) DO NOTHING
+"""  # noqa: S608
 SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat_logs WHERE run = ? ORDER BY attempt, seq"  # noqa: S608

@@ -34,8 +34,11 @@ from evenbeat.stores.base import (
     Setting,
     Write,
     Written,
+    check_limit,
     wall_clock,
 )
+from evenbeat.stores.decisions import weight
+from evenbeat.stores.parts import parts
 from evenbeat.stores.rows import log_row
 from evenbeat.stores.sqlite import facts, history, new_runs, records, runs, schedules, schema
 from evenbeat.stores.sqlite import statements as sql
@@ -43,6 +46,8 @@ from evenbeat.stores.sqlite.commands import Commands, OnCommand
 from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.wake import Waker
 
+# More runs than this in one call are several transactions: others want to write, too.
+_RUNS_A_STEP = 10_000
 # Seconds between two looks for what others committed.
 _LOOK = 1.0
 
@@ -111,6 +116,7 @@ class SqliteStore:
             return schedules.find(commands, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        check_limit(limit)
         now = min(now, self.now())
         # Most passes find nothing due: they look, and leave the write lock to others.
         with self._connections.read() as commands:
@@ -121,8 +127,11 @@ class SqliteStore:
             return schedules.fire(commands, now, limit, plan)
 
     def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
-        with self._connections.write() as commands:
-            return runs.add(commands, wanted)
+        answers: list[bool] = []
+        for part in parts(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
+            with self._connections.write() as commands:
+                answers += runs.add(commands, part)
+        return answers
 
     def insertion(self, wanted: Sequence[Run]) -> Insertion:
         return new_runs.insertion(wanted)
@@ -138,22 +147,32 @@ class SqliteStore:
             return runs.claim(commands, claim, due, self.now())
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
-        with self._connections.write() as commands:
-            return runs.settle(commands, transitions, self.now())
+        answers: list[bool] = []
+        for part in parts(transitions, _RUNS_A_STEP, weight):
+            with self._connections.write() as commands:
+                answers += runs.settle(commands, part, self.now())
+        return answers
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         with self._connections.read() as commands:
             return history.find(commands, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        check_limit(limit)
+        ended_by = min(ended_by, self.now())
         with self._connections.read() as commands:
-            return runs.lost(commands, min(ended_by, self.now()), limit)
+            lost, unreadable = runs.lost(commands, ended_by, limit)
+        if unreadable:
+            with self._connections.write() as commands:
+                runs.fail_unreadable(commands, ended_by, limit, self.now())
+        return lost
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         with self._connections.read() as commands:
             return history.count(commands, tenant)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        check_limit(limit)
         with self._connections.read() as commands:
             return history.skipped(commands, tenant, schedule, limit)
 
@@ -162,6 +181,7 @@ class SqliteStore:
             return history.statistics(commands, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
+        check_limit(limit)
         with self._connections.write() as commands:
             return history.purge(commands, finished_before, limit, self.now())
 
@@ -183,7 +203,7 @@ class SqliteStore:
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         with self._connections.write() as commands:
-            commands.many("insert logs", sql.INSERT_LOG, [log_row(chunk) for chunk in chunks])
+            commands.many("insert logs", sql.INSERT_LOG, [(*log_row(chunk), chunk.run) for chunk in chunks])
 
     def read_log(self, run: str) -> list[LogChunk]:
         with self._connections.read() as commands:

@@ -173,7 +173,7 @@ class ClaimingContract(Contract):
     ) -> None:
         wanted = [
             run(
-                f"r{at:02}", payload='"\\u0000"' if at % 7 == 0 else f'{{"n":{at}}}', gated=at % 2 == 0,
+                f"r{at:02}", payload='"\\u0000"' if at % 7 == 0 else f'{{"n":{at}}}',
                 error=None if at % 3 else "line\n\ttab \x1f \"quoted\" \\ ü 😀" + "\0" * (at % 5 == 4),
                 tick=None if at % 4 else 1 << 52, created_at=clock.now, schedule="s" if at % 4 == 0 else None,
                 execution=Execution(retries=at % 2),

@@ -67,6 +67,17 @@ class FiringContract(Contract):
         assert store.fire_due(clock.now + 10 * MINUTE, 10, plan).planned == ()
         assert self.runs(store) == []
 
+    def test_a_now_ahead_of_the_stores_clock_is_not_trusted_beside_a_schedule_that_is_due(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # A look at the first wake-up alone does not protect the second schedule.
+        self.add(store, schedule("due", "every 1m"))
+        self.add(store, schedule("later", "every 5m"))
+        clock.advance("1m")
+        fired = store.fire_due(clock.now + 10 * MINUTE, 10, plan)
+        assert [planned.schedule.name for planned in fired.planned] == ["due"]
+        assert [found.tick for found in self.runs(store)] == [clock.now]
+
     def test_missed_ticks_are_coalesced_and_recorded(self, store: Store, clock: VirtualClock) -> None:
         made = self.add(store, schedule())
         clock.advance("10m")
@@ -214,6 +225,27 @@ class FiringContract(Contract):
         clock.advance("2m")
         assert "b" in [planned.schedule.name for planned in self.fire(store).planned]
 
+    def test_a_row_that_this_node_can_not_plan_now_is_put_off_and_fires_later(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        for name in ("a", "b"):
+            self.add(store, schedule(name))
+        clock.advance("1m")
+
+        def lacks_what_b_takes(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+            if row.name == "b":
+                return Planned(replace(row, wake_at=now + MINUTE), deferred="too many open files")
+            return plan(row, now, active)
+
+        fired = store.fire_due(clock.now, 10, lacks_what_b_takes)
+        assert fired.quarantined == ()
+        assert [found.schedule for found in self.runs(store)] == ["a"]
+        assert store.find_records("quarantine") == []
+        clock.advance("1m")
+        self.fire(store)
+        (late,) = self.runs(store, schedule="b")
+        assert (late.tick, late.coalesced) == (clock.now, 1)
+
     def test_a_row_of_a_newer_format_is_left_alone(self, store: Store, clock: VirtualClock) -> None:
         made = self.add(store, schedule())
         newer = replace(made, format=made.format + 1, revision=made.revision + 1)
@@ -255,6 +287,58 @@ class FiringContract(Contract):
         assert store.settle_runs([attempts.succeeded(held, None, clock.now, "done")]) == [True]
         (planned,) = self.fire(store).planned
         assert len(planned.runs) == 1
+
+    def test_a_schedule_wakes_though_the_clock_of_the_end_is_behind_its_tick(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # The clock of a transaction may be older than the wait that it meets.
+        self.add(store, schedule(overlap="queue"))
+        clock.advance("1m")
+        self.fire(store)
+        (held,) = self.claim(store, lease=10 * MINUTE)
+        clock.advance("1m")
+        tick = clock.now
+        self.fire(store)
+        clock.now = tick - 5
+        assert store.settle_runs([attempts.succeeded(held, None, clock.now, "done")]) == [True]
+        row = self.get(store)
+        assert row is not None
+        assert (row.next_tick, row.wake_at) == (tick, tick)
+        clock.now = tick
+        assert len(self.fire(store).planned[0].runs) == 1
+
+    def test_a_tick_waits_for_a_run_from_before_the_policy_and_is_woken_by_its_end(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule())
+        clock.advance("1m")
+        self.fire(store)
+        (held,) = self.claim(store, lease=10 * MINUTE)
+        row = self.get(store)
+        assert row is not None
+        assert self.put(store, row, changes.change(row, {"overlap": "queue"}, clock.now)).accepted
+        clock.advance("1m")
+        assert self.fire(store).planned[0].runs == ()
+        assert store.settle_runs([attempts.succeeded(held, None, clock.now, "done")]) == [True]
+        (planned,) = self.fire(store).planned
+        assert len(planned.runs) == 1
+
+    @pytest.mark.parametrize("state", ["paused", "allow"])
+    def test_the_end_of_a_run_wakes_only_a_schedule_that_waits(
+        self, store: Store, clock: VirtualClock, state: str
+    ) -> None:
+        self.add(store, schedule(overlap="allow" if state == "allow" else "queue", spread=50_000))
+        clock.advance("2m")
+        self.fire(store)
+        held = self.claim(store, lease=10 * MINUTE)
+        if state == "paused":
+            row = self.get(store)
+            assert row is not None
+            until = clock.now + 10 * MINUTE
+            assert self.put(store, row, changes.pause(row, clock.now, until=until)).accepted
+        before = self.get(store)
+        store.settle_runs([attempts.succeeded(entry, None, clock.now, entry.id) for entry in held])
+        assert self.get(store) == before
 
     def test_a_run_that_ends_while_its_schedule_is_planned_does_not_keep_it_waiting(
         self, handles: Handles, store: Store, clock: VirtualClock

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from evenbeat.errors import InvalidValue
-from evenbeat.model import LogChunk, Record, Skipped, Statistics
+from evenbeat.model import LogChunk, Record, Run, Skipped, Statistics
 from evenbeat.rules import attempts
-from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
 
@@ -108,6 +109,60 @@ class HistoryContract(Contract):
         assert (figures.last_error, figures.last_run) == ("boom", clock.now - 60 * MINUTE)
         assert figures.last_success == figures.last_run
         assert figures.last_failure == clock.now - 61 * MINUTE
+
+    def test_the_last_error_is_that_of_the_last_failure_also_if_it_has_no_text(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule())
+        errors = []
+        for error in ("boom", None, "", None):
+            clock.advance("1m")
+            self.fire(store)
+            (held,) = self.claim(store, f"claim-{clock.now}")
+            end = attempts.succeeded(held, None, clock.now, held.id)
+            if error is not None:
+                end = attempts.failed(held, error, clock.now, held.id)
+            assert store.settle_runs([end]) == [True]
+            errors.append(store.statistics([("default", "cleanup")])[0].last_error)
+        assert errors == ["boom", "boom", "", ""]
+
+    def test_negative_limits_are_refused_and_zero_asks_for_nothing(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule())
+        clock.advance("10m")
+        self.fire(store)
+        calls: list[Callable[[int], object]] = [
+            lambda limit: store.find_schedules(ScheduleQuery(limit=limit)).items,
+            lambda limit: store.find_runs(RunQuery(limit=limit)).items,
+            lambda limit: self.claim(store, "zero", limit=limit),
+            lambda limit: store.find_skipped("default", "cleanup", limit),
+            lambda limit: store.lost_runs(clock.now, limit).runs,
+            lambda limit: store.fire_due(clock.now + MINUTE, limit, plan).planned,
+            lambda limit: store.purge(clock.now + MINUTE, limit),
+        ]
+        for call in calls:
+            assert not call(0)
+            with pytest.raises(InvalidValue, match="-1 is negative"):
+                call(-1)
+        assert len(self.runs(store, states=("queued",))) == 1
+
+    def test_what_can_not_be_stored_is_not_found(self, store: Store) -> None:
+        odd = "a\0b"
+        assert store.find_runs(RunQuery(ids=(odd,))).items == ()
+        assert store.find_runs(RunQuery(tenant=odd)).items == ()
+        assert store.find_runs(RunQuery(schedule=odd, task=odd, queue=odd, worker=odd)).items == ()
+        assert store.find_schedules(ScheduleQuery(tenant=odd, name=odd, task=odd)).items == ()
+        assert store.find_skipped(odd, odd) == []
+        assert store.statistics([(odd, odd)]) == [Statistics(tenant=odd, schedule=odd)]
+        assert store.count_runs(odd) == {}
+        assert store.get_record(odd, odd, odd) is None
+        assert store.find_records(odd, odd) == []
+        assert store.delete_record(odd, odd, odd, 1) is False
+        assert store.read_log(odd) == []
+        assert self.claim(store, tasks=frozenset((odd,)), queues=(odd,)) == []
+        ghost = Run(id=odd, task="work", attempt=1)
+        assert store.settle_runs([attempts.succeeded(ghost, None, store.now(), "t")]) == [False]
 
     def test_a_purge_takes_what_is_over_and_old_in_small_batches(
         self, store: Store, clock: VirtualClock

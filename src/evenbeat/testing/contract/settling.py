@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant
 from evenbeat.model import Execution, Run, Transition
-from evenbeat.rules import attempts
+from evenbeat.rules import attempts, changes
 from evenbeat.stores.base import Lost, Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import BIG, MINUTE, Contract, run, schedule
@@ -167,6 +168,8 @@ class SettlingContract(Contract):
         assert look(10) == (["r1", "r2"], start + 30_000)
         assert look(1) == (["r1"], start + 20_000)
         assert look(0) == ([], start + 10_000)
+        with pytest.raises(InvalidValue, match="-1 is negative"):
+            look(-1)
         clock.advance("10s")
         assert look(10) == (["r1", "r2", "r0"], None)
 
@@ -249,6 +252,59 @@ class SettlingContract(Contract):
         assert {found.id: found.state for found in self.runs(store)} == {"a": "succeeded", "b": "cancelled"}
         clock.advance("1h")
         assert self.claim(store, "claim-2", now=clock.now) == []
+
+    @pytest.mark.parametrize("meanwhile", ["nothing", "changed", "deleted", "made"])
+    def test_a_run_is_made_active_again_only_if_its_schedule_is_as_it_was_seen(
+        self, store: Store, clock: VirtualClock, meanwhile: str
+    ) -> None:
+        seen = None if meanwhile == "made" else self.add(store, schedule())
+        store.add_runs([run("a", schedule="cleanup", state="failed", run_at=clock.now)])
+        (failed,) = self.runs(store)
+        retry = attempts.retried(failed, "again", seen)
+        assert retry is not None
+        if meanwhile == "made":
+            self.add(store, schedule(overlap="skip"))
+        elif meanwhile != "nothing":
+            assert seen is not None
+            change = changes.delete(seen, clock.now)
+            if meanwhile == "changed":
+                changed = changes.change(seen, {"overlap": "skip"}, clock.now)
+                assert changed is not None
+                change = changed
+            assert self.put(store, seen, change).accepted
+        accepted = meanwhile == "nothing"
+        assert store.settle_runs([retry]) == [accepted]
+        assert [found.state for found in self.runs(store)] == ["queued" if accepted else "failed"]
+        # The repetition of one that was applied is recognised, whatever became of the schedule.
+        if accepted:
+            assert seen is not None
+            assert self.put(store, seen, changes.delete(seen, clock.now)).accepted
+            assert store.settle_runs([retry]) == [True]
+
+    def test_a_run_of_a_schedule_that_never_was_is_made_active_again(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", schedule="ghost", state="cancelled", run_at=clock.now)])
+        (over,) = self.runs(store)
+        retry = attempts.retried(over, "again", None)
+        assert retry is not None
+        assert store.settle_runs([retry]) == [True]
+        assert [found.state for found in self.runs(store)] == ["queued"]
+
+    def test_more_than_a_database_takes_at_once_is_added_and_settled(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        text = f'"{"x" * 700_000}"'
+        wanted = [run(f"r{at:02}", run_at=clock.now, created_at=clock.now, payload=text) for at in range(20)]
+        assert store.add_runs(wanted) == [True] * 20
+        assert store.add_runs(wanted) == [False] * 20
+        held = self.claim(store)
+        assert [entry.id for entry in held] == [entry.id for entry in wanted]
+        ends = [attempts.succeeded(entry, text, clock.now, f"t-{entry.id}") for entry in held]
+        assert store.settle_runs(ends) == [True] * 20
+        assert store.settle_runs(ends) == [True] * 20
+        found = self.runs(store)
+        assert [(entry.state, entry.result) for entry in found] == [("succeeded", text)] * 20
 
     def test_a_transition_of_an_unknown_run_is_refused(self, store: Store) -> None:
         ghost = run("ghost", attempt=1)

@@ -28,7 +28,7 @@ from evenbeat.testing.simulator.violation import Violation
 _MAY_CHANGE_RUNS = frozenset(("put_schedules", "fire_due", "claim_runs", "settle_runs"))
 _MAY_ADD_RUNS = frozenset(("put_schedules", "fire_due", "add_runs", "settle_runs"))
 _SAME_FOR_LIFE = (
-    "tenant", "schedule", "generation", "tick", "cause", "coalesced", "gated", "task", "kind", "payload",
+    "tenant", "schedule", "generation", "tick", "cause", "coalesced", "task", "kind", "payload",
     "queue", "priority", "execution", "created_at",
 )  # fmt: skip
 
@@ -69,6 +69,8 @@ class Oracle:
         self._observe_runs(view, call, now)
         self._observe_skipped(view, call)
         self._observe_statistics(view, call)
+        if call.name in ("fire_due", "settle_runs"):
+            self._check_nothing_waits_in_vain(view, now)
         if call.name == "put_schedules":
             keys = [write.planned.schedule.key for write in call.argument]
             call.rows = {key: view.schedules.get(key) for key in keys}
@@ -138,6 +140,7 @@ class Oracle:
             if intent is not None and unasked and row.state != "paused" and is_paused(before, intent.now):
                 raise Violation(f"{key[1]} was paused and is {row.state}: nobody resumed it", key[1])
         call.written.add(key)
+        call.before[key] = before
         if call.intent is not None:
             self.history(key).apply(call.intent, before, row)
 
@@ -153,6 +156,9 @@ class Oracle:
                 added.append(run)
             else:
                 self._run_changed(before, run, call)
+                if before.state in FINAL_STATES and run.state == "queued" and run.schedule is not None:
+                    key = (run.tenant, run.schedule)
+                    self._check_overlap(view, key, view.schedules.get(key))
             seen[run_id] = run
         if len(view.runs) != len(seen):
             for run_id in sorted(seen.keys() - view.runs.keys()):
@@ -168,7 +174,10 @@ class Oracle:
             key = (run.tenant, run.schedule)
             if run.tick is not None and run.cause == "tick":
                 self._tick_fired(self.history(key), run, now)
-            self._check_overlap(view, key, run)
+            # What was overdue when a change came is fired by the rules from before it.
+            before = call.before.get(key)
+            deleted = before is None or before.state == "deleted"
+            self._check_overlap(view, key, view.schedules.get(key) if deleted else before)
         if run.id in self.ever:
             # Asked for again after it was purged: a run that only shares its name with the first.
             self.executed = {key: node for key, node in self.executed.items() if key[0] != run.id}
@@ -186,9 +195,10 @@ class Oracle:
             raise Violation(f"tick {run.id} fired twice", run.schedule)
         history.fired.add(identity)
 
-    def _check_overlap(self, view: View, key: Key, run: Run) -> None:
-        schedule = view.schedules.get(key)
-        if schedule is None or (schedule.overlap == "allow" and schedule.max_concurrent is None):
+    def _check_overlap(self, view: View, key: Key, schedule: Schedule | None) -> None:
+        if schedule is None or schedule.state == "deleted":
+            return
+        if schedule.overlap == "allow" and schedule.max_concurrent is None:
             return
         most = 1 if schedule.overlap != "allow" else schedule.max_concurrent or 1
         active = [
@@ -199,6 +209,21 @@ class Oracle:
         if len(active) > most:
             policy = schedule.overlap if schedule.overlap != "allow" else f"at most {most}"
             raise Violation(f"overlap {policy}, but {', '.join(sorted(active))} are active", key[1])
+
+    def _check_nothing_waits_in_vain(self, view: View, now: Instant) -> None:
+        """A schedule that sleeps with a tick that is due waits for a run, whose end wakes it."""
+        waiting = {
+            key
+            for key, row in view.schedules.items()
+            if row.state == "active" and row.next_tick is not None and row.wake_at is not None
+            and row.wake_at > max(now, row.next_tick + row.spread)
+        }  # fmt: skip
+        for run in view.runs.values():
+            if waiting and run.schedule is not None and run.state in ACTIVE_STATES:
+                waiting.discard((run.tenant, run.schedule))
+        if waiting:
+            name = min(waiting)[1]
+            raise Violation(f"{name} sleeps until {view.schedules[min(waiting)].wake_at} for no run", name)
 
     def _run_changed(self, before: Run, run: Run, call: Call) -> None:
         if call.name not in _MAY_CHANGE_RUNS:

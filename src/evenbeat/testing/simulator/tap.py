@@ -45,6 +45,8 @@ class Call:
         self.written: set[tuple[str, str]] = set()
         self.settled: set[str] = set()
         self.added: set[str] = set()
+        self.before: dict[tuple[str, str], Schedule | None] = {}
+        """The rows that it wrote, as they were before."""
         # As they were when it was committed: by the time of the answer others may have been here.
         self.rows: dict[tuple[str, str], Schedule | None] = {}
         self.held: dict[str, Run] = {}

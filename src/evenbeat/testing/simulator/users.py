@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import TypeVar
+from zlib import crc32
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant, write_instant
@@ -122,7 +123,11 @@ class User:
             wish.trigger = trigger
             return wish
         if chance < 0.35:
-            wishes = {"payload": f'"{token}"'}
+            wishes: dict[str, object] = {"payload": f'"{token}"'}
+            # Drawn from the token, so that a seed's other choices stay as they are.
+            drawn = crc32(token.encode())
+            if drawn % 3 == 0:
+                wishes["overlap"] = ("allow", "skip", "queue", "queue_all", "cancel_running")[drawn // 3 % 5]
             return Wish("change", lambda row, now, active: changes.change(row, wishes, now, active))
         if chance < 0.50:
             until = random.choice((None, now + random.randint(0, 20_000)))
@@ -157,7 +162,7 @@ class User:
         run, now, token = self.random.choice(found), self.store.now(), self.node.token()
         transition = attempts.cancel(run, now, token)
         if transition is None:
-            transition = attempts.retried(run, token)
+            transition = attempts.retried(run, token, self._read(name))
         if transition is not None:
             wanted = transition
             self._repeat(lambda: self.store.settle_runs([wanted]))

@@ -38,14 +38,15 @@ local function add_figures(more)
   for name, value in pairs(more[5]) do sum[4][name] = value end
 end
 
--- Only a schedule that waits with a tick that is due: the others wake up by themselves.
+-- As firing.waits: a schedule that bounds its active runs and may be waiting with its next tick.
 local function wake(member)
   local key = base .. 'schedules:' .. path_of(member)
-  local found = call('HMGET', key, 'wake_at', 'next_run', 'format', 'revision')
-  local wake_at, tick = instant(found[1]), instant(found[2])
-  if found[4] and wake_at and tick and wake_at > now and tick <= now then
-    call('HSET', key, 'wake_at', text(now))
-    place(base .. 'due' .. family_of(found[3]), member, now)
+  local found = call('HMGET', key, 'overlap', 'max_concurrent', 'state', 'wake_at', 'next_run', 'format')
+  if not found[1] or (found[1] == 'allow' and (found[2] or '') == '') or found[3] ~= 'active' then return end
+  local wake_at, tick = instant(found[4]), instant(found[5])
+  if wake_at and tick and wake_at > tick then
+    call('HSET', key, 'wake_at', text(tick))
+    place(base .. 'due' .. family_of(found[6]), member, tick)
   end
 end
 
