@@ -16,7 +16,8 @@ def open_url(url: str) -> Store:
 
     ``sqlite:///evenbeat.db`` is a file of the working directory, ``sqlite:////var/lib/evenbeat.db`` one by
     its absolute path; ``memory://`` is gone when the process ends. ``postgresql://``, ``redis://``,
-    ``valkey://`` and ``mongodb://`` are servers; docs/stores says what their URLs may hold.
+    ``redis+sentinel://``, ``redis+cluster://``, ``valkey://`` (likewise) and ``mongodb://`` are servers;
+    docs/stores says what their URLs may hold.
     """
     try:
         parts = urlsplit(url)
@@ -52,7 +53,11 @@ _REDIS = ("evenbeat.stores.redis", "RedisStore", ("redis",), "redis")
 _MONGO = ("evenbeat.stores.mongo", "MongoStore", ("pymongo", "bson"), "mongo")
 _SERVERS = {
     "postgresql": _POSTGRES, "postgres": _POSTGRES,
-    "redis": _REDIS, "rediss": _REDIS, "valkey": _REDIS, "valkeys": _REDIS,
+    **{
+        f"{name}{way}": _REDIS
+        for name in ("redis", "rediss", "valkey", "valkeys")
+        for way in ("", "+sentinel", "+cluster")
+    },
     "mongodb": _MONGO, "mongodb+srv": _MONGO,
 }  # fmt: skip
 

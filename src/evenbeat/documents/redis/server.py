@@ -12,7 +12,8 @@ from redis.client import NEVER_DECODE
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
 from evenbeat.stores.redis.address import Address, read_address
-from evenbeat.stores.redis.commands import Commands, unavailable
+from evenbeat.stores.redis.commands import Commands, disconnect, unavailable
+from evenbeat.stores.redis.primary import is_elsewhere
 from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.server_clock import ServerClock
 
@@ -33,14 +34,14 @@ class Server:
         self._own: Commands | None = None
         if isinstance(source, str):
             self._address = read_address(source)
-            self._own = Commands(self._address, _TIMEOUT, None, None)
+            self._own = Commands(self._address, _TIMEOUT, None, None, index)
         elif isinstance(source, redis.Redis | redis.RedisCluster):
             self._given: Client = source
-            self._address = Address("", _place(source), "")
+            self._address = _address(source)
         else:
             raise InvalidValue(
                 f"{shown(source)} is neither a URL nor a client of redis-py", field="client", value=None,
-                hint="write redis://host:6379/0, or give a redis.Redis; one of redis.asyncio will not do",
+                hint="write redis://host:6379/0, or give a redis.Redis; a client of redis.asyncio will not do",
             )  # fmt: skip
         self.keys = [self.encode(index, "index"), self.encode(f"{index}:scan", "index")]
         """Of the index, and of the note beside it. They say where scripts run, in a cluster."""
@@ -93,12 +94,20 @@ class Server:
             raise self._unavailable(error) from error
 
     def _send(self, *words: object) -> Any:
-        client = self._given if self._own is None else self._own.client()
-        send: Callable[..., Any] = client.execute_command
-        return send(*words, **{NEVER_DECODE: True})
+        options = {NEVER_DECODE: True}
+        if self._own is not None:
+            return self._own.send(*words, **options)
+        send: Callable[..., Any] = self._given.execute_command
+        try:
+            return send(*words, **options)
+        except driver.ResponseError as error:
+            # Connections of a client to one address: they lead to a server that is not the primary any more.
+            if is_elsewhere(error) and isinstance(self._given, redis.Redis):
+                disconnect(self._given.connection_pool)
+            raise
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
-        if not isinstance(error, driver.ResponseError):
+        if is_elsewhere(error):
             # Another server may answer from now on.
             self._clock.forget()
         return unavailable(self._address, error)
@@ -127,6 +136,10 @@ def _pack(value: object) -> bytes:
         return b"\xc2"
     assert type(value) is int
     return b"\xd3" + value.to_bytes(8, signed=True)
+
+
+def _address(client: Client) -> Address:
+    return read_address("redis://given")._replace(shown=_place(client))
 
 
 def _place(client: Client) -> str:

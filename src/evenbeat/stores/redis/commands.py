@@ -8,7 +8,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import redis
@@ -18,7 +18,8 @@ from redis.retry import Retry
 
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.instants import Instant
-from evenbeat.stores.redis.address import Address
+from evenbeat.stores.redis.address import Address, Place
+from evenbeat.stores.redis.primary import Finder, Line, finder, is_elsewhere
 from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.server_clock import ServerClock
 
@@ -27,22 +28,19 @@ Reply: TypeAlias = list[Any]
 
 # Threads of one process that talk to the server at once; the next one waits for its turn.
 CONNECTIONS = 32
+# Redirections that one command follows: a cluster that sends it in circles is not ready.
+_REDIRECTIONS = 5
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Line(Protocol):
-    """A connection of the driver, which has no types for it."""
-
-    def connect(self) -> None: ...
-    def disconnect(self) -> None: ...
-    def send_command(self, *words: str) -> None: ...
-    def can_read(self, timeout: float) -> bool: ...
-    def read_response(self) -> Any: ...
-
-
 class Commands:
-    """A client of one server. Survives forks: a child connects anew and leaves its parent's sockets alone."""
+    """A client of one server at a time: the primary, which may become another one.
+
+    A server that can't be reached, or that refuses to be the primary, is left: its connections are closed, its
+    clock is forgotten, ``on_leave`` is called, and the next command looks for the primary again. Survives
+    forks: a child connects anew and leaves its parent's sockets alone.
+    """
 
     def __init__(
         self,
@@ -50,10 +48,14 @@ class Commands:
         timeout: float,
         clock: Callable[[], Instant] | None,
         on_command: OnCommand | None,
+        key: str | None = None,
     ) -> None:
+        """``key``: any that is used, where it is not one of a store: it says which slot of a cluster."""
         self.address = address
         self.timeout = timeout
         self.opened = False
+        self.on_leave: Callable[[], None] = lambda: None
+        self._key = address.meta if key is None else key
         self._fixed_clock = clock
         self._on_command = on_command
         self._reset()
@@ -63,6 +65,7 @@ class Commands:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._client: redis.Redis | None = None
+        self._finder: Finder = finder(self.address, self._key, self._line_to)
         self._clock = ServerClock(self._ask)
 
     # The client.
@@ -70,38 +73,53 @@ class Commands:
     def client(self) -> redis.Redis:
         with self._lock:
             if self._client is None:
-                self._client = redis.Redis(connection_pool=self._pool())
+                self._client = redis.Redis(connection_pool=self._pool(self._finder.find()))
             return self._client
 
-    def _pool(self) -> redis.BlockingConnectionPool:
+    def _pool(self, place: Place) -> redis.BlockingConnectionPool:
         return redis.BlockingConnectionPool.from_url(
-            self.address.url,
-            max_connections=CONNECTIONS,
-            timeout=self.timeout,
-            socket_timeout=self.timeout,
-            socket_connect_timeout=self.timeout,
-            socket_keepalive=True,
-            socket_keepalive_options=keepalive(),
-            # A command whose reply was lost may have been applied: repeating it is for those who know.
-            retry=Retry(NoBackoff(), 0),
-            retry_on_timeout=False,
-            health_check_interval=0,
-            protocol=2,
-            decode_responses=True,
-            # Bytes that are no text come as lone surrogates: their row is unreadable then, not the reply.
-            encoding_errors="surrogateescape",
+            self.address.url_of(place), max_connections=CONNECTIONS, timeout=self.timeout, **self._options()
         )
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "socket_timeout": self.timeout,
+            "socket_connect_timeout": self.timeout,
+            "socket_keepalive": True,
+            "socket_keepalive_options": keepalive(),
+            # A command whose reply was lost may have been applied: repeating it is for those who know.
+            "retry": Retry(NoBackoff(), 0),
+            "retry_on_timeout": False,
+            "health_check_interval": 0,
+            "protocol": 2,
+            "decode_responses": True,
+            # Bytes that are no text come as lone surrogates: their row is unreadable then, not the reply.
+            "encoding_errors": "surrogateescape",
+        }
 
     def line(self) -> Line:
         """A connection that belongs to nobody's pool, not connected yet."""
         return cast(Line, self.client().connection_pool.make_connection())
+
+    def _line_to(self, url: str) -> Line:
+        return cast(Line, redis.ConnectionPool.from_url(url, **self._options()).make_connection())
+
+    def leave(self, client: redis.Redis) -> None:
+        """Look for the primary again, for the next command: this client's server is not it, or is away."""
+        with self._lock:
+            if self._client is not client:
+                return  # another thread has left it
+            self._client = None
+        self._clock.forget()
+        disconnect(client.connection_pool)
+        self.on_leave()
 
     def close(self) -> None:
         self.opened = False
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
-            _disconnect(client.connection_pool)
+            disconnect(client.connection_pool)
 
     def after_fork_in_child(self) -> None:
         if self._pid != os.getpid():
@@ -141,12 +159,12 @@ class Commands:
             raise InvalidValue(f"Redis can't hold a value: {error}", field="row", value=None) from error
         sent = self._clock.mark()
         try:
-            reply = self._send("EVALSHA", wanted.sha, *values)
+            reply = self.send("EVALSHA", wanted.sha, *values)
         except driver.NoScriptError:
             # The server was restarted, or told to forget: it knows the script again after this.
             reply = self._translated("EVAL", wanted.text, *values)
         except (driver.RedisError, OSError) as error:
-            raise self._unavailable(error) from error
+            raise unavailable(self.address, error) from error
         if not time:
             self._clock.heard(reply[0], sent)
         return cast(Reply, reply[1:])
@@ -163,13 +181,29 @@ class Commands:
 
     def _translated(self, *words: object) -> Any:
         try:
-            return self._send(*words)
+            return self.send(*words)
         except (driver.RedisError, OSError) as error:
-            raise self._unavailable(error) from error
+            raise unavailable(self.address, error) from error
 
-    def _send(self, *words: object) -> Any:
-        send: Callable[..., Any] = self.client().execute_command
-        return send(*words)
+    def send(self, *words: object, **options: object) -> Any:
+        """Send a command to the primary, and follow the cluster where that has moved. Nothing else is repeated:
+        a node that answers with a redirection has done nothing."""
+        redirections = 0
+        while True:
+            client = self.client()
+            execute: Callable[..., Any] = client.execute_command
+            try:
+                return execute(*words, **options)
+            except driver.MovedError as error:
+                self._finder.redirect(Place(error.host, error.port))
+                self.leave(client)
+                redirections += 1
+                if self.address.kind != "cluster" or redirections > _REDIRECTIONS:
+                    raise
+            except (driver.RedisError, OSError) as error:
+                if is_elsewhere(error):
+                    self.leave(client)
+                raise
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -177,14 +211,8 @@ class Commands:
         if not self.opened:
             raise StoreUnavailable(f"{self.address.shown}: the store is not open; call open() first")
 
-    def _unavailable(self, error: Exception) -> StoreUnavailable:
-        if not isinstance(error, driver.ResponseError):
-            # Another server may answer from now on.
-            self._clock.forget()
-        return unavailable(self.address, error)
 
-
-def _disconnect(pool: Any) -> None:
+def disconnect(pool: Any) -> None:
     """Connections in use end with their commands; before redis-py 7 their commands end with them."""
     if "inuse_connections" in inspect.signature(pool.disconnect).parameters:
         pool.disconnect(inuse_connections=False)
@@ -229,8 +257,8 @@ def unavailable(address: Address, error: Exception) -> StoreUnavailable:
     """What went wrong, and what to do, in the words of a user."""
     text = str(error) or type(error).__name__
     if isinstance(error, driver.MovedError):
-        place = f"{error.host}:{error.port}"
-        text, advice = "this node of a cluster has not got our keys", f"they are on {place}: name that one"
+        text = f"this node of a cluster has not got our keys, {Place(error.host, error.port)} has"
+        advice = "write redis+cluster://, which finds them" if address.kind != "cluster" else "try again"
     else:
         found = (advice for kind, advice in _BY_CLASS if isinstance(error, kind))
         known = (advice for code, advice in _BY_CODE.items() if text.startswith(f"{code} "))

@@ -26,7 +26,7 @@ def settings(commands: Commands) -> list[Setting]:
     checks: list[Callable[[], Setting | None]] = [
         lambda: _memory(info),
         lambda: _replicas(info),
-        lambda: _cluster(info),
+        lambda: _cluster(info, commands.address.kind == "cluster"),
         lambda: _clock(commands),
     ]
     return [*found, *(setting for check in checks if (setting := check()) is not None)]
@@ -113,11 +113,13 @@ def _replicas(info: dict[str, Any]) -> Setting | None:
     return Setting(name="connected_slaves", value=str(number), hint=hint)
 
 
-def _cluster(info: dict[str, Any]) -> Setting | None:
+def _cluster(info: dict[str, Any], is_followed: bool) -> Setting | None:
     if not int(info.get("cluster_enabled", 0)):
         return None
-    hint = "all keys are in one slot: name the node that has it; a move or failover is not followed"
-    return Setting(name="cluster_enabled", value="1", hint=hint)
+    if is_followed:
+        return Setting(name="cluster_enabled", value="1", hint="all keys are in one slot, on one node")
+    hint = "a move or failover of the slot with our keys is not followed: write redis+cluster://"
+    return Setting(name="cluster_enabled", value="1", level="warn", hint=hint)
 
 
 def _clock(commands: Commands) -> Setting:

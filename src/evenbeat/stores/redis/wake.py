@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 import threading
 import time
 import weakref
@@ -16,7 +17,8 @@ import weakref
 from redis import exceptions as driver
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.stores.redis.commands import Commands, Line
+from evenbeat.stores.redis.commands import Commands
+from evenbeat.stores.redis.primary import Line
 
 # Seconds that a wait takes, at most, while nobody can be heard.
 _DEAF = 1.0
@@ -29,6 +31,7 @@ class Waker:
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
+        commands.on_leave = self.reconnect
         self._opened = False
         self._reset()
         _all.add(self)
@@ -42,6 +45,8 @@ class Waker:
         self._listening = False
         self._connection: Line | None = None
         self._was_deaf = False
+        self._servers = 0
+        """How many servers were left."""
         self._inherited: Line | None = None
 
     def open(self) -> None:
@@ -92,9 +97,10 @@ class Waker:
             self._listening = False
             if not alive or not self._opened:
                 self._let_go(connection)
-            else:
-                self._connection = connection
+            elif self._connection is connection:
                 self._was_deaf = False
+            else:
+                self._let_go(connection)  # its server was left meanwhile
             self._changes += bool(heard)
             # Somebody else listens from here on.
             self._changed.notify_all()
@@ -103,10 +109,14 @@ class Waker:
     def _connect(self) -> Line:
         if not self._opened:
             raise StoreUnavailable("the store is not open")
+        server = self._servers
         connection = self._commands.line()
         connection.connect()
         with self._changed:
-            # From here on close() can end what this waits for.
+            if self._servers != server:
+                connection.disconnect()
+                raise StoreUnavailable("the server was left meanwhile")
+            # From here on close() and reconnect() can end what this waits for.
             self._connection = connection
         connection.send_command("SUBSCRIBE", self._commands.address.channel)
         connection.read_response()
@@ -127,6 +137,23 @@ class Waker:
             self._connection = None
         if connection is not None:
             with contextlib.suppress(*_BROKEN):
+                connection.disconnect()
+
+    def reconnect(self) -> None:
+        """Listen to another server from now on: hints are not given on this one any more."""
+        with self._changed:
+            self._servers += 1
+            connection, self._connection = self._connection, None
+            if connection is None:
+                return
+            self._was_deaf = True
+            is_read = self._listening
+        with contextlib.suppress(*_BROKEN):
+            if is_read:
+                # The thread that reads from it meets its end, and closes it. Closed here, the driver would
+                # connect anew in the middle of reading, and subscribe to nothing.
+                connection._sock.shutdown(socket.SHUT_RDWR)
+            else:
                 connection.disconnect()
 
     def hint(self) -> None:

@@ -1,0 +1,177 @@
+"""Finds the server to write to: the one that is named, the one that sentinels name, or the owner of a slot.
+
+All keys of a store have one hash tag, so in a cluster, too, one server at a time has all of them. Answers of
+sentinels and of cluster nodes may be late: a server that is not the primary any more refuses writes, and its
+caller asks again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from redis import exceptions as driver
+from redis.crc import key_slot
+
+from evenbeat.stores.redis.address import Address, Place
+
+Connect: TypeAlias = Callable[[str], "Line"]
+"""Makes a connection to the server of a URL, not connected yet."""
+
+
+class Line(Protocol):
+    """A connection of the driver, which has no types for it."""
+
+    _sock: Any
+
+    def connect(self) -> None: ...
+    def disconnect(self) -> None: ...
+    def send_command(self, *words: str) -> None: ...
+    def can_read(self, timeout: float) -> bool: ...
+    def read_response(self) -> Any: ...
+
+
+class Finder(Protocol):
+    def find(self) -> Place:
+        """The primary, as far as anybody knows; an error of the driver if nobody does."""
+
+    def redirect(self, place: Place) -> None:
+        """A node of the cluster has said that the slot is there."""
+
+
+def finder(address: Address, key: str, connect: Connect) -> Finder:
+    """``key``: any that is used; it says which slot of a cluster."""
+    if address.kind == "sentinel":
+        return _Sentinels(address, connect)
+    if address.kind == "cluster":
+        return _Cluster(address, key_slot(key.encode(errors="surrogateescape")), connect)
+    return _Named(address)
+
+
+class _Named:
+    """A server by its address. What is behind the address may change."""
+
+    def __init__(self, address: Address) -> None:
+        self._place = address.places[0]
+
+    def find(self) -> Place:
+        return self._place
+
+    def redirect(self, place: Place) -> None:
+        pass
+
+
+class _Sentinels:
+    def __init__(self, address: Address, connect: Connect) -> None:
+        self._address = address
+        self._connect = connect
+        self._places = list(address.places)
+
+    def find(self) -> Place:
+        """Ask one sentinel after the other, until one names a server that says it is a primary."""
+        troubles: list[str] = []
+        for _ in self._address.places:
+            # Another one first, the next time: this one may be late.
+            asked = self._places.pop(0)
+            self._places.append(asked)
+            try:
+                found = self._named_by(asked)
+                role = None if found is None else self._role(found)
+            except (driver.RedisError, OSError) as error:
+                troubles.append(f"{asked}: {error}")
+                continue
+            if found is None:
+                troubles.append(f"{asked} does not know {self._address.service}")
+            elif role != "master":
+                troubles.append(f"{asked} names {found}, which is a {role}")
+            else:
+                return found
+        raise driver.ConnectionError(f"no sentinel names a primary ({'; '.join(troubles)})")
+
+    def redirect(self, place: Place) -> None:
+        pass
+
+    def _named_by(self, sentinel: Place) -> Place | None:
+        reply = self._ask(
+            self._address.sentinel_url(sentinel), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service
+        )
+        return None if reply is None else Place(reply[0], int(reply[1]))
+
+    def _role(self, place: Place) -> str:
+        # ROLE would do, but the users that docs/stores/redis.md recommends may not send it.
+        facts = str(self._ask(self._address.url_of(place), "INFO", "replication"))
+        found = re.search(r"^role:(\w+)", facts, re.MULTILINE)
+        return found[1] if found else "server without a role"
+
+    def _ask(self, url: str, *words: str) -> Any:
+        return ask(self._connect(url), *words)
+
+
+class _Cluster:
+    def __init__(self, address: Address, slot: int, connect: Connect) -> None:
+        self._address = address
+        self._slot = slot
+        self._connect = connect
+        self._known: tuple[Place, ...] = ()
+        """The nodes of the cluster as one of them told last: those that the URL names may all be gone."""
+        self._redirected: Place | None = None
+
+    def find(self) -> Place:
+        if self._redirected is not None:
+            found, self._redirected = self._redirected, None
+            return found
+        troubles: list[str] = []
+        for place in dict.fromkeys((*self._address.places, *self._known)):
+            try:
+                ranges = ask(self._connect(self._address.url_of(place)), "CLUSTER", "SLOTS")
+            except (driver.RedisError, OSError) as error:
+                troubles.append(f"{place}: {error}")
+                continue
+            nodes = {_place(node, place) for _, _, *nodes in ranges for node in nodes}
+            self._known = tuple(sorted(nodes))
+            owners = (nodes[0] for first, last, *nodes in ranges if int(first) <= self._slot <= int(last))
+            owner = next(owners, None)
+            if owner is not None:
+                return _place(owner, place)
+            troubles.append(f"{place} says that nobody has slot {self._slot}")
+        raise driver.ClusterDownError(f"no node says who has our keys ({'; '.join(troubles)})")
+
+    def redirect(self, place: Place) -> None:
+        self._redirected = place
+
+
+def _place(node: list[Any], asked: Place) -> Place:
+    """A node that does not know its own address gives an empty one: it is where it was asked."""
+    host, port = node[0], int(node[1])
+    return Place(host if host not in (None, "", "?") else asked.host, port)
+
+
+def ask(line: Line, *words: str) -> Any:
+    """One question on a connection of its own."""
+    try:
+        line.connect()
+        line.send_command(*words)
+        return line.read_response()
+    finally:
+        line.disconnect()
+
+
+def is_elsewhere(error: Exception) -> bool:
+    """Whether the server is not to be reached, or is not (or not yet) the one to write to."""
+    if isinstance(error, _ELSEWHERE):
+        return True
+    return isinstance(error, driver.ResponseError) and _CODES.search(str(error)) is not None
+
+
+_ELSEWHERE = (
+    driver.ConnectionError,  # also LOADING
+    driver.TimeoutError,
+    OSError,
+    driver.ReadOnlyError,
+    driver.ClusterDownError,  # also MASTERDOWN
+    driver.MovedError,
+)
+# NOREPLICAS: a primary that has lost its replicas, perhaps to another primary. Before Redis 7 an error inside
+# of a script is "ERR Error running script …: -READONLY …".
+_CODES = re.compile("(?:^|-)(?:READONLY|MASTERDOWN|LOADING|NOREPLICAS) ")
