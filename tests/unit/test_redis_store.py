@@ -169,7 +169,10 @@ def test_a_url_says_where_the_keys_are() -> None:
     "url",
     [
         "redis://host?prefix=a:b", "redis://host?prefix=", "redis://host?prefix={a}", "redis://", "redis:///0",
-        "redis://host/jobs", "redis://host:99999", "http://host", "redis://host:x",
+        "redis://host/jobs", "redis://host:99999", "http://host", "redis://host:x", "redis://a,b/0",
+        "redis+sentinel://host:26379", "redis+sentinel://host/jobs/x", "redis+sentinel:///jobs",
+        "redis+cluster://host/1", "redis+cluster://", "redis+cluster://a,,b", "redis+proxy://host", "redis+://host",
+        "redis+cluster://host?sentinel_password=x",
     ],
 )  # fmt: skip
 def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:

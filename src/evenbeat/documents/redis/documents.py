@@ -64,8 +64,11 @@ class RedisDocuments:
     hint to the processor does not hasten it. Where that is too late, or too much, use ``put``, and a long
     ``rescan``.
 
+    **Failover.** A server that is demoted is left, and the next call finds its successor: behind the same
+    address, by sentinels, or in a cluster. What the successor had not got yet is lost, locks included.
+
     **Clusters.** The pattern has a hash tag (``{shop}:order:*``), so that all documents and the index are on
-    one node. Give a ``redis.RedisCluster``, or the URL of that node.
+    one node. Give the URL of a cluster, or a ``redis.RedisCluster``.
 
     **Lost replies.** A client that repeats commands by itself, as those of redis-py do unless told otherwise,
     may lock documents twice: those of the lost reply are processed when their locks have ended. It may also
@@ -75,7 +78,8 @@ class RedisDocuments:
     A document whose last field is cleared is gone: Redis has no empty hashes.
 
     :param client: a ``redis.Redis`` (also of a sentinel) or ``redis.RedisCluster``, which stays open; or a
-        URL: ``redis://host:6379/0``, ``rediss://`` over TLS, ``valkey://``.
+        URL: ``redis://host:6379/0``, ``rediss://`` over TLS, ``valkey://``,
+        ``redis+sentinel://host:26379,host2:26379/service_name/0``, ``redis+cluster://host:6379,host2:6379``.
     :param pattern: of the keys, as Redis matches them: ``order:*``. Keys that are no hashes are left alone.
     :param condition: values that fields must have: ``{"active": "1"}``.
     :param times: how ``sleep_until`` and ``repeat_until`` are written: ``text`` (RFC 3339; UTC without an
@@ -118,6 +122,8 @@ class RedisDocuments:
         self.index = _name(index, "index")
         """The key of the index."""
         self._server = Server(client, index, clock)
+        if self._server.is_cluster:
+            _check_slot(pattern, index)
         encode = self._server.encode
         self._terms = [
             encode(sleep_until, "sleep_until"),
@@ -335,6 +341,21 @@ def _name(value: object, field: str) -> str:
     if isinstance(value, str) and value:
         return value
     raise InvalidValue(f"{field} {shown(value)} is not a name", field=field, value=value)
+
+
+def _check_slot(pattern: str, index: str) -> None:
+    tag = patterns.hash_tag(pattern)
+    if tag is None:
+        raise InvalidValue(
+            f"pattern {shown(pattern)} has no hash tag, so a cluster keeps its documents on several nodes",
+            field="pattern", value=pattern, hint='name keys like "{shop}:order:*"',
+        )  # fmt: skip
+    if patterns.hash_tag(index) != tag:
+        raise InvalidValue(
+            f"index {shown(index)} does not have the hash tag of the pattern, {{{tag}}}", field="index",
+            value=index,
+            hint="in a cluster both have the same, so that one node has all of them",
+        )  # fmt: skip
 
 
 def _condition(condition: object) -> dict[str, str]:

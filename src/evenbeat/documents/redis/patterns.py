@@ -35,6 +35,14 @@ def index_key(pattern: str, sleep_until: str, condition: Mapping[str, str], time
     return ":".join(["evenbeat", pattern, _quoted(sleep_until), *terms, last])
 
 
+def hash_tag(key: str) -> str | None:
+    """What decides the slot of a key, or of all keys of a pattern, in a cluster; None where no part of it
+    does so for all of them."""
+    _, brace, rest = key.partition("{")
+    tag, closing, _ = rest.partition("}")
+    return tag if brace and closing and tag and not re.search(r"[*?\[\\]", tag) else None
+
+
 def _quoted(part: str) -> str:
     return re.sub("[%:=]", lambda found: f"%{ord(found[0]):02X}", part)
 

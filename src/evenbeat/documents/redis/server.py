@@ -11,7 +11,7 @@ from redis.client import NEVER_DECODE
 
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.instants import Instant
-from evenbeat.stores.redis.address import Address, read_address
+from evenbeat.stores.redis.address import Address, Kind, read_address
 from evenbeat.stores.redis.commands import Commands, disconnect, unavailable
 from evenbeat.stores.redis.primary import is_elsewhere
 from evenbeat.stores.redis.scripts import script
@@ -41,12 +41,16 @@ class Server:
         else:
             raise InvalidValue(
                 f"{shown(source)} is neither a URL nor a client of redis-py", field="client", value=None,
-                hint="write redis://host:6379/0, or give a redis.Redis; a client of redis.asyncio will not do",
+                hint="write redis://host:6379/0, or give a redis.Redis (not one of redis.asyncio)",
             )  # fmt: skip
         self.keys = [self.encode(index, "index"), self.encode(f"{index}:scan", "index")]
         """Of the index, and of the note beside it. They say where scripts run, in a cluster."""
         self._fixed_clock = clock
         self._clock = ServerClock(self._ask)
+
+    @property
+    def is_cluster(self) -> bool:
+        return self._address.kind == "cluster"
 
     def close(self) -> None:
         if self._own is not None:
@@ -139,7 +143,9 @@ def _pack(value: object) -> bytes:
 
 
 def _address(client: Client) -> Address:
-    return read_address("redis://given")._replace(shown=_place(client))
+    """For messages, and to know which kind it is."""
+    kind: Kind = "cluster" if isinstance(client, redis.RedisCluster) else "server"
+    return read_address("redis://given")._replace(kind=kind, shown=_place(client))
 
 
 def _place(client: Client) -> str:

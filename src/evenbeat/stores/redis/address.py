@@ -99,8 +99,8 @@ def read_address(url: str, prefix: str | None = None) -> Address:
     if driver not in _TLS or way not in _KINDS or parts.scheme.endswith("+"):
         raise InvalidValue(
             f"store {shown(visible)} is not a Redis or Valkey", field="store", value=visible,
-            hint="write redis://, rediss:// (TLS), valkey:// or valkeys://; redis+sentinel:// or redis+cluster:// "
-            "(likewise with rediss, valkey and valkeys)",
+            hint="write redis://, rediss:// (TLS), valkey:// or valkeys://; redis+sentinel:// or "
+            "redis+cluster:// (likewise with rediss, valkey and valkeys)",
         )  # fmt: skip
     kind = _KINDS[way]
     user, at, hosts = parts.netloc.rpartition("@")
@@ -188,6 +188,5 @@ def _check_options(address: Address, names: list[str], ours: list[str]) -> None:
         raise InvalidValue(
             f"store {shown(address.shown)} has an option that redis-py does not take: {unknown or error}",
             field="store", value=address.shown,
-            hint=f"did you mean {near[0]}?" if near else f"{' and '.join(ours)} are ours; the others are those of redis-py"
-            if len(ours) > 1 else "prefix is ours; the others are those of redis-py",
+            hint=f"did you mean {near[0]}?" if near else f"ours: {', '.join(ours)}; the others are redis-py's",
         ) from None  # fmt: skip

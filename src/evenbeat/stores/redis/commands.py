@@ -37,8 +37,8 @@ _encode = msgspec.msgpack.Encoder().encode
 class Commands:
     """A client of one server at a time: the primary, which may become another one.
 
-    A server that can't be reached, or that refuses to be the primary, is left: its connections are closed, its
-    clock is forgotten, ``on_leave`` is called, and the next command looks for the primary again. Survives
+    A server that can't be reached, or that refuses to be the primary, is left: its connections are closed,
+    its clock is forgotten, ``on_leave`` is called, and the next command looks for the primary again. Survives
     forks: a child connects anew and leaves its parent's sockets alone.
     """
 
@@ -186,8 +186,8 @@ class Commands:
             raise unavailable(self.address, error) from error
 
     def send(self, *words: object, **options: object) -> Any:
-        """Send a command to the primary, and follow the cluster where that has moved. Nothing else is repeated:
-        a node that answers with a redirection has done nothing."""
+        """Send a command to the primary, and follow the cluster where that has moved. Nothing else is
+        repeated: a node that answers with a redirection has done nothing."""
         redirections = 0
         while True:
             client = self.client()

@@ -152,7 +152,7 @@ class Waker:
             if is_read:
                 # The thread that reads from it meets its end, and closes it. Closed here, the driver would
                 # connect anew in the middle of reading, and subscribe to nothing.
-                connection._sock.shutdown(socket.SHUT_RDWR)
+                connection._sock.shutdown(socket.SHUT_RDWR)  # noqa: SLF001  # the driver has no other way
             else:
                 connection.disconnect()
 

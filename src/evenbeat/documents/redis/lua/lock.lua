@@ -26,6 +26,9 @@ while #rows < limit and looked < 1000 and not is_empty do
   end
 end
 
+-- Changes nothing, but a replica refuses it: a processor that has nothing to do would stay with one.
+if #rows == 0 then call('PERSIST', note) end
+
 -- The first of those to come, if it is what the index says.
 local upcoming = false
 if is_empty then

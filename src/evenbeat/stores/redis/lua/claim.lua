@@ -4,6 +4,8 @@
 -- Answers {the time by which runs are due; next due or false; 1 if the runs were held already; rows of {attempt, fields}; lease_until; now}.
 -- 22 us of the server's time for each run, 35 with its append-only file.
 
+-- Also where nothing is due: a replica answers reads, and a node that has nothing to do would stay with it.
+begin()
 local worker, token, limit, lease = asked[1], asked[2], asked[3], asked[5]
 local due, goes_on = math.min(now, asked[4]), asked[9] == 1
 local tasks
@@ -79,7 +81,6 @@ for priority = 9, 0, -1 do
 end
 if #chosen == 0 then return { now, due, next_due({}), 0, rows, 0, now } end
 
-begin()
 local until_ = now + lease
 local started, ends = text(now), text(until_)
 local room = asked[10]
