@@ -188,5 +188,5 @@ def _check_options(address: Address, names: list[str], ours: list[str]) -> None:
         raise InvalidValue(
             f"store {shown(address.shown)} has an option that redis-py does not take: {unknown or error}",
             field="store", value=address.shown,
-            hint=f"did you mean {near[0]}?" if near else f"ours: {', '.join(ours)}; the others are redis-py's",
+            hint=f"did you mean {near[0]}?" if near else f"ours: {', '.join(ours)}; others: redis-py's",
         ) from None  # fmt: skip
