@@ -15,11 +15,27 @@ class Script(NamedTuple):
     sha: str
 
 
-@cache
 def script(name: str, package: str = "evenbeat.stores.redis") -> Script:
     """The script of that name in a package, with what all of them begin with."""
+    return _scripts(package)[name]
+
+
+@cache
+def _scripts(package: str) -> dict[str, Script]:
+    """All scripts of a package, read together when the first is needed.
+
+    A process that runs out of file descriptors later still has all of them.
+    """
     folder = files(package) / "lua"
-    prelude, body = ((folder / f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
-    text = f"{prelude}\n{body}"
+    texts = {
+        path.name.removesuffix(".lua"): path.read_text("utf-8")
+        for path in folder.iterdir()
+        if path.name.endswith(".lua")
+    }
+    prelude = texts.pop("prelude")
+    return {name: _script(name, f"{prelude}\n{body}") for name, body in texts.items()}
+
+
+def _script(name: str, text: str) -> Script:
     # How Redis names scripts; nothing is kept safe by it.
     return Script(name.replace("_", " "), text, sha1(text.encode(), usedforsecurity=False).hexdigest())
