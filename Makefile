@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check lint types demo bench faults servers lowest clean
+.PHONY: help test check lint types demo bench faults mutants servers lowest clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,6 +30,10 @@ bench: $(VENV)/.bench  ## benchmarks, with the peers in the same run
 
 faults: $(VENV)/.dev  ## every fault, on every store, at full length; writes docs/faults.md
 	$(BIN)/python -m tests.faults --write docs/faults.md
+
+mutants: $(VENV)/.dev  ## change the code on purpose: do the tests notice? ONLY=rules SAMPLE=100; writes docs/mutants.md
+	$(BIN)/python -m tests.mutation $(ONLY) $(if $(SAMPLE),--sample $(SAMPLE))
+	$(BIN)/python -m tests.mutation --write docs/mutants.md
 
 servers: $(VENV)/.dev  ## PostgreSQL, Valkey and MongoDB to play with, until Ctrl-C
 	$(BIN)/python -m tests.servers

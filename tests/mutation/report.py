@@ -1,0 +1,129 @@
+"""What became of the mutants: scores by module, and the survivors that are accepted, with the reasons."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from tests.mutation.mutants import Mutant
+from tests.mutation.runner import Results
+from tests.mutation.suites import Suite
+
+_ACCEPTED = Path(__file__).parent / "accepted.toml"
+
+Chosen: TypeAlias = Iterable[tuple[Suite, list[Mutant]]]
+
+_INTRODUCTION = """\
+# Mutants
+
+A test that can't fail proves nothing. `make mutants` changes the code in one place at a time (a comparison, a
+condition, a number, a statement or an argument left out, an operator or a condition of an SQL text or a Lua
+script) and runs the tests of that module until one fails. A mutant that no test notices is read by a person:
+either a test is missing, or the code is not needed, or the mutant is accepted for the reason given below.
+
+What is not mutated, since no test should pin it: docstrings, annotations, assertions, the texts of errors and
+log lines. A sample is drawn by a fixed seed. A *timeout*, tests that did not end, counts as caught.
+"""
+
+
+class Score(NamedTuple):
+    module: str
+    mutants: int
+    tried: int
+    caught: int
+    timeouts: int
+    accepted: int
+
+    @property
+    def missed(self) -> int:
+        return self.tried - self.caught - self.accepted
+
+
+class Reason(NamedTuple):
+    text: str
+    mutants: dict[str, str]
+    """What is changed, by the id."""
+
+
+def read_accepted() -> list[Reason]:
+    if not _ACCEPTED.exists():
+        return []
+    groups = tomllib.loads(_ACCEPTED.read_text())["accepted"]
+    return [
+        Reason(group["reason"], dict(line.split(" ", 1) for line in group["mutants"])) for group in groups
+    ]
+
+
+def survivors(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator[Mutant]:
+    known = {mutant for reason in accepted for mutant in reason.mutants}
+    for _, mutants in chosen:
+        for mutant in mutants:
+            result = results.get(mutant.id)
+            if result is not None and result.survived and mutant.id not in known:
+                yield mutant
+
+
+def scores(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator[Score]:
+    known = {mutant for reason in accepted for mutant in reason.mutants}
+    for suite, mutants in chosen:
+        for module in suite.modules:
+            own = [mutant.id for mutant in mutants if mutant.module == module]
+            tried = [result for mutant in own if (result := results.get(mutant)) is not None]
+            yield Score(
+                module=module,
+                mutants=len(own),
+                tried=len(tried),
+                caught=sum(not result.survived for result in tried),
+                timeouts=sum(result.outcome == "timeout" for result in tried),
+                accepted=sum(result.survived and result.id in known for result in tried),
+            )
+
+
+def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
+    chosen = list(chosen)
+    rows = [score for score in scores(chosen, results, accepted) if score.tried]
+    lines = [
+        _INTRODUCTION,
+        "| module | mutants | tried | caught | of these by timeout | accepted | not caught | score |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *(_row(score, f"`{score.module}`") for score in rows),
+        _row(_total(rows), "**all**"),
+        "",
+        "*Score* is caught of tried; accepted survivors count against it.",
+        "",
+    ]
+    present = {mutant.id: mutant for _, mutants in chosen for mutant in mutants}
+    missed = list(survivors(chosen, results, accepted))
+    if missed:
+        lines += ["## Not caught, and not accepted", "", *map(_line, missed), ""]
+    lines += ["## Accepted survivors", ""]
+    for reason in accepted:
+        still = [
+            present[mutant]
+            for mutant in reason.mutants
+            if mutant in present and (result := results.get(mutant)) is not None and result.survived
+        ]
+        if still:
+            lines += [f"**{reason.text}** ({len(still)})", "", *map(_line, still), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _total(rows: list[Score]) -> Score:
+    sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+    return Score("", *sums)
+
+
+def _row(score: Score, name: str) -> str:
+    tried = "all" if score.tried == score.mutants else f"{score.tried:,}"
+    share = f"{100 * score.caught / score.tried:.0f} %" if score.tried else ""
+    counts = " | ".join(
+        f"{count:,}" for count in (score.caught, score.timeouts, score.accepted, score.missed)
+    )
+    return f"| {name} | {score.mutants:,} | {tried} | {counts} | {share} |"
+
+
+def _line(mutant: Mutant) -> str:
+    change = mutant.change.replace("|", "\\|").replace("`", "'")
+    return f"- `{mutant.module}`, {mutant.place}: `{change}`"

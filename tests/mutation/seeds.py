@@ -1,0 +1,27 @@
+"""A few seeds of the simulator, in small pieces: enough for mutants; ``tests/unit`` has thousands."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenbeat.testing.simulator import simulate
+from evenbeat.testing.simulator.__main__ import run_seed
+from evenbeat.testing.simulator.trace import Trace
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_memory_keeps_the_promise(first: int) -> None:
+    for seed in range(first, first + 10):
+        simulate(seed)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_the_loops_of_the_product_keep_the_promise(first: int) -> None:
+    for seed in range(first, first + 10):
+        run_seed(seed, "memory", Trace(), product=True)
+
+
+@pytest.mark.parametrize("first", range(0, 10, 2))
+def test_sqlite_keeps_the_promise(first: int) -> None:
+    for seed in range(first, first + 2):
+        run_seed(seed, "sqlite", Trace())

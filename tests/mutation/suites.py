@@ -1,0 +1,119 @@
+"""Which tests ought to notice the mutants of which modules. Quick tests: each mutant runs them again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Suite(NamedTuple):
+    name: str
+    modules: tuple[str, ...]
+    """Files below src/evenbeat."""
+    tests: tuple[str, ...]
+    servers: tuple[str, ...] = ()
+    """Started once, and shared by all mutants."""
+
+
+_SEEDS = "tests/mutation/seeds.py"
+
+SUITES = (
+    Suite(
+        "facade",
+        ("scheduler.py", "schedules.py", "runs.py", "access.py", "locks.py"),
+        (
+            "tests/unit/test_scheduler.py",
+            "tests/unit/test_scheduler_life.py",
+            "tests/unit/test_schedule_calls.py",
+            "tests/unit/test_run_calls.py",
+            "tests/unit/test_access.py",
+            "tests/unit/test_listing.py",
+            "tests/unit/test_hints.py",
+            "tests/unit/test_within.py",
+            "tests/unit/test_virtual.py",
+            "tests/unit/test_node.py",
+            "tests/contract/test_memory.py",
+        ),
+    ),
+    Suite(
+        "loops",
+        ("loop.py", "ticker.py", "worker.py", "keeper.py", "upkeep.py"),
+        (
+            "tests/unit/test_loops.py",
+            "tests/unit/test_worker.py",
+            "tests/unit/test_node.py",
+            "tests/unit/test_scheduler.py",
+            f"{_SEEDS}::test_the_loops_of_the_product_keep_the_promise",
+        ),
+    ),
+    Suite(
+        "rules",
+        ("rules/firing.py", "rules/changes.py", "rules/attempts.py"),
+        (
+            "tests/unit/test_firing.py",
+            "tests/unit/test_changes.py",
+            "tests/unit/test_attempts.py",
+            "tests/unit/test_simulator_findings.py",
+            "tests/contract/test_memory.py",
+            "tests/unit/test_scheduler.py",
+            "tests/unit/test_virtual.py",
+            f"{_SEEDS}::test_memory_keeps_the_promise",
+        ),
+    ),
+    Suite(
+        "memory",
+        ("stores/memory.py", "stores/decisions.py"),
+        (
+            "tests/contract/test_memory.py",
+            "tests/unit/test_hints.py",
+            "tests/unit/test_scheduler.py",
+            f"{_SEEDS}::test_memory_keeps_the_promise",
+        ),
+    ),
+    Suite(
+        "sqlite",
+        (
+            "stores/sqlite/schedules.py",
+            "stores/sqlite/runs.py",
+            "stores/sqlite/records.py",
+            "stores/sqlite/history.py",
+            "stores/sqlite/statements.py",
+        ),
+        (
+            "tests/contract/test_sqlite.py::TestSqlite",
+            "tests/unit/test_sqlite_store.py",
+            f"{_SEEDS}::test_sqlite_keeps_the_promise",
+        ),
+    ),
+    Suite(
+        "postgres",
+        ("stores/postgres/schedules.py", "stores/postgres/runs.py", "stores/postgres/statements.py"),
+        ("tests/contract/test_postgres.py::TestPostgres", "tests/unit/test_postgres_store.py"),
+        ("postgres",),
+    ),
+    Suite(
+        "redis",
+        (
+            "stores/redis/schedules.py",
+            "stores/redis/runs.py",
+            "stores/redis/lua/claim.lua",
+            "stores/redis/lua/settle.lua",
+            "stores/redis/lua/fire.lua",
+            "stores/redis/lua/take_due.lua",
+            "stores/redis/lua/put_schedules.lua",
+            "stores/redis/lua/prelude.lua",
+        ),
+        ("tests/contract/test_redis.py", "tests/unit/test_redis_store.py"),
+        ("valkey",),
+    ),
+    Suite(
+        "mongo",
+        (
+            "stores/mongo/schedules.py",
+            "stores/mongo/firing.py",
+            "stores/mongo/claims.py",
+            "stores/mongo/settling.py",
+        ),
+        ("tests/contract/test_mongo.py::TestMongo", "tests/unit/test_mongo_store.py"),
+        ("mongo",),
+    ),
+)

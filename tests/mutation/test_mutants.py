@@ -1,0 +1,104 @@
+"""The mutation tool itself: which mutants there are, and that a caught one is told from a survivor."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.mutants import find_mutants, mutated
+from tests.mutation.runner import ROOT
+from tests.mutation.suites import SUITES
+from tests.mutation.worker import replace_code
+
+
+def changes(source: str, module: str = "some.py") -> list[str]:
+    return [mutant.change for mutant in find_mutants(module, textwrap.dedent(source))]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("return a < b", ["return a < b → return None", "a < b → a <= b", "a < b → a >= b"]),
+        ("return a is None", ["return a is None → return None", "a is None → a is not None"]),
+        ("if a: pass", ["a → not a"]),
+        (
+            "b = a and c or d",
+            [
+                "a and c or d → (a and c) and d", "a and c or d → d", "a and c or d → a and c",
+                "a and c → a or c", "a and c → c", "a and c → a",
+            ],
+        ),
+        ("b = not a", ["not a → a"]),
+        ("b = a + 7", ["a + 7 → a - 7", "7 → 8"]),
+        ("b = min(a, c)", ["min(a, c) → max(a, c)"]),
+        ("b = 'word'", ["'word' → 'wordXX'"]),
+        ("a.b = c", ["a.b = c → removed"]),
+        ("a += c", ["a += c → removed", "a += c → a -= c"]),
+        ("raise ValueError('told')", ["raise ValueError('told') → removed"]),
+        ("a(b=c)", ["a(b=c) → removed", "a(…, b=c) → without it"]),
+        ("_log.info('text', extra={'a': 1})", []),
+        ("assert a == 1", []),
+        ("'''a docstring'''", []),
+    ],
+)  # fmt: skip
+def test_each_kind_of_mutant_is_found(line: str, expected: list[str]) -> None:
+    assert changes(f"def f(a, b, c, d):\n    {line}\n") == expected
+
+
+def test_an_sql_text_is_mutated_by_its_operators_and_conditions() -> None:
+    source = 'SOME = """SELECT a FROM t WHERE b <= ? AND c IS NULL ORDER BY d LIMIT 1"""'
+    mutants = find_mutants("some.py", source)
+    sources = [mutated(source, mutant) for mutant in mutants]
+    assert len({mutant.id for mutant in mutants}) == len(set(sources)) == len(mutants)
+    for expected in (
+        "WHERE b < ? AND", "WHERE b > ? AND", "c IS NOT NULL", "WHERE b <= ? OR c", "WHERE c IS NULL ORDER",
+        "WHERE b <= ?  ORDER BY d LIMIT 1", "ORDER BY d DESC LIMIT", "LIMIT 2",
+    ):  # fmt: skip
+        assert any(expected in text for text in sources), expected
+
+
+def test_lua_is_mutated_line_by_line() -> None:
+    found = changes("if a <= 1 and b then\n  redis.call('DEL', key)  -- a < b\nend\n", "some.lua")
+    assert len(found) == 5
+
+
+def test_ids_stay_when_other_lines_change() -> None:
+    one = find_mutants("some.py", "def f(a):\n    return a < 1\n")
+    two = find_mutants("some.py", "# more\n\n\ndef f(a):\n    return a < 1\n")
+    assert [mutant.id for mutant in one] == [mutant.id for mutant in two]
+
+
+def test_every_module_of_the_suites_is_there_and_has_tests() -> None:
+    for suite in SUITES:
+        for module in suite.modules:
+            assert (ROOT / "src" / "evenbeat" / module).exists()
+        for test in suite.tests:
+            assert (ROOT / test.split("::")[0]).exists()
+
+
+def test_a_function_is_given_its_mutated_code_in_place(tmp_path: Path) -> None:
+    # In a process of its own: the code of this one stays as it is.
+    script = f"""
+        import sys
+        sys.path[:0] = {sys.path!r}
+        from pathlib import Path
+        from evenbeat import durations
+        from tests.mutation.worker import replace_code
+        file = Path(durations.__file__)
+        mutant = "def write_duration(*_): return 'mutated'\\ndef rest("
+        source = file.read_text().replace("def write_duration(", mutant)
+        assert replace_code(file, "write_duration", source)
+        assert durations.write_duration(1) == "mutated"
+        from evenbeat.triggers import every
+        assert str(every("1s")) == "every mutated"
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, cwd=tmp_path, timeout=60)
+
+
+def test_a_function_that_is_not_loaded_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "some.py"
+    assert not replace_code(file, "f", "def f(): return 1\n")

@@ -1,0 +1,285 @@
+"""The scheduler as an object: what it starts and with what, what it writes in one step, what it hands on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, get_args
+
+import pytest
+
+from evenbeat import InvalidValue, RunRefused, ScheduleNotFound, Scheduler, signals
+from evenbeat.instants import from_ms
+from evenbeat.model import Run
+from evenbeat.node import Node
+from evenbeat.observe.events import EventKind
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+
+
+class Noted(MemoryStore):
+    """Notes what is written in one call, and whether it is open."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.batches: list[int] = []
+        self.hints = 0
+        self.is_open = False
+
+    def open(self) -> None:
+        super().open()
+        self.is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+        super().close()
+
+    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+        self.batches.append(len(runs))
+        return super().add_runs(runs)
+
+    def hint(self) -> None:
+        self.hints += 1
+        super().hint()
+
+
+class Still(Node):
+    """A node that is told to start and to stop, and does nothing."""
+
+    made: list[Still]
+    is_hurried = False
+    is_stopped = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.options = options
+        self.made.append(self)
+
+    def start(self) -> None:
+        pass
+
+    def hurry(self) -> None:
+        self.is_hurried = True
+
+    def stop(self, drain: int | None = None) -> None:
+        self.is_stopped = True
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> Noted:
+    return Noted(clock)
+
+
+@pytest.fixture
+def app(store: Noted) -> Scheduler:
+    app = Scheduler(store)
+    app.task(name="work")(lambda: None)
+    return app
+
+
+@pytest.fixture
+def nodes(app: Scheduler, store: Noted) -> Iterator[list[Still]]:
+    """The nodes that the app starts."""
+    Still.made = []
+    with app.stand_in(store, Still):
+        yield Still.made
+
+
+# -- what it says of itself ----------------------------------------------------------------------------------
+
+
+def test_a_url_is_shown_without_its_password_and_a_store_by_its_kind(store: Noted) -> None:
+    assert Scheduler("postgresql://me:secret@db/app").url == "postgresql://me:***@db/app"
+    assert Scheduler(store).url == "Noted"
+
+
+def test_the_tenant_is_the_one_that_was_named(store: Noted) -> None:
+    assert (Scheduler(store).tenant, Scheduler(store, tenant="acme").tenant) == ("default", "acme")
+
+
+def test_hooks_can_be_used_as_decorators(app: Scheduler) -> None:
+    def hook(*_: object) -> None: ...
+
+    for decorator in (app.on_start, app.on_stop, app.on_idle, app.on_error, app.on_event):
+        assert decorator(hook) is hook
+
+
+def test_on_error_is_called_for_what_goes_wrong_alone(app: Scheduler) -> None:
+    heard: list[str] = []
+    app.on_error(lambda event: heard.append(event.kind))
+    for kind in get_args(EventKind):
+        app.events.tell(kind, 0)
+    wrong = ["failed", "retrying", "lost", "crashed", "quarantined", "store_unavailable"]
+    assert sorted(heard) == sorted(wrong)
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_said_with_a_task_counts_for_its_schedule_and_its_processes(app: Scheduler) -> None:
+    @app.task(schedule="every 1h", cpu=True, overlap="skip", description="the digest")
+    def digest() -> None: ...
+
+    assert digest.cpu
+    assert not app.task(name="plain")(lambda: None).cpu
+    app.declare_tasks()
+    made = app.schedules.get("digest")
+    assert (made.overlap, made.description, made.managed_by) == ("skip", "the digest", "code")
+    with pytest.raises(ScheduleNotFound):
+        app.schedules.get("plain")
+
+
+# -- runs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "batches"), [(1, [1]), (999, [999]), (1000, [1000]), (1001, [1000, 1]), (0, [])]
+)
+def test_many_runs_are_written_a_thousand_at_a_time(
+    app: Scheduler, store: Noted, count: int, batches: list[int]
+) -> None:
+    ids = app.enqueue_many(["work"] * count)
+    assert (len(ids), len(set(ids))) == (count, count)
+    assert store.batches == batches
+    assert store.hints == len(batches)
+
+
+def test_ids_are_as_many_as_calls(app: Scheduler) -> None:
+    assert app.enqueue_many(["work", "work"], ids=["a", "b"]) == ["a", "b"]
+    with pytest.raises(InvalidValue, match="fewer ids than calls"):
+        app.enqueue_many(["work", "work"], ids=["c"])
+    with pytest.raises(InvalidValue, match="more ids than calls") as refused:
+        app.enqueue_many(["work"], ids=["d", "e"])
+    assert "0 of 1 runs were added" in str(refused.value)
+    assert sorted(run.id for run in app.runs.list()) == ["a", "b"]
+
+
+def test_a_run_is_made_when_it_is_enqueued_and_meant_for_when_it_is_due(app: Scheduler, store: Noted) -> None:
+    before = store.now()
+    run = app.runs.get(app.enqueue("work", delay="1h").id)
+    assert from_ms(before) <= run.created_at <= from_ms(store.now())
+    assert run.run_at == run.scheduled_at == run.created_at + timedelta(hours=1)
+
+
+def test_a_run_that_is_there_is_found_among_those_of_other_tenants(app: Scheduler, store: Noted) -> None:
+    app.enqueue("work", id="mine")
+    app.enqueue_many(["work"] * 3, tenant="acme")
+    assert app.enqueue("work", id="mine").id == "mine"
+    assert app.runs.count() == {"queued": 1}
+
+
+def test_of_many_runs_that_are_there_none_may_be_of_another_tenant(
+    app: Scheduler, clock: VirtualClock
+) -> None:
+    # More than a page: the foreign one is the oldest, so the last that would be found.
+    ids = [f"run-{number:03}" for number in range(150)]
+    app.enqueue("work", id=ids[0], tenant="acme")
+    clock.advance("1s")
+    app.enqueue_many(["work"] * 149, ids=ids[1:])
+    assert app.enqueue_many(["work"] * 149, ids=ids[1:]) == ids[1:]
+    with pytest.raises(RunRefused, match="run-000"):
+        app.enqueue_many(["work"] * 150, ids=ids)
+
+
+# -- life ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"ticker": False}, {"worker": False}, {"name": "alone"}], ids=lambda options: str(options)
+)
+def test_a_node_is_started_with_what_was_said(
+    app: Scheduler, nodes: list[Still], options: dict[str, Any]
+) -> None:
+    app.start(**options)
+    (node,) = nodes
+    assert app.node is node
+    assert node.options == {"ticker": True, "worker": True, "name": None, **options}
+    app.stop()
+    assert node.is_stopped
+    assert app.node is None
+
+
+def test_a_node_finds_the_schedules_of_its_tasks(app: Scheduler, nodes: list[Still]) -> None:
+    app.task(name="digest", schedule="every 1h")(lambda: None)
+    app.start()
+    assert app.schedules.get("digest").task == "digest"
+
+
+def test_hurry_is_for_the_node_that_runs(app: Scheduler, nodes: list[Still]) -> None:
+    app.hurry()
+    app.start()
+    app.hurry()
+    assert nodes[0].is_hurried
+
+
+@pytest.mark.parametrize("options", [{}, {"ticker": False}, {"worker": False}, {"poll": "7s"}], ids=str)
+def test_run_starts_waits_stops_and_closes(
+    app: Scheduler,
+    nodes: list[Still],
+    store: Noted,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+) -> None:
+    seen: list[object] = []
+
+    def wait(hurry: Callable[[], None]) -> None:
+        hurry()
+        seen.append((app.is_running, nodes[0].is_hurried, store.is_open))
+
+    monkeypatch.setattr(signals, "until_signalled", wait)
+    monkeypatch.setattr(signals, "check_main_thread", lambda: seen.append("checked"))
+    app.run(**options)
+    assert seen == ["checked", (True, True, True)]
+    said = {key: value for key, value in options.items() if key != "poll"}
+    assert nodes[0].options == {"ticker": True, "worker": True, "name": None, **said}
+    assert nodes[0].is_stopped
+    assert not store.is_open
+
+
+def test_run_and_start_do_nothing_while_the_module_is_only_looked_at(
+    app: Scheduler, nodes: list[Still], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.scheduler.is_looking", lambda: True)
+    app.run()
+    app.start()
+    assert nodes == []
+
+
+def test_as_a_context_manager_it_is_started_stopped_and_closed(
+    app: Scheduler, nodes: list[Still], store: Noted
+) -> None:
+    with app as entered:
+        assert entered is app
+        assert (app.is_running, store.is_open) == (True, True)
+    assert (nodes[0].is_stopped, store.is_open) == (True, False)
+
+
+def test_as_an_asynchronous_one_too(app: Scheduler, nodes: list[Still], store: Noted) -> None:
+    async def live() -> None:
+        async with app as entered:
+            assert entered is app
+            assert (app.is_running, store.is_open) == (True, True)
+        assert (nodes[0].is_stopped, store.is_open) == (True, False)
+
+    asyncio.run(live())
+
+
+def test_the_kind_of_node_is_another_one_only_while_the_store_is(app: Scheduler, store: Noted) -> None:
+    Still.made = []
+    other = Noted(VirtualClock())
+    with app.stand_in(other, Still):
+        app.start()
+        assert app.store is other
+    assert Still.made[0].is_stopped
+    assert app.store is store
+    app.start()
+    try:
+        assert type(app.node) is Node
+    finally:
+        app.stop()
