@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -23,6 +23,7 @@ class Watched(MemoryStore):
         self.waits: list[float] = []
         self.seconds = 100.0
         self.refuses = 0
+        self.overtaken: Callable[[], object] | None = None
 
     def hint(self) -> None:
         self.hints += 1
@@ -33,6 +34,9 @@ class Watched(MemoryStore):
         return False
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        if self.overtaken is not None:
+            overtaken, self.overtaken = self.overtaken, None
+            overtaken()
         if self.refuses:
             self.refuses -= 1
             return [False] * len(transitions)
@@ -113,13 +117,26 @@ def test_what_was_cancelled_can_be_tried_again_with_all_its_retries(
         app.runs.retry("r")
 
 
-def test_a_retry_that_comes_too_late_says_so(app: Scheduler, store: Watched) -> None:
+def test_a_retry_that_is_refused_while_the_run_is_as_it_was_is_made_again(
+    app: Scheduler, store: Watched
+) -> None:
     app.runs.cancel("r")
-    store.refuses, store.hints = 1, 0
+    store.refuses, store.hints = 2, 0
+    assert app.runs.retry("r").state == "queued"
+    assert store.hints == 1
+    app.runs.cancel("r")
+    store.refuses, store.hints = 10_000, 0
     with pytest.raises(RunRefused, match="changed while"):
         app.runs.retry("r")
-    assert store.hints == 0
-    assert app.runs.get("r").state == "cancelled"
+    assert (app.runs.get("r").state, store.hints) == ("cancelled", 0)
+
+
+def test_a_retry_that_comes_too_late_says_so(app: Scheduler, store: Watched) -> None:
+    app.runs.cancel("r")
+    store.overtaken = lambda: app.runs.retry("r")
+    with pytest.raises(RunRefused, match="changed while"):
+        app.runs.retry("r")
+    assert app.runs.get("r").state == "queued"
 
 
 def test_a_run_that_there_is_not_is_an_error_of_every_call(app: Scheduler) -> None:
