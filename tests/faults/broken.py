@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
@@ -69,4 +70,38 @@ class Unchecked(Over):
         return Fired(tuple(planned), min(upcoming, default=None))
 
 
-KINDS: dict[str, Callable[[Store], Any]] = {"unfenced": Unfenced, "unchecked": Unchecked}
+class Overwriting(Over):
+    """Fires from a row that was read before, whatever has happened to it since."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        now = min(now, self._store.now())
+        rows = self._store.find_schedules(ScheduleQuery(states=("active",), limit=1000)).items
+        due = [row for row in rows if row.wake_at is not None and row.wake_at <= now][:limit]
+        planned = [plan(row, now, ()) for row in due]
+        time.sleep(0.05)
+        for entry in planned:
+            query = ScheduleQuery(name=entry.schedule.name, states=("active", "paused", "deleted"))
+            present = self._store.find_schedules(query).items[0]
+            self._store.put_schedules([Write(entry, present.version)])
+        upcoming = [row.wake_at for row in rows if row not in due and row.wake_at is not None]
+        return Fired(tuple(planned), min([now + 20, *upcoming]))
+
+
+class Unguarded(Over):
+    """Plans as if no run was active."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        return self._store.fire_due(now, limit, lambda schedule, at, _: plan(schedule, at, ()))
+
+
+class Unwoken(Over):
+    """Ends runs without waking the schedules that wait for them."""
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        return self._store.settle_runs([replace(transition, wakes=None) for transition in transitions])
+
+
+KINDS: dict[str, Callable[[Store], Any]] = {
+    "unfenced": Unfenced, "unchecked": Unchecked, "overwriting": Overwriting, "unguarded": Unguarded,
+    "unwoken": Unwoken,
+}  # fmt: skip

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenbeat.errors import StoreUnavailable
+from evenbeat import Scheduler
+from evenbeat.errors import Conflict, StoreUnavailable
 from evenbeat.model import CatchUp, Execution, Run, Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import trigger_of
@@ -122,40 +123,50 @@ def wait_until(condition: Callable[[], object], otherwise: str, seconds: float =
 
 def prepare(url: str, schedules: int) -> None:
     """Schedules of every policy, ticking twenty times a second each."""
+    add_schedules(url, [
+        Schedule(
+            name=f"s{at:02}",
+            task="work",
+            trigger=f"every {PERIOD}",
+            catch_up=CatchUp(("latest", "all", "skip")[at % 3], grace=500, limit=50),
+            execution=Execution(crashes=1000),
+        )
+        for at in range(schedules)
+    ])  # fmt: skip
+
+
+def add_schedules(url: str, wishes: Sequence[Schedule], apart: int = 0) -> None:
+    """Make schedules, each so many milliseconds older than the one before: their ticks are apart, too."""
     with opened(url) as store:
         now = store.now()
-        wishes = [
-            Schedule(
-                name=f"s{at:02}",
-                task="work",
-                trigger=f"every {PERIOD}",
-                catch_up=CatchUp(("latest", "all", "skip")[at % 3], grace=500, limit=50),
-                execution=Execution(crashes=1000),
-            )
-            for at in range(schedules)
-        ]
-        writes = [Write(changes.create(wish, now), None) for wish in wishes]
+        writes = [Write(changes.create(wish, now - at * apart), None) for at, wish in enumerate(wishes)]
         assert all(written.accepted for written in store.put_schedules(writes))
 
 
 def drain(url: str) -> None:
     """Pause every schedule, and let the nodes finish what is still out."""
     with opened(url) as store:
-        for schedule in store.find_schedules(ScheduleQuery(limit=1000)).items:
-            wait_until(lambda name=schedule.name: _pause(store, name), "a schedule could not be paused")  # type: ignore[misc]  # a default binds the name
-        wait_until(
-            lambda: not {"queued", "running"} & store.count_runs().keys(),
-            "the nodes did not finish what was due",
-            seconds=90,
-        )
+        app = Scheduler(store)
+        for schedule in app.schedules.list():
+            wait_until(lambda name=schedule.name: _pause(app, name), "a schedule could not be paused")  # type: ignore[misc]  # a default binds the name
+        await_rest(store)
 
 
-def _pause(store: Store, name: str) -> bool:
-    current = store.find_schedules(ScheduleQuery(name=name)).items[0]
+def await_rest(store: Store) -> None:
+    """Until no run is queued or running."""
+    wait_until(
+        lambda: not {"queued", "running"} & store.count_runs().keys(),
+        "the nodes did not finish what was due",
+        seconds=90,
+    )
+
+
+def _pause(app: Scheduler, name: str) -> bool:
     try:
-        return store.put_schedules([Write(changes.pause(current, store.now()), current.version)])[0].accepted
-    except StoreUnavailable:
+        app.schedules.pause(name)
+    except (StoreUnavailable, Conflict):
         return False  # MongoDB: a transaction of a node that was killed is still in the way
+    return True
 
 
 class Account(NamedTuple):
@@ -171,7 +182,7 @@ class Account(NamedTuple):
 def check(url: str, reports: list[dict[str, Any]]) -> Account:
     """The promise, from what is stored and what the nodes say they did."""
     with opened(url) as store:
-        runs = list(_all_runs(store))
+        runs = list(all_runs(store))
         of_schedule: dict[str | None, list[Run]] = {}
         for run in runs:
             of_schedule.setdefault(run.schedule, []).append(run)
@@ -206,7 +217,7 @@ def _check_ticks(store: Store, schedule: Schedule, fired: list[int | None]) -> i
     return len(expected)
 
 
-def _all_runs(store: Store) -> Iterator[Run]:
+def all_runs(store: Store) -> Iterator[Run]:
     cursor = None
     while True:
         page = store.find_runs(RunQuery(limit=1000, cursor=cursor))

@@ -1,6 +1,6 @@
 """A node for fault tests: a real scheduler on a real store, until told to stop.
 
-    python -m tests.faults.node URL STOP [--failpoint NAME:N] [--record] [--broken unfenced|unchecked]
+    python -m tests.faults.node URL STOP [--failpoint NAME:N] [--record] [--broken KIND] [--lease 30s]
 
 It ends when the file STOP exists. A failpoint such as ``commit:3`` kills the process with SIGKILL when the
 store is about to send that command for the third time; ``committed:3`` right after the third commit. What the
@@ -10,8 +10,10 @@ node did goes to stdout, a JSON line each, written before the process can die.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -78,18 +80,40 @@ def main() -> None:
     parser.add_argument("--failpoint")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--broken", choices=sorted(broken.KINDS))
+    parser.add_argument("--lease", default=LEASE)
     parser.add_argument("--really", help="what the clock of the machine says")
     said = parser.parse_args()
     failpoint = Failpoint(said.failpoint)
     store = make_store(said.url, failpoint)
     if said.broken:
         store = broken.KINDS[said.broken](store)
-    app = Scheduler(store, lease=LEASE, threads=4)
+    app = Scheduler(store, lease=said.lease, threads=4)
 
     @app.task
     def work(run: Run) -> None:
         report("ran", run=run.id, attempt=run.attempt)
         time.sleep(0.01)  # so that nodes die and freeze in the middle of runs, too
+
+    @app.task
+    async def steady(run: Run, period: int, early: int) -> None:
+        """Ends up to ``early`` ms before the next tick of its schedule; says from when to when it ran."""
+        began = time.monotonic()
+        grid = 0.0 if run.tick is None else run.tick.timestamp() * 1000
+        left = period - (time.time() * 1000 - grid) % period
+        left += period if left < early else 0
+        await asyncio.sleep((left - random.uniform(0, early)) / 1000)
+        report("spent", run=run.id, schedule=run.schedule, began=began, ended=time.monotonic())
+
+    @app.task
+    async def brief(run: Run) -> None:
+        """Is over soon, and fails now and then; says from when to when it ran, also if it is cancelled."""
+        began = time.monotonic()
+        try:
+            await asyncio.sleep(0.02)
+            if random.random() < 0.1:
+                raise RuntimeError("this happens")
+        finally:
+            report("spent", run=run.id, schedule=run.schedule, began=began, ended=time.monotonic())
 
     @app.task
     def hold(run: Run) -> None:

@@ -8,11 +8,12 @@ read the same table.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests import servers
 from tests.faults.fleet import Account, Fleet, check, drain, wait_until
@@ -51,13 +52,13 @@ class Scene(NamedTuple):
 
     name: str
     play: Callable[[Ground, int], Outcome]
-    """Given a ground and how often something is to go wrong."""
+    """Given a ground and how often something is to go wrong, or for how many seconds it is to go on."""
     what: str
     """What is done, in a line."""
     quick: int
-    """How often in the tests; 0: in ``make faults`` alone."""
+    """How often, or for how many seconds, in the tests; 0: in ``make faults`` alone."""
     full: int
-    """How often in ``make faults``."""
+    """How often, or for how many seconds, in ``make faults``."""
     stores: tuple[str, ...] = STORES
     ground: Callable[[str, Path], AbstractContextManager[Ground]] | None = None
     """A ground of its own for a store and a folder, where an ordinary server will not do: a standby, three
@@ -73,6 +74,8 @@ class Mutant(NamedTuple):
     says: str
     """A part of what must be noticed."""
     stores: tuple[str, ...] = STORES
+    quick: tuple[str, ...] = STORES
+    """The stores that the quick form looks at."""
     ground: Callable[[str, Path], AbstractContextManager[Ground]] | None = None
 
 
@@ -117,6 +120,18 @@ def held(nodes: Fleet, run: str, attempt: int) -> tuple[int, float]:
 
     wait_until(look, f"nobody took {run} for the {attempt}. time")
     return found[0]
+
+
+def assert_no_overlap(reports: Sequence[dict[str, Any]], most: Mapping[str, int]) -> None:
+    """By what the nodes say, no more runs of a schedule than this were ever executed at the same time."""
+    moments: dict[str, list[tuple[float, int]]] = {}
+    for report in reports:
+        if report["what"] == "spent" and report["schedule"] in most:
+            # Sorted, an end comes before a beginning of the same instant.
+            moments.setdefault(report["schedule"], []).extend([(report["began"], 1), (report["ended"], -1)])
+    for name, changes in moments.items():
+        at_once = max(itertools.accumulate(change for _, change in sorted(changes)))
+        assert at_once <= most[name], f"{at_once} runs of {name} overlapped"
 
 
 def faketime() -> dict[str, str]:
