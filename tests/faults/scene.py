@@ -8,7 +8,6 @@ read the same table.
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -124,14 +123,17 @@ def held(nodes: Fleet, run: str, attempt: int) -> tuple[int, float]:
 
 def assert_no_overlap(reports: Sequence[dict[str, Any]], most: Mapping[str, int]) -> None:
     """By what the nodes say, no more runs of a schedule than this were ever executed at the same time."""
-    moments: dict[str, list[tuple[float, int]]] = {}
+    moments: dict[str, list[tuple[float, int, str]]] = {}
     for report in reports:
         if report["what"] == "spent" and report["schedule"] in most:
             # Sorted, an end comes before a beginning of the same instant.
-            moments.setdefault(report["schedule"], []).extend([(report["began"], 1), (report["ended"], -1)])
+            span = [(report["began"], 1, report["run"]), (report["ended"], -1, report["run"])]
+            moments.setdefault(report["schedule"], []).extend(span)
     for name, changes in moments.items():
-        at_once = max(itertools.accumulate(change for _, change in sorted(changes)))
-        assert at_once <= most[name], f"{at_once} runs of {name} overlapped"
+        present: set[str] = set()
+        for _, change, run in sorted(changes):
+            present = present | {run} if change > 0 else present - {run}
+            assert len(present) <= most[name], f"{len(present)} runs of {name} overlapped: {sorted(present)}"
 
 
 def faketime() -> dict[str, str]:
