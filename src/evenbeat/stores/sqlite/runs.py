@@ -143,7 +143,8 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     new_runs.insert(commands, done.adds)
     _update(commands, done.updates)
     commands.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
-    commands.many("wake schedules", sql.WAKE, list(done.wakes))
+    if done.wakes:
+        commands.run("wake schedules", sql.WAKE, (json_list(done.wakes),))
     return done.answers
 
 

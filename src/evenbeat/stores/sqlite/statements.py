@@ -191,11 +191,16 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_error = coalesce(excluded.last_error, last_error)
 """
 
-# As firing.waits: of schedules that never wait, one entry of the index is read and nothing written.
+# As firing.waits: a schedule that does not wait is looked at (1 us) and not written.
 WAKE = """
 UPDATE evenbeat_schedules SET wake_at = next_tick
-WHERE tenant = ? AND name = ? AND state = 'active' AND wake_at > next_tick
-  AND (overlap <> 'allow' OR max_concurrent IS NOT NULL)
+WHERE rowid IN (
+    SELECT schedule.rowid
+    FROM json_each(?) AS wanted CROSS JOIN evenbeat_schedules AS schedule
+    WHERE schedule.tenant = wanted.value ->> 0 AND schedule.name = wanted.value ->> 1
+      AND schedule.state = 'active' AND schedule.wake_at > schedule.next_tick
+      AND (schedule.overlap <> 'allow' OR schedule.max_concurrent IS NOT NULL)
+)
 """
 
 SELECT_REVISIONS = """
