@@ -39,6 +39,9 @@ SUITES = (
         ("loop.py", "ticker.py", "worker.py", "keeper.py", "upkeep.py"),
         (
             "tests/unit/test_loops.py",
+            "tests/unit/test_loop_waits.py",
+            "tests/unit/test_ticker.py",
+            "tests/unit/test_hints.py",
             "tests/unit/test_worker.py",
             "tests/unit/test_node.py",
             "tests/unit/test_scheduler.py",

@@ -1,0 +1,155 @@
+"""The ticker: what it does with what a fire answers."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import Instant
+from evenbeat.model import Record, Run, Schedule
+from evenbeat.observe.events import Event, Events
+from evenbeat.rules.firing import DEFERRED, Planned
+from evenbeat.stores.base import Fired, PlanFunction, RunQuery
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+from evenbeat.ticker import BATCH, Ticker
+
+BEAT = Schedule(name="beat", task="work", trigger="every 1m", tenant="acme")
+
+
+class Scripted(MemoryStore):
+    """Answers a fire with what the test says."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.answer = Fired((), None)
+        self.limits: list[int] = []
+        self.hints = 0
+        self.is_away = False
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        self.limits.append(limit)
+        return self.answer
+
+    def hint(self) -> None:
+        self.hints += 1
+
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
+        if self.is_away:
+            raise StoreUnavailable("nobody answers")
+        return super().put_record(record, expect)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = Scripted(self.clock)
+        self.heard: list[Event] = []
+        self.woken = 0
+        events = Events()
+        events.listen(self.heard.append)
+        self.ticker = Ticker(self.store, events, self._wake)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def step(self, *planned: Planned, next_wake: Instant | None = None, **rest: Any) -> Instant | None:
+        self.store.answer = Fired(planned, next_wake, **rest)
+        return self.ticker.step(self.clock.now)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def run(name: str = "r", **fields: Any) -> Run:
+    return Run(id=name, task="work", tenant="acme", schedule="beat", **fields)
+
+
+def test_a_step_fires_a_batch_of_five_hundred(bench: Bench) -> None:
+    bench.step()
+    assert bench.store.limits == [BATCH] == [500]
+
+
+def test_the_ticker_comes_back_when_the_next_schedule_wakes_up(bench: Bench) -> None:
+    now = bench.clock.now
+    assert bench.step() is None
+    assert bench.step(next_wake=now + 1) == now + 1
+    assert bench.step(Planned(BEAT), next_wake=now - 5) == now - 5
+
+
+def test_what_is_due_and_can_not_be_had_is_looked_at_again_soon(bench: Bench) -> None:
+    now = bench.clock.now
+    assert bench.step(next_wake=now) == now + 20
+    assert bench.step(next_wake=now - 60_000) == now + 20
+
+
+def test_workers_are_told_of_runs_and_of_wishes_to_cancel_and_of_nothing_else(bench: Bench) -> None:
+    bench.step(Planned(BEAT))
+    assert (bench.woken, bench.store.hints) == (0, 0)
+    bench.step(Planned(BEAT), Planned(BEAT, runs=(run(),)))
+    assert (bench.woken, bench.store.hints) == (1, 1)
+    bench.step(Planned(BEAT, cancels=("r",)))
+    assert (bench.woken, bench.store.hints) == (2, 2)
+
+
+def test_a_run_that_waits_and_is_asked_to_stop_is_over_and_its_schedule_looked_at_at_once(
+    bench: Bench,
+) -> None:
+    now = bench.clock.now
+    # More than a page of them, the last ones running.
+    names = [f"r{number:03}" for number in range(150)]
+    bench.store.add_runs([run(name, run_at=now, created_at=now) for name in names])
+    assert bench.step(Planned(BEAT, cancels=tuple(names)), next_wake=now + 60_000) == now
+    assert bench.store.count_runs() == {"cancelled": 150}
+    # A second node comes too late, and repeats.
+    assert bench.step(Planned(BEAT, cancels=("elsewhere",)), next_wake=now + 60_000) == now + 60_000
+
+
+def test_a_run_that_is_running_is_left_to_its_worker(bench: Bench) -> None:
+    now = bench.clock.now
+    bench.store.add_runs([run(state="running", attempt=1)])
+    assert bench.step(Planned(BEAT, cancels=("r",)), next_wake=now + 60_000) == now + 60_000
+    (row,) = bench.store.find_runs(RunQuery(ids=("r",))).items
+    assert row.state == "running"
+
+
+def test_a_schedule_that_is_put_off_leaves_a_note_that_is_renewed_and_expires(bench: Bench) -> None:
+    bench.step(Planned(BEAT, deferred="no file descriptors"))
+    note = bench.store.get_record("deferred", "acme", "beat")
+    assert note is not None
+    assert (note.body, note.version) == ("no file descriptors", 1)
+    assert note.expires == bench.clock.now + 2 * DEFERRED
+    bench.clock.advance("1m")
+    bench.step(Planned(BEAT, deferred="no memory"), Planned(BEAT))
+    note = bench.store.get_record("deferred", "acme", "beat")
+    assert note is not None
+    assert (note.body, note.version) == ("no memory", 2)
+    bench.clock.advance(f"{2 * DEFERRED + 1}ms")
+    assert bench.store.get_record("deferred", "acme", "beat") is None
+
+
+def test_a_note_that_can_not_be_written_stops_nothing(bench: Bench) -> None:
+    bench.store.is_away = True
+    now = bench.clock.now
+    assert bench.step(Planned(BEAT, deferred="no memory"), next_wake=now + 7) == now + 7
+
+
+def test_a_row_that_can_not_be_understood_is_told_of(bench: Bench) -> None:
+    bench.step(quarantined=(("acme", "beat"),))
+    (event,) = bench.heard
+    assert (event.kind, event.tenant, event.schedule) == ("quarantined", "acme", "beat")
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_a_fire_is_logged_though_nobody_listens(caplog: pytest.LogCaptureFixture, level: int) -> None:
+    clock = VirtualClock()
+    store = Scripted(clock)
+    store.answer = Fired((Planned(BEAT, runs=(run(),)),), None)
+    with caplog.at_level(level, "evenbeat.ticker"):
+        Ticker(store, Events()).step(clock.now)
+    assert [record.message for record in caplog.records] == (["fired"] if level == logging.INFO else [])
