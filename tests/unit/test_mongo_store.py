@@ -14,11 +14,12 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from msgspec.structs import replace
 from pymongo import MongoClient
-from pymongo.errors import PyMongoError
+from pymongo.collection import Collection
+from pymongo.errors import BulkWriteError, PyMongoError
 from pymongo.hello import Hello
 from pymongo.monitoring import ServerHeartbeatStartedEvent, ServerHeartbeatSucceededEvent
 
-from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.model import FORMAT, CatchUp, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
@@ -271,28 +272,13 @@ def test_what_is_there_is_told_without_opening_and_without_making_anything(mongo
     store = MongoStore(mongo)
     found = store.schema()
     assert (found.found, found.known) == (0, schema.KNOWN)
-    for index in (*schema.INDEXES[1], *schema.INDEXES[2]):
+    for index in schema.INDEXES[1]:
         assert f"db.{index.collection}.createIndex(" in found.script
         assert f'"name": "{index.name}"' in found.script
     with MongoClient[Document](mongo) as client:
         assert clients.read_url(mongo).database not in client.list_database_names()
     store.open()
     assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
-    store.close()
-
-
-def test_a_schema_of_the_version_before_is_upgraded(mongo: str) -> None:
-    store = MongoStore(mongo)
-    store.open()
-    plain(store).logs.drop_index(schema.LOGGED.name)
-    plain(store).meta.update_one({"_id": "schema"}, {"$set": {"version": 1}})
-    found = store.schema()
-    assert found.found == 1
-    assert schema.LOGGED.name in found.script
-    assert schema.DUE.name not in found.script
-    store.open()
-    assert store.schema().found == schema.KNOWN
-    assert schema.LOGGED.name in plain(store).logs.index_information()
     store.close()
 
 
@@ -395,19 +381,64 @@ def test_a_value_that_mongodb_can_not_hold_is_refused_as_such(store: MongoStore)
         Run(id="a", task="work", run_at=1 << 70),
         Run(id="a", task="work", priority=77),
         Run(id="\ud800", task="work"),
-        Run(id="a", task="work", result="x" * (17 << 20)),
     ):
         for batch in ([bad], [Run(id="b", task="work"), bad]):
             with pytest.raises(InvalidValue):
                 store.add_runs(batch)
+    large = Run(id="a", task="work", result="x" * (17 << 20))
+    for batch in ([large], [Run(id="b", task="work"), large]):
+        with pytest.raises(TooLarge):
+            store.add_runs(batch)
     assert store.count_runs() == {}
 
 
-def test_large_batches_go_through_in_one_step(store: MongoStore) -> None:
-    wanted = [Run(id=f"r{at}", task="work", payload=f'"{"x" * 900_000}"') for at in range(20)]
-    assert store.add_runs(wanted) == [True] * 20
-    assert store.count_runs() == {"queued": 20}
-    assert len(claim(store, limit=100)) == 20
+def test_more_than_a_transaction_may_hold_is_settled(store: MongoStore) -> None:
+    store.add_runs([Run(id=f"r{at}", task="work") for at in range(100)])
+    text = f'"{"x" * 700_000}"'
+    ends = [attempts.succeeded(held, text, store.now(), held.id) for held in claim(store, limit=100)]
+    # In one transaction the server of the tests, with a cache of 256 MB, refuses it.
+    with pytest.raises(TooLarge, match="give the server a larger cache"):
+        store._settle(ends)
+    assert store.settle_runs(ends) == [True] * 100
+    assert store.count_runs() == {"succeeded": 100}
+
+
+def test_what_a_tick_adds_is_halved_where_the_server_refuses_its_size(
+    store: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_schedules(store, "a", "b", "c", "d")
+    clock.advance("1m")
+    sizes: list[int] = []
+    fire = firing.fire
+
+    def refusing(commands: Any, start: Any, now: int, limit: int, *rest: Any) -> Any:
+        sizes.append(limit)
+        if limit > 2:
+            raise TooLarge("too large")
+        return fire(commands, start, now, limit, *rest)
+
+    monkeypatch.setattr(firing, "fire", refusing)
+    assert len(store.fire_due(clock.now, 8, plan).planned) == 2
+    assert sizes == [8, 4, 2]
+
+
+@pytest.mark.parametrize("code", [257, 388, 10334, 17419])
+def test_errors_about_size_are_told_from_others_and_the_first_of_a_bulk_is_shown(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        errors = [{"code": code, "errmsg": "first"}, {"code": 1, "errmsg": "second"}]
+        raise BulkWriteError({"writeErrors": errors})
+
+    monkeypatch.setattr(Collection, "bulk_write", refuse)
+    add_schedules(store, "a")
+    store.add_runs([Run(id=name, task="work", schedule="a") for name in "ab"])
+    ends = [attempts.succeeded(held, None, store.now(), held.id) for held in claim(store)]
+    with pytest.raises(TooLarge, match="first"):
+        store.settle_runs(ends)
+    code = 1
+    with pytest.raises(StoreUnavailable, match=r": first$"):
+        store.settle_runs(ends)
 
 
 def test_joining_a_transaction_of_others_is_refused(store: MongoStore) -> None:
@@ -776,7 +807,6 @@ def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
         lines = [LogChunk(run=held.id, attempt=1, seq=at, text="x", at=clock.now) for at in range(3)]
         first.append_log(lines)
         first.settle_runs([attempts.succeeded(held, None, clock.now, held.id)])
-    first.append_log([LogChunk(run="none", attempt=1, seq=0, text="x", at=clock.now)])
     first.put_record(Record(kind="k", key="x", body="", expires=clock.now + 1))
     clock.advance("1s")
     before = dump(first)
@@ -796,7 +826,7 @@ def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
             purge(store)
         left = dump(first)
         # A run is there until its log is gone: where one dies in between, the run leads to the rest.
-        logged = {line["_id"]["run"] for line in left[schema.LOGS]} - {"none"}
+        logged = {line["_id"]["run"] for line in left[schema.LOGS]}
         assert logged <= {run["_id"] for run in left[schema.RUNS]}
         purge(store)
         assert dump(first) == after
@@ -844,18 +874,35 @@ def test_a_run_that_is_retried_while_it_is_purged_stays_and_keeps_what_it_logs(
     assert [chunk.text for chunk in other.read_log("a")] == ["new"]
 
 
-def test_lines_without_a_run_are_found_behind_old_ones_of_runs_that_go_on(
-    store: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+def test_lines_that_are_written_while_their_run_is_purged_go_with_it(
+    make: Callable[..., MongoStore], clock: VirtualClock
 ) -> None:
-    monkeypatch.setattr(purging, "_LINES_LOOKED_AT", 3)
-    store.add_runs([Run(id="a", task="work")])
-    for run, at in (("a", clock.now), ("none", clock.now + 1)):
-        store.append_log([LogChunk(run=run, attempt=1, seq=seq, text="", at=at) for seq in range(5)])
-    assert store.purge(clock.now + 2, 2) == 2
-    assert store.purge(clock.now + 2, 10) == 3
-    assert store.purge(clock.now + 2, 10) == 0
-    assert len(store.read_log("a")) == 5
-    assert store.read_log("none") == []
+    other = make()
+    lines = [LogChunk(run="a", attempt=1, seq=seq, text="late", at=clock.now) for seq in range(2)]
+
+    def log(name: str) -> None:
+        if name == "delete runs":
+            # Its run is still there.
+            other.append_log(lines[:1])
+            assert other.read_log("a") == lines[:1]
+
+    other.add_runs([Run(id="a", task="work", state="failed", attempt=1, finished_at=clock.now)])
+    assert make(on_command=log).purge(clock.now + 1, 10) == 1
+    assert plain(other).logs.count_documents({}) == 0
+
+
+def test_lines_whose_run_is_purged_while_they_are_written_are_not_kept(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    other.add_runs([Run(id="a", task="work", state="failed", attempt=1, finished_at=clock.now)])
+
+    def purge(name: str) -> None:
+        if name == "insert logs":
+            assert other.purge(clock.now + 1, 10) == 1
+
+    make(on_command=purge).append_log([LogChunk(run="a", attempt=1, seq=0, text="late", at=clock.now)])
+    assert plain(other).logs.count_documents({}) == 0
 
 
 # Documents that can't be understood.

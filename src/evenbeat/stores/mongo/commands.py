@@ -26,7 +26,7 @@ from pymongo.operations import DeleteMany, DeleteOne, ReplaceOne
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge
 from evenbeat.stores.mongo.clients import Document
 
 OnCommand: TypeAlias = Callable[[str], None]
@@ -35,7 +35,9 @@ Operation: TypeAlias = UpdateOne | ReplaceOne[Document] | DeleteOne | DeleteMany
 
 _DUPLICATE = 11000
 _UNAUTHORIZED = (13, 8000)
-_TOO_LARGE = 10334
+# BSONObjectTooLarge, a document that is too large after an update or for an upsert, TransactionTooLarge,
+# TransactionTooLargeForCache, a buffer of the server's that is full.
+_TOO_LARGE = frozenset({10334, 17419, 17420, 257, 388, 13548})
 # WriteConflict, LockTimeout, SnapshotUnavailable, NoSuchTransaction, TransactionTooOld, MaxTimeMSExpired,
 # PreparedTransactionInProgress: the transaction is gone, nothing of it stays, and it may be tried again.
 _CONTENDED = (112, 24, 246, 251, 225, 50, 267)
@@ -43,6 +45,8 @@ _OUT_OF_TIME = 50
 SHORT_WAIT = 0.2
 """Seconds that a write waits which can be done in another way, or later: a busy server needs some of them."""
 _NOTES = "meta"
+# An error may quote the document that it is about.
+_LONGEST_TEXT = 500
 # To end a transaction on a server that may be away is worth a moment and no more.
 _TO_ABORT = 1.0
 
@@ -298,20 +302,19 @@ class Commands:
             yield
         except PyMongoError as error:
             raise self._translation(error) from error
+        except DocumentTooLarge as error:
+            raise self._too_large(str(error)) from error
         except (OverflowError, UnicodeError, BSONError) as error:
             raise InvalidValue(
                 f"MongoDB can't hold a value: {error}", field="document", value=None
             ) from error
 
     def _translation(self, error: PyMongoError) -> Exception:
-        if isinstance(error, DocumentTooLarge) or getattr(error, "code", None) == _TOO_LARGE:
-            return InvalidValue(
-                f"a document is larger than MongoDB takes: {error}", field="document", value=None,
-                hint="keep large payloads and results elsewhere, and name them",
-            )  # fmt: skip
         codes = {getattr(error, "code", None)}
         if isinstance(error, BulkWriteError):
             codes = {entry.get("code") for entry in error.details.get("writeErrors", ())} or codes
+        if not _TOO_LARGE.isdisjoint(codes):
+            return self._too_large(_text(error))
         if isinstance(error, DuplicateKeyError) or codes == {_DUPLICATE}:
             return Duplicate()
         if self._session is not None and isinstance(error, OperationFailure):
@@ -319,6 +322,12 @@ class Commands:
             if is_transient and not codes.isdisjoint(_CONTENDED):
                 return Contended()
         return unavailable(self.where, error)
+
+    def _too_large(self, text: str) -> TooLarge:
+        return TooLarge(
+            f"{self.where}: {text}; write less at once, keep large payloads and results elsewhere and name "
+            "them, or give the server a larger cache"
+        )
 
 
 def _check_concern(answer: Document) -> None:
@@ -343,7 +352,6 @@ def _abort(session: ClientSession) -> None:
 
 def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
     """What went wrong, and what to do, in the words of a user."""
-    text = str(error).split(", full error:")[0].split(", Timeout:")[0].split(" (configured timeouts:")[0]
     code = getattr(error, "code", None)
     advice = None
     if isinstance(error, ServerSelectionTimeoutError):
@@ -358,8 +366,17 @@ def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
         advice = "does the user of the URL have the role readWrite on this database?"
     elif code == 18:
         advice = "check the user and the password, and the database that knows them (authSource=)"
-    elif code == 388:
-        advice = "write fewer or smaller runs at once, or give the server a larger cache"
     elif code == 20:
         advice = "transactions need a replica set, of one node at least"
-    return StoreUnavailable(f"{where}: {text}" + (f" ({advice})" if advice else ""))
+    return StoreUnavailable(f"{where}: {_text(error)}" + (f" ({advice})" if advice else ""))
+
+
+def _text(error: PyMongoError) -> str:
+    """What the server or the driver says. Of a bulk of writes, the first that failed: the driver says no more
+    than that there were errors."""
+    if isinstance(error, BulkWriteError):
+        failed = [*error.details.get("writeErrors", ()), *error.details.get("writeConcernErrors", ())]
+        if failed:
+            return str(failed[0].get("errmsg"))[:_LONGEST_TEXT]
+    text = str(error).split(", full error:")[0].split(", Timeout:")[0].split(" (configured timeouts:")[0]
+    return text[:_LONGEST_TEXT]

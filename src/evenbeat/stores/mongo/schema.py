@@ -15,7 +15,7 @@ from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands
 
-KNOWN = 2
+KNOWN = 1
 """The schema that this version works with."""
 
 SCHEDULES, RUNS, SKIPPED, STATISTICS = "schedules", "runs", "skipped", "statistics"
@@ -77,15 +77,12 @@ OVER = Index(
 SKIPPED_NEWEST = Index(SKIPPED, "newest", {"tenant": 1, "schedule": 1, "last": -1, "first": -1})
 SKIPPED_RECORDED = Index(SKIPPED, "recorded", {"recorded_at": 1})
 EXPIRING = Index(RECORDS, "expiring", {"expires": 1}, {"expires": {"$exists": True}})
-# Lines whose run is gone are found by their age.
-LOGGED = Index(LOGS, "logged", {"at": 1})
 
 INDEXES: dict[int, tuple[Index, ...]] = {
     1: (
         DUE, SCHEDULES_BY_NAME, CLAIMABLE, LEASED, ACTIVE, NEWEST, OF_SCHEDULE, OVER, SKIPPED_NEWEST,
         SKIPPED_RECORDED, EXPIRING,
     ),
-    2: (LOGGED,),
 }  # fmt: skip
 """What leads to each version from the one before. One that was released never changes again."""
 

@@ -14,11 +14,23 @@ from evenbeat.stores.mongo import new_runs
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands, Contended
 from evenbeat.stores.mongo.rows import SHARDS, Key, key_text, set_and_unset, statistics_id
+from evenbeat.stores.mongo.schedules import TOUCH
 from evenbeat.stores.mongo.schema import RUNS, SCHEDULES, STATISTICS
 
 # So many runs are compared as they are written sooner than they are read.
 _FEW = 16
 _STANDING = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1}
+
+# As ``firing.waits``: a schedule that bounds its active runs and may be waiting with its next tick. Others
+# are read and not written. A fire that begins to wait for a run writes the run: one of the two sees the
+# other.
+_WAITS: Document = {
+    "state": "active",
+    "$or": [{"overlap": {"$ne": "allow"}}, {"max_concurrent": {"$exists": True}}],
+    "next_tick": {"$exists": True},
+    "$expr": {"$gt": ["$wake_at", "$next_tick"]},
+}
+_WAKE: list[Document] = [{"$set": {"wake_at": "$next_tick"}}]
 
 
 class Shard:
@@ -45,8 +57,9 @@ def _write_effects(commands: Commands, done: Settlement, shard: Shard) -> None:
     except Contended:
         shard.leave()
         raise
-    wakes = [UpdateOne({"_id": key_text(key)}, _wake()) for key in sorted(done.wakes)]
-    commands.bulk("wake schedules", SCHEDULES, wakes)
+    if done.wakes:
+        waiting = {"_id": {"$in": [key_text(key) for key in sorted(done.wakes)]}, **_WAITS}
+        commands.update("wake schedules", SCHEDULES, waiting, _WAKE)
 
 
 class Otherwise(Exception):
@@ -58,12 +71,12 @@ def can_be_quick(transitions: Sequence[Transition]) -> bool:
     return (
         0 < len(transitions) <= _FEW
         and len({transition.run for transition in transitions}) == len(transitions)
-        and not any(transition.adds for transition in transitions)
+        and not any(transition.adds or transition.gate for transition in transitions)
     )
 
 
 def is_alone(transitions: Sequence[Transition]) -> bool:
-    """It changes one document, which takes no transaction."""
+    """It changes one document, which takes no transaction. Of those that can be quick."""
     return len(transitions) == 1 and transitions[0].counts is None and transitions[0].wakes is None
 
 
@@ -113,12 +126,13 @@ def settle(
     commands: Commands, transitions: Sequence[Transition], now: Instant, careful: bool, shard: Shard
 ) -> list[bool]:
     """Each transition in turn, seen by the next; then all documents at once."""
+    revisions = _revisions(commands, transitions)
     targets = list(dict.fromkeys(transition.run for transition in transitions))
     standing = {
         document["_id"]: _standing(document)
         for document in commands.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STANDING)
     }
-    done = settlement(transitions, standing, now)
+    done = settlement(transitions, standing, now, revisions)
     _write_effects(commands, done, shard)
     # Runs that are added first: a later transition of the batch may be theirs.
     new_runs.insert(commands, done.adds, careful)
@@ -130,6 +144,22 @@ def settle(
         [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in done.updates.items()],
     )
     return done.answers
+
+
+def _revisions(commands: Commands, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int]]:
+    """(generation, revision) of the schedules that transitions name as their gates. They are written, so that
+    a change or a fire of theirs at the same time meets this transaction."""
+    gates = {key_text(transition.gate[:2]) for transition in transitions if transition.gate is not None}
+    if not gates:
+        return {}
+    commands.bulk("touch schedules", SCHEDULES, [UpdateOne({"_id": key}, TOUCH) for key in sorted(gates)])
+    fields = {"tenant": 1, "name": 1, "generation": 1, "revision": 1}
+    found = commands.find("find revisions", SCHEDULES, {"_id": {"$in": sorted(gates)}}, fields=fields)
+    return {
+        (document["tenant"], document["name"]): (document["generation"], document["revision"])
+        for document in found
+        if document.keys() >= fields.keys()
+    }
 
 
 def _standing(document: Document) -> Standing:
@@ -154,26 +184,3 @@ def _count(key: Key, more: Statistics, shard: int) -> UpdateOne:
         },
         upsert=True,
     )
-
-
-def _wake() -> list[Document]:
-    """As ``firing.waits``: a schedule that bounds its active runs and may be waiting with its next tick.
-
-    The document is written in any case: a fire that has read the run as active must fail, or the tick that it
-    leaves waiting would wait for a run that is over.
-    """
-    waits = {
-        "$and": [
-            {"$eq": ["$state", "active"]},
-            {"$ne": [{"$type": "$next_tick"}, "missing"]},
-            {"$gt": ["$wake_at", "$next_tick"]},
-        ]
-    }
-    return [
-        {
-            "$set": {
-                "touched": {"$add": [{"$ifNull": ["$touched", 0]}, 1]},
-                "wake_at": {"$cond": [waits, "$next_tick", {"$ifNull": ["$wake_at", "$$REMOVE"]}]},
-            }
-        }
-    ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, TooLarge
 from evenbeat.instants import Instant
 from evenbeat.model import (
     LogChunk,
@@ -31,7 +32,9 @@ from evenbeat.stores.base import (
     Setting,
     Write,
     Written,
+    check_limit,
 )
+from evenbeat.stores.decisions import weight
 from evenbeat.stores.mongo import (
     claims,
     facts,
@@ -49,12 +52,18 @@ from evenbeat.stores.mongo.commands import Commands, Contended, Duplicate, OnCom
 from evenbeat.stores.mongo.connections import Connection
 from evenbeat.stores.mongo.rows import log_document
 from evenbeat.stores.mongo.wake import Waker
+from evenbeat.stores.parts import parts
 from evenbeat.stores.rows import Unreadable
+
+T = TypeVar("T")
+A = TypeVar("A")
 
 # Batches that other nodes have in hand are passed over, others made smaller, up to so many times.
 _TRIES = 8
 # A worker that meets others takes its runs from the first so many times as many as it wants.
 _LARGEST_CROWD = 8
+# More rows than this in one call are several transactions: 10,000 updates take seconds on a busy server.
+_ROWS_A_STEP = 1_000
 
 
 class MongoStore:
@@ -106,6 +115,9 @@ class MongoStore:
         return self._connection.clock.now() if self._clock is None else self._clock()
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        return _by_size(self._put, writes, _weight_of_write)
+
+    def _put(self, writes: Sequence[Write]) -> list[Written]:
         try:
             return self._connection.write(lambda commands, careful: schedules.put(commands, writes, careful))
         except schedules.Late as refusal:
@@ -115,6 +127,7 @@ class MongoStore:
         return schedules.find(self._commands, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        check_limit(limit)
         commands = self._commands
         now = min(now, self.now())
         # Most passes find nothing due: they look, and that is all.
@@ -163,11 +176,18 @@ class MongoStore:
             except Contended:
                 self._connection.contended()
                 self._connection.step_aside(tries)
-                # Fewer are in fewer people's way: runs that end write their schedules, too.
+                # Fewer are in fewer people's way: runs that end are written by others, too.
                 size = max(1, size // 2)
+            except TooLarge:
+                if size == 1:
+                    raise
+                size //= 2
         return None
 
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+        return _by_size(self._add, runs, lambda run: len(run.payload))
+
+    def _add(self, runs: Sequence[Run]) -> list[bool]:
         if len(runs) == 1:
             return [new_runs.add_one(self._commands, runs[0], self._connection.patience)]
         return self._connection.write(lambda commands, careful: new_runs.add(commands, runs, careful))
@@ -208,6 +228,9 @@ class MongoStore:
         return taken != 0
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        return _by_size(self._settle, transitions, weight)
+
+    def _settle(self, transitions: Sequence[Transition]) -> list[bool]:
         now = self.now()
         if settling.can_be_quick(transitions):
             with contextlib.suppress(settling.Otherwise):
@@ -225,6 +248,7 @@ class MongoStore:
         return history.find(self._commands, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        check_limit(limit)
         ended_by = min(ended_by, self.now())
         found = claims.lost(self._commands, ended_by, limit)
         if found.troubled:
@@ -239,12 +263,13 @@ class MongoStore:
         return history.count(self._commands, tenant)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
-        return history.skipped(self._commands, tenant, schedule, limit)
+        return history.skipped(self._commands, tenant, schedule, check_limit(limit))
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
         return history.statistics(self._commands, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
+        check_limit(limit)
         return purging.purge(self._commands, finished_before, limit, self.now(), self._connection.patience)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
@@ -261,7 +286,9 @@ class MongoStore:
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         documents = {(chunk.run, chunk.attempt, chunk.seq): log_document(chunk) for chunk in reversed(chunks)}
-        self._commands.insert_missing("insert logs", schema.LOGS, list(documents.values()))
+        commands = self._commands
+        commands.insert_missing("insert logs", schema.LOGS, list(documents.values()))
+        purging.drop_lines_without_runs(commands, list(dict.fromkeys(chunk.run for chunk in chunks)))
 
     def read_log(self, run: str) -> list[LogChunk]:
         return history.log(self._commands, run)
@@ -275,3 +302,16 @@ class MongoStore:
     @property
     def _commands(self) -> Commands:
         return self._connection.commands()
+
+
+def _weight_of_write(write: Write) -> int:
+    planned = write.planned
+    return len(planned.schedule.payload) + sum(len(run.payload) for run in planned.runs)
+
+
+def _by_size(apply: Callable[[Sequence[T]], list[A]], rows: Sequence[T], size: Callable[[T], int]) -> list[A]:
+    """Some 4 MB in one transaction: a server with a small cache takes no more than ten times as much."""
+    answers: list[A] = []
+    for some in parts(rows, _ROWS_A_STEP, size):
+        answers += apply(some)
+    return answers
