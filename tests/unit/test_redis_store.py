@@ -20,15 +20,17 @@ import redis
 from msgspec.structs import replace
 from redis.exceptions import MovedError
 
-from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.documents import RedisDocuments
+from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.instants import FIRST, LAST, write_instant
 from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
-from evenbeat.stores.redis import RedisStore, parts, runs, schedules
+from evenbeat.stores import parts
+from evenbeat.stores.redis import RedisStore, runs, schedules
 from evenbeat.stores.redis.address import read_address
-from evenbeat.stores.redis.commands import unavailable
+from evenbeat.stores.redis.commands import translated
 from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.urls import open_url
 from evenbeat.testing import VirtualClock
@@ -335,7 +337,7 @@ def test_a_replica_is_refused_and_its_primary_says_what_a_failover_loses() -> No
 
 
 def test_a_node_of_a_cluster_that_has_not_got_the_keys_says_which_one_has() -> None:
-    error = unavailable(read_address("redis://me:s3cret@host"), MovedError("1234 10.0.0.7:7001"))
+    error = translated(read_address("redis://me:s3cret@host"), MovedError("1234 10.0.0.7:7001"))
     assert str(error) == (
         "redis://me:***@host: this node of a cluster has not got our keys, 10.0.0.7:7001 has "
         "(write redis+cluster://, which finds them)"
@@ -559,6 +561,22 @@ def test_a_server_without_memory_takes_no_work_keeps_what_it_has_and_lets_work_e
         assert len(store.fire_due(clock.now, 100, plan).planned) == 51
         assert differences(server.url) == {}
         store.close()
+
+
+def test_what_is_too_large_for_the_server_is_refused_as_such() -> None:
+    with own_server(proto_max_bulk_len="1mb") as server:
+        store = RedisStore(server.url)
+        store.open()
+        large = Run(id="a", task="work", payload=f'"{"x" * 1_500_000}"')
+        for _ in range(2):
+            with pytest.raises(TooLarge, match="proto-max-bulk-len"):
+                store.add_runs([large])
+        assert store.add_runs([replace(large, payload="1")]) == [True]
+        store.close()
+        documents = RedisDocuments(server.url, "order:*")
+        with pytest.raises(InvalidValue, match="can't hold"):
+            documents.put("order:1", {"x": large.payload})
+        documents.close()
 
 
 def test_a_value_that_redis_can_not_hold_is_refused_as_such(store: RedisStore) -> None:

@@ -9,10 +9,10 @@ import redis
 from redis import exceptions as driver
 from redis.client import NEVER_DECODE
 
-from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge, shown
 from evenbeat.instants import Instant
 from evenbeat.stores.redis.address import Address, Kind, read_address
-from evenbeat.stores.redis.commands import Commands, disconnect, unavailable
+from evenbeat.stores.redis.commands import Commands, disconnect, translated
 from evenbeat.stores.redis.primary import is_elsewhere
 from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.server_clock import ServerClock
@@ -89,13 +89,13 @@ class Server:
             # The server was restarted, or told to forget: it knows the script again after this.
             return self.execute("EVAL", wanted.text, *values)
         except (driver.RedisError, OSError) as error:
-            raise self._unavailable(error) from error
+            raise self._translated(error) from error
 
     def execute(self, *words: object) -> Any:
         try:
             return self._send(*words)
         except (driver.RedisError, OSError) as error:
-            raise self._unavailable(error) from error
+            raise self._translated(error) from error
 
     def _send(self, *words: object) -> Any:
         options = {NEVER_DECODE: True}
@@ -110,11 +110,14 @@ class Server:
                 disconnect(self._given.connection_pool)
             raise
 
-    def _unavailable(self, error: Exception) -> StoreUnavailable:
+    def _translated(self, error: Exception) -> StoreUnavailable | InvalidValue:
         if is_elsewhere(error):
             # Another server may answer from now on.
             self._clock.forget()
-        return unavailable(self._address, error)
+        found = translated(self._address, error)
+        if isinstance(found, TooLarge):
+            return InvalidValue(f"Redis can't hold a value: {found}", field="document", value=None)
+        return found
 
     # Texts.
 

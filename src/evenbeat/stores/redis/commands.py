@@ -16,7 +16,7 @@ from redis import exceptions as driver
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge
 from evenbeat.instants import Instant
 from evenbeat.stores.redis.address import Address, Place
 from evenbeat.stores.redis.primary import Finder, Line, finder, is_elsewhere
@@ -164,7 +164,7 @@ class Commands:
             # The server was restarted, or told to forget: it knows the script again after this.
             reply = self._translated("EVAL", wanted.text, *values)
         except (driver.RedisError, OSError) as error:
-            raise unavailable(self.address, error) from error
+            raise translated(self.address, error) from error
         if not time:
             self._clock.heard(reply[0], sent)
         return cast(Reply, reply[1:])
@@ -183,7 +183,7 @@ class Commands:
         try:
             return self.send(*words)
         except (driver.RedisError, OSError) as error:
-            raise unavailable(self.address, error) from error
+            raise translated(self.address, error) from error
 
     def send(self, *words: object, **options: object) -> Any:
         """Send a command to the primary, and follow the cluster where that has moved. Nothing else is
@@ -253,9 +253,15 @@ _BY_CODE = {
 }
 
 
-def unavailable(address: Address, error: Exception) -> StoreUnavailable:
+# The server hangs up on a text of more than proto-max-bulk-len (512 MB unless set), and has read nothing.
+_TOO_LARGE = "invalid bulk length"
+
+
+def translated(address: Address, error: Exception) -> StoreUnavailable | TooLarge:
     """What went wrong, and what to do, in the words of a user."""
     text = str(error) or type(error).__name__
+    if isinstance(error, driver.ResponseError) and _TOO_LARGE in text:
+        return TooLarge(f"{address.shown}: {text} (more than proto-max-bulk-len of the server at once)")
     if isinstance(error, driver.MovedError):
         text = f"this node of a cluster has not got our keys, {Place(error.host, error.port)} has"
         advice = "write redis+cluster://, which finds them" if address.kind != "cluster" else "try again"

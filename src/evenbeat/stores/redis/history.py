@@ -22,7 +22,7 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
     found = _from_few(commands, query, after)
     if found is None:
         found = _from_index(commands, query, after)
-    items = tuple(found[: max(query.limit, 0)])
+    items = tuple(found[: query.limit])
     return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
 
 

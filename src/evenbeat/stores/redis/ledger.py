@@ -39,7 +39,7 @@ def skipped_row(schedule: Schedule, place: int, row: Skipped) -> list[object]:
 
 
 def find(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
-    if limit <= 0:
+    if limit == 0:
         return []
     key = f"{commands.address.base}skipped:{path_of(tenant, schedule)}"
     rows: list[str] = commands.execute("find skipped", "ZREVRANGE", key, 0, limit - 1)

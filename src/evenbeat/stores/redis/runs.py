@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.stores.decisions import weight
 from evenbeat.stores.parts import BYTES, parts
 from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.rows import (
@@ -53,7 +54,7 @@ def claim(commands: Commands, wanted: Claim) -> Claimed:
         due_by, next_due, is_repetition, rows, lease_until, now = commands.run(
             "claim",
             [
-                wanted.worker, wanted.token, max(room, 0), wanted.now, wanted.lease,
+                wanted.worker, wanted.token, room, wanted.now, wanted.lease,
                 list(dict.fromkeys(wanted.queues)), tasks, FAMILIES, int(goes_on), BYTES,
             ],
         )  # fmt: skip
@@ -100,7 +101,7 @@ def _quarantine(commands: Commands, troubled: Iterable[tuple[str, Exception]]) -
 def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
     runs: list[Run] = []
     troubled: list[tuple[str, Exception]] = []
-    next_end, rows = commands.run("lost_runs", [ended_by, max(limit, 0)])
+    next_end, rows = commands.run("lost_runs", [ended_by, limit])
     for flat in rows:
         _read_into(runs, troubled, fields_of(flat))
     _quarantine(commands, troubled)
@@ -109,19 +110,11 @@ def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
 
 def settle(commands: Commands, transitions: Sequence[Transition]) -> list[bool]:
     answers: list[bool] = []
-    for part in parts(transitions, BATCH, _transition_size):
+    for part in parts(transitions, BATCH, weight):
         (replies,) = commands.run("settle", [_transition_row(transition) for transition in part])
         commands.committed()
         answers += map(bool, replies)
     return answers
-
-
-def _length(text: str | UnsetType | None) -> int:
-    return len(text) if isinstance(text, str) else 0
-
-
-def _transition_size(t: Transition) -> int:
-    return _length(t.result) + _length(t.error) + sum(map(size_of, t.adds))
 
 
 def _transition_row(t: Transition) -> list[object]:
@@ -150,6 +143,7 @@ def _transition_row(t: Transition) -> list[object]:
         [new_run(run) for run in t.adds],
         False if t.counts is None else _figures(t.counts),
         False if t.wakes is None else member_of(*t.wakes),
+        False if t.gate is None else [path_of(*t.gate[:2]), *map(str, t.gate[2:])],
     ]  # fmt: skip
 
 
@@ -167,7 +161,7 @@ def _figures(more: Statistics) -> list[object]:
         last["last_success"] = instant_text(more.last_success)
     if more.last_failure:
         last["last_failure"] = instant_text(more.last_failure)
-    if more.last_error:
+    if more.last_error is not None:
         last["last_error"] = more.last_error
     path = path_of(more.tenant, more.schedule)
     return [path, more.run_count, more.success_count, more.failure_count, last]

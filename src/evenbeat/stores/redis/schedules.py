@@ -105,8 +105,6 @@ def _written(write: Write, reply: int | list[list[str]]) -> Written:
 
 def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
     after = read_schedule_cursor(query.cursor)
-    if query.limit < 0:
-        return Page((), None)
     found: list[Schedule] = []
     first, last = _range(query)
     if after is not None and (first == "-" or member_of(*after) >= first[1:]):
@@ -152,7 +150,7 @@ class Firing:
             # Short, as it is written for each row; two threads that share it only plan the same rows.
             who, anyone = f"{self._name}.{thread // 4096 % 1000}", self._fruitless >= PATIENCE
             due_by, next_wake, rows, is_cut = self._commands.run(
-                "take_due", [now, max(room, 0), who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
+                "take_due", [now, room, who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
             )
             taken = [Taken(member, _present(values), active) for member, values, active in rows]
             self._note(due_by, next_wake, limit, taken)

@@ -33,6 +33,7 @@ from evenbeat.stores.base import (
     Setting,
     Write,
     Written,
+    check_limit,
 )
 from evenbeat.stores.redis import facts, history, ledger, records, runs, schedules
 from evenbeat.stores.redis.address import read_address
@@ -129,6 +130,7 @@ class RedisStore:
         return schedules.find(self._commands, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        check_limit(limit)
         return self._firing.fire(now, limit, plan, threading.get_ident())
 
     def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
@@ -150,19 +152,19 @@ class RedisStore:
         return history.find(self._commands, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
-        return runs.lost(self._commands, ended_by, limit)
+        return runs.lost(self._commands, ended_by, check_limit(limit))
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         return history.count(self._commands, tenant)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
-        return ledger.find(self._commands, tenant, schedule, limit)
+        return ledger.find(self._commands, tenant, schedule, check_limit(limit))
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
         return history.statistics(self._commands, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
-        return history.purge(self._commands, finished_before, limit)
+        return history.purge(self._commands, finished_before, check_limit(limit))
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         return records.get(self._commands, kind, tenant, key)

@@ -1,4 +1,9 @@
 -- Pieces of runs' logs; one that is there already is left as it is. asked: rows of {run, place, text}.
+-- Of runs that exist: nobody would ever purge the log of another.
 
-for _, row in ipairs(asked) do call('HSETNX', base .. 'logs:' .. row[1], row[2], row[3]) end
+for _, row in ipairs(asked) do
+  if call('EXISTS', base .. 'runs:' .. row[1]) == 1 then
+    call('HSETNX', base .. 'logs:' .. row[1], row[2], row[3])
+  end
+end
 return { now }

@@ -1,7 +1,8 @@
 -- Transitions of runs: each in turn, seen by the next.
 -- asked: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
--- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false}.
+-- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
+-- gate ({path of a schedule, generation, revision}) or false}.
 -- Answers 1 for each that is accepted, else 0. 24 us of the server's time for each, 30 with its
 -- append-only file.
 
@@ -48,6 +49,14 @@ local function wake(member)
     call('HSET', key, 'wake_at', text(tick))
     place(base .. 'due' .. family_of(found[6]), member, tick)
   end
+end
+
+-- Whether the schedule of a gate is as the transition expects; numbers of 0 stand for "there is none".
+local function passes(gate)
+  if not gate then return true end
+  local found = call('HMGET', base .. 'schedules:' .. gate[1], 'generation', 'revision')
+  if not found[2] then return gate[2] == '0' and gate[3] == '0' end
+  return found[1] == gate[2] and found[2] == gate[3]
 end
 
 local function moment(said, known)
@@ -128,7 +137,7 @@ for at, row in ipairs(asked) do
   elseif found[3] == row[4] then
     answers[at] = 1
   elseif found[2] ~= row[2] or not is_expected(found[1], row[3])
-    or (row[11] and (instant(found[7]) or 0) > now) then
+    or (row[11] and (instant(found[7]) or 0) > now) or not passes(row[17]) then
     answers[at] = 0
   else
     apply(row, key, found)
