@@ -26,8 +26,8 @@ from evenbeat.instants import FIRST, LAST, write_instant
 from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
-from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores import parts
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore, runs, schedules
 from evenbeat.stores.redis.address import read_address
 from evenbeat.stores.redis.commands import translated
