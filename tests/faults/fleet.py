@@ -14,11 +14,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from evenbeat import Scheduler
 from evenbeat.errors import Conflict, StoreUnavailable
 from evenbeat.model import CatchUp, Execution, Run, Schedule
 from evenbeat.rules import changes
-from evenbeat.rules.firing import trigger_of
+from evenbeat.rules.firing import Planned, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.urls import open_url
 
@@ -135,11 +137,16 @@ def prepare(url: str, schedules: int) -> None:
     ])  # fmt: skip
 
 
-def add_schedules(url: str, wishes: Sequence[Schedule], apart: int = 0) -> None:
-    """Make schedules, each so many milliseconds older than the one before: their ticks are apart, too."""
+def add_schedules(url: str, wishes: Sequence[Schedule], apart: int = 0, unchanged: int = 0) -> None:
+    """Make schedules, each so many milliseconds older than the one before: their ticks are apart, too.
+
+    ``unchanged`` is for how many milliseconds their rows say that nobody changed them.
+    """
     with opened(url) as store:
         now = store.now()
-        writes = [Write(changes.create(wish, now - at * apart), None) for at, wish in enumerate(wishes)]
+        made = [changes.create(wish, now - at * apart) for at, wish in enumerate(wishes)]
+        rows = [replace(planned.schedule, updated_at=now - unchanged) for planned in made]
+        writes = [Write(Planned(row), None) for row in rows]
         assert all(written.accepted for written in store.put_schedules(writes))
 
 
