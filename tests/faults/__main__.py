@@ -27,6 +27,14 @@ class Row(NamedTuple):
     seconds: float
     problem: str | None = None
 
+    @property
+    def verdict(self) -> str:
+        if self.problem is not None:
+            return f"FAILED: {self.problem}"
+        if self.outcome is not None:
+            return self.outcome.result
+        return "caught" if self.scene == "mutant" else "not tested"
+
 
 def rows(stores: list[str], names: list[str]) -> Iterator[Row]:
     grounds = Grounds()
@@ -44,13 +52,16 @@ def rows(stores: list[str], names: list[str]) -> Iterator[Row]:
 
 def _row(grounds: Grounds, store: str, scene: Scene) -> Row:
     start = time.monotonic()
-    outcome, problem = None, None
+    outcome, problem, missing = None, None, ""
     try:
         with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), scene) as place:
             outcome = scene.play(place, scene.full)
-    except (AssertionError, servers.Unavailable) as error:
+    except servers.Unavailable as error:
+        missing = f" (not tested: {error})"
+        problem = str(error) if error.is_required else None
+    except AssertionError as error:
         problem = " ".join(str(error).split())[:300] or "failed"
-    return Row(store, scene.name, scene.what, outcome, time.monotonic() - start, problem)
+    return Row(store, scene.name, scene.what + missing, outcome, time.monotonic() - start, problem)
 
 
 def _mutant_row(grounds: Grounds, store: str, mutant: Mutant) -> Row:
@@ -65,12 +76,12 @@ def _mutant_row(grounds: Grounds, store: str, mutant: Mutant) -> Row:
 def line(row: Row) -> str:
     cells = [row.store, row.scene, row.what]
     if row.outcome is None:
-        cells += ["", "", "", "", f"FAILED: {row.problem}" if row.problem else "caught"]
+        cells += ["", "", "", "", row.verdict]
     else:
-        account, faults, recovery, result = row.outcome
+        account, faults, recovery, _ = row.outcome
         cells += [
             f"{faults:,}", f"{account.ticks:,}", f"{account.completions:,}",
-            "" if recovery is None else f"{recovery:.1f} s", result,
+            "" if recovery is None else f"{recovery:.1f} s", row.verdict,
         ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -104,7 +115,7 @@ def main() -> int:
         done.append(row)
         sys.stdout.write(line(row) + "\n")
         sys.stdout.flush()
-    failed = [row for row in done if row.problem]
+    failed = [row for row in done if row.problem is not None]
     minutes = round((time.monotonic() - start) / 60)
     sys.stdout.write(f"{len(done) - len(failed)} as promised, {len(failed)} not, in {minutes} minutes\n")
     if said.write and not failed:

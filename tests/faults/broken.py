@@ -11,8 +11,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import Run, Transition
-from evenbeat.rules.firing import Planned
+from evenbeat.model import Run, Schedule, Transition
+from evenbeat.rules.firing import Active, Planned
 from evenbeat.stores.base import Fired, PlanFunction, RunQuery, ScheduleQuery, Store, Write
 
 
@@ -87,6 +87,21 @@ class Overwriting(Over):
         return Fired(tuple(planned), min([now + 20, *upcoming]))
 
 
+class Torn(Over):
+    """Advances schedules in one step and adds their runs in another."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        planned: list[Planned] = []
+
+        def alone(schedule: Schedule, at: Instant, active: tuple[Active, ...]) -> Planned:
+            planned.append(plan(schedule, at, active))
+            return planned[-1]._replace(runs=())
+
+        fired: Fired = self._store.fire_due(now, limit, alone)
+        self._store.add_runs([run for entry in planned for run in entry.runs])
+        return fired._replace(planned=tuple(planned))
+
+
 class Unguarded(Over):
     """Plans as if no run was active."""
 
@@ -103,5 +118,5 @@ class Unwoken(Over):
 
 KINDS: dict[str, Callable[[Store], Any]] = {
     "unfenced": Unfenced, "unchecked": Unchecked, "overwriting": Overwriting, "unguarded": Unguarded,
-    "unwoken": Unwoken,
+    "unwoken": Unwoken, "torn": Torn,
 }  # fmt: skip

@@ -81,7 +81,10 @@ class Fleet:
             assert process.wait(30) == 0, f"node {number} failed: {self.errors()}"
 
     def errors(self) -> str:
-        return (self.folder / "errors").read_text(errors="replace")[-3000:]
+        return self.errors_of_all()[-3000:]
+
+    def errors_of_all(self) -> str:
+        return (self.folder / "errors").read_text(errors="replace")
 
     def reports(self, number: int | None = None) -> list[dict[str, Any]]:
         logs = sorted(self.folder.glob("node-*.log")) if number is None else [self.log(number)]

@@ -109,7 +109,7 @@ def waits(runs: Sequence[Run], most: int, now: Instant) -> list[int]:
 
 
 SCENES = (
-    Scene("stalls", stalls, "3 nodes, 60 schedules whose runs end near their next tick, no faults", 8, 60),
+    Scene("stalls", stalls, "3 nodes, 60 schedules whose runs end near their next tick, no faults", 5, 60),
 )
 MUTANTS = (
     Mutant("unwoken", unwoken, "stood still", quick=("sqlite",)),
