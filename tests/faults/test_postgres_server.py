@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -113,6 +114,40 @@ def test_a_commit_that_no_synchronous_standby_has_is_not_answered_as_done() -> N
                 False,
                 True,
             ]
+
+
+def test_large_results_that_end_while_the_server_is_away_are_recorded_when_it_is_back() -> None:
+    text = "x" * 700_000
+    with running() as server:
+        app = Scheduler(PostgresStore(server.url, timeout=1.0, lock_timeout=1.0), coroutines=50)
+        ready = threading.Semaphore(0)
+        loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+        @app.task
+        async def produce() -> str:
+            if not loops:
+                loops.append((asyncio.get_running_loop(), asyncio.Event()))
+            ready.release()
+            await loops[0][1].wait()
+            return text
+
+        app.start()
+        try:
+            made = app.enqueue_many([("produce", {})] * 50)
+            for _ in made:
+                assert ready.acquire(timeout=60)
+            server.kill()
+            # All of them end now, and can't be written.
+            loop, is_over = loops[0]
+            loop.call_soon_threadsafe(is_over.set)
+            time.sleep(0.5)
+            server.start()
+            for run in made:
+                ended = app.runs.wait_for(run, timeout="120s")
+                assert (ended.state, ended.attempt) == ("succeeded", 1)
+        finally:
+            app.stop()
+            app.close()
 
 
 RELOAD = "SELECT pg_reload_conf()"

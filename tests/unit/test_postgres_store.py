@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.model import FORMAT, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
@@ -30,6 +30,7 @@ from evenbeat.stores.postgres import (
     facts,
     history,
     past_statements,
+    runs,
     schedules,
     schema,
     statements,
@@ -920,8 +921,9 @@ def test_a_run_that_ends_while_its_schedule_is_fired_wakes_it(
     assert len(planned.runs) == 1
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
 def test_a_run_that_is_tried_once_more_while_its_schedule_is_fired_waits_for_that(
-    make: Callable[..., PostgresStore], clock: VirtualClock
+    make: Callable[..., PostgresStore], clock: VirtualClock, is_changed: bool
 ) -> None:
     firing, retrying = make(), make()
     add_schedules(firing, "single")
@@ -931,12 +933,13 @@ def test_a_run_that_is_tried_once_more_while_its_schedule_is_fired_waits_for_tha
     firing.settle_runs([attempts.failed(held, "boom", clock.now, "t")])
     (over,) = firing.find_runs(RunQuery()).items
     (row,) = firing.find_schedules(ScheduleQuery()).items
-    # From now on a run's end matters to it, which the run does not know.
-    change = changes.change(row, {"overlap": "skip"}, clock.now)
-    assert change is not None
-    assert firing.put_schedules([Write(change, row.version)])[0].accepted
-    wish = attempts.retried(over, "again")
+    wish = attempts.retried(over, "again", row)
     assert wish is not None
+    if is_changed:
+        # From now on it matters to the schedule which runs are active.
+        change = changes.change(row, {"overlap": "skip"}, clock.now)
+        assert change is not None
+        assert firing.put_schedules([Write(change, row.version)])[0].accepted
     clock.advance("1m")
     seen: list[str] = []
     thread = threading.Thread(target=lambda: seen.append(f"retried {retrying.settle_runs([wish])}"))
@@ -951,7 +954,31 @@ def test_a_run_that_is_tried_once_more_while_its_schedule_is_fired_waits_for_tha
     (planned,) = firing.fire_due(clock.now, 10, meanwhile).planned
     thread.join(60)
     assert len(planned.runs) == 1
-    assert seen == ["planned", "retried [True]"]
+    assert seen == ["planned", f"retried [{not is_changed}]"]
+
+
+@pytest.mark.parametrize("policy", [{}, {"spread": 30_000}])
+def test_a_run_ends_beside_the_fire_of_a_schedule_that_never_waits(
+    make: Callable[..., PostgresStore], clock: VirtualClock, policy: dict[str, Any]
+) -> None:
+    firing, settling = make(), make(lock_timeout=0.2)
+    add_schedules(firing, "free", **policy)
+    clock.advance("2m")
+    firing.fire_due(clock.now, 10, plan)
+    clock.advance("30s")
+    (held,) = claim(firing)
+    clock.advance("1m")
+    answers: list[bool] = []
+
+    def ends_meanwhile(row: Schedule, now: int, active: tuple[Active, ...]) -> Planned:
+        # Whoever waited for this fire would wait for himself.
+        answers.extend(settling.settle_runs([attempts.succeeded(held, None, now, "t")]))
+        return plan(row, now, active)
+
+    (planned,) = firing.fire_due(clock.now, 10, ends_meanwhile).planned
+    assert answers == [True]
+    (row,) = firing.find_schedules(ScheduleQuery()).items
+    assert row == planned.schedule
 
 
 def test_a_claim_that_is_repeated_while_the_first_try_is_under_way_takes_no_second_set(
@@ -1141,6 +1168,108 @@ def test_a_run_that_can_not_be_read_does_not_block_its_queue_and_costs_its_neigh
     assert [note.key for note in alone.find_records("quarantine")] == ["a", "c"]
     assert [found.id for found in alone.find_runs(RunQuery(limit=1)).items] == ["b"]
     assert alone.count_runs() == {"running": 2, "failed": 2}
+
+
+def test_a_running_run_that_can_not_be_read_ends_when_its_lease_has_ended(
+    alone: PostgresStore, clock: VirtualClock
+) -> None:
+    add_schedules(alone, "waiting", overlap="queue")
+    clock.advance("1m")
+    alone.fire_due(clock.now, 10, plan)
+    alone.add_runs([Run(id=name, task="work") for name in "abc"])
+    assert len(claim(alone)) == 4
+    spoil(alone, "runs", "execution = 'x'", "id <> 'a'")
+    spoil(alone, "runs", f"format = {FORMAT + 1}", "id = 'c'")
+    clock.advance("1m")
+    alone.fire_due(clock.now - 40_000, 10, plan)
+    (planned,) = alone.fire_due(clock.now, 10, plan).planned
+    assert planned.runs == ()
+    tick = planned.schedule.next_tick
+    # Some leases are over, and one was renewed in the meantime.
+    spoil(alone, "runs", f"lease_until = {clock.now + 1000}", "id = 'b'")
+    found = alone.lost_runs(clock.now, 10)
+    assert [run.id for run in found.runs] == ["a"]
+    (note,) = alone.find_records("quarantine")
+    assert note.key.startswith("default/waiting/")
+    assert alone.count_runs() == {"running": 3, "failed": 1}
+    # The tick that waited for it is woken.
+    (row,) = alone.find_schedules(ScheduleQuery()).items
+    assert row.wake_at == tick
+    clock.advance("2s")
+    alone.lost_runs(clock.now, 10)
+    assert [note.key for note in alone.find_records("quarantine")] == ["b", note.key]
+    # A row of a newer format is left to nodes that understand it.
+    assert alone.count_runs() == {"running": 2, "failed": 2}
+    before = dump(alone)
+    alone.lost_runs(clock.now, 10)
+    assert dump(alone) == before
+
+
+def test_an_unreadable_run_that_was_renewed_after_the_look_stays(
+    alone: PostgresStore, clock: VirtualClock
+) -> None:
+    alone.add_runs([Run(id="a", task="work")])
+    claim(alone)
+    spoil(alone, "runs", "execution = 'x'", "TRUE")
+    clock.advance("1m")
+    with alone._connections.read() as looking:
+        _, troubled = runs.lost(looking, clock.now, 10, clock.now)
+    assert len(troubled) == 1
+    spoil(alone, "runs", f"lease_until = {clock.now + 1000}", "TRUE")
+    with alone._write() as transaction:
+        runs.fail_unreadable(transaction, troubled)
+    assert alone.count_runs() == {"running": 1}
+    assert alone.find_records("quarantine") == []
+
+
+# What is too large.
+
+REFUSALS = {
+    "54000": "a limit", "53200": "out of memory", "57014": "canceling statement due to statement timeout",
+    "XX000": "invalid memory alloc request size 1073741824",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_what_a_database_refuses_for_its_size_is_told_apart_from_a_server_that_is_away(
+    alone: PostgresStore, clock: VirtualClock, code: str
+) -> None:
+    alone.add_runs([Run(id=name, task="work") for name in ("small", "large")])
+    large, small = claim(alone)
+    raised = f"RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{REFUSALS[code]}'"
+    sql(
+        alone,
+        f"CREATE FUNCTION evenbeat.refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {raised}; END$$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE ON evenbeat.runs FOR EACH ROW "
+        "EXECUTE FUNCTION evenbeat.refuse()",
+    )
+    with pytest.raises(TooLarge, match=REFUSALS[code]):
+        alone.settle_runs([attempts.succeeded(large, f'"{"x" * 2_000_000}"', clock.now, "t")])
+    expected = InvalidValue if code == "54000" else StoreUnavailable
+    with pytest.raises(expected, match=REFUSALS[code]):
+        alone.settle_runs([attempts.succeeded(small, '"x"', clock.now, "t")])
+    sql(alone, "DROP TRIGGER refuse ON evenbeat.runs")
+    assert alone.settle_runs([attempts.succeeded(large, '"x"', clock.now, "t")]) == [True]
+
+
+def test_large_ends_are_written_in_steps_that_a_server_takes(
+    store: PostgresStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [Run(id=f"r{at:02}", task="work", payload=f'"{"p" * 700_000}"') for at in range(15)]
+    sizes: list[int] = []
+    together = commands.Commands.together
+
+    def measured(self: commands.Commands, name: str, statements: Any) -> Any:
+        sizes.append(commands._size(statements))
+        return together(self, name, statements)
+
+    monkeypatch.setattr(commands.Commands, "together", measured)
+    assert store.add_runs(wanted) == [True] * 15
+    held = claim(store, limit=15)
+    ends = [attempts.succeeded(run, f'"{"r" * 700_000}"', clock.now, run.id) for run in held]
+    assert store.settle_runs(ends) == [True] * 15
+    assert max(sizes) < 5_000_000
+    assert sum(sizes) > 20_000_000
 
 
 # Waking up.

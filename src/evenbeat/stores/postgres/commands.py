@@ -95,13 +95,13 @@ class Commands:
     def rows(self, name: str, text: str, values: Values = ()) -> list[Row]:
         """The rows of one statement."""
         self.announce(name)
-        with self._translated():
+        with self._translated([(text, values)]):
             return _fetched(self.link.execute(self._own(text), values))
 
     def together(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
         """The rows of each statement, in one round trip; after one that fails, none is carried out."""
         self.announce(name)
-        with self._translated():
+        with self._translated(statements):
             return [_fetched(cursor) for cursor in self._sent(statements)]
 
     def _sent(self, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:
@@ -131,7 +131,7 @@ class Commands:
         return own
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, statements: Sequence[Statement]) -> Iterator[None]:
         self.link.deadline = time.monotonic() + self.patience
         self.link.is_unreplicated = False
         try:
@@ -141,7 +141,7 @@ class Commands:
         except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
             if isinstance(error, TimedOut):
                 self.link.close()
-            raise translated(self._place.shown, error) from error
+            raise translated(self._place.shown, error, _size(statements)) from error
 
     def roll_back(self) -> None:
         """Undo what is open. A connection that can't even do that is not used again."""
@@ -152,6 +152,15 @@ class Commands:
             self.link.execute("ROLLBACK")
         except psycopg.Error:
             self.link.close()
+
+
+def _size(statements: Sequence[Statement]) -> int:
+    """The characters of the texts that are sent with statements."""
+    size = 0
+    for _, values in statements:
+        given = values.values() if isinstance(values, Mapping) else values
+        size += sum(len(value) for value in given if isinstance(value, str))
+    return size
 
 
 def _fetched(cursor: psycopg.Cursor[Row]) -> list[Row]:

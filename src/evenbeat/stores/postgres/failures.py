@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable
+from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable, TooLarge
 
 _ADVICE = {
     "08006": "the connection was lost",
@@ -54,11 +54,20 @@ class Unreplicated(psycopg.OperationalError):
     """The commit is on the primary, and perhaps on no standby: a failover may undo it."""
 
 
-def translated(shown: str, error: Exception) -> EvenbeatError:
-    """What an error of the driver means to a caller."""
+# Of a statement with this many characters, errors that may come of its size are taken to do so.
+_LARGE = 1_000_000
+# A limit of the program, no memory, too slow; internal errors say in words that it is the size.
+_SIZES = ("54000", "53200", "57014")
+_SIZE_IN_WORDS = ("invalid memory alloc request size", "out of memory", "Cannot enlarge")
+
+
+def translated(shown: str, error: Exception, size: int = 0) -> EvenbeatError:
+    """What an error of the driver means to a caller. ``size``: the characters that were sent."""
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
         return InvalidValue(f"PostgreSQL can't hold a value: {error}", field="row", value=None)
     assert isinstance(error, psycopg.Error)
+    if size > _LARGE and _is_of_size(error):
+        return TooLarge(f"{shown}: {first_line(error)}; {size:,} characters were sent at once")
     if isinstance(error, psycopg.IntegrityError):
         return InvalidValue(f"the database refused a row: {first_line(error)}", field="row", value=None)
     if isinstance(error, psycopg.DataError) or error.sqlstate == "54000":
@@ -67,6 +76,10 @@ def translated(shown: str, error: Exception) -> EvenbeatError:
         return StoreUnavailable(f"{shown}: {error}; what was sent may still take effect")
     advice = _connecting(str(error)) if error.sqlstate is None else _ADVICE.get(error.sqlstate)
     return StoreUnavailable(f"{shown}: {first_line(error)}" + (f" ({advice})" if advice else ""))
+
+
+def _is_of_size(error: psycopg.Error) -> bool:
+    return error.sqlstate in _SIZES or any(words in str(error) for words in _SIZE_IN_WORDS)
 
 
 def _connecting(text: str) -> str:

@@ -13,7 +13,7 @@ from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.postgres import past_statements as sql
 from evenbeat.stores.postgres.commands import Commands, Transaction
 from evenbeat.stores.postgres.runs import FREE
-from evenbeat.stores.postgres.texts import json_list, json_text, marked, unmarked, unmarked_at
+from evenbeat.stores.postgres.texts import is_kept, json_list, json_text, marked, unmarked, unmarked_at
 from evenbeat.stores.rows import LOG, RUN, log_row, read_log, read_skipped, read_statistics, readable_runs
 
 _ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
@@ -23,6 +23,8 @@ _TEXT, _LAST_ERROR = LOG.index("text"), -1
 
 def find(commands: Commands, query: RunQuery) -> Page[Run]:
     after = read_run_cursor(query.cursor)
+    if not is_kept(query.tenant, query.schedule, query.task, query.queue):
+        return Page((), None)
     found: list[Run] = []
     while True:
         # One more than asked for says whether there is more.
@@ -50,7 +52,7 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
     if query.ids is not None:
         few = True
         where.append("run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json))))")
-        values.append(json_list(dict.fromkeys(query.ids)))
+        values.append(json_list(run for run in dict.fromkeys(query.ids) if is_kept(run)))
     equal = {
         "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
         "worker": marked(query.worker), "cancel_requested": query.cancel_requested,
@@ -81,16 +83,21 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
 
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
+    if not is_kept(tenant):
+        return {}
     return dict(commands.rows("count runs", sql.COUNT_RUNS, {"tenant": tenant}))
 
 
 def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+    if not is_kept(tenant, schedule):
+        return []
     values = {"tenant": tenant, "schedule": schedule, "limit": limit}
     return [read_skipped(row) for row in commands.rows("select skipped", sql.SELECT_SKIPPED, values)]
 
 
 def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
-    wanted = json_text([{"tenant": tenant, "schedule": name} for tenant, name in dict.fromkeys(keys)])
+    asked = [key for key in dict.fromkeys(keys) if is_kept(*key)]
+    wanted = json_text([{"tenant": tenant, "schedule": name} for tenant, name in asked])
     rows = commands.rows("select statistics", sql.SELECT_STATISTICS, {"rows": wanted})
     found = {(known.tenant, known.schedule): known for known in map(read_statistics, rows)}
     return [_read(found.get(key)) or Statistics(tenant=key[0], schedule=key[1]) for key in keys]
@@ -106,11 +113,15 @@ def append_log(transaction: Transaction, chunks: Sequence[LogChunk]) -> None:
         fields = dict(zip(LOG, log_row(chunk), strict=True))
         first.setdefault((chunk.run, chunk.attempt, chunk.seq), {**fields, "text": marked(chunk.text)})
     if first:
-        rows = json_text(list(first.values()))
-        transaction.commit("insert logs", [(sql.INSERT_LOGS, {"rows": rows})])
+        values = {
+            "rows": json_text(list(first.values())), "runs": json_list({chunk.run for chunk in chunks}),
+        }  # fmt: skip
+        transaction.commit("insert logs", [(sql.INSERT_LOGS, values)])
 
 
 def log(commands: Commands, run: str) -> list[LogChunk]:
+    if not is_kept(run):
+        return []
     rows = commands.rows("select log", sql.SELECT_LOG, {"run": run})
     return [read_log(row) for row in unmarked_at(rows, (_TEXT,))]
 

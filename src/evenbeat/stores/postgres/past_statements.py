@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenbeat.stores.postgres.statements import CLOCK, rows_of
+from evenbeat.stores.postgres.statements import CLOCK, listed, rows_of
 from evenbeat.stores.rows import LOG, RECORD, SKIPPED, STATISTICS
 
 # -- History -----------------------------------------------------------------------------------------------
@@ -103,8 +103,10 @@ WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(
 RETURNING TRUE
 """
 
+# Of runs that exist: lines of others would stay for ever.
 INSERT_LOGS = f"""
 INSERT INTO evenbeat.logs ({", ".join(LOG)}) SELECT {", ".join(LOG)} FROM {rows_of(LOG)}
+WHERE run = ANY (ARRAY(SELECT id FROM evenbeat.runs WHERE id = {listed("runs")}))
 ORDER BY run COLLATE "C", attempt, seq
 ON CONFLICT (run, attempt, seq) DO NOTHING
 """  # noqa: S608

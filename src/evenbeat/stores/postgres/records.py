@@ -5,13 +5,15 @@ from __future__ import annotations
 from evenbeat.model import Record
 from evenbeat.stores.postgres import past_statements as sql
 from evenbeat.stores.postgres.commands import Commands, Transaction
-from evenbeat.stores.postgres.texts import marked, unmarked_at
+from evenbeat.stores.postgres.texts import is_kept, marked, unmarked_at
 from evenbeat.stores.rows import RECORD, Row, read_record, record_row
 
 _BODY = (RECORD.index("body"),)
 
 
 def get(commands: Commands, kind: str, tenant: str, key: str, clock: int | None) -> Record | None:
+    if not is_kept(kind, tenant, key):
+        return None
     values = {"kind": kind, "tenant": tenant, "key": key, "clock": clock}
     rows = _read(commands.rows("select record", sql.SELECT_RECORD, values))
     return rows[0] if rows else None
@@ -27,11 +29,15 @@ def put(transaction: Transaction, record: Record, expect: int | None, clock: int
 
 
 def find(commands: Commands, kind: str, tenant: str | None, clock: int | None) -> list[Record]:
+    if not is_kept(kind, tenant):
+        return []
     values = {"kind": kind, "tenant": tenant, "clock": clock}
     return _read(commands.rows("select records", sql.SELECT_RECORDS, values))
 
 
 def delete(transaction: Transaction, kind: str, tenant: str, key: str, version: int) -> bool:
+    if not is_kept(kind, tenant, key):
+        return False
     values = {"kind": kind, "tenant": tenant, "key": key, "version": version}
     (deleted,) = transaction.commit("delete record", [(sql.DELETE_RECORD, values)])
     return bool(deleted)

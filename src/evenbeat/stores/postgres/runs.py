@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, FORMAT, Run, Transition
+from evenbeat.model import FORMAT, Run, Transition
 from evenbeat.stores.base import Claim, Claimed, Insertion, Lost
 from evenbeat.stores.decisions import Settlement, Standing, settlement
 from evenbeat.stores.postgres import statements as sql
@@ -16,6 +17,7 @@ from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
 from evenbeat.stores.postgres.places import Place
 from evenbeat.stores.postgres.schedules import json_keys, json_notes
 from evenbeat.stores.postgres.texts import (
+    is_kept,
     json_list,
     json_runs,
     json_text,
@@ -26,6 +28,7 @@ from evenbeat.stores.postgres.texts import (
 from evenbeat.stores.rows import (
     RUN,
     STATISTICS,
+    Key,
     Row,
     Unreadable,
     quarantine_note,
@@ -34,7 +37,10 @@ from evenbeat.stores.rows import (
     statistics_row,
 )
 
-_LEASE_UNTIL = RUN.index("lease_until")
+_ID, _TENANT, _SCHEDULE, _STATE, _ATTEMPT, _RUN_AT, _LEASE_UNTIL, _FORMAT = (
+    RUN.index(name)
+    for name in ("id", "tenant", "schedule", "state", "attempt", "run_at", "lease_until", "format")
+)
 FREE = tuple(RUN.index(name) for name in ("worker", "claim", "result", "error", "settled"))
 _FREE_FIELDS = ("worker", "result", "error", "settled")
 PRIORITIES = range(9, -1, -1)
@@ -86,6 +92,17 @@ class Outlook:
         return [priority for priority, run_at in pairs if run_at is not None and run_at <= now]
 
 
+def possible(wanted: Claim) -> Claim:
+    """The claim without tasks and queues that can't be there."""
+    tasks = wanted.tasks
+    if is_kept(*wanted.queues, *(tasks or ())):
+        return wanted
+    return replace(
+        wanted, queues=tuple(filter(is_kept, wanted.queues)),
+        tasks=None if tasks is None else frozenset(filter(is_kept, tasks)),
+    )  # fmt: skip
+
+
 def ask_outlook(wanted: Claim) -> Statement:
     values = {
         "worker": marked(wanted.worker), "token": marked(wanted.token), "format": FORMAT,
@@ -96,10 +113,18 @@ def ask_outlook(wanted: Claim) -> Statement:
     return sql.OUTLOOK_OF_TASKS, {**values, "tasks": sorted(wanted.tasks)}
 
 
-def claim(
-    transaction: Transaction, wanted: Claim, guess: int, clock: int | None
-) -> tuple[Claimed, int | None]:
-    """Take runs; also answers the priority of which most likely more is due, None if nothing is.
+class Taken(NamedTuple):
+    """What a claim took."""
+
+    claimed: Claimed
+    expected: int | None = None
+    """The priority of which most likely more is due; None if nothing is."""
+    troubled: Sequence[Troubled] = ()
+    """Rows that can't be read, which are left as they are."""
+
+
+def claim(transaction: Transaction, wanted: Claim, guess: int, clock: int | None) -> Taken:
+    """Take runs.
 
     ``guess`` is the priority that is looked at before it is known which ones are due: all but always the
     right one, so that there is one round trip to look and one to take.
@@ -114,7 +139,7 @@ def claim(
         held, (row,) = transaction.commit(
             "select claimed", [(sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
         )
-        return Claimed(tuple(readable_runs(unmarked_at(held, FREE))), Outlook(row).next_due), None
+        return Taken(Claimed(tuple(readable_runs(unmarked_at(held, FREE))), Outlook(row).next_due))
     due = min(wanted.now, transaction.now)
     chosen: list[Row] = []
     for priority in Outlook(row).due(due):
@@ -129,9 +154,6 @@ def claim(
             rows.sort(key=_order)
         chosen += rows[:room]
     return _take(transaction, wanted, chosen, due)
-
-
-_RUN_AT, _ID = RUN.index("run_at"), RUN.index("id")
 
 
 def _order(row: Row) -> tuple[Instant, str]:
@@ -150,25 +172,17 @@ def _claimable(wanted: Claim, priority: int, limit: int, clock: int | None) -> l
     return [(text, {**values, "queue": queue}) for queue in dict.fromkeys(wanted.queues)]
 
 
-def _take(
-    transaction: Transaction, wanted: Claim, chosen: list[Row], due: Instant
-) -> tuple[Claimed, int | None]:
+def _take(transaction: Transaction, wanted: Claim, chosen: list[Row], due: Instant) -> Taken:
     now = transaction.now
     lease_until = now + wanted.lease
-    taken: list[Run] = []
-    troubled: list[tuple[Row, str]] = []
-    for row in unmarked_at(chosen, FREE):
-        try:
-            run = read_run(row)
-        except Unreadable as error:
-            troubled.append((row, quarantine_note(error)))
-            continue
-        taken.append(
-            replace(
-                run, state="running", attempt=run.attempt + 1, worker=wanted.worker, claim=wanted.token,
-                lease_until=lease_until, started_at=now,
-            )
-        )  # fmt: skip
+    runs, troubled = _read(chosen)
+    taken = [
+        replace(
+            run, state="running", attempt=run.attempt + 1, worker=wanted.worker, claim=wanted.token,
+            lease_until=lease_until, started_at=now,
+        )
+        for run in runs
+    ]  # fmt: skip
     statements: list[Statement] = []
     if taken:
         values = {
@@ -176,56 +190,101 @@ def _take(
             "started_at": now, "ids": json_list([run.id for run in taken]),
         }  # fmt: skip
         statements.append((sql.CLAIM, values))
-    if troubled:
-        # Over and done with: waiting at the head of its queue, such a run would starve the others.
-        ends = [{"id": row[0], "error": marked(note), "finished_at": now} for row, note in troubled]
-        statements.append((sql.FAIL_UNREADABLE, {"rows": json_text(ends)}))
-        notes = [((row[1], row[0]), note) for row, note in troubled]
-        statements.append((sql.QUARANTINE, {"rows": json_notes(notes)}))
     answers = transaction.commit("claim runs", [*statements, ask_outlook(wanted)])
     coming = Outlook(answers[-1][0])
-    return Claimed(tuple(taken), coming.next_due), next(iter(coming.due(due)), None)
+    return Taken(Claimed(tuple(taken), coming.next_due), next(iter(coming.due(due)), None), troubled)
 
 
-def lost(commands: Commands, ended_by: Instant, limit: int, clock: int | None) -> Lost:
+class Troubled(NamedTuple):
+    """A row that can't be read."""
+
+    row: Row
+    note: str
+
+
+def _read(rows: list[Row]) -> tuple[list[Run], list[Troubled]]:
+    """The runs, and the rows that can't be read; rows of a newer format are neither."""
+    runs: list[Run] = []
+    troubled: list[Troubled] = []
+    for row in unmarked_at(rows, FREE):
+        try:
+            runs.append(read_run(row))
+        except Unreadable as error:
+            if row[_FORMAT] <= FORMAT:
+                troubled.append(Troubled(row, quarantine_note(error)))
+    return runs, troubled
+
+
+def fail_unreadable(transaction: Transaction, troubled: Sequence[Troubled]) -> None:
+    """End runs that can't be read, unless somebody has changed them since: at the head of its queue such a
+    run would starve the others, and no worker could end it."""
+    keys = {(row[_TENANT], row[_SCHEDULE]) for row, _ in troubled if row[_SCHEDULE] is not None}
+    ids = json_list([row[_ID] for row, _ in troubled])
+    locks = [_lock_gates(dict.fromkeys(keys, False)), (sql.LOCK_RUNS, {"ids": ids})]
+    waiting, found = transaction.together("lock runs", locks)
+    present = {row[0]: (row[1], row[2], row[4]) for row in found}
+    same = [
+        (row, note)
+        for row, note in troubled
+        if present.get(row[_ID]) == (row[_STATE], row[_ATTEMPT], row[_LEASE_UNTIL])
+    ]
+    ends = [{"id": row[_ID], "error": marked(note), "finished_at": transaction.now} for row, note in same]
+    notes = [((row[_TENANT], row[_ID]), note) for row, note in same]
+    statements: list[Statement] = [
+        (sql.FAIL_UNREADABLE, {"rows": json_text(ends)}), (sql.QUARANTINE, {"rows": json_notes(notes)}),
+    ]  # fmt: skip
+    if waiting:
+        statements.append((sql.WAKE, {"rows": json_keys((row[0], row[1]) for row in waiting)}))
+    transaction.commit("fail unreadable", statements)
+
+
+def lost(
+    commands: Commands, ended_by: Instant, limit: int, clock: int | None
+) -> tuple[Lost, Sequence[Troubled]]:
+    """Runs whose lease has ended, and rows among them that can't be read."""
     values = {"ended_by": ended_by, "clock": clock, "limit": limit + 1}
     rows, ((next_end,),) = commands.together(
         "select lost", [(sql.SELECT_LOST, values), (sql.NEXT_LEASE_END, values)]
     )
-    unmarked_at(rows, FREE)
     if len(rows) > limit:
-        return Lost(tuple(readable_runs(rows[:limit])), rows[limit][_LEASE_UNTIL] or 0)
-    return Lost(tuple(readable_runs(rows)), next_end)
+        next_end = rows[limit][_LEASE_UNTIL] or 0
+    runs, troubled = _read(rows[:limit])
+    return Lost(tuple(runs), next_end), troubled
 
 
 def settle(transaction: Transaction, transitions: Sequence[Transition]) -> list[bool]:
     locks = _gates(transitions)
-    ids = json_list({transition.run for transition in transitions})
-    found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])[-1]
+    ids = json_list({transition.run for transition in transitions if is_kept(transition.run)})
+    *gates, found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])
     standing = {
         run_id: Standing(state, attempt, unmarked(settled), lease_until)
         for run_id, state, attempt, settled, lease_until in found
     }
-    done = settlement(transitions, standing, transaction.now)
-    transaction.commit("settle runs", _written(done))
+    revisions = {(row[0], row[1]): (row[2], row[3]) for rows in gates for row in rows}
+    done = settlement(transitions, standing, transaction.now, revisions)
+    wakes = [key for key in done.wakes if key in revisions]
+    transaction.commit("settle runs", _written(done, wakes))
     return done.answers
 
 
 def _gates(transitions: Sequence[Transition]) -> list[Statement]:
-    """The lock on schedules for which it matters how many runs are active."""
-    wakes = {transition.wakes for transition in transitions if transition.wakes is not None}
-    revived = {transition.run for transition in transitions if _revives(transition)}
-    if not wakes and not revived:
-        return []
-    return [(sql.LOCK_GATES, {"rows": json_keys(wakes), "ids": json_list(revived)})]
+    """The lock on schedules that may wait for these runs, and on those that are gates of transitions."""
+    keys: dict[Key, bool] = {}
+    for transition in transitions:
+        if transition.wakes is not None and is_kept(*transition.wakes):
+            keys.setdefault(transition.wakes, False)
+        if transition.gate is not None and is_kept(*transition.gate[:2]):
+            keys[transition.gate[:2]] = True
+    return [_lock_gates(keys)] if keys else []
 
 
-def _revives(transition: Transition) -> bool:
-    """Whether a run that is over may become active again: somebody wants it to be tried once more."""
-    return transition.state in ACTIVE_STATES and not ACTIVE_STATES.issuperset(transition.expect)
+def _lock_gates(keys: dict[Key, bool]) -> Statement:
+    """``keys`` say whether a schedule is locked even if it never waits."""
+    rows = [{"tenant": key[0], "name": key[1], "is_gate": is_gate} for key, is_gate in keys.items()]
+    return sql.LOCK_GATES, {"rows": json_text(rows)}
 
 
-def _written(done: Settlement) -> list[Statement]:
+def _written(done: Settlement, wakes: Sequence[Key]) -> list[Statement]:
     statements: list[Statement] = []
     if done.adds:
         statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(_first_of_each(done.adds).values()))}))
@@ -244,6 +303,6 @@ def _written(done: Settlement) -> list[Statement]:
         for figure in figures:
             figure["last_error"] = marked(figure["last_error"])
         statements.append((sql.COUNT, {"rows": json_text(figures)}))
-    if done.wakes:
-        statements.append((sql.WAKE, {"rows": json_keys(done.wakes)}))
+    if wakes:
+        statements.append((sql.WAKE, {"rows": json_keys(wakes)}))
     return statements

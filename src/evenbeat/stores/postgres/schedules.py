@@ -12,7 +12,7 @@ from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
-from evenbeat.stores.postgres.texts import json_list, json_runs, json_text, marked, unmarked_at
+from evenbeat.stores.postgres.texts import is_kept, json_list, json_runs, json_text, marked, unmarked_at
 from evenbeat.stores.rows import (
     SCHEDULE,
     SKIPPED,
@@ -102,6 +102,8 @@ def _what_follows(accepted: Iterable[Planned]) -> list[Statement]:
 
 def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
     after = read_schedule_cursor(query.cursor)
+    if not is_kept(query.tenant, query.name, query.task):
+        return Page((), None)
     found: list[Schedule] = []
     while True:
         # One more than asked for says whether there is more.

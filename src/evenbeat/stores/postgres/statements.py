@@ -22,7 +22,7 @@ _NUMBERS = frozenset(
         "failure_count", "last_run", "last_success", "last_failure", "seq", "at",
     )
 )  # fmt: skip
-_FLAGS = frozenset(("cancel_requested",))
+_FLAGS = frozenset(("cancel_requested", "is_gate"))
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -35,7 +35,8 @@ def rows_of(columns: tuple[str, ...], place: str = "%(rows)s") -> str:
     return f"json_to_recordset(CAST(CAST({place} AS text) AS json)) AS wanted ({fields})"
 
 
-def _listed(place: str) -> str:
+def listed(place: str) -> str:
+    """Any of a JSON array of texts."""
     return f"ANY (ARRAY(SELECT json_array_elements_text(CAST(%({place})s AS json))))"
 
 
@@ -154,7 +155,7 @@ INSERT INTO evenbeat.skipped ({", ".join(SKIPPED)}) SELECT {", ".join(SKIPPED)} 
 REQUEST_CANCELS = f"""
 UPDATE evenbeat.runs SET cancel_requested = TRUE
 WHERE id = ANY (ARRAY(
-    SELECT id FROM evenbeat.runs WHERE id = {_listed("ids")} AND state IN ('queued', 'running')
+    SELECT id FROM evenbeat.runs WHERE id = {listed("ids")} AND state IN ('queued', 'running')
     ORDER BY id FOR UPDATE
 ))
 """  # noqa: S608
@@ -189,7 +190,7 @@ FROM {rows_of(SCHEDULE)}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """  # noqa: S608
 
-SELECT_PRESENT = f"SELECT id FROM evenbeat.runs WHERE id = {_listed('ids')}"  # noqa: S608
+SELECT_PRESENT = f"SELECT id FROM evenbeat.runs WHERE id = {listed('ids')}"  # noqa: S608
 
 # -- Runs --------------------------------------------------------------------------------------------------
 
@@ -247,7 +248,7 @@ CLAIM = f"""
 UPDATE evenbeat.runs
 SET state = 'running', attempt = attempt + 1, worker = %(worker)s, claim = %(token)s,
     lease_until = %(lease_until)s, started_at = %(started_at)s
-WHERE id = {_listed("ids")}
+WHERE id = {listed("ids")}
 """  # noqa: S608
 
 SELECT_CLAIMED = f"""
@@ -276,22 +277,20 @@ WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s A
 """  # noqa: S608
 
 # First of all: whoever fires holds its schedule and then adds runs or asks them to stop. Who ends a run that
-# a schedule waits for, or makes one active again, waits until that is written; else the tick would not be
-# woken, or fire beside a run that it did not see.
+# a schedule may wait for, or makes one active again, waits until that is written; else the tick would not be
+# woken, or fire beside a run that it did not see. A schedule that never waits is looked up, 2 us, and not
+# locked: its runs end beside its fires.
 LOCK_GATES = f"""
-SELECT 1
-FROM (
-    SELECT tenant, name FROM {rows_of(("tenant", "name"))}
-    UNION
-    SELECT tenant, schedule FROM evenbeat.runs WHERE id = {_listed("ids")} AND schedule IS NOT NULL
-) AS gate
-JOIN evenbeat.schedules AS schedule ON schedule.tenant = gate.tenant AND schedule.name = gate.name
+SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
+FROM {rows_of(("tenant", "name", "is_gate"))}
+JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+WHERE wanted.is_gate OR schedule.overlap <> 'allow' OR schedule.max_concurrent IS NOT NULL
 ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
 """  # noqa: S608
 
 LOCK_RUNS = f"""
-SELECT id, state, attempt, settled, lease_until FROM evenbeat.runs WHERE id = {_listed("ids")}
+SELECT id, state, attempt, settled, lease_until FROM evenbeat.runs WHERE id = {listed("ids")}
 ORDER BY id FOR UPDATE
 """  # noqa: S608
 
@@ -317,7 +316,7 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_run = coalesce(nullif(excluded.last_run, 0), known.last_run),
     last_success = coalesce(nullif(excluded.last_success, 0), known.last_success),
     last_failure = coalesce(nullif(excluded.last_failure, 0), known.last_failure),
-    last_error = coalesce(nullif(excluded.last_error, ''), known.last_error)
+    last_error = coalesce(excluded.last_error, known.last_error)
 """  # noqa: S608
 
 # As firing.waits. LOCK_GATES came before, so no other transaction has the row in hand.

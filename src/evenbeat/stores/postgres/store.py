@@ -35,7 +35,10 @@ from evenbeat.stores.base import (
     Setting,
     Write,
     Written,
+    check_limit,
 )
+from evenbeat.stores.decisions import weight
+from evenbeat.stores.parts import parts
 from evenbeat.stores.postgres import facts, history, records, runs, schedules, schema, upgrades
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.commands import OnCommand, Transaction
@@ -48,6 +51,8 @@ _log = logging.getLogger("evenbeat.store")
 
 # Who makes a schedule that somebody else makes at the same moment decides again from that row.
 _TRIES = 5
+# More runs than this in one call are several transactions: others want to write, too.
+_RUNS_A_STEP = 10_000
 # Whoever upgrades waits for others that do the same, and for what they make.
 _UPGRADE = Patience(timeout=600, lock_timeout=60)
 # A hint that can't be sent at once is not worth waiting for.
@@ -166,6 +171,7 @@ class PostgresStore:
             return schedules.find(commands, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        check_limit(limit)
         # Most passes find nothing due: they look, and lock nothing. In a burst there is no need to look.
         if not self._more_is_due:
             next_wake, due = self._look(now)
@@ -187,14 +193,18 @@ class PostgresStore:
         return next_wake, min(now, servers if clock is None else clock)
 
     def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
-        with self._write() as transaction:
-            return runs.add(transaction, wanted)
+        answers: list[bool] = []
+        for part in parts(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
+            with self._write() as transaction:
+                answers += runs.add(transaction, part)
+        return answers
 
     def insertion(self, wanted: Sequence[Run]) -> Insertion:
         return runs.insertion(self.place, wanted)
 
     def claim_runs(self, claim: Claim) -> Claimed:
         # As in fire_due: an idle worker looks, and locks nothing; a busy one knows what to expect.
+        claim = runs.possible(claim)
         kind = (claim.queues, claim.tasks)
         guess = self._guesses.pop(kind, None)
         if guess is None or claim.limit <= 0:
@@ -205,10 +215,11 @@ class PostgresStore:
             guess = due[0] if due else 0
         clock = self._clock()
         with self._connections.write(clock) as transaction:
-            claimed, expected = runs.claim(transaction, claim, guess, clock)
-        if expected is not None:
-            self._guesses[kind] = expected
-        return claimed
+            taken = runs.claim(transaction, claim, guess, clock)
+        if taken.expected is not None:
+            self._guesses[kind] = taken.expected
+        self._fail(taken.troubled)
+        return taken.claimed
 
     def _look_for_runs(self, claim: Claim) -> tuple[runs.Outlook, Instant]:
         sent = self._server_clock.mark()
@@ -219,22 +230,34 @@ class PostgresStore:
         return outlook, min(claim.now, outlook.servers_clock if clock is None else clock)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
-        with self._write() as transaction:
-            return runs.settle(transaction, transitions)
+        answers: list[bool] = []
+        for part in parts(transitions, _RUNS_A_STEP, weight):
+            with self._write() as transaction:
+                answers += runs.settle(transaction, part)
+        return answers
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         with self._connections.read() as commands:
             return history.find(commands, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        check_limit(limit)
         with self._connections.read() as commands:
-            return runs.lost(commands, ended_by, limit, self._clock())
+            lost, troubled = runs.lost(commands, ended_by, limit, self._clock())
+        self._fail(troubled)
+        return lost
+
+    def _fail(self, troubled: Sequence[runs.Troubled]) -> None:
+        if troubled:
+            with self._write() as transaction:
+                runs.fail_unreadable(transaction, troubled)
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         with self._connections.read() as commands:
             return history.count(commands, tenant)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+        check_limit(limit)
         with self._connections.read() as commands:
             return history.skipped(commands, tenant, schedule, limit)
 
@@ -243,6 +266,7 @@ class PostgresStore:
             return history.statistics(commands, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
+        check_limit(limit)
         clock = self._clock()
         with self._connections.write(clock) as transaction:
             return history.purge(transaction, finished_before, limit, clock)

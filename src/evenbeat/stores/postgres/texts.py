@@ -7,7 +7,7 @@ is kept as ``␀``, and what looks like that already is marked with ``␛``, so 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterable
 
 import msgspec
 
@@ -31,6 +31,11 @@ def marked(text: str | None) -> str | None:
         return text
     text = text.replace(_MARK, _MARK + _MARK).replace(_NUL, _MARK + _NUL)
     return text.replace("\0", _NUL)
+
+
+def is_kept(*names: str | None) -> bool:
+    """Whether names can be there to be found: none that is kept has a NUL in it."""
+    return not any(name is not None and "\0" in name for name in names)
 
 
 def unmarked(text: str | None) -> str | None:
@@ -59,7 +64,7 @@ def json_text(value: object) -> str:
     return _encoded(value).decode()
 
 
-def json_list(values: Collection[object]) -> str:
+def json_list(values: Iterable[object]) -> str:
     return json_text(list(values))
 
 
