@@ -96,11 +96,14 @@ class _Worker:
             compiled.unlink()
         # Also where a function is replaced in place: tests start processes that import it.
         file.write_text(source)
-        job = {"tests": tests, "timeout": timeout, "file": str(file), "place": mutant.place, "source": source}
+        job = {
+            "tests": tests, "timeout": timeout, "file": str(file), "place": mutant.place, "source": source,
+            "imported": mutant.imported,
+        }  # fmt: skip
         try:
-            if not mutant.imported:
+            if file.suffix == ".py":
                 answer = self._ask(self._collected, job)
-                if answer["code"] != -2:
+                if answer["code"] != -2 and (answer["code"] != 0 or not mutant.imported):
                     return answer
             return self._ask(self._plain, job)
         finally:

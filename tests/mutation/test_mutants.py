@@ -99,6 +99,26 @@ def test_a_function_is_given_its_mutated_code_in_place(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, cwd=tmp_path, timeout=60)
 
 
+def test_a_constant_and_a_default_are_replaced_in_place(tmp_path: Path) -> None:
+    script = f"""
+        import sys
+        sys.path[:0] = {sys.path!r}
+        from pathlib import Path
+        from evenbeat import ticker
+        from evenbeat.stores.memory import MemoryStore
+        from tests.mutation.worker import replace_values
+        file = Path(ticker.__file__)
+        assert not replace_values(file, file.read_text())
+        assert replace_values(file, file.read_text().replace("BATCH = 500", "BATCH = 501"))
+        assert ticker.BATCH == 501
+        from evenbeat import runs
+        file = Path(runs.__file__)
+        assert replace_values(file, file.read_text().replace("limit: int = 100", "limit: int = 101"))
+        assert runs.Runs.list.__kwdefaults__["limit"] == 101
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, cwd=tmp_path, timeout=60)
+
+
 def test_a_function_that_is_not_loaded_is_not_replaced(tmp_path: Path) -> None:
     file = tmp_path / "some.py"
     assert not replace_code(file, "f", "def f(): return 1\n")

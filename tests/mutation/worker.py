@@ -1,8 +1,8 @@
 """The processes that try mutants, in a copy of the tree. Each mutant has a fork of one of them.
 
-``collected`` has collected the tests: a mutant inside a function replaces that function's code in the fork,
-which takes milliseconds. ``plain`` has imported what others wrote and nothing of ours: for mutants of what
-runs when a module is imported.
+``collected`` has collected the tests: in the fork, a mutant replaces a function's code, or a constant, which
+takes milliseconds. ``plain`` has imported what others wrote and nothing of ours: for mutants of what runs
+when a module is imported, where that is not enough.
 
 Both read jobs from stdin, one JSON object a line, and answer each with one line.
 """
@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, TextIO
@@ -32,6 +32,7 @@ _PRELOADED = (
     "sqlalchemy", "sqlite3", "xml.dom", "zoneinfo", "multiprocessing", "concurrent.futures", "difflib",
     "http.server",
 )  # fmt: skip
+_VALUES = (str, int, float, tuple, frozenset, type(None))
 _QUIET = ("-q", "-p", "no:cacheprovider", "--no-header")
 
 
@@ -68,7 +69,12 @@ class _Collected:
                 if job.get("measure"):
                     return _measure(session, job["modules"])
                 sys.dont_write_bytecode = True
-                if not replace_code(Path(job["file"]), job["place"], job["source"]):
+                file, source = Path(job["file"]), job["source"]
+                if job["imported"]:
+                    replaced = replace_values(file, source)
+                else:
+                    replaced = replace_code(file, job["place"], source)
+                if not replaced:
                     return {"code": -2, "failed": ""}
                 return _run(session, [items[test] for test in job["tests"]])
 
@@ -169,6 +175,55 @@ def replace_code(file: Path, place: str, source: str) -> bool:
             return False
         function.__code__ = new
     return bool(found)
+
+
+def replace_values(file: Path, source: str) -> bool:
+    """Give a module the constants and the default arguments that it has by the changed source.
+
+    False if none differs. What was made of the old ones when others were imported stays as it was: a mutant
+    that survives this is tried again by importing it.
+    """
+    ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] == "evenbeat"]
+    (module,) = [one for one in ours if os.path.realpath(one.__file__ or "") == os.path.realpath(file)]
+    made: dict[str, Any] = {"__name__": module.__name__, "__file__": str(file)}
+    exec(compile(source, str(file), "exec", dont_inherit=True), made)  # noqa: S102
+    changed = False
+    for name, new in made.items():
+        old = vars(module).get(name)
+        if isinstance(new, _VALUES) and type(new) is type(old) and new != old:
+            changed = True
+            for one in ours:
+                if vars(one).get(name) is old:
+                    setattr(one, name, new)
+    present = {
+        function.__qualname__: function
+        for function in _functions()
+        if os.path.realpath(function.__code__.co_filename) == os.path.realpath(file)
+    }
+    for function in _within(made.values(), module.__name__):
+        other = present.get(function.__qualname__)
+        if other is None or other is function:
+            continue
+        positional = tuple(map(_newer, other.__defaults__ or (), function.__defaults__ or ()))
+        old = other.__kwdefaults__ or {}
+        named = {name: _newer(old.get(name), new) for name, new in (function.__kwdefaults__ or {}).items()}
+        if (positional, named) != (other.__defaults__ or (), old):
+            changed = True
+            other.__defaults__, other.__kwdefaults__ = positional or None, named or None
+    return changed
+
+
+def _newer(old: object, new: object) -> object:
+    """The new value where it can be compared; a function, say, is another one each time it is made."""
+    return new if isinstance(new, _VALUES) else old
+
+
+def _within(values: Iterable[object], module: str) -> Iterator[FunctionType]:
+    for value in values:
+        if isinstance(value, FunctionType) and value.__module__ == module:
+            yield value
+        elif isinstance(value, type) and value.__module__ == module:
+            yield from (inner for inner in vars(value).values() if isinstance(inner, FunctionType))
 
 
 def _functions() -> Iterator[FunctionType]:
