@@ -9,13 +9,13 @@ from evenbeat.testing.simulator.__main__ import run_seed
 from evenbeat.testing.simulator.trace import Trace
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize("first", range(0, 30, 10))
 def test_memory_keeps_the_promise(first: int) -> None:
     for seed in range(first, first + 10):
         simulate(seed)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, 30, 10))
 def test_the_loops_of_the_product_keep_the_promise(first: int) -> None:
     for seed in range(first, first + 10):
         run_seed(seed, "memory", Trace(), product=True)

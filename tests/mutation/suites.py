@@ -53,6 +53,9 @@ SUITES = (
         ("rules/firing.py", "rules/changes.py", "rules/attempts.py"),
         (
             "tests/unit/test_firing.py",
+            "tests/unit/test_firing_edges.py",
+            "tests/unit/test_run_calls.py",
+            "tests/unit/test_schedule_calls.py",
             "tests/unit/test_changes.py",
             "tests/unit/test_attempts.py",
             "tests/unit/test_simulator_findings.py",
