@@ -1,0 +1,155 @@
+"""Every transition as a whole: what an attempt's end changes, and that it changes nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.model import Execution, Run, Schedule, Statistics, Transition
+from evenbeat.rules import attempts
+
+T = 1_772_366_400_000
+
+
+def running(**fields: Any) -> Run:
+    standard: dict[str, Any] = {
+        "id": "r", "task": "work", "tenant": "acme", "schedule": "s", "state": "running", "attempt": 5,
+        "failures": 1, "crashes": 2, "worker": "w", "lease_until": T,
+    }  # fmt: skip
+    return Run(**{**standard, **fields})
+
+
+def counted(**fields: Any) -> Statistics:
+    return Statistics(tenant="acme", schedule="s", run_count=1, last_run=T, **fields)
+
+
+def told(**fields: Any) -> Transition:
+    return Transition(run="r", attempt=5, **{"expect": ("running",), "token": "t", **fields})
+
+
+def ended(**fields: Any) -> Transition:
+    return told(
+        **{
+            "finished_at": T, "lease": None, "result": None, "error": None, "failures": 1, "crashes": 2,
+            "wakes": ("acme", "s"), **fields,
+        }
+    )  # fmt: skip
+
+
+def queued(**fields: Any) -> Transition:
+    return told(**{"state": "queued", "delay": 0, "worker": None, "lease": None, **fields})
+
+
+def test_a_heartbeat() -> None:
+    assert attempts.heartbeat(running(), 30_000, "t") == told(lease=30_000)
+
+
+def test_a_success() -> None:
+    counts = counted(success_count=1, last_success=T)
+    follows = (Run(id="next", task="work"),)
+    expected = ended(state="succeeded", result="1", counts=counts, adds=follows)
+    assert attempts.succeeded(running(), "1", T, "t", follows) == expected
+    assert attempts.succeeded(running(), "1", T, "t") == replace(expected, adds=())
+    alone = running(schedule=None)
+    assert attempts.succeeded(alone, "1", T, "t") == replace(expected, adds=(), counts=None, wakes=None)
+
+
+def test_a_failure_for_good_and_one_that_is_tried_again() -> None:
+    counts = counted(failure_count=1, last_failure=T, last_error="boom")
+    dead = ended(state="failed", error="boom", failures=2, counts=counts)
+    assert attempts.failed(running(execution=Execution(retries=1)), "boom", T, "t") == dead
+    again = running(execution=Execution(retries=2, backoff=1_000))
+    expected = queued(failures=2, error="boom", delay=attempts.backoff(again, 2))
+    assert attempts.failed(again, "boom", T, "t") == expected
+
+
+def test_a_cancelled_one_whatever_it_ended_with() -> None:
+    expected = ended(state="cancelled", counts=counted())
+    asked = running(cancel_requested=True, execution=Execution(retries=9))
+    assert attempts.cancelled(running(), T, "t") == expected
+    assert attempts.failed(asked, "boom", T, "t") == expected
+    assert attempts.unfit(asked, "boom", T, "t") == expected
+    assert attempts.crashed(asked, T, "t") == replace(expected, lease_ended=True)
+
+
+def test_a_payload_that_does_not_fit() -> None:
+    # Attempts before that neither failed nor crashed, the wait, and whether it is handed back again.
+    for attempt, wait in ((1, 1_000), (4, 1_000), (5, 2_000), (9, 32_000), (10, 60_000), (13, 60_000)):
+        run = running(attempt=attempt, execution=Execution(retries=1))
+        expected = queued(delay=wait, error="no such argument")
+        assert attempts.unfit(run, "no such argument", T, "t") == replace(expected, attempt=attempt)
+    run = running(attempt=14, execution=Execution(retries=2, backoff=77))
+    assert attempts.unfit(run, "boom", T, "t") == attempts.failed(run, "boom", T, "t")
+
+
+def test_a_crash() -> None:
+    counts = counted(failure_count=1, last_failure=T, last_error="worker w was lost during attempt 5")
+    lost = ended(
+        state="failed", error="worker w was lost during attempt 5", crashes=3, counts=counts, lease_ended=True
+    )
+    assert attempts.crashed(running(execution=Execution(crashes=2)), T, "t") == lost
+    assert attempts.crashed(running(execution=Execution(crashes=9, on_crash="fail")), T, "t") == lost
+    why = replace(lost, error="killed", counts=replace(counts, last_error="killed"))
+    assert attempts.crashed(running(execution=Execution(crashes=2)), T, "t", "killed") == why
+    again = queued(crashes=3, lease_ended=True)
+    assert attempts.crashed(running(execution=Execution(crashes=3)), T, "t") == again
+    assert attempts.crashed(running(execution=Execution(crashes=3)), T, "t", "killed") == again
+
+
+def test_a_release() -> None:
+    assert attempts.released(running(), "t") == queued()
+
+
+def test_a_wish_to_cancel() -> None:
+    assert attempts.cancel(running(), T, "t") == told(cancel_requested=True)
+    waiting = running(state="queued")
+    assert attempts.cancel(waiting, T, "t") == ended(state="cancelled", expect=("queued",), counts=counted())
+    for state in ("succeeded", "failed", "cancelled"):
+        assert attempts.cancel(running(state=state), T, "t") is None
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_a_retry_by_hand(state: str) -> None:
+    over = running(state=state)
+    expected = told(
+        expect=(state,), state="queued", delay=0, failures=0, crashes=0, cancel_requested=False,
+        finished_at=None, error=None, renews=True, gate=("acme", "s", 0, 0),
+    )  # fmt: skip
+    assert attempts.retried(over, "t") == expected
+    alone = running(state=state, schedule=None)
+    assert attempts.retried(alone, "t") == replace(expected, gate=None)
+    row = Schedule(name="s", task="work", trigger="* * * * *", generation=3, revision=8)
+    assert attempts.retried(over, "t", row) == replace(expected, gate=("acme", "s", 3, 8))
+    bounded = replace(row, overlap="skip")
+    assert attempts.retried(over, "t", bounded) is None
+    gone = replace(bounded, state="deleted")
+    assert attempts.retried(over, "t", gone) == replace(expected, gate=("acme", "s", 3, 8))
+    for active in ("queued", "running", "succeeded"):
+        assert attempts.retried(running(state=active), "t") is None
+
+
+def test_a_wait_is_less_by_up_to_a_tenth() -> None:
+    policy = Execution(backoff=10_000, longest_backoff=35_000)
+    for failures, most in ((1, 10_000), (2, 20_000), (3, 35_000), (4, 35_000), (60, 35_000)):
+        found = {attempts.backoff(running(id=f"r{at}", execution=policy), failures) for at in range(300)}
+        assert most * 0.9 < min(found) < most * 0.91
+        assert most * 0.99 < max(found) <= most
+    one = running(execution=policy)
+    assert attempts.backoff(one, 3) != attempts.backoff(one, 4)
+
+
+def test_what_is_kept_of_an_error() -> None:
+    run = running(execution=Execution(retries=0))
+    for error, kept in (
+        ("", ""),
+        ("x" * 10_000, "x" * 10_000),
+        ("x" * 10_001, "x" * 10_000),
+        ("\ud800a", "?a"),
+    ):
+        dead = attempts.failed(run, error, T, "t")
+        assert dead.counts is not None
+        assert dead.error == dead.counts.last_error == kept
+        assert attempts.failed(running(execution=Execution(retries=9)), error, T, "t").error == kept
+        assert attempts.unfit(running(attempt=1), error, T, "t").error == kept
