@@ -55,6 +55,7 @@ SUITES = (
             "tests/unit/test_firing.py",
             "tests/unit/test_firing_edges.py",
             "tests/unit/test_attempts_whole.py",
+            "tests/unit/test_changes_whole.py",
             "tests/unit/test_run_calls.py",
             "tests/unit/test_schedule_calls.py",
             "tests/unit/test_changes.py",

@@ -138,6 +138,8 @@ def test_a_wait_is_less_by_up_to_a_tenth() -> None:
         assert most * 0.99 < max(found) <= most
     one = running(execution=policy)
     assert attempts.backoff(one, 3) != attempts.backoff(one, 4)
+    long = running(execution=Execution(backoff=1_000_000, longest_backoff=10**9))
+    assert [attempts.backoff(long, failures) for failures in (1, 2)] == [909_400, 1_991_000]
 
 
 def test_what_is_kept_of_an_error() -> None:

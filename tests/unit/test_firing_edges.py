@@ -50,11 +50,14 @@ def ledger(planned: Planned) -> list[tuple[float, float, int, str]]:
 # -- a tick that was moved -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("period", [1, 10])
 @pytest.mark.parametrize(("tick", "instead_of"), [(25, 40), (20, 40), (25, 30), (39, 40), (40, 40), (1, 90)])
-def test_a_moved_tick_comes_instead_of_those_up_to_the_one_it_stands_for(tick: int, instead_of: int) -> None:
-    plain = Every(10, start=0, until=100)
+def test_a_moved_tick_comes_instead_of_those_up_to_the_one_it_stands_for(
+    period: int, tick: int, instead_of: int
+) -> None:
+    plain = Every(period, start=0, until=100)
     moved = Moved(plain, tick, instead_of)
-    kept = [at for at in range(0, 101, 10) if at < tick or at > instead_of]
+    kept = [at for at in range(0, 101, period) if at < tick or at > instead_of]
     expected = sorted({*kept, tick})
     for at in range(-5, 110):
         assert moved.next_ms(at) == next((one for one in expected if one > at), None), at
@@ -96,6 +99,10 @@ def test_the_trigger_of_a_schedule_knows_of_its_moved_tick() -> None:
         ({"state": "paused", "paused_until": T + MINUTE}, T + MINUTE),
         ({"state": "paused", "paused_until": T + MINUTE + 1}, T + 2 * MINUTE),
         ({"state": "active", "paused_until": T + MINUTE}, T),
+        # Moved to where the trigger has no tick.
+        ({"state": "paused", "next_tick": T + 30_000, "paused_until": T}, T + 30_000),
+        ({"state": "paused", "next_tick": T + 30_000, "paused_until": T + 30_000}, T + 30_000),
+        ({"state": "paused", "next_tick": T + 30_000, "paused_until": T + 30_001}, T + MINUTE),
     ],
 )
 def test_what_comes_next_is_known_through_a_pause(fields: dict[str, Any], expected: int | None) -> None:
@@ -142,6 +149,8 @@ def test_a_delay_depends_on_tenant_and_name_and_is_below_the_spread() -> None:
     assert delays == {0, 1, 2}
     assert delay_of(schedule(spread=1_000_000)) != delay_of(schedule(spread=1_000_000, tenant="acme"))
     assert {delay_of(schedule(spread=spread)) for spread in (0, 1)} == {0}
+    # Nodes of every version agree on it.
+    assert delay_of(schedule(spread=1_000_000)) == 606_480
 
 
 # -- one run, with all that was said -------------------------------------------------------------------------
@@ -260,6 +269,25 @@ def test_a_step_fires_no_more_than_a_hundred_ticks_nor_four_million_bytes(payloa
     assert planned.schedule.wake_at == T + 500 * MINUTE
 
 
+def test_ticks_of_every_millisecond_are_counted_one_by_one() -> None:
+    fast: dict[str, Any] = {"trigger": "every 1ms start=2026-03-01T12:00:00Z"}
+
+    def counted(planned: Planned) -> tuple[list[int], list[tuple[int, int, int, str]], int]:
+        runs = [(run.tick or 0) - T for run in planned.runs]
+        rows = [(row.first - T, row.last - T, row.count, row.reason) for row in planned.skipped]
+        return runs, rows, (planned.schedule.next_tick or 0) - T
+
+    assert counted(plan(schedule(**fast), T + 5)) == ([5], [(0, 4, 5, "coalesced")], 6)
+    some = schedule(**fast, catch_up=CatchUp("all", limit=2))
+    assert counted(plan(some, T + 5)) == ([4, 5], [(0, 3, 4, "limit")], 6)
+    punctual = schedule(**fast, catch_up=CatchUp("skip", grace=1))
+    assert counted(plan(punctual, T + 5)) == ([4, 5], [(0, 3, 4, "late")], 6)
+    skipping = schedule(**fast, overlap="skip")
+    assert counted(plan(skipping, T + 5, (RUNNING,))) == ([], [(0, 5, 6, "overlap")], 6)
+    paused = schedule(**fast, state="paused", paused_until=T + 3)
+    assert counted(plan(paused, T + 5)) == ([], [(0, 2, 3, "paused")], 3)
+
+
 # -- overlap -------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +342,12 @@ def test_queue_waits_with_one_run_and_queue_all_with_each_whatever_catch_up_says
     each = plan(schedule(overlap="queue_all", catch_up=catch_up), T + 3 * MINUTE + 1)
     assert (ticks(each), ledger(each)) == ([0], [])
     assert each.schedule.next_tick == T + MINUTE
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue_all", "cancel_running"])
+def test_of_a_backlog_one_run_is_fired_where_one_at_a_time_is_allowed(overlap: Any) -> None:
+    planned = plan(schedule(overlap=overlap, catch_up=CatchUp("all", limit=50)), T + 3 * MINUTE)
+    assert (ticks(planned), planned.schedule.next_tick) == ([0], T + MINUTE)
 
 
 def test_skip_records_what_is_due_to_the_millisecond() -> None:

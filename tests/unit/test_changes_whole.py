@@ -1,0 +1,391 @@
+"""Every wish of a user as a whole: what becomes of the row, and that nothing else of it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
+from evenbeat.instants import FIRST, LAST
+from evenbeat.model import CatchUp, Execution, Run, Schedule
+from evenbeat.rules import changes
+from evenbeat.rules.firing import Active, Planned
+
+MINUTE = 60_000
+T = 1_772_366_400_000
+NOW = T - 30_000
+RUNNING = Active("r1", "running")
+QUEUED = Active("r2", "queued")
+
+
+def row(**fields: Any) -> Schedule:
+    """Between two ticks; the next one is T."""
+    standard: dict[str, Any] = {
+        "tenant": "acme", "name": "beat", "task": "work", "trigger": "* * * * *", "payload": '{"a": 1}',
+        "description": "the beat", "anchor": T - 9 * MINUTE, "next_tick": T, "wake_at": T, "revision": 3,
+        "fire_seq": 5, "generation": 2, "created_at": T - 9 * MINUTE, "updated_at": T - 8 * MINUTE,
+    }  # fmt: skip
+    return Schedule(**{**standard, **fields})
+
+
+def revised(before: Schedule, **fields: Any) -> Schedule:
+    return replace(before, **{"revision": before.revision + 1, "updated_at": NOW, **fields})
+
+
+def ledger(planned: Planned) -> list[tuple[float, float, int, str]]:
+    return [
+        ((skipped.first - T) / MINUTE, (skipped.last - T) / MINUTE, skipped.count, skipped.reason)
+        for skipped in planned.skipped
+    ]
+
+
+def ticks(planned: Planned) -> list[float]:
+    return [((run.tick or 0) - T) / MINUTE for run in planned.runs]
+
+
+# -- made ----------------------------------------------------------------------------------------------------
+
+
+WANTED = Schedule(
+    tenant="acme", name="beat", task="work", trigger="*/1 * * * *", payload='{"a": 1}', priority=9
+)
+
+
+def test_a_new_schedule() -> None:
+    expected = replace(
+        WANTED, trigger="* * * * *", anchor=NOW, created_at=NOW, updated_at=NOW, next_tick=T, wake_at=T,
+        generation=1, revision=1, fire_seq=1, state="active",
+    )  # fmt: skip
+    assert changes.create(WANTED, NOW) == Planned(expected)
+    assert changes.declare(WANTED, NOW, None) == Planned(expected)
+    # Its next tick comes after now, not at it.
+    assert changes.create(WANTED, T).schedule.next_tick == T + MINUTE
+    assert changes.create(WANTED, T - 1).schedule.next_tick == T
+
+
+def test_a_schedule_that_starts_later() -> None:
+    for start, tick in ((T + 1, 1), (T + MINUTE, 1), (T + MINUTE + 1, 2), (T, 0), (NOW - 9 * MINUTE, 0)):
+        for made in (changes.create(WANTED, NOW, None, start), changes.declare(WANTED, NOW, None, (), start)):
+            assert made is not None
+            assert made.schedule.next_tick == made.schedule.wake_at == T + tick * MINUTE
+            assert made.schedule.anchor == NOW
+
+
+def test_a_schedule_that_was_deleted_is_made_anew_with_numbers_that_go_on() -> None:
+    gone = row(state="deleted", next_tick=None, wake_at=None)
+    made = changes.create(WANTED, NOW, gone).schedule
+    assert (made.generation, made.revision, made.fire_seq) == (3, 4, 7)
+    assert (made.state, made.created_at, made.next_tick) == ("active", NOW, T)
+    for state in ("active", "paused", "finished"):
+        with pytest.raises(ScheduleExists):
+            changes.create(WANTED, NOW, row(state=state))
+
+
+def test_a_schedule_without_ticks_is_finished_at_once() -> None:
+    over = replace(WANTED, trigger="* * * * * until=2020-01-01T00:00:00Z")
+    made = changes.create(over, NOW).schedule
+    assert (made.state, made.next_tick, made.wake_at) == ("finished", None, None)
+
+
+# -- changed -------------------------------------------------------------------------------------------------
+
+
+def test_a_change_that_changes_nothing() -> None:
+    assert changes.change(row(), {"task": "work", "trigger": "*/1 * * * *"}, NOW) is None
+    assert changes.declare(row(), NOW, row()) is None
+
+
+def test_a_change_of_what_is_said() -> None:
+    wishes = {"task": "other", "payload": "2", "queue": "slow", "execution": Execution(retries=2)}
+    assert changes.change(row(), wishes, NOW) == Planned(revised(row(), **wishes))
+
+
+def test_what_is_not_a_wish_is_refused() -> None:
+    for name in ("next_tick", "state", "name", "revision"):
+        with pytest.raises(InvalidValue, match=f"{name} can't be changed"):
+            changes.change(row(), {name: None}, NOW)
+
+
+def test_a_schedule_that_sleeps_for_ever_wakes_up_though_nothing_is_changed() -> None:
+    asleep = row(wake_at=None)
+    assert changes.change(asleep, {}, NOW) == Planned(revised(asleep, wake_at=T))
+    paused = row(state="paused", wake_at=None)
+    assert changes.change(paused, {}, NOW) is None
+
+
+def test_a_schedule_that_waits_is_looked_at_again() -> None:
+    waiting = row(wake_at=T + 30_000, overlap="queue")
+    changed = changes.change(waiting, {"overlap": "allow"}, NOW)
+    assert changed == Planned(revised(waiting, overlap="allow", wake_at=T))
+
+
+def test_another_trigger_begins_anew() -> None:
+    changed = changes.change(row(moved=T + MINUTE), {"trigger": "*/5 * * * *"}, NOW)
+    assert changed == Planned(
+        revised(row(), trigger="*/5 * * * *", anchor=NOW, next_tick=T, wake_at=T, fire_seq=6)
+    )
+    hourly = changes.change(row(), {"trigger": "0 * * * *"}, T - 1)
+    assert hourly is not None
+    assert (hourly.schedule.next_tick, hourly.schedule.generation) == (T, 2)
+
+
+def test_another_trigger_that_goes_back_behind_what_was_dealt_with_is_a_new_generation() -> None:
+    later = row(next_tick=T + 9 * MINUTE, wake_at=T + 9 * MINUTE)
+    changed = changes.change(later, {"trigger": "*/5 * * * *"}, NOW)
+    assert changed is not None
+    assert (changed.schedule.next_tick, changed.schedule.generation) == (T, 3)
+    same = changes.change(row(next_tick=T), {"trigger": "*/5 * * * *"}, NOW)
+    assert same is not None
+    assert same.schedule.generation == 2
+
+
+def test_a_finished_schedule_lives_again_with_another_trigger() -> None:
+    over = row(state="finished", next_tick=None, wake_at=None)
+    changed = changes.change(over, {"trigger": "*/5 * * * *"}, NOW)
+    assert changed is not None
+    assert changed.schedule == revised(
+        over,
+        trigger="*/5 * * * *",
+        anchor=NOW,
+        state="active",
+        next_tick=T,
+        wake_at=T,
+        fire_seq=6,
+        generation=3,
+    )
+
+
+def test_another_trigger_in_a_pause_records_the_ticks_of_the_old_one() -> None:
+    paused = row(state="paused", next_tick=T, wake_at=None)
+    changed = changes.change(paused, {"trigger": "*/5 * * * *"}, T + 2 * MINUTE)
+    assert changed is not None
+    assert ledger(changed) == [(0, 2, 3, "paused")]
+    after = changed.schedule
+    assert (after.state, after.next_tick, after.wake_at, after.generation) == (
+        "paused", T + 5 * MINUTE, None, 2,
+    )  # fmt: skip
+
+
+# -- what is overdue -----------------------------------------------------------------------------------------
+
+
+def test_what_is_overdue_fires_before_a_change_and_to_the_millisecond() -> None:
+    early = changes.change(row(), {"priority": 9}, T - 1)
+    assert early is not None
+    assert early.runs == ()
+    due = changes.change(row(priority=1), {"priority": 9}, T)
+    assert due is not None
+    assert ticks(due) == [0]
+    assert (due.runs[0].priority, due.schedule.priority) == (1, 9)
+    assert (due.schedule.next_tick, due.schedule.fire_seq, due.schedule.revision) == (T + MINUTE, 6, 4)
+
+
+def test_a_tick_that_was_to_be_spread_until_after_the_change_fires_with_it() -> None:
+    spread = row(spread=50_000)
+    due = changes.change(spread, {"priority": 9}, T)
+    assert due is not None
+    assert (ticks(due), due.schedule.spread) == ([0], 50_000)
+
+
+@pytest.mark.parametrize(
+    ("wish", "reason", "tick"),
+    [
+        (lambda row: changes.change(row, {"priority": 9}, T, (RUNNING,)), None, 0),
+        (lambda row: changes.change(row, {"trigger": "*/5 * * * *"}, T, (RUNNING,)), "changed", 5),
+        (lambda row: changes.pause(row, T, "", None, (RUNNING,)), "changed", 1),
+        (lambda row: changes.reschedule(row, T + 90_000, T, (RUNNING,)), "changed", 1.5),
+        (lambda row: changes.delete(row, T), "deleted", None),
+    ],
+)
+def test_a_tick_that_waits_goes_on_waiting_or_is_recorded(wish: Any, reason: str | None, tick: Any) -> None:
+    planned = wish(row(overlap="queue"))
+    rows = [] if reason is None else [(0, 0, 1, reason)]
+    if tick == 1.5:
+        rows.append((1, 1, 1, "rescheduled"))
+    assert ledger(planned) == rows
+    expected = None if tick is None else T + int(tick * MINUTE)
+    assert planned.schedule.next_tick == expected
+    assert planned.runs == ()
+
+
+def test_a_backlog_is_dealt_with_in_parts() -> None:
+    said = row(catch_up=CatchUp("all", limit=1_000))
+    first = changes.pause(said, T + 700 * MINUTE)
+    assert (len(first.runs), first.unfinished, first.schedule.state) == (500, True, "active")
+    assert first.schedule.revision == 3
+    second = changes.pause(first.schedule, T + 700 * MINUTE)
+    assert (len(second.runs), second.unfinished, second.schedule.state) == (201, False, "paused")
+    for wish in (
+        lambda row: changes.change(row, {"priority": 9}, T + 700 * MINUTE),
+        lambda row: changes.reschedule(row, T + 900 * MINUTE, T + 700 * MINUTE),
+        lambda row: changes.resume(replace(row, state="paused", paused_until=T, wake_at=T), T + 700 * MINUTE),
+    ):
+        part = wish(said)
+        assert part is not None
+        assert part.unfinished
+        assert part.schedule.revision == 3
+    heavy = changes.pause(replace(said, payload=f'"{"x" * 399_998}"'), T + 700 * MINUTE)
+    assert (len(heavy.runs), heavy.unfinished) == (10, True)
+
+
+# -- paused and resumed --------------------------------------------------------------------------------------
+
+
+def test_a_pause() -> None:
+    assert changes.pause(row(), NOW) == Planned(revised(row(), state="paused", wake_at=None))
+    noted = changes.pause(row(), NOW, "moving", T + 7)
+    assert noted == Planned(
+        revised(row(), state="paused", pause_note="moving", paused_until=T + 7, wake_at=T + 7)
+    )
+    over = row(state="finished", next_tick=None, wake_at=None)
+    assert changes.pause(over, NOW) == Planned(revised(over))
+    with pytest.raises(InvalidValue):
+        changes.pause(row(), NOW, "\ud800")
+
+
+def test_a_resume() -> None:
+    paused = row(state="paused", pause_note="moving", paused_until=T + 9 * MINUTE, wake_at=T + 9 * MINUTE)
+    assert changes.resume(row(), NOW) is None
+    assert changes.resume(paused, NOW) == Planned(
+        revised(paused, state="active", pause_note="", paused_until=None, wake_at=T, fire_seq=6)
+    )
+    at_once = changes.resume(paused, T)
+    assert at_once is not None
+    assert (ledger(at_once), at_once.schedule.next_tick) == ([(0, 0, 1, "paused")], T + MINUTE)
+    just_before = changes.resume(paused, T - 1)
+    assert just_before is not None
+    assert (ledger(just_before), just_before.schedule.next_tick) == ([], T)
+
+
+def test_a_pause_without_ticks_to_come_ends_as_finished() -> None:
+    paused = row(state="paused", next_tick=None, wake_at=None)
+    resumed = changes.resume(paused, NOW)
+    assert resumed is not None
+    assert (resumed.schedule.state, resumed.schedule.wake_at, resumed.skipped) == ("finished", None, ())
+
+
+def test_a_pause_that_ended_by_itself_is_over_whatever_is_asked_then() -> None:
+    paused = row(state="paused", paused_until=T + MINUTE, wake_at=T + MINUTE, catch_up=CatchUp("all"))
+    resumed = changes.resume(paused, T + 2 * MINUTE)
+    assert resumed is not None
+    assert ledger(resumed) == [(0, 0, 1, "paused")]
+    assert ticks(resumed) == [1, 2]
+    assert (resumed.schedule.state, resumed.schedule.revision) == ("active", 4)
+    gone = changes.delete(paused, T + 2 * MINUTE)
+    assert ledger(gone) == [(0, 0, 1, "paused"), (1, 2, 2, "deleted")]
+    to_the_millisecond = changes.delete(paused, T + MINUTE)
+    assert ledger(to_the_millisecond) == [(0, 0, 1, "paused"), (1, 1, 1, "deleted")]
+    still = changes.delete(paused, T + MINUTE - 1)
+    assert ledger(still) == [(0, 0, 1, "deleted")]
+
+
+# -- moved ---------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_that_is_moved_back_and_one_that_is_moved_on() -> None:
+    before = row()
+    back = changes.reschedule(before, T - 1_000, NOW)
+    assert back == Planned(
+        revised(before, next_tick=T - 1_000, wake_at=T - 1_000, moved=T, generation=3, fire_seq=6)
+    )
+    stays = changes.reschedule(before, T, NOW)
+    assert stays == Planned(revised(before, fire_seq=6))
+    on = changes.reschedule(before, T + 90_000, NOW)
+    assert ledger(on) == [(0, 1, 2, "rescheduled")]
+    assert on.schedule == revised(before, next_tick=T + 90_000, wake_at=T + 90_000, fire_seq=7)
+
+
+def test_a_tick_that_is_moved_twice_stands_for_the_first() -> None:
+    once = changes.reschedule(row(), T - 1_000, NOW).schedule
+    twice = changes.reschedule(once, T - 500, NOW).schedule
+    assert (twice.next_tick, twice.moved) == (T - 500, T)
+    home = changes.reschedule(once, T, NOW).schedule
+    assert (home.next_tick, home.moved) == (T, None)
+
+
+def test_moving_does_not_end_a_pause_and_brings_a_finished_schedule_back() -> None:
+    paused = row(state="paused", paused_until=T + 7, wake_at=T + 7)
+    moved = changes.reschedule(paused, T + 1, NOW).schedule
+    assert (moved.state, moved.next_tick, moved.wake_at) == ("paused", T + 1, T + 7)
+    over = row(state="finished", next_tick=None, wake_at=None)
+    moved = changes.reschedule(over, T, NOW).schedule
+    assert (moved.state, moved.next_tick, moved.wake_at, moved.generation) == ("active", T, T, 3)
+    assert moved.moved is None
+
+
+def test_a_single_tick_is_moved_without_a_trace() -> None:
+    single = row(trigger="at 2026-03-01T12:00:00Z")
+    moved = changes.reschedule(single, T - 1_000, NOW).schedule
+    assert (moved.next_tick, moved.moved) == (T - 1_000, None)
+
+
+def test_a_tick_outside_the_calendar_is_refused() -> None:
+    for tick in (FIRST - 1, LAST + 1):
+        with pytest.raises(InvalidValue, match="outside the calendar"):
+            changes.reschedule(row(), tick, NOW)
+    for tick in (FIRST, LAST):
+        assert changes.reschedule(row(trigger="every 1m"), tick, NOW).schedule.next_tick == tick
+
+
+# -- deleted -------------------------------------------------------------------------------------------------
+
+
+def test_a_delete_leaves_a_tombstone() -> None:
+    before = row(moved=T + MINUTE, pause_note="x")
+    gone = changes.delete(before, NOW)
+    assert gone == Planned(
+        revised(
+            before, state="deleted", next_tick=None, moved=None, wake_at=None, payload="null", description="",
+            pause_note="", fire_seq=6,
+        )
+    )  # fmt: skip
+    over = row(state="finished", next_tick=None, wake_at=None)
+    assert changes.delete(over, NOW).schedule.state == "deleted"
+
+
+def test_nothing_can_be_done_with_what_was_deleted() -> None:
+    gone = row(state="deleted", next_tick=None, wake_at=None)
+    for wish in (
+        lambda: changes.change(gone, {}, NOW),
+        lambda: changes.pause(gone, NOW),
+        lambda: changes.resume(gone, NOW),
+        lambda: changes.reschedule(gone, T, NOW),
+        lambda: changes.delete(gone, NOW),
+        lambda: changes.trigger_now(gone, "r", NOW),
+    ):
+        with pytest.raises(ScheduleNotFound):
+            wish()
+
+
+# -- triggered -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_by_hand() -> None:
+    before = row(kind="flow", queue="slow", priority=9, execution=Execution(retries=3))
+    run = Run(
+        id="mine", tenant="acme", schedule="beat", generation=2, cause="trigger", task="work", kind="flow",
+        payload='{"a": 1}', queue="slow", priority=9, execution=Execution(retries=3), scheduled_at=NOW,
+        run_at=NOW, created_at=NOW,
+    )  # fmt: skip
+    assert changes.trigger_now(before, "mine", NOW) == Planned(replace(before, fire_seq=6), (run,))
+    other = changes.trigger_now(before, "mine", NOW, (), "2")
+    assert other == Planned(replace(before, fire_seq=6), (replace(run, payload="2"),))
+
+
+@pytest.mark.parametrize(
+    ("fields", "active", "room"),
+    [
+        ({"overlap": "allow"}, (RUNNING, QUEUED), True),
+        ({"overlap": "skip"}, (), True),
+        ({"overlap": "skip"}, (QUEUED,), False),
+        ({"overlap": "queue"}, (RUNNING,), False),
+        ({"max_concurrent": 2}, (RUNNING,), True),
+        ({"max_concurrent": 2}, (RUNNING, QUEUED), False),
+        ({"max_concurrent": 1}, (RUNNING, QUEUED), False),
+        ({"max_concurrent": 5, "overlap": "queue"}, (RUNNING,), False),
+    ],
+)
+def test_a_run_by_hand_needs_room_too(fields: dict[str, Any], active: tuple[Active, ...], room: bool) -> None:
+    assert (changes.trigger_now(row(**fields), "mine", NOW, active) is not None) is room
