@@ -286,6 +286,7 @@ def check_task(value: object) -> None:
         raise InvalidValue(
             f"task {shown(value)} is not 1 to 200 visible characters", field="task", value=value, hint=hint
         )
+    _storable("task", value)
 
 
 def read_priority(value: object) -> int:

@@ -322,6 +322,7 @@ _SPECS: dict[str, _Spec] = {
     "poll": _Spec(_duration(10), "30s"),
     "drain": _Spec(_duration(0), "30s"),
     "keep": _Spec(_duration(0), "30d"),
+    "wait_for_store": _Spec(_duration(0), "60s"),
     "log_format": _Spec(_choice(LOG_FORMATS), "text"),
     "log_level": _Spec(_choice(LOG_LEVELS), "info"),
 }

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from evenbeat.channel import Channel, storable
-from evenbeat.errors import EvenbeatError
+from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.executors import begun, forks
 from evenbeat.executors.base import Attempt, describe
 from evenbeat.executors.begun import Begun
@@ -74,6 +74,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """It could not be started."""
 
     error: str
+    away: bool = False
+    """The store did not answer."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
@@ -102,6 +104,7 @@ def main() -> int:
     if begin.begun is not None:
         begun.here = Begun(begin.begun)
         os.close(begin.begun)
+        begun.here.watch_descriptors()
     logs.configure(begin.log_format, begin.log_level)
     return Supervised(channel, begin).serve()
 
@@ -128,7 +131,7 @@ class Supervised:
             app.start(ticker=self._begin.ticker, worker=self._begin.worker, name=self._begin.name, **options)
         except Exception as error:
             said = str(error) if isinstance(error, EvenbeatError) else describe(error)
-            self._channel.send(Failed(storable(said)))
+            self._channel.send(Failed(storable(said), away=isinstance(error, StoreUnavailable)))
             return 1
         self._node = app.node
         for duty in (self._listen, self._beat):
@@ -176,7 +179,11 @@ class Supervised:
         self._drain.put(None)  # the supervisor is gone
 
     def _beat(self) -> None:
-        while self._channel.send(Alive()):
+        while True:
+            if begun.here is not None:
+                begun.here.check_descriptors()
+            if not self._channel.send(Alive()):
+                return
             time.sleep(self._begin.beat)
 
 

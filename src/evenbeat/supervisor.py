@@ -10,6 +10,7 @@ It executes nothing itself, so that no job can keep it from doing this:
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import logging
@@ -54,6 +55,8 @@ FIRST_BACKOFF, LONGEST_BACKOFF, LIVED = 0.5, 30.0, 30.0
 # How long runs are tried to be handed back, at the end, to a store that does not answer.
 _LAST_TRIES = 5.0
 _BATCH = 500
+# Between two questions to a store that is away at the start.
+_LONGEST_PAUSE = 2.0
 
 _decoder: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 _log = logging.getLogger("evenbeat.supervisor")
@@ -73,6 +76,8 @@ class Child:
         self.up = False
         self.failure: str | None = None
         """Why it could not be started."""
+        self.away = False
+        """That was because the store did not answer."""
         self.deadline: float | None = None
         """It has been told to stop, or does by itself: it is killed if it is still there then."""
         self.kept = False
@@ -115,7 +120,9 @@ class Estate(NamedTuple):
 class Supervisor:
     """Keeps ``processes`` nodes of an app running. ``run`` has the main thread, and does everything in it."""
 
-    def __init__(self, app: Scheduler, begin: Begin, processes: int = 1) -> None:
+    def __init__(
+        self, app: Scheduler, begin: Begin, processes: int = 1, *, wait_for_store: int = 60_000
+    ) -> None:
         settings = app.node_settings(**begin.options)
         self._app = app
         self._drain = settings.drain
@@ -137,15 +144,22 @@ class Supervisor:
         self._heeded = 0
         self._came_up = False
         self._first_failure: str | None = None
+        self._was_away = False
+        """The last process that ended did so because the store did not answer."""
         self._looked = time.monotonic()
+        self._wait_for_store = wait_for_store
+        self._store_deadline = time.monotonic() + wait_for_store / 1000
+        """Until then a store that is away at the start is not an error."""
         self._name = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(3)}"
         self._count = 0
 
     def run(self) -> int:
         """Until a signal comes and all processes have drained; the answer is the exit code."""
-        self._check()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._signalled)
+        if not self._await_store():
+            return 0 if self._signals else 1
+        self._check()
         look_at = time.monotonic()
         try:
             while True:
@@ -164,6 +178,34 @@ class Supervisor:
                     look_at = time.monotonic() + self._look
         finally:
             self._leave()
+
+    def _await_store(self) -> bool:
+        """Wait for a store that is away: False if it does not come, or somebody wants to stop meanwhile."""
+        failures, patience = 0, write_duration(self._wait_for_store)
+        while not self._signals:
+            try:
+                self._app.store.now()
+            except StoreUnavailable as error:
+                if time.monotonic() >= self._store_deadline:
+                    _log.error(
+                        "the store did not answer within %s: %s; wait longer with --wait-for-store",
+                        patience, error,
+                    )  # fmt: skip
+                    return False
+                if not failures:
+                    _log.warning("the store is unavailable, waiting up to %s for it: %s", patience, error)
+                failures += 1
+            else:
+                if failures:
+                    _log.info("the store is available", extra={"failures": failures})
+                return True
+            self._pause(min(backoff(failures), _LONGEST_PAUSE))
+        return False
+
+    def _pause(self, seconds: float) -> None:
+        """Until then, or the next signal."""
+        with contextlib.suppress(Empty):
+            self._words.get(timeout=seconds)
 
     def _check(self) -> None:
         from evenbeat.stores.memory import MemoryStore
@@ -198,7 +240,7 @@ class Supervisor:
             child.up = self._came_up = True
             _log.info("a process is up", extra={"node": child.name, "pid": child.process.pid})
         elif isinstance(message, Failed):
-            child.failure = message.error
+            child.failure, child.away = message.error, message.away
         elif isinstance(message, Recycling):
             # Its slot is free for the next at once: what is stuck must not cost capacity.
             for slot in self._slots:
@@ -235,7 +277,7 @@ class Supervisor:
             if slot.child is not None or self._signals or time.monotonic() < slot.start_at:
                 continue
             # As long as nothing has come up, a failure is final once it is that of all.
-            if self._came_up or not slot.deaths:
+            if self._came_up or not slot.deaths or self._is_waiting():
                 try:
                     slot.child = self._start()
                 except OSError as error:
@@ -281,6 +323,11 @@ class Supervisor:
                 continue
             code = child.process.returncode
             why = f"its process died with {describe_exit(code)}"
+            if child.begun.has_lost_descriptors():
+                why = "a job closed files of its process that are not its own"
+                _log.error("a job closed files that are not its own, its process is replaced", extra={
+                    "node": child.name, "pid": child.process.pid,
+                })  # fmt: skip
             # Not by its exit code: a job may end the process with any.
             orderly = child.begun.has_left()
             if not orderly:
@@ -317,13 +364,18 @@ class Supervisor:
                 slot.deaths = 1 if now - child.started >= LIVED else slot.deaths + 1
                 slot.start_at = now if at_once else now + backoff(slot.deaths)
         if not child.up and not self._came_up:
+            self._was_away = child.away
             self._first_failure = child.failure or f"it ended with {describe_exit(child.process.returncode)}"
 
     def _failure(self) -> str | None:
         """Why nothing ever came up: trying again for ever would only hide it."""
-        if self._came_up or self._signals or any(self._children()):
+        if self._came_up or self._signals or any(self._children()) or self._is_waiting():
             return None
         return self._first_failure
+
+    def _is_waiting(self) -> bool:
+        """Whether the store went away again before the first process was up, and may come back."""
+        return self._was_away and time.monotonic() < self._store_deadline
 
     def _leave(self) -> None:
         """The last act: nothing is left running, and nothing in hand."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import multiprocessing
 import os
@@ -59,6 +60,19 @@ def first_hangs(run: Run) -> None:
 def first_exits(run: Run) -> None:
     if begin(run) == 1:
         os._exit(7)
+
+
+@app.task
+def first_closes_files(run: Run) -> None:
+    if begin(run) == 1:
+        os.closerange(3, 4096)
+
+
+@app.task
+async def first_closes_files_on_the_loop(run: Run) -> None:
+    if begin(run) == 1:
+        os.closerange(3, 4096)
+        await asyncio.sleep(600)
 
 
 @app.task

@@ -400,6 +400,29 @@ def test_a_cpu_task_whose_process_is_killed_counts_a_crash_and_runs_again(superv
     supervised.check_ticks()
 
 
+@pytest.mark.parametrize("task", ["first_closes_files", "first_closes_files_on_the_loop"])
+def test_a_process_whose_files_a_job_closed_is_replaced_at_once(supervised: Supervised, task: str) -> None:
+    supervised.start("--lease", LONG)
+    supervised.enqueue(task, "job")
+    run = supervised.until_state("job", "succeeded")
+    assert (supervised.begun("job"), run.crashes, run.failures) == (2, 1, 0)
+    assert supervised.pid("job", 2) != supervised.pid("job")
+    (record,) = supervised.logged("a job closed files that are not its own")
+    assert record["pid"] == supervised.pid("job")
+    assert supervised.stop() == 0
+    supervised.check_ticks()
+
+
+def test_a_database_that_is_away_at_the_start_is_waited_for(supervised: Supervised) -> None:
+    app = supervised.folder / "late.py"
+    app.write_text('from evenbeat import Scheduler\napp = Scheduler("sqlite:///mounted/evenbeat.db")\n')
+    supervised._start("-m", "evenbeat", "run", str(app), "--log-format", "json")
+    supervised.until(lambda: supervised.logged("the store is unavailable, waiting up to 1m for it"))
+    (supervised.folder / "mounted").mkdir()
+    supervised.until(supervised.up)
+    assert supervised.stop() == 0
+
+
 def test_a_process_that_never_comes_up_is_an_error_and_not_tried_for_ever(supervised: Supervised) -> None:
     words = ("-m", "evenbeat", "run", APP, "--log-format", "json", "--processes", "2")
     supervised._start(*words, SUPERVISED_JOBS="fail-at-start")

@@ -399,6 +399,31 @@ def test_a_fork_while_other_threads_write_neither_waits_for_ever_nor_catches_the
     assert store.count_runs() == {"queued": len(written) + 5}
 
 
+def test_a_process_whose_files_were_closed_leaves_the_database_alone(store: SqliteStore, path: Path) -> None:
+    """SQLite's locks are gone then, and what it writes may go into another file: a database lost all its
+    tables that way."""
+
+    def close_all() -> None:
+        add_schedules(store, "child")
+        os.closerange(3, 1024)
+        calls: list[Callable[[], object]] = [
+            lambda: add_schedules(store, "late"),
+            store.count_runs,
+            store.open,
+        ]
+        for call in calls:
+            with pytest.raises(StoreUnavailable, match="start a new process"):
+                call()
+        store.close()
+
+    add_schedules(store, "before")
+    assert in_child(close_all) == 0
+    add_schedules(store, "after")
+    assert names(store) == ["after", "before", "child"]
+    with closing(sqlite3.connect(path)) as plain:
+        assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
 def test_a_fork_inside_a_transaction_leaves_the_child_without_the_store(store: SqliteStore) -> None:
     def write() -> None:
         calls: list[Callable[[], None]] = [lambda: add_schedules(store, "child"), store.open]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,68 @@ def test_what_makes_no_sense_is_refused(
 
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """What the signals did before, in the end."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+class Late(MemoryStore):
+    """A store that is away at first."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+
+    def open(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("connection refused")
+        super().open()
+
+
+def waiting(failures: int, patience: int = 60_000) -> Supervisor:
+    made = Supervisor(Scheduler(Late(failures)), Begin(app="app.py"), wait_for_store=patience)
+    made._pause = lambda seconds: None  # type: ignore[method-assign]  # noqa: ARG005
+    return made
+
+
+def test_a_store_that_is_away_at_the_start_is_waited_for_and_the_reason_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    assert waiting(5)._await_store()
+    assert caplog.messages == [
+        "the store is unavailable, waiting up to 1m for it: connection refused", "the store is available",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_store_that_stays_away_is_an_error_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    assert waiting(10**9, patience=0).run() == 1
+    (message,) = caplog.messages
+    assert message == (
+        "the store did not answer within 0s: connection refused; wait longer with --wait-for-store"
+    )
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_signal_ends_the_wait_for_a_store() -> None:
+    made = waiting(10**9)
+    made._pause = lambda seconds: made._signalled(15, None)  # type: ignore[method-assign]  # noqa: ARG005
+    assert made.run() == 0
+
+
+def test_a_process_that_finds_the_store_away_is_started_again_until_the_deadline(store: Moody) -> None:
+    watching, child = supervisor(store), Silent(0.0)
+    child.started, child.up, child.failure, child.away = time.monotonic(), False, "away", True
+    watching._forget(child)
+    assert watching._failure() is None
+    watching._store_deadline = 0.0
+    assert watching._failure() == "away"

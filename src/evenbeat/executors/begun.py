@@ -14,12 +14,17 @@ from collections import deque
 from hashlib import blake2b
 from typing import Literal
 
+from evenbeat.descriptors import DescriptorProbe
+
 _RECORD = 64
 """The attempt and its run's id; the last byte says whether the function has ended."""
 _KEY = _RECORD - 1
 _HEAD = _RECORD
-_LEFT, _FULL = 0, 1
+_LEFT, _FULL, _CLOSED = 0, 1, 2
 _NOTHING = bytes(_KEY)
+
+LOST_DESCRIPTORS = 74
+"""The exit code of a process in which a job closed descriptors of others (EX_IOERR)."""
 
 here: Begun | None = None
 """That of this process, if somebody watches it."""
@@ -35,6 +40,7 @@ class Begun:
 
     def __init__(self, file: int) -> None:
         self._memory = mmap.mmap(file, 0)
+        self._probe: DescriptorProbe | None = None
         # Taken and given back by any thread, without a lock: either is one atomic step.
         self._free = deque(range(_HEAD, len(self._memory), _RECORD))
 
@@ -49,8 +55,26 @@ class Begun:
         return place
 
     def end(self, place: int) -> None:
+        self.check_descriptors()  # before it counts as ended: the function that closed them is to blame
         self._memory[place + _KEY] = 1
         self._free.append(place)
+
+    def watch_descriptors(self) -> None:
+        """From now on, end this process when somebody closes its descriptors."""
+        self._probe = DescriptorProbe()
+
+    def check_descriptors(self) -> None:
+        """End this process, at once and without a word to anybody, if its descriptors were closed.
+
+        Whatever it writes may go into another file, such as a database, and so may what it logs. Whoever
+        watches reads here why it ended.
+        """
+        if self._probe is not None and not self._probe.is_intact():
+            self._memory[_CLOSED] = 1
+            os._exit(LOST_DESCRIPTORS)
+
+    def has_lost_descriptors(self) -> bool:
+        return bool(self._memory[_CLOSED])
 
     def leave(self) -> None:
         """This process ends in order, with nothing in hand but what the store did not take back."""

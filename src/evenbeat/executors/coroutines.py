@@ -8,8 +8,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from evenbeat.descriptors import DescriptorProbe
 from evenbeat.executors import forks
 from evenbeat.executors.base import Attempt, Ended, Outcome, describe, raised, returned
 from evenbeat.observe.run_logs import current_log
@@ -18,6 +19,8 @@ from evenbeat.observe.run_logs import current_log
 _PAUSE = 0.2
 
 _log = logging.getLogger("evenbeat.executors")
+# Loops that must not be closed, also not by the garbage collector.
+_left_behind: list[asyncio.AbstractEventLoop] = []
 
 
 class CoroutineExecutor:
@@ -28,25 +31,28 @@ class CoroutineExecutor:
         self._waiting: deque[Attempt] = deque()
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._probe: DescriptorProbe | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._guard = threading.Lock()
 
     def start(self, ended: Ended) -> None:
         self._ended = ended
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         self._waiting.extend(attempts)
+        self._replace_damaged()
         if self._thread is not None:
             self._call(self._begin)
             return
         thread = threading.Thread(target=self._serve, name="evenbeat-async", daemon=True)
         try:
+            self._thread = thread
             thread.start()
         except RuntimeError as error:
             # The next submit tries again. The worker hands back what waits in vain.
+            self._thread = None
             _log.error("the thread of the event loop can't be started, trying again: %s", error)
-        else:
-            self._thread = thread
 
     def interrupt(self, attempt: Attempt) -> None:
         self._call(self._cancel, attempt)
@@ -61,23 +67,39 @@ class CoroutineExecutor:
     def _call(self, function: Callable[..., None], *arguments: Attempt) -> None:
         """Have it called on the loop. Where there is none, or no more, nothing is left to call it for: a
         new loop sees by itself what waits, and whether to stop."""
-        if self._loop is not None:
+        loop, probe = self._loop, self._probe
+        # Waking up a loop writes to its own socket, or to what has that number by now.
+        if loop is not None and probe is not None and probe.is_intact():
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(function, *arguments)
+                loop.call_soon_threadsafe(function, *arguments)
 
     def _stop(self) -> None:
         asyncio.get_running_loop().stop()
+
+    def _replace_damaged(self) -> None:
+        """Leave a loop behind whose descriptors were closed: it may wait for ever."""
+        with self._guard:
+            if self._probe is None or self._probe.is_intact():
+                return
+            self._loop = self._probe = self._thread = None
+        _log.error("a job closed the files of the event loop, which is replaced; restart this process soon")
+        self._abandon(OSError("a job closed the files of the event loop"))
 
     def _serve(self) -> None:
         """Loops, one after the other, should one break: a task can close what a loop needs."""
         while not self._stopped:
             try:
-                with contextlib.closing(asyncio.new_event_loop()) as loop:
-                    self._loop = loop
+                with _made_loop() as (loop, probe):
+                    with self._guard:
+                        self._loop, self._probe = loop, probe
                     asyncio.set_event_loop(loop)
                     loop.call_soon(self._begin)
                     self._run(loop)
             except Exception as error:
+                with self._guard:
+                    if self._thread is not threading.current_thread():
+                        return  # it was left behind
+                    self._loop = self._probe = None
                 _log.exception("the event loop broke, and is replaced")
                 self._abandon(error)
                 time.sleep(_PAUSE)
@@ -107,6 +129,8 @@ class CoroutineExecutor:
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            return  # it was left behind
         while self._waiting and len(self._running) < self._slots:
             attempt = self._waiting.popleft()
             if attempt.begin():
@@ -139,3 +163,17 @@ class CoroutineExecutor:
         attempt.end()
         self._ended(attempt, outcome)
         self._begin()
+
+
+@contextlib.contextmanager
+def _made_loop() -> Iterator[tuple[asyncio.AbstractEventLoop, DescriptorProbe]]:
+    """A loop that is closed at the end, unless its descriptors are those of others by then."""
+    with contextlib.closing(DescriptorProbe()) as probe:
+        loop = asyncio.new_event_loop()
+        try:
+            yield loop, probe
+        finally:
+            if probe.is_intact():
+                loop.close()
+            else:
+                _left_behind.append(loop)

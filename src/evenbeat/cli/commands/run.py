@@ -23,6 +23,11 @@ from evenbeat.settings import LOG_FORMATS, LOG_LEVELS
     "--lease", metavar="TIME", help="How long a run stays with a worker that is not heard of (30s)."
 )
 @click.option("--drain", metavar="TIME", help="How long running jobs may take to end at a stop (30s).")
+@click.option(
+    "--wait-for-store",
+    metavar="TIME",
+    help="How long to wait for a database that is away at the start (60s).",
+)
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="text for people, json for programs.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="info, unless said.")
 def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> int:
@@ -39,6 +44,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
     if no_ticker and no_worker:
         raise click.UsageError("--no-ticker and --no-worker leave nothing to do")
     from evenbeat.cli.store_input import warn_of_other_store
+    from evenbeat.durations import read_duration
     from evenbeat.loading import load_app
     from evenbeat.node_settings import node_options
     from evenbeat.observe import logs
@@ -65,4 +71,5 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
     loaded = load_app(target)
     warn_of_other_store(settings, loaded)
     logging.getLogger("evenbeat.cli").info("running", extra={"app": target, "store": loaded.url})
-    return Supervisor(loaded, begin, settings["processes"]).run()
+    patience = read_duration(settings["wait_for_store"], "wait_for_store")
+    return Supervisor(loaded, begin, settings["processes"], wait_for_store=patience).run()

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from evenbeat.descriptors import DescriptorProbe
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.stores.sqlite import schema
 from evenbeat.stores.sqlite.commands import Commands, OnCommand, is_busy, unavailable
@@ -28,6 +29,16 @@ CHECKPOINT = 4000
 WAL_SIZE = 64 << 20
 
 
+_FORKED = (
+    "this process was forked in the middle of a transaction on this file, and SQLite's locks can't be "
+    "trusted here; fork between two calls, or start a new process"
+)
+_CLOSED = (
+    "somebody closed all files of this process (os.closerange?), and SQLite's locks on this one with them; "
+    "start a new process, and close only what is yours"
+)
+
+
 class Connections:
     """The writer and the readers of one file in one process. Survives forks; see ``prepare_fork``."""
 
@@ -36,7 +47,8 @@ class Connections:
         self._busy_timeout = busy_timeout
         self._on_command = on_command
         self._opened = False
-        self._stranded = False
+        self._stranded: str | None = None
+        """Why this process must not touch the file any more."""
         self._reset()
         _all.add(self)
 
@@ -49,6 +61,7 @@ class Connections:
         self._writer: Commands | None = None
         self._in_use: list[Commands] = []
         self._readers: list[Commands] = []
+        self._probe: DescriptorProbe | None = None
 
     def open(self) -> None:
         """Create the file and its tables, or bring them up to date."""
@@ -69,12 +82,18 @@ class Connections:
 
     def close(self) -> None:
         """Close every connection; those in use are closed when they are given back."""
+        self._check_descriptors()
         with self._state:
             self._opened = False
-            idle = [*self._readers, *([self._writer] if self._writer else [])]
+            idle = self._idle()
             self._readers, self._writer = [], None
-        for held in idle:
-            held.connection.close()
+            if self._probe is not None and not self._users:
+                self._probe.close()
+                self._probe = None
+        self._discard(idle)
+
+    def _idle(self) -> list[Commands]:
+        return [*self._readers, *([self._writer] if self._writer else [])]
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Commands]:
@@ -142,7 +161,15 @@ class Connections:
                     kept = held is not None and not held.broken and self._opened and keep(held)
                     self._state.notify_all()
                 if held is not None and not kept:
-                    held.connection.close()
+                    self._check_descriptors()
+                    self._discard([held])
+
+    def _discard(self, unused: list[Commands]) -> None:
+        if self._stranded is None:
+            for held in unused:
+                held.connection.close()
+        else:
+            _abandoned.extend(unused)
 
     def _take_writer(self) -> Commands | None:
         held, self._writer = self._writer, None
@@ -162,11 +189,18 @@ class Connections:
         return True
 
     def _check_stranded(self) -> None:
-        if self._stranded:
-            raise StoreUnavailable(
-                f"{self.path}: this process was forked in the middle of a transaction on this file, and "
-                "SQLite's locks can't be trusted here; fork between two calls, or start a new process"
-            )
+        if self._stranded is not None:
+            raise StoreUnavailable(f"{self.path}: {self._stranded}")
+
+    def _check_descriptors(self) -> None:
+        """Touch nothing if somebody closed the file behind SQLite's back: its locks are gone, and its writes
+        may go into what was opened since. A database lost its tables so."""
+        with self._state:
+            if self._probe is None or self._probe.is_intact():
+                return
+            self._stranded = _CLOSED
+            self._discard([*self._in_use, *self._idle()])
+            self._readers, self._writer, self._opened = [], None, False
 
     def _connect(self, create: bool) -> Commands:
         self._check_stranded()
@@ -186,6 +220,9 @@ class Connections:
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error
         held = Commands(connection, self.path, self._on_command)
+        with self._state:
+            if self._probe is None:
+                self._probe = DescriptorProbe()
         try:
             held.run("set up", "PRAGMA synchronous = FULL")
             held.run("set up", "PRAGMA trusted_schema = OFF")
@@ -246,6 +283,7 @@ class Connections:
     def _check_process(self) -> None:
         if self._pid != os.getpid():
             self.after_fork_in_child()
+        self._check_descriptors()
 
     def prepare_fork(self) -> None:
         """Close everything before a fork; parent and child connect again when they need to.
@@ -255,16 +293,16 @@ class Connections:
         the parent then closes, it is the last one for all it can see and deletes the WAL that the
         child writes to: commits were lost so, with the inherited handle merely forgotten.
         """
+        self._check_descriptors()
         with self._state:
             if threading.get_ident() in self._users:
                 return  # a fork from inside a transaction: the child will be told
             # From here on nobody new is let in: busy threads would keep the fork waiting for ever.
             self._forking = True
             self._state.wait_for(lambda: not self._users, timeout=self._busy_timeout + 1)
-            idle = [*self._readers, *([self._writer] if self._writer else [])]
+            idle = self._idle()
             self._readers, self._writer = [], None
-            for held in idle:
-                held.connection.close()
+            self._discard(idle)
 
     def after_fork_in_parent(self) -> None:
         with self._state:
@@ -275,15 +313,18 @@ class Connections:
         """Start afresh: locks may have been held by threads that are not here."""
         if self._pid == os.getpid():
             return
-        in_use, idle = self._in_use, [*self._readers, *([self._writer] if self._writer else [])]
+        self._state = threading.Condition()
+        self._check_descriptors()
+        in_use, idle = self._in_use, self._idle()
+        if self._probe is not None:
+            self._probe.close()
         self._reset()
         # Forks that Python doesn't see (in C) leave idle connections. Closing them lets go of the
         # memory described above; the parent's locks are the parent's, and stay.
-        for held in idle:
-            held.connection.close()
+        self._discard(idle)
         if in_use:
             _abandoned.extend(in_use)
-            self._opened, self._stranded = False, True
+            self._opened, self._stranded = False, _FORKED
 
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()

@@ -1,0 +1,30 @@
+"""Files that somebody else closes are noticed before anything is written to what has their number next."""
+
+from __future__ import annotations
+
+import os
+
+from evenbeat.descriptors import DescriptorProbe
+
+
+def test_a_probe_that_nobody_touched_is_intact_until_it_is_closed() -> None:
+    probe = DescriptorProbe()
+    assert probe.is_intact()
+    number = probe._number
+    probe.close()
+    probe.close()
+    with os.fdopen(os.open(os.devnull, os.O_RDONLY)) as file:
+        assert file.fileno() == number
+
+
+def test_a_probe_that_was_closed_is_not_intact_also_when_its_number_is_another_files() -> None:
+    probe = DescriptorProbe()
+    os.close(probe._number)
+    assert not probe.is_intact()
+    reader, writer = os.pipe()
+    assert reader == probe._number
+    assert not probe.is_intact()
+    probe.close()
+    os.fstat(reader)  # what belongs to others stays open
+    os.close(reader)
+    os.close(writer)
