@@ -424,6 +424,48 @@ def test_a_process_whose_files_were_closed_leaves_the_database_alone(store: Sqli
         assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+def test_a_file_that_is_moved_away_is_noticed_and_used_again_when_it_is_back(
+    store: SqliteStore, path: Path
+) -> None:
+    add_schedules(store, "before")
+    path.rename(path.with_suffix(".away"))
+    calls = (lambda: add_schedules(store, "lost"), store.count_runs, store.open)
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match="moved away or deleted while it was open; put it back"):
+            call()
+    assert not path.exists()  # nor made anew, empty
+    path.with_suffix(".away").rename(path)
+    add_schedules(store, "after")
+    assert names(store) == ["after", "before"]
+
+
+def test_a_file_that_takes_the_place_of_another_is_left_alone(store: SqliteStore, path: Path) -> None:
+    add_schedules(store, "before")
+    other, first = path.with_name("other.db"), path.with_name("first.db")
+    with closing(SqliteStore(other)) as copy:
+        copy.open()
+        add_schedules(copy, "restored")
+    path.rename(first)
+    other.rename(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"was replaced by another one .* delete .*-wal and -shm"):
+            add_schedules(store, "lost")
+    path.rename(other)
+    first.rename(path)
+    add_schedules(store, "after")
+    assert names(store) == ["after", "before"]
+
+
+def test_a_store_that_was_closed_makes_a_file_anew_where_there_is_none(
+    store: SqliteStore, path: Path
+) -> None:
+    add_schedules(store, "before")
+    store.close()
+    path.unlink()
+    store.open()
+    assert names(store) == []
+
+
 def test_a_fork_inside_a_transaction_leaves_the_child_without_the_store(store: SqliteStore) -> None:
     def write() -> None:
         calls: list[Callable[[], None]] = [lambda: add_schedules(store, "child"), store.open]

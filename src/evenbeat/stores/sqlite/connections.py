@@ -49,6 +49,8 @@ class Connections:
         self._opened = False
         self._stranded: str | None = None
         """Why this process must not touch the file any more."""
+        self._file: tuple[int, int] | None = None
+        """The file that is open, whatever its name: (device, inode)."""
         self._reset()
         _all.add(self)
 
@@ -86,7 +88,7 @@ class Connections:
         with self._state:
             self._opened = False
             idle = self._idle()
-            self._readers, self._writer = [], None
+            self._readers, self._writer, self._file = [], None, None
             if self._probe is not None and not self._users:
                 self._probe.close()
                 self._probe = None
@@ -223,6 +225,8 @@ class Connections:
         with self._state:
             if self._probe is None:
                 self._probe = DescriptorProbe()
+            if self._file is None:
+                self._file = self._look()
         try:
             held.run("set up", "PRAGMA synchronous = FULL")
             held.run("set up", "PRAGMA trusted_schema = OFF")
@@ -284,6 +288,33 @@ class Connections:
         if self._pid != os.getpid():
             self.after_fork_in_child()
         self._check_descriptors()
+        self._check_file()
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        """Write nothing to a file that was moved away, replaced or deleted: nobody would ever read it.
+
+        A file in its place is not opened: the log (``-wal``) beside it belongs to the one that was there, and
+        SQLite would apply it to any.
+        """
+        if self._file is None or (found := self._look()) == self._file:
+            return
+        if found is None:
+            raise StoreUnavailable(
+                f"{self.path}: the file was moved away or deleted while it was open; put it back, or start "
+                "this process anew to begin with an empty one"
+            )
+        raise StoreUnavailable(
+            f"{self.path}: the file was replaced by another one while it was open; put it back, or stop all "
+            f"processes that use it, delete {self.path}-wal and -shm, put the other one in place and start "
+            "them again"
+        )
 
     def prepare_fork(self) -> None:
         """Close everything before a fork; parent and child connect again when they need to.
