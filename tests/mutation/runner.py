@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from tests import servers
-from tests.mutation.mutants import Mutant, mutated, read_source
+from tests.mutation.mutants import Mutant, find_mutants, mutated, read_source
 from tests.mutation.suites import Suite
 
 ROOT = Path(__file__).parents[2]
@@ -85,12 +85,21 @@ class _Worker:
         self._collected = self._started("collected", *tests)
         self._plain = self._started("plain")
 
+    def mutants(self, modules: Sequence[str]) -> list[Mutant]:
+        """Of the copy: the tree itself may be edited meanwhile."""
+        return [mutant for module in modules for mutant in find_mutants(module, self._source(module))]
+
+    def _source(self, module: str) -> str:
+        if module not in self._sources:
+            self._sources[module] = read_source(self._folder, module)
+        return self._sources[module]
+
     def measure(self, modules: Sequence[str]) -> dict[str, Any]:
         return self._ask(self._collected, {"measure": True, "modules": modules, "timeout": 1800})
 
     def attempt(self, mutant: Mutant, tests: Sequence[str], timeout: float) -> dict[str, Any]:
         file = self._folder / "src" / "evenbeat" / mutant.module
-        original = self._sources.setdefault(mutant.module, read_source(self._folder, mutant.module))
+        original = self._source(mutant.module)
         source = mutated(original, mutant)
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             compiled.unlink()
@@ -142,6 +151,8 @@ def run(suite: Suite, mutants: Sequence[Mutant], results: Results, count: int) -
     try:
         measured = _measure(suite, workers[0])
         todo: SimpleQueue[Mutant] = SimpleQueue()
+        wanted = {mutant.id for mutant in mutants}
+        mutants = [mutant for mutant in workers[0].mutants(suite.modules) if mutant.id in wanted]
         for mutant in mutants:
             todo.put(mutant)
         tally = _Tally(suite.name, len(mutants))
