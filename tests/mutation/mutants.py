@@ -83,15 +83,9 @@ class _Change(NamedTuple):
 def find_mutants(module: str, source: str) -> list[Mutant]:
     """The mutants of a module, in the order of its lines. Ids stay when other lines of the file change."""
     found = _lua_changes(source) if module.endswith(".lua") else _Finder(source).changes()
-    raw = source.encode()
     seen: Counter[str] = Counter()
     mutants: list[Mutant] = []
     for place, node, change, start, end, text, imported, statement in found:
-        if not module.endswith(".lua"):
-            try:
-                compile(raw[:start] + text.encode() + raw[end:], module, "exec", dont_inherit=True)
-            except (SyntaxError, ValueError):
-                continue
         key = "\n".join((module, place, statement, change))
         seen[key] += 1
         digest = hashlib.sha256(f"{key}\n{seen[key]}".encode()).hexdigest()[:12]
@@ -103,6 +97,17 @@ def find_mutants(module: str, source: str) -> list[Mutant]:
 def mutated(source: str, mutant: Mutant) -> str:
     raw = source.encode()
     return (raw[: mutant.start] + mutant.text.encode() + raw[mutant.end :]).decode()
+
+
+def is_valid(module: str, source: str) -> bool:
+    """Whether a changed source can be compiled; where it can't, that is no mutant."""
+    if module.endswith(".lua"):
+        return True
+    try:
+        compile(source, module, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def read_source(root: Path, module: str) -> str:

@@ -70,6 +70,7 @@ def scores(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator
     for suite, mutants in chosen:
         for module in suite.modules:
             own = [mutant.id for mutant in mutants if mutant.module == module]
+            own = [mutant for mutant in own if (found := results.get(mutant)) is None or found.is_mutant]
             tried = [result for mutant in own if (result := results.get(mutant)) is not None]
             yield Score(
                 module=module,

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from tests import servers
-from tests.mutation.mutants import Mutant, find_mutants, mutated, read_source
+from tests.mutation.mutants import Mutant, find_mutants, is_valid, mutated, read_source
 from tests.mutation.suites import Suite
 
 ROOT = Path(__file__).parents[2]
@@ -29,13 +29,17 @@ class Result(NamedTuple):
     id: str
     module: str
     outcome: str
-    """caught, timeout or survived; untested if no test of the suite runs the line."""
+    """caught, timeout or survived; untested if no test of the suite runs the line; invalid if it is no code."""
     by: str
     took: float
 
     @property
     def survived(self) -> bool:
         return self.outcome in ("survived", "untested")
+
+    @property
+    def is_mutant(self) -> bool:
+        return self.outcome != "invalid"
 
 
 class Results:
@@ -101,6 +105,8 @@ class _Worker:
         file = self._folder / "src" / "evenbeat" / mutant.module
         original = self._source(mutant.module)
         source = mutated(original, mutant)
+        if not is_valid(mutant.module, source):
+            return {"code": -3, "failed": "", "took": 0.0}
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             compiled.unlink()
         # Also where a function is replaced in place: tests start processes that import it.
@@ -211,7 +217,8 @@ def _try(worker: _Worker, mutant: Mutant, measured: dict[str, _Measured]) -> Res
     limit = _PATIENCE + _TIMES * sum(measured[test].took for test in tests)
     answer = worker.attempt(mutant, tests, limit)
     late = answer["failed"] == "timeout"
-    outcome = "survived" if answer["code"] == 0 else "timeout" if late else "caught"
+    outcomes = {0: "survived", -3: "invalid"}
+    outcome = outcomes.get(answer["code"], "timeout" if late else "caught")
     return Result(mutant.id, mutant.module, outcome, answer["failed"], answer["took"])
 
 

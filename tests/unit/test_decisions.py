@@ -1,0 +1,175 @@
+"""Compare-and-set, as the stores that decide in Python share it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.model import Run, Schedule, Statistics, Transition
+from evenbeat.rules.firing import Planned
+from evenbeat.stores.decisions import (
+    Budget,
+    Standing,
+    added,
+    changes,
+    may_be_repetition,
+    passes,
+    settled,
+    settlement,
+    verdict,
+    weight,
+)
+
+T = 1_772_366_400_000
+
+
+def told(**fields: Any) -> Transition:
+    return Transition(**{"run": "r", "attempt": 2, "expect": ("running",), "token": "t", **fields})
+
+
+@pytest.mark.parametrize(
+    ("run", "transition", "expected"),
+    [
+        (Standing("running", 2, None, None), told(), "apply"),
+        (Standing("running", 2, "other", None), told(), "apply"),
+        (Standing("succeeded", 9, "t", None), told(), "repeat"),
+        (Standing("running", 3, None, None), told(), "refuse"),
+        (Standing("running", 1, None, None), told(), "refuse"),
+        (Standing("queued", 2, None, None), told(), "refuse"),
+        (Standing("queued", 2, None, None), told(expect=("running", "queued")), "apply"),
+        (Standing("running", 2, None, T + 1), told(lease_ended=True), "refuse"),
+        (Standing("running", 2, None, T), told(lease_ended=True), "apply"),
+        (Standing("running", 2, None, None), told(lease_ended=True), "apply"),
+        (Standing("running", 2, None, T + 1), told(), "apply"),
+    ],
+)
+def test_a_transition_is_applied_repeated_or_refused(
+    run: Standing, transition: Transition, expected: str
+) -> None:
+    assert verdict(run, transition, T) == expected
+
+
+def test_a_budget_is_spent_by_runs_or_by_their_size() -> None:
+    def planned(count: int, payload: str) -> Planned:
+        schedule = Schedule(name="s", task="work", trigger="* * * * *", payload=payload)
+        return Planned(schedule, tuple(Run(id=str(number), task="work") for number in range(count)))
+
+    runs = Budget()
+    runs.spend(planned(1_999, "1"))
+    assert not runs.is_spent
+    runs.spend(planned(1, "1"))
+    assert runs.is_spent
+    size = Budget()
+    size.spend(planned(3, "x" * 1_000_000))
+    size.spend(planned(1, "x" * 999_999))
+    assert not size.is_spent
+    size.spend(planned(1, "x"))
+    assert size.is_spent
+    assert not Budget(1, 1).is_spent
+    assert Budget(0, 1).is_spent
+    assert Budget(1, 0).is_spent
+
+
+def test_a_write_may_be_a_repetition_though_the_row_woke_up_since() -> None:
+    row = Schedule(name="s", task="work", trigger="* * * * *", wake_at=T)
+    assert may_be_repetition(row, row)
+    assert may_be_repetition(replace(row, wake_at=T + 1), row)
+    assert not may_be_repetition(replace(row, revision=2), row)
+    assert not may_be_repetition(None, row)
+
+
+def test_a_transition_sets_what_it_names_and_nothing_else() -> None:
+    assert changes(told(), T) == {"settled": "t"}
+    said = told(
+        state="queued", failures=1, crashes=2, worker=None, cancel_requested=True, result="1", error="boom",
+        delay=7, finished_at=T - 5, lease=30, renews=True,
+    )  # fmt: skip
+    assert changes(said, T) == {
+        "state": "queued", "failures": 1, "crashes": 2, "worker": None, "cancel_requested": True,
+        "result": "1", "error": "boom", "run_at": T + 7, "finished_at": T - 5, "lease_until": T + 30,
+        "attempt": 3, "settled": "t",
+    }  # fmt: skip
+    # No clock of a node is ahead of the store's.
+    assert changes(told(finished_at=T + 5), T)["finished_at"] == T
+    none = changes(told(finished_at=None, lease=None, error=None, result=None), T)
+    assert none == {"finished_at": None, "lease_until": None, "error": None, "result": None, "settled": "t"}
+    run = Run(id="r", task="work", state="running", attempt=2, error="before")
+    assert settled(run, told(state="succeeded"), T) == replace(run, state="succeeded", settled="t")
+
+
+def test_statistics_add_up_and_the_latest_counts() -> None:
+    before = Statistics(
+        tenant="acme", schedule="s", run_count=10, success_count=6, failure_count=3, last_run=1,
+        last_success=2, last_failure=3, last_error="old",
+    )  # fmt: skip
+    more = Statistics(tenant="acme", schedule="s", run_count=1, success_count=1, last_run=7, last_success=8)
+    assert added(before, more) == replace(before, run_count=11, success_count=7, last_run=7, last_success=8)
+    failure = Statistics(
+        tenant="acme", schedule="s", run_count=1, failure_count=1, last_run=9, last_failure=9, last_error="",
+    )  # fmt: skip
+    assert added(before, failure) == replace(
+        before, run_count=11, failure_count=4, last_run=9, last_failure=9, last_error=""
+    )
+
+
+def test_the_weight_of_a_transition_is_its_texts() -> None:
+    runs = (Run(id="a", task="work", payload="x" * 5), Run(id="b", task="work", payload="x" * 7))
+    assert weight(told()) == 0
+    assert weight(told(result=None, error=None)) == 0
+    assert weight(told(result="123", error="12", adds=runs)) == 17
+
+
+def test_a_gate_lets_through_what_finds_its_schedule_as_it_was() -> None:
+    rows = {("acme", "s"): (2, 5)}
+    assert passes(told(), rows)
+    assert passes(told(gate=("acme", "s", 2, 5)), rows)
+    assert not passes(told(gate=("acme", "s", 2, 6)), rows)
+    assert not passes(told(gate=("acme", "s", 3, 5)), rows)
+    assert passes(told(gate=("acme", "gone", 0, 0)), rows)
+    assert not passes(told(gate=("acme", "gone", 2, 5)), rows)
+    assert not passes(told(gate=("other", "s", 2, 5)), rows)
+
+
+def test_a_batch_is_settled_one_by_one_each_seen_by_the_next() -> None:
+    counts = Statistics(tenant="acme", schedule="s", run_count=1, success_count=1, last_run=T)
+    more = Run(id="next", task="work")
+    batch = [
+        told(lease=30),
+        told(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
+        told(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
+        told(token="v", state="failed"),
+        told(run="nobody"),
+        told(run="other", state="succeeded", counts=counts, wakes=("acme", "s")),
+        told(run="next", attempt=0, expect=("queued",), state="cancelled", token="w"),
+        told(run="gated", gate=("acme", "s", 1, 1)),
+    ]
+    standing = {name: Standing("running", 2, None, None) for name in ("r", "other", "gated")}
+    done = settlement(batch, standing, T, {("acme", "s"): (1, 2)})
+    assert done.answers == [True, True, True, False, False, True, True, False]
+    assert done.updates == {
+        "r": {"lease_until": T + 30, "state": "succeeded", "settled": "u"},
+        "other": {"state": "succeeded", "settled": "t"},
+        "next": {"state": "cancelled", "settled": "w"},
+    }
+    assert done.adds == [more]
+    assert done.counts == {("acme", "s"): replace(counts, run_count=2, success_count=2)}
+    assert list(done.wakes) == [("acme", "s")]
+
+
+def test_a_run_that_was_settled_in_a_batch_is_another_one_for_the_rest_of_it() -> None:
+    back = told(state="queued", delay=0, lease=None, renews=True)
+    claim = told(token="u", attempt=3, expect=("queued",), lease=50)
+    late = told(token="v", attempt=3, expect=("queued",), lease_ended=True)
+    done = settlement([back, claim, late], {"r": Standing("running", 2, None, T + 9)}, T)
+    assert done.answers == [True, True, False]
+    again = settlement([back, back, claim], {"r": Standing("running", 2, None, T + 9)}, T)
+    assert again.answers == [True, True, True]
+    assert again.updates["r"] == {
+        "state": "queued",
+        "run_at": T,
+        "lease_until": T + 50,
+        "attempt": 3,
+        "settled": "u",
+    }
