@@ -29,7 +29,7 @@ class Result(NamedTuple):
     id: str
     module: str
     outcome: str
-    """caught, timeout or survived; untested if no test of the suite runs the line; invalid if it is no code."""
+    """caught, timeout, survived, untested (no test runs the line), or invalid (it can't be compiled)."""
     by: str
     took: float
 

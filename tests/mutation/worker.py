@@ -10,6 +10,7 @@ Both read jobs from stdin, one JSON object a line, and answer each with one line
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -37,6 +38,7 @@ _QUIET = ("-q", "-p", "no:cacheprovider", "--no-header")
 
 
 def main(kind: str, tests: Sequence[str]) -> None:
+    _die_with_parent()
     # pytest replaces the first three descriptors.
     jobs, answers = os.fdopen(os.dup(0), "r"), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -82,6 +84,12 @@ class _Collected:
         return True
 
 
+def _die_with_parent() -> None:
+    """Where the system can: a run that is stopped leaves nothing at work."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def _answer(answers: TextIO, answer: dict[str, Any]) -> None:
     print(json.dumps(answer), file=answers, flush=True)
 
@@ -93,6 +101,7 @@ def _forked(job: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str
     if child == 0:
         os.close(reading)
         os.setsid()
+        _die_with_parent()
         output = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, to in ((nothing, 0), (output, 1), (output, 2)):
