@@ -60,6 +60,7 @@ def test_a_new_schedule() -> None:
     )  # fmt: skip
     assert changes.create(WANTED, NOW) == Planned(expected)
     assert changes.declare(WANTED, NOW, None) == Planned(expected)
+    assert changes.create(replace(WANTED, state="paused", next_tick=1, wake_at=1), NOW) == Planned(expected)
     # Its next tick comes after now, not at it.
     assert changes.create(WANTED, T).schedule.next_tick == T + MINUTE
     assert changes.create(WANTED, T - 1).schedule.next_tick == T
@@ -95,6 +96,18 @@ def test_a_schedule_without_ticks_is_finished_at_once() -> None:
 def test_a_change_that_changes_nothing() -> None:
     assert changes.change(row(), {"task": "work", "trigger": "*/1 * * * *"}, NOW) is None
     assert changes.declare(row(), NOW, row()) is None
+
+
+def test_a_trigger_in_other_words_is_the_same() -> None:
+    quarters = row(trigger="*/15 * * * *")
+    assert changes.change(quarters, {"trigger": "0,15,30,45 * * * *"}, NOW) is None
+
+
+def test_a_trigger_without_ticks_finishes_the_schedule() -> None:
+    changed = changes.change(row(), {"trigger": "* * * * * until=2020-01-01T00:00:00Z"}, NOW)
+    assert changed is not None
+    after = changed.schedule
+    assert (after.state, after.next_tick, after.wake_at, after.generation) == ("finished", None, None, 2)
 
 
 def test_a_change_of_what_is_said() -> None:
@@ -166,6 +179,20 @@ def test_another_trigger_in_a_pause_records_the_ticks_of_the_old_one() -> None:
     assert (after.state, after.next_tick, after.wake_at, after.generation) == (
         "paused", T + 5 * MINUTE, None, 2,
     )  # fmt: skip
+
+
+def test_another_trigger_in_a_pause_leaves_the_tick_of_the_next_millisecond() -> None:
+    paused = row(state="paused", next_tick=T, wake_at=None)
+    changed = changes.change(paused, {"trigger": "*/5 * * * *"}, T - 1)
+    assert changed is not None
+    assert (changed.skipped, changed.schedule.next_tick) == ((), T)
+
+
+def test_another_trigger_in_a_pause_may_go_back_behind_what_was_passed_over() -> None:
+    hourly = row(trigger="0 * * * *", state="paused", next_tick=T, wake_at=None)
+    changed = changes.change(hourly, {"trigger": "* * * * *"}, T + 2 * MINUTE)
+    assert changed is not None
+    assert (changed.schedule.next_tick, changed.schedule.generation) == (T + 3 * MINUTE, 3)
 
 
 # -- what is overdue -----------------------------------------------------------------------------------------
@@ -245,6 +272,12 @@ def test_a_pause() -> None:
         changes.pause(row(), NOW, "\ud800")
 
 
+def test_a_schedule_that_lost_its_next_tick_is_changed_like_any_other() -> None:
+    without = row(next_tick=None, wake_at=None)
+    assert changes.pause(without, NOW) == Planned(revised(without, state="paused"))
+    assert changes.change(without, {"priority": 9}, NOW) == Planned(revised(without, priority=9))
+
+
 def test_a_resume() -> None:
     paused = row(state="paused", pause_note="moving", paused_until=T + 9 * MINUTE, wake_at=T + 9 * MINUTE)
     assert changes.resume(row(), NOW) is None
@@ -279,6 +312,14 @@ def test_a_pause_that_ended_by_itself_is_over_whatever_is_asked_then() -> None:
     assert ledger(to_the_millisecond) == [(0, 0, 1, "paused"), (1, 1, 1, "deleted")]
     still = changes.delete(paused, T + MINUTE - 1)
     assert ledger(still) == [(0, 0, 1, "deleted")]
+
+
+def test_a_tick_that_waits_after_a_pause_goes_on_waiting_when_it_is_resumed() -> None:
+    paused = row(state="paused", paused_until=T + MINUTE, wake_at=T + MINUTE, overlap="queue")
+    resumed = changes.resume(paused, T + 2 * MINUTE, (RUNNING,))
+    assert resumed is not None
+    assert (ledger(resumed), resumed.runs) == ([(0, 0, 1, "paused")], ())
+    assert (resumed.schedule.state, resumed.schedule.next_tick) == ("active", T + MINUTE)
 
 
 # -- moved ---------------------------------------------------------------------------------------------------

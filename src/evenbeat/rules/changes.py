@@ -100,10 +100,9 @@ def change(
             passed = skip_until(settled.schedule, now + 1, "paused", now)
             settled = settled._replace(skipped=settled.skipped + passed.skipped)
             changed = replace(changed, next_tick=passed.schedule.next_tick)
-        # Also a finished schedule lives again with a new trigger.
-        state = "active" if changed.state == "finished" else changed.state
         watermark = changed.next_tick
-        changed = _from_now(replace(changed, anchor=now, state=state), now)
+        # Also a finished schedule lives again with a new trigger.
+        changed = _from_now(replace(changed, anchor=now), now)
         if watermark is None or (changed.next_tick or watermark) < watermark:
             # Back behind what was passed over or has run: the new trigger may name those ticks again.
             changed = replace(changed, generation=changed.generation + 1)
