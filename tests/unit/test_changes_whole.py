@@ -74,6 +74,18 @@ def test_a_schedule_that_starts_later() -> None:
             assert made.schedule.anchor == NOW
 
 
+def test_an_interval_that_starts_later_has_its_phase_from_there() -> None:
+    interval = replace(WANTED, trigger="every 10m")
+    assert changes.create(interval, NOW).schedule.next_tick == NOW + 10 * MINUTE
+    made = changes.create(interval, NOW, None, T + 7).schedule
+    assert (made.next_tick, made.anchor) == (T + 7, T + 7 - 10 * MINUTE)
+    past = changes.create(interval, NOW, None, NOW - 3 * MINUTE).schedule
+    assert past.next_tick == NOW + 7 * MINUTE
+    own = replace(WANTED, trigger="every 10m start=2026-03-01T12:01:00Z")
+    made = changes.create(own, NOW, None, T + 2 * MINUTE).schedule
+    assert (made.next_tick, made.anchor) == (T + 11 * MINUTE, NOW)
+
+
 def test_a_schedule_that_was_deleted_is_made_anew_with_numbers_that_go_on() -> None:
     gone = row(state="deleted", next_tick=None, wake_at=None)
     made = changes.create(WANTED, NOW, gone).schedule
@@ -154,6 +166,12 @@ def test_another_trigger_that_goes_back_behind_what_was_dealt_with_is_a_new_gene
     assert same.schedule.generation == 2
 
 
+def test_another_trigger_may_be_a_single_instant() -> None:
+    changed = changes.change(row(), {"trigger": "at 2026-03-01T13:00:00Z"}, NOW)
+    assert changed is not None
+    assert changed.schedule.next_tick == T + 60 * MINUTE
+
+
 def test_a_finished_schedule_lives_again_with_another_trigger() -> None:
     over = row(state="finished", next_tick=None, wake_at=None)
     changed = changes.change(over, {"trigger": "*/5 * * * *"}, NOW)
@@ -176,8 +194,8 @@ def test_another_trigger_in_a_pause_records_the_ticks_of_the_old_one() -> None:
     assert changed is not None
     assert ledger(changed) == [(0, 2, 3, "paused")]
     after = changed.schedule
-    assert (after.state, after.next_tick, after.wake_at, after.generation) == (
-        "paused", T + 5 * MINUTE, None, 2,
+    assert (after.state, after.next_tick, after.wake_at, after.generation, after.fire_seq) == (
+        "paused", T + 5 * MINUTE, None, 2, 6,
     )  # fmt: skip
 
 
@@ -235,6 +253,13 @@ def test_a_tick_that_waits_goes_on_waiting_or_is_recorded(wish: Any, reason: str
     expected = None if tick is None else T + int(tick * MINUTE)
     assert planned.schedule.next_tick == expected
     assert planned.runs == ()
+
+
+def test_what_a_change_fires_itself_counts_as_active() -> None:
+    said = row(overlap="queue_all")
+    planned = changes.change(said, {"trigger": "*/5 * * * *"}, T + 2 * MINUTE)
+    assert planned is not None
+    assert (ticks(planned), ledger(planned)) == ([0], [(1, 2, 2, "changed")])
 
 
 def test_a_backlog_is_dealt_with_in_parts() -> None:
