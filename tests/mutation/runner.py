@@ -73,7 +73,7 @@ class _Worker:
     """Two processes in a copy of the tree, one for each way to try a mutant."""
 
     def __init__(self, number: int, environment: dict[str, str], tests: Sequence[str]) -> None:
-        self._folder = HOME / f"copy-{number}"
+        self._folder = HOME / f"copy-{os.getpid()}-{number}"
         shutil.rmtree(self._folder, ignore_errors=True)
         shutil.copytree(
             ROOT, self._folder, symlinks=True,
@@ -84,7 +84,7 @@ class _Worker:
         compileall.compile_dir(self._folder / "src", quiet=2)
         path = os.pathsep.join((str(self._folder / "src"), str(self._folder)))
         self._environment = {**environment, "PYTHONPATH": path}
-        self._output = HOME / f"output-{number}"
+        self._output = HOME / f"output-{os.getpid()}-{number}"
         self._sources: dict[str, str] = {}
         self._collected = self._started("collected", *tests)
         self._plain = self._started("plain")

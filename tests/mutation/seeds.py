@@ -9,19 +9,19 @@ from evenbeat.testing.simulator.__main__ import run_seed
 from evenbeat.testing.simulator.trace import Trace
 
 
-@pytest.mark.parametrize("first", range(0, 30, 10))
+@pytest.mark.parametrize("first", range(0, 10, 5))
 def test_memory_keeps_the_promise(first: int) -> None:
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 5):
         simulate(seed)
 
 
-@pytest.mark.parametrize("first", range(0, 30, 10))
+@pytest.mark.parametrize("first", range(0, 10, 5))
 def test_the_loops_of_the_product_keep_the_promise(first: int) -> None:
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 5):
         run_seed(seed, "memory", Trace(), product=True)
 
 
-@pytest.mark.parametrize("first", range(0, 10, 2))
+@pytest.mark.parametrize("first", range(0, 6, 2))
 def test_sqlite_keeps_the_promise(first: int) -> None:
     for seed in range(first, first + 2):
         run_seed(seed, "sqlite", Trace())
