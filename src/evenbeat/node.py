@@ -79,6 +79,7 @@ class Node:
         name: str | None = None,
     ) -> None:
         self.name = name or node_name()
+        self.pid = os.getpid()
         self._store = store
         self._events = events
         self._settings = settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -64,7 +65,7 @@ class Scheduler:
         self._events = Events()
         self._options = options
         read_node_settings(options)
-        self._node: Node | None = None
+        self._started: Node | None = None
         self._stopping = threading.Lock()
         self._node_kind = Node
         self._on_start: list[Callable[[], object]] = []
@@ -150,9 +151,9 @@ class Scheduler:
                 policies=cast(ScheduleOptions, options),
             )
             self._tasks.add(task)
-            if self._node is not None:
+            if self.node is not None:
                 # Registered while a node runs: it learns at once what it would have found at its start.
-                self._node.learn(task)
+                self.node.learn(task)
                 if task.trigger is not None:
                     self.schedules.declare_task(task)
             return task
@@ -330,7 +331,7 @@ class Scheduler:
         """
         if is_looking():
             return
-        if self._node is not None:
+        if self.node is not None:
             raise InvalidValue(
                 "the scheduler has been started already", field="start", value=True, hint="stop() it first"
             )
@@ -341,7 +342,7 @@ class Scheduler:
             store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
         )
         node.start()
-        self._node = node
+        self._started = node
         try:
             for hook in self._on_start:
                 hook()
@@ -357,13 +358,13 @@ class Scheduler:
         drain = None if timeout is None else read_duration(timeout, "timeout")
         # One at a time: who comes second finds it stopped.
         with self._stopping:
-            node = self._node
+            node = self.node
             if node is None:
                 return
             try:
                 node.stop(drain)
             finally:
-                self._node = None
+                self._started = None
         for hook in self._on_stop:
             try:
                 hook()
@@ -386,8 +387,8 @@ class Scheduler:
 
     def hurry(self) -> None:
         """While it stops: the deadline is now. For handlers of a second signal."""
-        if self._node is not None:
-            self._node.hurry()
+        if self.node is not None:
+            self.node.hurry()
 
     def declare_tasks(self) -> None:
         """Declare the schedules of decorated tasks. A node does it when it starts."""
@@ -402,7 +403,7 @@ class Scheduler:
     @contextmanager
     def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[None]:
         """For tests (``evenbeat.testing.virtual``): another store, and kind of node, until the block ends."""
-        if self._node is not None:
+        if self.node is not None:
             raise InvalidValue(
                 "the scheduler is running on its own store",
                 field="store",
@@ -426,22 +427,24 @@ class Scheduler:
     @property
     def node(self) -> Node | None:
         """The node that was started here and not stopped."""
-        return self._node
+        node = self._started
+        # Threads do not survive a fork: the child has none, and must not settle what its parent executes.
+        return node if node is not None and node.pid == os.getpid() else None
 
     @property
     def is_running(self) -> bool:
         """Whether a node was started here and not stopped."""
-        return self._node is not None
+        return self.node is not None
 
     @property
     def is_processing(self) -> bool:
         """Whether this node has runs in hand."""
-        return self._node is not None and self._node.is_processing
+        return self.node is not None and self.node.is_processing
 
     @property
     def is_idle(self) -> bool:
         """Whether this node is running and has nothing to do for now."""
-        return self._node is not None and not self._node.is_processing
+        return self.node is not None and not self.node.is_processing
 
     def __enter__(self) -> Self:
         self.start()

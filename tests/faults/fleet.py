@@ -153,6 +153,21 @@ def add_schedules(url: str, wishes: Sequence[Schedule], apart: int = 0, unchange
         assert all(written.accepted for written in store.put_schedules(writes))
 
 
+def check_ticks(store: Store, name: str) -> None:
+    """Every tick of a schedule became one run, or has a row in the ledger that says why not."""
+    schedule = store.find_schedules(ScheduleQuery(name=name)).items[0]
+    trigger = trigger_of(schedule)
+    assert schedule.next_tick is not None
+    page = store.find_runs(RunQuery(schedule=name, limit=10_000))
+    assert page.cursor is None
+    ticks = [run.tick for run in page.items]
+    for row in store.find_skipped("default", name, limit=10_000):
+        ticks += trigger.between_ms(row.first, row.last + 1)
+    counts = Counter(ticks)
+    assert set(counts) == set(trigger.between_ms(schedule.created_at + 1, schedule.next_tick))
+    assert set(counts.values()) == {1}
+
+
 def drain(url: str) -> None:
     """Pause every schedule, and let the nodes finish what is still out."""
     with opened(url) as store:

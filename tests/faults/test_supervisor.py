@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,10 +20,10 @@ from typing import Any
 import pytest
 
 from evenbeat.model import Execution, Run
-from evenbeat.rules.firing import trigger_of
-from evenbeat.stores.base import RunQuery, ScheduleQuery
+from evenbeat.stores.base import RunQuery
 from evenbeat.stores.sqlite import SqliteStore
 from tests.faults import supervised_jobs
+from tests.faults.fleet import check_ticks
 
 APP = str(Path(supervised_jobs.__file__).resolve())
 PATIENCE = 60.0
@@ -138,18 +137,8 @@ class Supervised:
 
     def check_ticks(self) -> None:
         """Every tick became one run, or has a row that says why not; nothing is in anybody's hands."""
-        runs = self.beats()
-        schedule = self.store.find_schedules(ScheduleQuery(name="beat")).items[0]
-        trigger = trigger_of(schedule)
-        assert schedule.next_tick is not None
-        ticks = [run.tick for run in runs]
-        for row in self.store.find_skipped("default", "beat", limit=10_000):
-            ticks += trigger.between_ms(row.first, row.last + 1)
-        counts = Counter(ticks)
-        assert set(counts) == set(trigger.between_ms(schedule.created_at + 1, schedule.next_tick))
-        assert set(counts.values()) <= {1}
-        assert counts
-        assert {run.state for run in runs} <= {"succeeded", "queued"}
+        check_ticks(self.store, "beat")
+        assert {run.state for run in self.beats()} <= {"succeeded", "queued"}
         assert not self.store.find_runs(RunQuery(states=("running",))).items
 
     def close(self) -> None:

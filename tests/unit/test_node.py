@@ -5,8 +5,10 @@ Real threads: starting and stopping them is the subject. The tests wait for even
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +100,38 @@ def test_a_hook_that_fails_at_the_start_leaves_nothing_running(app: Scheduler) -
 def test_a_task_whose_name_no_database_takes_is_refused_when_it_is_registered(app: Scheduler) -> None:
     with pytest.raises(InvalidValue, match="has a lone surrogate, which no database takes"):
         app.task(name="mail\ud800")(lambda: None)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_has_no_node_and_leaves_the_runs_of_its_parent_alone(tmp_path: Path) -> None:
+    app = Scheduler(f"sqlite:///{tmp_path / 'evenbeat.db'}", poll="10ms", drain="1s")
+    begun, gate = threading.Event(), threading.Event()
+
+    @app.task
+    def work() -> str:
+        begun.set()
+        assert gate.wait(60)
+        return "done"
+
+    app.start()
+    run = app.enqueue(work)
+    assert begun.wait(30)
+    before = app.node
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            # As a server that imports the app first and then forks its workers.
+            is_idle = not app.is_running and not app.is_processing
+            app.stop()
+            app.start()
+            app.stop()
+            code = 0 if is_idle else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert app.node is before
+    gate.set()
+    assert app.runs.wait_for(run.id, "30s").attempt == 1
+    app.stop()
+    app.close()
