@@ -12,6 +12,7 @@ Subclass it, say how to make the store, and run it with pytest::
 
 from evenbeat.testing.contract.base import Handles
 from evenbeat.testing.contract.claiming import ClaimingContract
+from evenbeat.testing.contract.edges import EdgeContract
 from evenbeat.testing.contract.firing import FiringContract
 from evenbeat.testing.contract.history import HistoryContract
 from evenbeat.testing.contract.records import RecordContract
@@ -22,7 +23,13 @@ __all__ = ["Handles", "StoreContract"]
 
 
 class StoreContract(
-    ScheduleContract, FiringContract, ClaimingContract, SettlingContract, HistoryContract, RecordContract
+    ScheduleContract,
+    FiringContract,
+    ClaimingContract,
+    SettlingContract,
+    HistoryContract,
+    RecordContract,
+    EdgeContract,
 ):
     """What every store promises. ``make`` is all that a subclass has to say."""
 

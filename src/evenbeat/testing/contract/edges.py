@@ -1,0 +1,310 @@
+"""The contract: edges. One millisecond before and after, one too many, and rows that changed meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from evenbeat.instants import Instant
+from evenbeat.model import Record, Schedule, Skipped, Statistics
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import Active, Planned, plan
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
+
+
+class EdgeContract(Contract):
+    def test_a_schedule_fires_at_its_millisecond_and_not_before(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule())
+        clock.now += MINUTE - 1
+        early = self.fire(store)
+        assert (early.planned, early.next_wake) == ((), clock.now + 1)
+        clock.now += 1
+        fired = self.fire(store)
+        assert [planned.schedule.next_tick for planned in fired.planned] == [clock.now + MINUTE]
+        assert fired.next_wake == clock.now + MINUTE
+
+    def test_the_next_wake_up_is_that_of_the_rows_as_they_are(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        start = clock.now
+        first = self.add(store, schedule("a"))
+        second = self.add(store, schedule("b", "every 2m"))
+        assert self.fire(store).next_wake == start + MINUTE
+        paused = self.put(store, first, changes.pause(first, clock.now)).current
+        assert self.fire(store).next_wake == start + 2 * MINUTE
+        assert paused is not None
+        self.put(store, second, changes.delete(second, clock.now))
+        assert self.fire(store).next_wake is None
+        self.put(store, paused, changes.resume(paused, clock.now))
+        assert self.fire(store).next_wake == start + MINUTE
+        # Due under both wake-ups that it had: it fires once, and others beside it.
+        self.add(store, schedule("c"))
+        clock.advance("3m")
+        assert sorted(planned.schedule.name for planned in self.fire(store).planned) == ["a", "c"]
+        assert len(self.runs(store)) == 2
+
+    def test_a_note_of_quarantine_is_of_its_schedule_and_counts_up(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        def broken(*_: object) -> Planned:
+            raise ValueError("no sense")
+
+        row = self.add(store, schedule("s", tenant="acme"))
+        for version in (1, 2):
+            clock.advance("1m")
+            assert store.fire_due(clock.now, 10, broken).quarantined == (("acme", "s"),)
+            (note,) = store.find_records("quarantine")
+            assert (note.tenant, note.key, note.version) == ("acme", "s", version)
+            assert "no sense" in note.body
+            assert store.get_record("quarantine", "acme", "s") == note
+            asleep = self.get(store, "s", "acme")
+            assert asleep is not None
+            assert (asleep.wake_at, asleep.next_tick) == (None, row.next_tick)
+            self.put(store, asleep, Planned(replace(asleep, wake_at=clock.now, revision=version + 1)))
+
+    def test_a_wish_to_cancel_reaches_active_runs_alone(self, store: Store, clock: VirtualClock) -> None:
+        self.add(store, schedule())
+        store.add_runs([run("over", run_at=clock.now), run("held", run_at=clock.now), run("waits")])
+        held = {one.id: one for one in self.claim(store)}
+        store.settle_runs([
+            attempts.succeeded(held["over"], None, clock.now, "t1"),
+            attempts.released(held["waits"], "t2"),
+        ])  # fmt: skip
+        clock.advance("1m")
+
+        def asking(row: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+            return plan(row, now, active)._replace(cancels=("over", "gone", "held", "waits"))
+
+        assert len(store.fire_due(clock.now, 10, asking).planned) == 1
+        asked = {one.id: one.cancel_requested for one in self.runs(store, ids=("over", "held", "waits"))}
+        assert asked == {"over": False, "held": True, "waits": True}
+
+    def test_a_run_is_claimed_at_its_millisecond_and_not_before(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now + 5)])
+        clock.now += 4
+        early = self.claimed(store, "t1")
+        assert (early.runs, early.next_due) == ((), clock.now + 1)
+        clock.now += 1
+        late = self.claimed(store, "t2")
+        assert ([one.id for one in late.runs], late.next_due) == (["a"], None)
+        assert (late.runs[0].started_at, late.runs[0].lease_until) == (clock.now, clock.now + 30_000)
+
+    def test_a_claim_takes_as_many_as_its_limit_of_all_its_queues(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        names = [
+            ("a", "default", 5),
+            ("b", "slow", 5),
+            ("c", "default", 9),
+            ("d", "other", 9),
+            ("e", "slow", 0),
+        ]
+        store.add_runs(
+            [run(name, queue=queue, priority=priority, run_at=clock.now) for name, queue, priority in names]
+        )
+        queues = ("default", "slow")
+        assert [one.id for one in self.claim(store, "t1", limit=2, queues=queues)] == ["c", "a"]
+        rest = self.claimed(store, "t2", limit=1, queues=queues)
+        assert ([one.id for one in rest.runs], rest.next_due) == (["b"], clock.now)
+        assert [one.id for one in self.claim(store, "t3", limit=9, queues=queues)] == ["e"]
+        assert self.claimed(store, "t4", limit=9, queues=queues).next_due is None
+
+    def test_what_a_claim_passes_over_is_there_for_the_next(self, store: Store, clock: VirtualClock) -> None:
+        tasks = ["other", "work", "other", "work"]
+        store.add_runs([run(f"r{at}", task=task, run_at=clock.now) for at, task in enumerate(tasks)])
+        mine = self.claimed(store, "t1", limit=1, tasks=frozenset({"work"}))
+        assert ([one.id for one in mine.runs], mine.next_due) == (["r1"], clock.now)
+        assert [one.id for one in self.claim(store, "t2", tasks=frozenset({"other"}))] == ["r0", "r2"]
+        assert [one.id for one in self.claim(store, "t3", tasks=frozenset({"work"}))] == ["r3"]
+
+    def test_every_priority_is_claimed_the_highest_first(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run(f"p{priority}", priority=priority, run_at=clock.now) for priority in range(10)])
+        assert [one.priority for one in self.claim(store)] == list(range(9, -1, -1))
+
+    def test_queues_of_one_claim_take_turns_by_time(self, store: Store, clock: VirtualClock) -> None:
+        start = clock.now
+        clock.now += 10
+        queues = ["a", "b", "b", "a", "b"]
+        store.add_runs([run(f"r{at}", queue=queue, run_at=start + at) for at, queue in enumerate(queues)])
+        claimed = self.claim(store, queues=("b", "a"))
+        assert [one.id for one in claimed] == ["r0", "r1", "r2", "r3", "r4"]
+
+    def test_a_claim_whose_now_is_ahead_takes_nothing_early(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=clock.now + 1_000)])
+        ahead = self.claimed(store, now=clock.now + 60_000)
+        assert (ahead.runs, ahead.next_due) == ((), clock.now + 1_000)
+
+    def test_the_next_due_run_is_the_earliest_of_the_tasks_of_a_claim(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        for name, task, delay in (("a", "work", 300), ("b", "other", 100), ("c", "work", 200)):
+            store.add_runs([run(name, task=task, run_at=clock.now + delay)])
+        assert self.claimed(store, "t1", tasks=frozenset({"work"})).next_due == clock.now + 200
+        assert self.claimed(store, "t2", tasks=frozenset({"work", "other"})).next_due == clock.now + 100
+        assert self.claimed(store, "t3").next_due == clock.now + 100
+        assert self.claimed(store, "t4", tasks=frozenset({"nobody's"})).next_due is None
+
+    def test_what_was_cancelled_or_purged_in_its_queue_is_passed_over(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run(name, run_at=clock.now, created_at=clock.now) for name in "abc"])
+        for name in "ab":
+            (found,) = self.runs(store, ids=(name,))
+            wish = attempts.cancel(found, clock.now, f"t{name}")
+            assert wish is not None
+            assert store.settle_runs([wish]) == [True]
+        clock.now += 1
+        assert store.purge(clock.now, 1) == 1
+        assert [one.id for one in self.claim(store, "t1", limit=1)] == ["c"]
+        assert self.claimed(store, "t2").next_due is None
+
+    def test_a_claim_that_is_repeated_answers_what_it_still_holds(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run(name, run_at=clock.now) for name in "abc"])
+        held = self.claim(store, "mine", limit=3)
+        store.settle_runs([
+            attempts.succeeded(held[0], None, clock.now, "t1"),
+            attempts.released(held[1], "t2"),
+        ])  # fmt: skip
+        assert [one.id for one in self.claim(store, "theirs", worker="w2")] == ["b"]
+        assert [one.id for one in self.claim(store, "mine", limit=3)] == ["c"]
+
+    def test_a_lease_is_over_at_its_millisecond(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a"), run("b")])
+        for name, lease in (("a", 10), ("b", 20)):
+            self.claim(store, name, limit=1, lease=lease)
+        start = clock.now
+        clock.now = start + 9
+        assert store.lost_runs(clock.now, 10) == ((), start + 10)
+        clock.now = start + 10
+        assert [one.id for one in store.lost_runs(clock.now, 10).runs] == ["a"]
+        assert store.lost_runs(clock.now, 10).next_end == start + 20
+        clock.now = start + 30
+        some = store.lost_runs(clock.now, 1)
+        assert ([one.id for one in some.runs], some.next_end) == (["a"], start + 20)
+        every = store.lost_runs(clock.now, 2)
+        assert ([one.id for one in every.runs], every.next_end) == (["a", "b"], None)
+        assert [one.id for one in store.lost_runs(start + 19, 10).runs] == ["a"]
+
+    def test_statistics_of_one_that_never_ran_are_empty(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", schedule="s", tenant="acme", run_at=clock.now)])
+        (held,) = self.claim(store)
+        store.settle_runs([attempts.succeeded(held, None, clock.now, "t")])
+        found = store.statistics([("acme", "other"), ("acme", "s"), ("default", "s")])
+        assert [one.run_count for one in found] == [0, 1, 0]
+        assert found[0] == Statistics(tenant="acme", schedule="other")
+
+    def test_history_is_purged_to_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=clock.now), run("queued", run_at=clock.now + 9)])
+        (held,) = self.claim(store)
+        store.settle_runs([attempts.succeeded(held, None, clock.now, "t")])
+        finished = clock.now
+        clock.advance("1h")
+        assert store.purge(finished, 10) == 0
+        assert store.purge(finished + 1, 10) == 1
+        assert [one.id for one in self.runs(store)] == ["queued"]
+        assert store.purge(clock.now, 10) == 0
+
+    def test_the_ledger_is_purged_to_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
+        row = self.add(store, schedule())
+        clock.advance("5m")
+        self.put(store, row, changes.delete(row, clock.now))
+        recorded = clock.now
+        clock.advance("1h")
+        assert store.purge(recorded, 10) == 0
+        assert len(store.find_skipped("default", "cleanup")) == 1
+        assert store.purge(recorded + 1, 10) == 1
+        assert store.find_skipped("default", "cleanup") == []
+
+    def test_a_purge_takes_no_more_than_its_limit_of_all_kinds(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = self.add(store, schedule())
+        store.add_runs([run(name, run_at=clock.now) for name in "abc"])
+        held = self.claim(store)
+        store.settle_runs([attempts.succeeded(one, None, clock.now, f"t{one.id}") for one in held])
+        clock.advance("5m")
+        self.put(store, row, changes.delete(row, clock.now))
+        store.put_record(
+            Record(kind="k", tenant="default", key="x", body="1", version=1, expires=clock.now + 1)
+        )
+        clock.advance("1h")
+        gone = [store.purge(clock.now, 2) for _ in range(5)]
+        assert sum(gone) == 5
+        assert max(gone) == 2
+        assert gone[-1] == 0
+
+    def test_a_record_expires_at_its_millisecond(self, store: Store, clock: VirtualClock) -> None:
+        record = Record(kind="k", tenant="default", key="x", body="1", version=1, expires=clock.now + 10)
+        assert store.put_record(record)
+        clock.now += 9
+        assert store.get_record("k", "default", "x") == record
+        assert store.find_records("k") == [record]
+        assert not store.put_record(replace(record, body="2", version=2))
+        clock.now += 1
+        assert store.get_record("k", "default", "x") is None
+        assert store.find_records("k") == []
+        assert store.put_record(replace(record, body="2", version=2, expires=None))
+        assert not store.delete_record("k", "default", "x", 1)
+        assert store.delete_record("k", "default", "x", 2)
+        assert not store.delete_record("k", "default", "x", 2)
+
+    def test_a_ledger_is_cut_at_its_limit_and_kept_apart(self, store: Store, clock: VirtualClock) -> None:
+        for name, tenant in (("s", "default"), ("s", "acme"), ("other", "default")):
+            row = self.add(store, schedule(name, tenant=tenant))
+            ledger = tuple(
+                Skipped(
+                    tenant=tenant, schedule=name, generation=1, first=at, last=at + 5, count=2, reason="late",
+                    recorded_at=clock.now,
+                )
+                for at in (10, 30, 20)
+            )  # fmt: skip
+            self.put(store, row, changes.pause(row, clock.now)._replace(skipped=ledger))
+        found = store.find_skipped("default", "s", 2)
+        assert [(one.first, one.tenant, one.schedule) for one in found] == [
+            (30, "default", "s"), (20, "default", "s"),
+        ]  # fmt: skip
+        assert len(store.find_skipped("acme", "s")) == 3
+        assert store.find_skipped("acme", "other") == []
+
+    def test_pages_end_where_there_is_no_more(self, store: Store, clock: VirtualClock) -> None:
+        for name in "abc":
+            self.add(store, schedule(name))
+        store.add_runs([run(name, created_at=clock.now) for name in "abc"])
+        for limit, cursor in ((2, True), (3, False), (4, False)):
+            schedules = store.find_schedules(ScheduleQuery(limit=limit))
+            assert (len(schedules.items), schedules.cursor is not None) == (min(limit, 3), cursor)
+            runs = store.find_runs(RunQuery(limit=limit))
+            assert (len(runs.items), runs.cursor is not None) == (min(limit, 3), cursor)
+
+    def test_what_changed_since_includes_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
+        self.add(store, schedule("a"))
+        clock.now += 10
+        self.add(store, schedule("b"))
+
+        def changed(since: Instant) -> list[str]:
+            return [row.name for row in store.find_schedules(ScheduleQuery(changed_since=since)).items]
+
+        assert changed(clock.now) == ["b"]
+        assert changed(clock.now - 10) == ["a", "b"]
+        assert changed(clock.now - 9) == ["b"]
+        assert changed(clock.now + 1) == []
+
+    def test_a_retry_waits_for_its_delay_to_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        (held,) = self.claim(store)
+        back: Any = replace(attempts.released(held, "t"), delay=50)
+        assert store.settle_runs([back]) == [True]
+        clock.now += 49
+        early = self.claimed(store, "t2")
+        assert (early.runs, early.next_due) == ((), clock.now + 1)
+        clock.now += 1
+        assert [one.id for one in self.claim(store, "t3")] == ["a"]
