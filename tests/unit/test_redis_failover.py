@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 from redis.backoff import NoBackoff
+from redis.crc import key_slot
 from redis.retry import Retry
 
 from evenbeat.documents import RedisDocuments
@@ -24,7 +25,7 @@ from evenbeat.stores.redis.address import Place, read_address
 from evenbeat.stores.redis.primary import finder, is_elsewhere
 from tests import servers
 from tests.faults.fleet import wait_until
-from tests.faults.scenes.redis_failover import SERVICE, Cluster, Pair, client, start
+from tests.faults.scenes.redis_failover import SERVICE, Cluster, Pair, client, replication, start
 
 PATTERN = "{shop}:order:*"
 _Servers = TypeVar("_Servers", Pair, Cluster)
@@ -234,6 +235,47 @@ def test_documents_are_where_the_hash_tag_of_their_pattern_says(stack: ExitStack
         documents.put(f"{{{name}}}:order:1", {"sleep_until": "2026-01-01T00:00:00Z"})
         assert [found.id for found in documents.lock_next(1000, 10).found] == [f"{{{name}}}:order:1"]
         assert documents.now() > 0
+
+
+def test_while_the_slot_is_moved_nothing_is_half_written_and_then_it_is_followed(
+    stack: ExitStack, cluster: Cluster
+) -> None:
+    store = opened(stack, f"{cluster.url}?prefix=moving")
+    assert add(store, "a") == [True]
+    slot = key_slot(store.address.meta.encode())
+    found = [node for node in (*cluster.nodes[:3], cluster.replica) if is_owner(node, slot)]
+    (source,) = found
+    target = next(node for node in (*cluster.nodes[:3], cluster.replica) if is_target(node, source))
+    with client(source) as old, client(target) as new:
+        old_name, new_name = (asked.execute_command("CLUSTER", "MYID") for asked in (old, new))
+        new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", old_name)
+        old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", new_name)
+        keys = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
+        before = {name: old.dump(name) for name in keys}
+        # Some are there already, and some are still here.
+        words = ["MIGRATE", "127.0.0.1", target.port, "", 0, 20_000, "KEYS"]
+        old.execute_command(*words, *keys[::2])
+        for call in (lambda: add(store, "b"), lambda: claimed(store)):
+            with pytest.raises(StoreUnavailable, match="moving our keys"):
+                call()
+        assert {name: old.dump(name) for name in keys[1::2]} == {name: before[name] for name in keys[1::2]}
+        old.execute_command(*words, *keys[1::2])
+        for asked in (new, old):
+            asked.execute_command("CLUSTER", "SETSLOT", slot, "NODE", new_name)
+    assert add(store, "b") == [True]
+    assert claimed(store) == ["a", "b"]
+
+
+def is_owner(node: servers.Server, slot: int) -> bool:
+    with client(node) as asked:
+        name = asked.execute_command("CLUSTER", "MYID")
+        ranges = asked.execute_command("CLUSTER", "SLOTS")
+    owners = [owner[2] for first, last, owner, *_ in ranges if first <= slot <= last]
+    return owners == [name]
+
+
+def is_target(node: servers.Server, source: servers.Server) -> bool:
+    return node is not source and replication(node)["role"] == "master"
 
 
 @pytest.mark.parametrize("pattern", ["order:*", "{*}:order:*", "{}:order:*", "{shop:order:*"])

@@ -250,9 +250,12 @@ _BY_CODE = {
     "NOAUTH": "the server wants a password; put it into the URL",
     "WRONGPASS": "the server does not take this user or password",
     "WRONGTYPE": "a key holds something else than what was written there",
+    "NOREPLICAS": "the server has too few replicas for min-replicas-to-write; try again",
 }
 
 
+# What a script is told that asks for a key which a node has not got, or not any more.
+_MOVING = "access a non local key"
 # The server hangs up on a text of more than proto-max-bulk-len (512 MB unless set), and has read nothing.
 _TOO_LARGE = "invalid bulk length"
 
@@ -266,6 +269,8 @@ def translated(address: Address, error: Exception) -> StoreUnavailable | TooLarg
         text = f"this node of a cluster has not got our keys, {Place(error.host, error.port)} has"
         advice = "write redis+cluster://, which finds them" if address.kind != "cluster" else "try again"
     else:
+        if _MOVING in text or isinstance(error, driver.AskError | driver.TryAgainError):
+            text, error = "the cluster is moving our keys to another node", driver.ClusterDownError("")
         found = (advice for kind, advice in _BY_CLASS if isinstance(error, kind))
         known = (advice for code, advice in _BY_CODE.items() if text.startswith(f"{code} "))
         advice = next(known, next(found, ""))

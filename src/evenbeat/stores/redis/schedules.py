@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, RunState, Schedule
-from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.rules.firing import DEFERRED, Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
@@ -28,7 +30,7 @@ from evenbeat.stores.redis.rows import (
     schedule_fields,
     version_fields,
 )
-from evenbeat.stores.rows import quarantine_note
+from evenbeat.stores.rows import Unreadable, quarantine_note
 
 # Rows of one script: some 10 ms in which the server does nothing else.
 BATCH = 500
@@ -173,12 +175,13 @@ class Firing:
 
 
 def _present(values: list[str | None]) -> Fields:
-    return {name: value for name, value in zip(SCHEDULE, values, strict=True) if value is not None}
+    """Nothing at all where the key holds something else than a hash."""
+    return {name: value for name, value in zip(SCHEDULE, values, strict=bool(values)) if value is not None}
 
 
 def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFunction) -> Fired:
     """Plan what was taken and write what came of it, if nothing happened to it meanwhile."""
-    outcomes: list[Planned] = []
+    outcomes: list[tuple[Schedule, Planned]] = []
     rows: list[list[object]] = []
     troubled: list[tuple[Taken, str]] = []
     budget = Budget()
@@ -186,6 +189,8 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
         if budget.is_spent:
             break  # held by this thread, which takes them next
         try:
+            if not row.fields:
+                raise Unreadable(f"there is no hash at schedules:{path_of(*row.key)}")
             schedule = read_schedule(row.fields)
             if schedule.format > FORMAT:
                 continue  # somebody's edit: not ours to touch
@@ -196,7 +201,7 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
             continue
         s = outcome.schedule
         budget.spend(outcome)
-        outcomes.append(outcome)
+        outcomes.append((schedule, outcome))
         rows.append([
             row.member, path_of(*row.key), row.version, False if row.active is None else row.active,
             place_fields(s, schedule), _score(s.wake_at), s.format, *_following(outcome),
@@ -204,13 +209,24 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
     notes = [
         [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note] for row, note in troubled
     ]
-    fired, quarantined, next_wake = commands.run("fire", [rows, notes, FAMILIES])
+    fired, quarantined, next_wake = commands.run("fire", [rows, notes, FAMILIES, DEFERRED])
     commands.committed()
     return Fired(
-        tuple(outcome for outcome, is_written in zip(outcomes, fired, strict=True) if is_written),
+        tuple(
+            _outcome(before, planned, reply, now)
+            for (before, planned), reply in zip(outcomes, fired, strict=True)
+            if reply != 0
+        ),
         next_wake,
         tuple(row.key for (row, _), is_noted in zip(troubled, quarantined, strict=True) if is_noted),
     )
+
+
+def _outcome(before: Schedule, planned: Planned, reply: int | str, now: Instant) -> Planned:
+    """What was written: the plan, or that the schedule is put off, as a key is in the way."""
+    if isinstance(reply, int):
+        return planned
+    return Planned(replace(before, wake_at=now + DEFERRED), deferred=reply)
 
 
 def _active(flat: list[str]) -> tuple[Active, ...]:

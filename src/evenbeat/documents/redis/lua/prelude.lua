@@ -9,8 +9,9 @@ local call, floor, match, sub, find, format = redis.call, math.floor, string.mat
 local index, note = KEYS[1], KEYS[2]
 local asked = cmsgpack.unpack(ARGV[1])
 local sleep_until, times, names, wanted = unpack(asked[1])
--- Should the index be something else, it is said before anything is written.
+-- Should the index or the note be something else, it is said before anything is written.
 call('ZCARD', index)
+call('STRLEN', note)
 
 -- Days since 1970 of a date; nil where there is no such date.
 local lengths = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 }

@@ -2,8 +2,7 @@
 -- Of runs that exist: nobody would ever purge the log of another.
 
 for _, row in ipairs(asked) do
-  if call('EXISTS', base .. 'runs:' .. row[1]) == 1 then
-    call('HSETNX', base .. 'logs:' .. row[1], row[2], row[3])
-  end
+  local log = base .. 'logs:' .. row[1]
+  if call('EXISTS', base .. 'runs:' .. row[1]) == 1 and fits(log, 'hash') then call('HSETNX', log, row[2], row[3]) end
 end
 return { now }

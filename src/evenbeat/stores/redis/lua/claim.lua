@@ -6,8 +6,10 @@
 
 -- Also where nothing is due: a replica answers reads, and a node that has nothing to do would stay with it.
 begin()
+need_for_runs()
 local worker, token, limit, lease = asked[1], asked[2], asked[3], asked[5]
 local due, goes_on = math.min(now, asked[4]), asked[9] == 1
+need('hash', 'held:' .. worker)
 local tasks
 if asked[7] then
   tasks = {}
@@ -18,10 +20,11 @@ end
 local levels = {}
 for _, family in ipairs(asked[8]) do
   for _, queue in ipairs(asked[6]) do
-    for _, member in ipairs(call('SMEMBERS', base .. 'waiting' .. family .. ':' .. queue)) do
-      if not tasks or tasks[sub(member, 3)] then
-        local ready = queue .. ':' .. member
-        local key, priority = base .. 'ready' .. family .. ':' .. ready, tonumber(sub(member, 1, 1))
+    local waiting = base .. 'waiting' .. family .. ':' .. queue
+    for _, member in ipairs(read('SMEMBERS', waiting)) do
+      local ready = queue .. ':' .. member
+      local key, priority = base .. 'ready' .. family .. ':' .. ready, tonumber(sub(member, 1, 1))
+      if priority and (not tasks or tasks[sub(member, 3)]) and fits(key, 'zset') then
         levels[priority] = levels[priority] or {}
         table.insert(levels[priority], { key, family, ready })
       end
@@ -47,10 +50,8 @@ local rows = {}
 if not goes_on then
   local holds = call('HGETALL', base .. 'held:' .. worker)
   for at = 1, #holds, 2 do
-    if holds[at + 1] == token then
-      local fields = call('HGETALL', base .. 'runs:' .. holds[at])
-      rows[#rows + 1] = { false, fields }
-    end
+    local fields = holds[at + 1] == token and read('HGETALL', base .. 'runs:' .. holds[at])
+    if fields and #fields > 0 then rows[#rows + 1] = { false, fields } end
   end
   if #rows > 0 then return { now, due, next_due({}), 1, rows, 0, now } end
 end
@@ -88,7 +89,9 @@ for _, entry in ipairs(chosen) do
   if room <= 0 then break end
   local id, queue = entry[2], entry[3]
   local key = base .. 'runs:' .. id
-  local fields = call('HGETALL', key)
+  wrong = nil
+  local fields = read('HGETALL', key)
+  if wrong then note('default', id, wrong) end
   local state, attempt, tenant
   for at = 1, #fields, 2 do
     local name = fields[at]

@@ -2,6 +2,8 @@
 
 local kind, tenant, name = asked[1], asked[2], asked[3]
 local key = record_key(kind, tenant, name)
+need('zset', 'kinds:' .. kind, 'expiring')
+if not fits(key, 'hash') then return { now, 0 } end
 if call('HGET', key, 'version') ~= asked[4] then return { now, 0 } end
 call('DEL', key)
 call('ZREM', base .. 'kinds:' .. kind, tenant .. ' ' .. name)

@@ -3,7 +3,7 @@
 
 local kind, tenant, rows = asked[1], asked[2], {}
 local function look(owner, name)
-  local found = call('HMGET', record_key(kind, owner, name), 'version', 'body', 'expires')
+  local found = read('HMGET', record_key(kind, owner, name), 'version', 'body', 'expires')
   if found[1] then rows[#rows + 1] = { owner, name, found[1], found[2] or '', found[3] or '' } end
 end
 if asked[3] then

@@ -26,7 +26,7 @@ local rows, last = {}, false
 for at = 1, #entries, 2 do
   local id = entries[at]
   local key = base .. 'runs:' .. id
-  local found = call('HMGET', key, 'state', 'tenant', 'schedule', 'task', 'queue', 'worker', 'cancel_requested')
+  local found = read('HMGET', key, 'state', 'tenant', 'schedule', 'task', 'queue', 'worker', 'cancel_requested')
   local wanted = found[1] and (not states or states[found[1]])
   if wanted then
     wanted = (not equal.tenant or found[2] == equal.tenant)

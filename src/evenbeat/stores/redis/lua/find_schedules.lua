@@ -8,8 +8,8 @@ for _, state in ipairs(asked[6]) do states[state] = true end
 local rows, last = {}, false
 for at, member in ipairs(members) do
   local key = base .. 'schedules:' .. path_of(member)
-  local found = call('HMGET', key, 'state', 'updated_at', 'task', 'name')
-  local wanted = states[found[1]] or false
+  local found = read('HMGET', key, 'state', 'updated_at', 'task', 'name')
+  local wanted = found[1] and states[found[1]] or false
   if equal.task and found[3] ~= equal.task then wanted = false end
   if equal.name and found[4] ~= equal.name then wanted = false end
   if since and (instant(found[2]) or 0) < since then wanted = false end

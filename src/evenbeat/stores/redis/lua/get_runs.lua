@@ -11,7 +11,7 @@ if not ids then
 end
 local rows = {}
 for _, id in ipairs(ids) do
-  local fields = call('HGETALL', base .. 'runs:' .. id)
+  local fields = read('HGETALL', base .. 'runs:' .. id)
   if #fields > 0 then rows[#rows + 1] = fields end
 end
 return { now, rows }

@@ -4,6 +4,10 @@
 local ended = math.min(now, asked[1])
 local some = call('ZRANGEBYSCORE', base .. 'leases', '-inf', ended, 'LIMIT', 0, asked[2])
 local rows = {}
-for _, id in ipairs(some) do rows[#rows + 1] = call('HGETALL', base .. 'runs:' .. id) end
+for _, id in ipairs(some) do
+  local fields = read('HGETALL', base .. 'runs:' .. id)
+  -- One that is not there, or something else, can't be read, and is dealt with as such.
+  rows[#rows + 1] = #fields > 0 and fields or { 'id', id }
+end
 local following = call('ZRANGE', base .. 'leases', #some, #some, 'WITHSCORES')
 return { now, tonumber(following[2]) or false, rows }

@@ -9,6 +9,10 @@ local call, floor, match, sub, find = redis.call, math.floor, string.match, stri
 local base = sub(KEYS[1], 1, -5)
 local asked = cmsgpack.unpack(ARGV[2])
 
+-- While a cluster moves our slot key by key, a node does not answer for keys that it has not got: this one fails
+-- then, before anything is written.
+call('EXISTS', base .. 'nothing')
+
 local now
 if ARGV[1] ~= '' then
   now = tonumber(ARGV[1])
@@ -64,7 +68,40 @@ local function begin()
   call('DEL', base .. 'nothing')
 end
 
--- Changes of indexes are noted and made at the end, each key once; of two for one member the last one holds.
+-- Lua is not rolled back: a command that meets a key of another type ends a script between two writes. So each key is
+-- looked at before it is written. A row whose own keys can't be used is left alone; where one can't be used that all
+-- rows share, the script ends before its first write. About 1 us for each key.
+local types, wrong = {}, nil
+
+-- Whether a key holds what it should, or nothing; else `wrong` says what it holds.
+local function fits(key, kind)
+  local found = types[key]
+  if not found then
+    found = call('TYPE', key).ok
+    types[key] = found
+  end
+  if found == kind or found == 'none' then return true end
+  wrong = key .. ' is a ' .. found .. ', not a ' .. kind
+  return false
+end
+
+-- The reply to a command that reads a key, or nothing where the key holds something else: the same at no cost.
+local function read(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if not reply.err then return reply end
+  if not find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err, 0) end
+  wrong = key .. ' is a ' .. call('TYPE', key).ok
+  return {}
+end
+
+local function need(kind, ...)
+  for _, name in ipairs({ ... }) do
+    if not fits(base .. name, kind) then error('WRONGTYPE ' .. wrong, 0) end
+  end
+end
+
+-- Changes of indexes are noted and made at the end, each key once; of two for one member the last one holds. Whoever
+-- adds to one has asked whether it fits; one that does not has nothing to be removed from.
 local sorted, held, queues, counts = {}, {}, {}, {}
 
 local function place(key, member, score)
@@ -108,13 +145,13 @@ local function flush()
       else
         gone[#gone + 1] = member
         if #gone >= 2000 then
-          call('ZREM', key, unpack(gone))
+          redis.pcall('ZREM', key, unpack(gone))
           gone = {}
         end
       end
     end
     if #adds > 0 then call('ZADD', key, unpack(adds)) end
-    if #gone > 0 then call('ZREM', key, unpack(gone)) end
+    if #gone > 0 then redis.pcall('ZREM', key, unpack(gone)) end
   end
   for worker, changes in pairs(held) do
     local key, adds, gone = base .. 'held:' .. worker, {}, {}
@@ -127,12 +164,13 @@ local function flush()
       end
     end
     if #adds > 0 then call('HSET', key, unpack(adds)) end
-    if #gone > 0 then call('HDEL', key, unpack(gone)) end
+    if #gone > 0 then redis.pcall('HDEL', key, unpack(gone)) end
   end
   -- Which queues, priorities and tasks have runs waiting: what a claim has to look at.
   for key, of in pairs(queues) do
     local queue, member = match(of[2], '^([^:]*):(.*)$')
-    call(call('EXISTS', key) == 1 and 'SADD' or 'SREM', base .. 'waiting' .. of[1] .. ':' .. queue, member)
+    local waiting = base .. 'waiting' .. of[1] .. ':' .. queue
+    if fits(waiting, 'set') then call(call('EXISTS', key) == 1 and 'SADD' or 'SREM', waiting, member) end
   end
   for field, more in pairs(counts) do
     if more ~= 0 then call('HINCRBY', base .. 'counts', field, more) end
@@ -167,12 +205,36 @@ local function enter(run)
   if run.path and not OVER[run.state] then place(base .. 'active:' .. run.path, run.id, run.created) end
 end
 
+-- Whether a run may wait in its queue.
+local function can_wait(family, ready)
+  local queue = match(ready, '^([^:]*):')
+  return fits(base .. 'ready' .. family .. ':' .. ready, 'zset')
+    and fits(base .. 'waiting' .. family .. ':' .. queue, 'set')
+end
+
+-- Whether every key of its own that a new run is written to can be used.
+local function can_add(new)
+  return fits(base .. 'runs:' .. new[1], 'hash')
+    and fits(base .. 'newest:tenant:' .. new[2], 'zset')
+    and (not new[3] or fits(base .. 'newest:schedule:' .. new[3], 'zset') and fits(base .. 'active:' .. new[3], 'zset'))
+    and (new[6] ~= 'queued' or can_wait(family_of(new[4]), new[5]))
+    and (not new[11] or fits(base .. 'held:' .. new[11], 'hash'))
+end
+
+local function can_add_all(runs)
+  for _, run in ipairs(runs) do
+    if not can_add(run) then return false end
+  end
+  return true
+end
+
 -- A run that is new: {id, tenant, path of its schedule, format, ready, state, run_at, created_at, lease_until,
--- finished_at, worker, claim, fields}. False if there is one of that id.
+-- finished_at, worker, claim, fields}, and one that can_add has said yes to. False if there is one of that id.
 local function add_run(new)
   local id = new[1]
   local key = base .. 'runs:' .. id
-  if call('EXISTS', key) == 1 then return false end
+  if types[key] ~= 'none' then return false end
+  types[key] = 'hash'
   call('HSET', key, unpack(new[13]))
   local created = new[8]
   -- The newest first, and of equal times the smaller id: that is the order of the negative time.
@@ -199,6 +261,17 @@ local function path_of(member)
   return path(tenant, name)
 end
 
+-- What every schedule and its runs are written to.
+local function need_for_runs()
+  need('zset', 'newest', 'leases', 'over', 'due', 'skipped', 'kinds:quarantine', 'expiring')
+  need('hash', 'counts')
+end
+
+-- Whether what belongs to a written schedule can be written.
+local function can_follow(place_in_keys, runs, skipped)
+  return can_add_all(runs) and (#skipped == 0 or fits(base .. 'skipped:' .. place_in_keys, 'zset'))
+end
+
 -- The runs, ledger rows and cancel requests that belong to a written schedule.
 local function follow(place_in_keys, member, runs, skipped, cancels)
   for _, run in ipairs(runs) do add_run(run) end
@@ -208,7 +281,7 @@ local function follow(place_in_keys, member, runs, skipped, cancels)
   end
   for _, id in ipairs(cancels) do
     local key = base .. 'runs:' .. id
-    local state = call('HGET', key, 'state')
+    local state = read('HMGET', key, 'state')[1]
     if state == 'queued' or state == 'running' then call('HSET', key, 'cancel_requested', 'true') end
   end
 end
@@ -219,6 +292,7 @@ end
 
 local function note(tenant, name, body)
   local key = record_key('quarantine', tenant, name)
+  if not fits(key, 'hash') then return end
   local version = tonumber(call('HGET', key, 'version') or 0) or 0
   call('HSET', key, 'version', version + 1, 'body', body, 'expires', '')
   place(base .. 'kinds:quarantine', tenant .. ' ' .. name, 0)

@@ -2,11 +2,12 @@
 -- asked: {before, limit}. Answers how many are gone.
 
 begin()
+need_for_runs()
 local edge, limit = '(' .. string.format('%.0f', asked[1]), asked[2]
 local gone = 0
 for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'over', '-inf', edge, 'LIMIT', 0, limit)) do
   local key = base .. 'runs:' .. id
-  local found = call('HMGET', key, 'tenant', 'schedule', 'state')
+  local found = read('HMGET', key, 'tenant', 'schedule', 'state')
   call('DEL', key, base .. 'logs:' .. id)
   local tenant = found[1] or 'default'
   place(base .. 'over', id, false)

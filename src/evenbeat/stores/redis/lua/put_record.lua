@@ -4,6 +4,8 @@
 
 local kind, tenant, name = asked[1], asked[2], asked[3]
 local key = record_key(kind, tenant, name)
+need('zset', 'kinds:' .. kind, 'expiring')
+if not fits(key, 'hash') then error('WRONGTYPE ' .. wrong, 0) end
 local found = call('HMGET', key, 'version', 'body', 'expires')
 local ends = instant(found[3])
 local live = found[1] and not (ends and ends <= now)

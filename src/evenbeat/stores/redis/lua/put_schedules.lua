@@ -2,13 +2,23 @@
 -- asked: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels}.
 -- Answers for each: 1, or {the row as it is, 1 if all of the runs are there}.
 
+need_for_runs()
+need('zset', 'schedules')
+for _, row in ipairs(asked) do
+  need('zset', 'due' .. family_of(row[6]))
+  if not can_follow(row[2], row[7], row[8]) then error('WRONGTYPE ' .. wrong, 0) end
+end
+
 local answers = {}
 for at, row in ipairs(asked) do
   local member, path, expect = row[1], row[2], row[3]
   local key = base .. 'schedules:' .. path
-  local found = call('HMGET', key, 'generation', 'revision', 'fire_seq', 'format')
+  local is_hash = fits(key, 'hash')
+  local found = is_hash and call('HMGET', key, 'generation', 'revision', 'fire_seq', 'format') or {}
   local same
-  if expect then
+  if not is_hash then
+    same = false
+  elseif expect then
     same = found[1] == expect[1] and found[2] == expect[2] and found[3] == expect[3]
   else
     same = not found[2]
@@ -26,7 +36,7 @@ for at, row in ipairs(asked) do
     for _, run in ipairs(row[7]) do
       if call('EXISTS', base .. 'runs:' .. run[1]) == 0 then there = 0 end
     end
-    answers[at] = { call('HGETALL', key), there }
+    answers[at] = { is_hash and call('HGETALL', key) or {}, there }
   end
 end
 flush()

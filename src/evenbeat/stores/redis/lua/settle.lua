@@ -6,8 +6,12 @@
 -- Answers 1 for each that is accepted, else 0. 24 us of the server's time for each, 30 with its
 -- append-only file.
 
-local COUNTED = { 'run_count', 'success_count', 'failure_count' }
-local figures = {}
+-- Schedules whose runs ended: {sums of figures or nil, member to wake or nil} by path.
+local touched = {}
+local function touch(owner)
+  touched[owner] = touched[owner] or {}
+  return touched[owner]
+end
 
 local function is_expected(state, expected)
   for _, one in ipairs(expected) do
@@ -30,31 +34,51 @@ end
 
 -- As decisions.added: counts are summed, and what is not said stays as it was.
 local function add_figures(more)
-  local sum = figures[more[1]]
+  local schedule = touch(more[1])
+  local sum = schedule[1]
   if not sum then
     sum = { 0, 0, 0, {} }
-    figures[more[1]] = sum
+    schedule[1] = sum
   end
   for at = 1, 3 do sum[at] = sum[at] + more[at + 1] end
   for name, value in pairs(more[5]) do sum[4][name] = value end
 end
 
--- As firing.waits: a schedule that bounds its active runs and may be waiting with its next tick.
-local function wake(member)
-  local key = base .. 'schedules:' .. path_of(member)
-  local found = call('HMGET', key, 'overlap', 'max_concurrent', 'state', 'wake_at', 'next_run', 'format')
-  if not found[1] or (found[1] == 'allow' and (found[2] or '') == '') or found[3] ~= 'active' then return end
-  local wake_at, tick = instant(found[4]), instant(found[5])
-  if wake_at and tick and wake_at > tick then
-    call('HSET', key, 'wake_at', text(tick))
-    place(base .. 'due' .. family_of(found[6]), member, tick)
+-- Statistics and wake-up of a schedule, once for a batch.
+local function finish(owner, sum, member)
+  local key = base .. 'schedules:' .. owner
+  local found = read('HMGET', key, 'run_count', 'success_count', 'failure_count', 'overlap', 'max_concurrent', 'state',
+    'wake_at', 'next_run', 'format')
+  if #found == 0 then return end
+  local fields = {}
+  if sum then
+    fields = {
+      'run_count', (tonumber(found[1]) or 0) + sum[1], 'success_count', (tonumber(found[2]) or 0) + sum[2],
+      'failure_count', (tonumber(found[3]) or 0) + sum[3],
+    }
+    for name, value in pairs(sum[4]) do
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
   end
+  -- As firing.waits: a schedule that bounds its active runs and may be waiting with its next tick.
+  local is_bounded = found[4] and (found[4] ~= 'allow' or (found[5] or '') ~= '')
+  if member and is_bounded and found[6] == 'active' then
+    local wake_at, tick = instant(found[7]), instant(found[8])
+    if wake_at and tick and wake_at > tick then
+      fields[#fields + 1] = 'wake_at'
+      fields[#fields + 1] = text(tick)
+      place(base .. 'due' .. family_of(found[9]), member, tick)
+    end
+  end
+  if #fields > 0 then call('HSET', key, unpack(fields)) end
 end
 
 -- Whether the schedule of a gate is as the transition expects; numbers of 0 stand for "there is none".
 local function passes(gate)
   if not gate then return true end
-  local found = call('HMGET', base .. 'schedules:' .. gate[1], 'generation', 'revision')
+  local key = base .. 'schedules:' .. gate[1]
+  local found = read('HMGET', key, 'generation', 'revision')
   if not found[2] then return gate[2] == '0' and gate[3] == '0' end
   return found[1] == gate[2] and found[2] == gate[3]
 end
@@ -65,18 +89,36 @@ local function moment(said, known)
 end
 
 -- found: state, attempt, settled, tenant, schedule, worker, lease_until, error, result.
+-- The run as its places in the indexes want it; nil, and nothing is written, if a key that it is to get into can't be used.
+local function standing(row, key, found, after)
+  local id, state, tenant = row[1], found[1], found[4] or 'default'
+  local run = { id = id, state = state, path = found[5] and path(tenant, found[5]), worker = found[6] }
+  if state == 'running' and (OVER[after] or after == 'running' and not row[13]) then return run end
+  -- All but the end of an attempt and a sign of life has to know more: where the run waits, and since when it is.
+  local more = call('HMGET', key, 'format', 'queue', 'priority', 'task', 'claim', 'run_at', 'created_at', 'finished_at')
+  run.family = family_of(more[1])
+  run.ready = (more[2] or '') .. ':' .. (more[3] or '') .. ':' .. (more[4] or '')
+  run.claim, run.run_at, run.created = more[5], instant(more[6]) or 0, instant(more[7]) or 0
+  run.finished = instant(more[8])
+  if after == 'queued' and not can_wait(run.family, run.ready) then return nil end
+  if run.path and not OVER[after] and not fits(base .. 'active:' .. run.path, 'zset') then return nil end
+  if after == 'running' and row[13] and row[13] ~= '' and not fits(base .. 'held:' .. row[13], 'hash') then return nil end
+  return run
+end
+
 local function apply(row, key, found)
   local id, state = row[1], found[1]
   local after = row[7] or state
+  local run = standing(row, key, found, after)
+  if not run or not can_add_all(row[14]) then return false end
   local fields, gone = row[5], row[6]
   local function set(name, value)
     fields[#fields + 1] = name
     fields[#fields + 1] = value
   end
-  local run_at
   if row[8] then
-    run_at = now + row[8]
-    set('run_at', text(run_at))
+    run.run_at = now + row[8]
+    set('run_at', text(run.run_at))
   end
   local lease, finished = row[9], row[10]
   if lease then
@@ -99,22 +141,12 @@ local function apply(row, key, found)
   if after == 'running' and state == 'running' and not row[13] then
     -- A sign of life: all but always the lease and nothing else.
     if lease then place(base .. 'leases', id, lease == 'none' and 0 or lease) end
-    return
-  end
-  local tenant, worker = found[4] or 'default', found[6]
-  local run = { id = id, state = state, path = found[5] and path(tenant, found[5]), worker = worker }
-  if not (state == 'running' and OVER[after]) then
-    -- All but the end of an attempt has to know more: where the run waits, and since when it is.
-    local more = call('HMGET', key, 'format', 'queue', 'priority', 'task', 'claim', 'run_at', 'created_at',
-      'finished_at')
-    run.family = family_of(more[1])
-    run.ready = (more[2] or '') .. ':' .. (more[3] or '') .. ':' .. (more[4] or '')
-    run.claim, run.run_at, run.created = more[5], run_at or instant(more[6]) or 0, instant(more[7]) or 0
-    run.finished = instant(more[8])
+    return true
   end
   if after ~= state or row[13] then
     leave(run)
     if after ~= state then
+      local tenant = found[4] or 'default'
       count(tenant, state, -1)
       count(tenant, after, 1)
     end
@@ -124,14 +156,16 @@ local function apply(row, key, found)
   if after == 'running' then run.lease = moment(lease, found[7]) end
   if OVER[after] then run.finished = moment(finished, nil) or run.finished end
   enter(run)
+  return true
 end
 
 local answers = {}
 begin()
+need_for_runs()
 for at, row in ipairs(asked) do
   local key = base .. 'runs:' .. row[1]
-  local found = call('HMGET', key, 'state', 'attempt', 'settled', 'tenant', 'schedule', 'worker', 'lease_until',
-    'error', 'result')
+  local found = read('HMGET', key, 'state', 'attempt', 'settled', 'tenant', 'schedule', 'worker', 'lease_until', 'error',
+    'result')
   if not found[1] then
     answers[at] = 0
   elseif found[3] == row[4] then
@@ -139,27 +173,16 @@ for at, row in ipairs(asked) do
   elseif found[2] ~= row[2] or not is_expected(found[1], row[3])
     or (row[11] and (instant(found[7]) or 0) > now) or not passes(row[17]) then
     answers[at] = 0
+  elseif not apply(row, key, found) then
+    note(found[4] or 'default', row[1], wrong)
+    answers[at] = 0
   else
-    apply(row, key, found)
     for _, run in ipairs(row[14]) do add_run(run) end
     if row[15] then add_figures(row[15]) end
-    if row[16] then wake(row[16]) end
+    if row[16] then touch(path_of(row[16]))[2] = row[16] end
     answers[at] = 1
   end
 end
+for owner, schedule in pairs(touched) do finish(owner, schedule[1], schedule[2]) end
 flush()
-for owner, sum in pairs(figures) do
-  local key = base .. 'schedules:' .. owner
-  local found = call('HMGET', key, unpack(COUNTED))
-  local fields = {}
-  for at, name in ipairs(COUNTED) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = (tonumber(found[at]) or 0) + sum[at]
-  end
-  for name, value in pairs(sum[4]) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
-  end
-  call('HSET', key, unpack(fields))
-end
 return { now, answers }

@@ -2,7 +2,8 @@
 
 local rows = {}
 for at, path in ipairs(asked) do
-  rows[at] = call('HMGET', base .. 'schedules:' .. path, 'run_count', 'success_count', 'failure_count', 'last_run',
+  local found = read('HMGET', base .. 'schedules:' .. path, 'run_count', 'success_count', 'failure_count', 'last_run',
     'last_success', 'last_failure', 'last_error')
+  rows[at] = #found > 0 and found or { false, false, false, false, false, false, false }
 end
 return { now, rows }

@@ -13,6 +13,7 @@ local due = math.min(now, asked[1])
 local limit, who, anyone = asked[2], asked[3], asked[5] == 1
 local until_ = now + asked[4]
 local firing = base .. 'firing'
+need('hash', 'firing')
 local taken = {}
 
 local function free(hold)
@@ -40,14 +41,14 @@ local rows, holds, room = {}, {}, asked[8]
 for _, member in ipairs(taken) do
   if room <= 0 then break end
   local path = path_of(member)
-  local fields = call('HMGET', base .. 'schedules:' .. path, unpack(asked[7]))
+  local fields = read('HMGET', base .. 'schedules:' .. path, unpack(asked[7]))
   local overlap, most = fields[1], fields[2]
   room = room - #(fields[#asked[7]] or '')
   local active = false
-  if overlap ~= 'allow' or (most and most ~= '') then
+  if overlap and (overlap ~= 'allow' or (most and most ~= '')) then
     active = {}
-    for _, id in ipairs(call('ZRANGE', base .. 'active:' .. path, 0, -1)) do
-      local found = call('HMGET', base .. 'runs:' .. id, 'state', 'cancel_requested')
+    for _, id in ipairs(read('ZRANGE', base .. 'active:' .. path, 0, -1)) do
+      local found = read('HMGET', base .. 'runs:' .. id, 'state', 'cancel_requested')
       active[#active + 1] = id
       active[#active + 1] = found[1] or ''
       active[#active + 1] = found[2] or ''
