@@ -326,7 +326,9 @@ def test_no_script_stops_midway_whichever_key_is_something_else(
             client.delete(name)
             text = name.removeprefix(base).decode()
             for index, (found, wanted) in differences(valkey).items():
-                odd = {member for member in {**found, **wanted} if found.get(member) != wanted.get(member)}  # type: ignore[dict-item,attr-defined]  # they are mappings
+                assert isinstance(found, dict)
+                assert isinstance(wanted, dict)
+                odd = {member for member in found | wanted if found.get(member) != wanted.get(member)}
                 alien = {member for member in odd if not is_of(text, index, member)}
                 assert index == text or not alien, (at, name, index, found, wanted)
             restore(client, store, before)
