@@ -278,7 +278,7 @@ WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s A
 
 # First of all: whoever fires holds its schedule and then adds runs or asks them to stop. Who ends a run that
 # a schedule may wait for, or makes one active again, waits until that is written; else the tick would not be
-# woken, or fire beside a run that it did not see. A schedule that never waits is looked up, 2 us, and not
+# woken, or fire beside a run that it did not see. A schedule that never waits is looked up, 3 us, and not
 # locked: its runs end beside its fires.
 LOCK_GATES = f"""
 SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
