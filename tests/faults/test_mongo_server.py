@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from pymongo import MongoClient
@@ -34,11 +38,45 @@ class Standalone(Mongo):
             client.admin.command("ping")
 
 
-def run_server(kind: type[Mongo]) -> Iterator[Mongo]:
+class Secure(Mongo):
+    """It takes connections over TLS alone, with a certificate that vouches for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.certificate = self.make_certificate("server")
+
+    def make_certificate(self, name: str) -> Path:
+        """With its key, in one file."""
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            raise Unavailable("there is no openssl to make a certificate with", is_required=False)
+        made, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+        words += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
+        subprocess.run([openssl, *words], check=True, capture_output=True)
+        made.write_text(made.read_text() + key.read_text())
+        if self._user is not None:
+            os.chown(made, *self._user)
+        return made
+
+    def url_at(self, port: int) -> str:
+        return f"{super().url_at(port)}&tls=true&tlsCAFile={self.certificate}"
+
+    def _command(self) -> list[str]:
+        return [
+            *super()._command(), "--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(self.certificate),
+            "--tlsCAFile", str(self.certificate), "--tlsAllowConnectionsWithoutCertificates",
+        ]  # fmt: skip
+
+
+M = TypeVar("M", bound=Mongo)
+
+
+def run_server(kind: type[M]) -> Iterator[M]:
     try:
         server = kind()
     except Unavailable as error:
-        note_missing("mongo", str(error))
+        note_missing("mongo", error)
         pytest.skip(f"no mongo: {error}")
     try:
         server.start()
@@ -55,6 +93,11 @@ def standalone() -> Iterator[Mongo]:
 @pytest.fixture
 def server() -> Iterator[Mongo]:
     yield from run_server(Mongo)
+
+
+@pytest.fixture
+def secure() -> Iterator[Secure]:
+    yield from run_server(Secure)
 
 
 def repeated(call: Callable[[], Any]) -> Any:
@@ -138,3 +181,32 @@ def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) 
     assert store.wait(30) is True
     other.close()
     store.close()
+
+
+def test_a_store_works_over_tls_and_refuses_a_server_that_nobody_vouches_for(secure: Secure) -> None:
+    url = secure.url.replace("/?", "/jobs?")
+    store, other = MongoStore(url), MongoStore(url)
+    store.open()
+    other.open()
+    large = '"' + "x" * 200_000 + '"'  # more than one record of TLS
+    assert store.add_runs([Run(id="a", task="work", payload=large)]) == [True]
+    wanted = Claim(worker="w", token="t", limit=1, now=store.now(), lease=60_000)
+    (held,) = other.claim_runs(wanted).runs
+    assert held.payload == large
+    assert other.settle_runs([attempts.succeeded(held, None, store.now(), "end")]) == [True]
+    assert store.count_runs() == {"succeeded": 1}
+    assert store.wait(0) is False
+    other.hint()
+    assert store.wait(60) is True
+    other.close()
+    store.close()
+    stranger = str(secure.make_certificate("stranger"))
+    for distrusting in (url.replace(str(secure.certificate), stranger), url.split("&tlsCAFile")[0]):
+        store = MongoStore(distrusting, timeout=1.0)
+        with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
+            store.open()
+        store.close()
+    unencrypted = MongoStore(url.split("&tls=")[0], timeout=1.0)
+    with pytest.raises(StoreUnavailable):
+        unencrypted.open()
+    unencrypted.close()
