@@ -1257,6 +1257,34 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
             assert "FETCH" not in found, (name, found)
 
 
+def test_a_look_for_few_tasks_passes_by_runs_of_others(store: MongoStore, clock: VirtualClock) -> None:
+    store.add_runs([Run(id=f"r{at}", task="other") for at in range(500)])
+    wanted = Claim(
+        worker="w", token="t", limit=5, now=clock.now, lease=1, tasks=frozenset({"work", "play"}),
+        queues=("default", "b"),
+    )  # fmt: skip
+    read: list[int] = []
+    commands = store._connection.commands()
+
+    def aggregate(name: str, collection: str, pipeline: Any, **options: Any) -> list[Document]:
+        command = {"aggregate": collection, "pipeline": pipeline, "cursor": {}, "hint": options["hint"]}
+        answer = plain(store).command({"explain": command, "verbosity": "executionStats"})
+        read.append(max(keys_examined(answer)))
+        return type(commands).aggregate(commands, name, collection, pipeline, **options)
+
+    vars(commands)["aggregate"] = aggregate
+    assert claims.look(commands, wanted, clock.now, 1) == ([], None, False)
+    del vars(commands)["aggregate"]
+    assert read[0] < 100
+
+
+def keys_examined(plan: Any) -> list[int]:
+    if isinstance(plan, dict):
+        own = [int(plan["totalKeysExamined"])] if "totalKeysExamined" in plan else []
+        return own + [count for value in plan.values() for count in keys_examined(value)]
+    return [count for value in plan for count in keys_examined(value)] if isinstance(plan, list) else []
+
+
 def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: VirtualClock) -> None:
     watch = Watch(on=False)
     store = make(on_command=watch)

@@ -15,12 +15,14 @@ from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands
 from evenbeat.stores.mongo.rows import LOWEST, read_run
 from evenbeat.stores.mongo.schedules import put_notes
-from evenbeat.stores.mongo.schema import CLAIMABLE, LEASED, RUNS
+from evenbeat.stores.mongo.schema import CLAIMABLE, CLAIMABLE_BY_TASK, LEASED, RUNS
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
 _PRIORITIES = list(range(10))
 # The planner merges up to 200 ranges: ten for each queue.
 _QUEUES_AT_ONCE = 20
+# So many pairs of a queue and a task are looked up each for itself, ten ranges for each.
+_PAIRS = 20
 _BY_PRIORITY = {"priority": -1, "run_at": 1, "_id": 1}
 # Seconds that a claim may take longer for each run.
 _FOR_EACH = 0.002
@@ -67,7 +69,9 @@ def look(commands: Commands, wanted: Claim, due: Instant, crowd: int) -> Seen:
         ]}},
         *_next_due(wanted, queues),
     ]  # fmt: skip
-    found = commands.aggregate("find next due", RUNS, pipeline, hint=CLAIMABLE.name)
+    are_few = wanted.tasks is not None and len(queues) * len(wanted.tasks) <= _PAIRS
+    index = CLAIMABLE_BY_TASK if are_few else CLAIMABLE
+    found = commands.aggregate("find next due", RUNS, pipeline, hint=index.name)
     ids = [document["_id"] for document in found if "_id" in document] if wanted.limit > 0 else []
     if len(ids) > wanted.limit:
         first = Random(wanted.token).randrange(len(ids) - wanted.limit + 1)  # noqa: S311 - no secret

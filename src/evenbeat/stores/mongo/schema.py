@@ -2,7 +2,7 @@
 UTC, so ``new Date(Number(run_at))`` is a time for people.
 
 What firing and claiming ask for stands in partial indexes, which hold the documents that are asked for and
-no others: history makes them neither larger nor slower. Six indexes make a
+no others: history makes them neither larger nor slower. Seven indexes make a
 change of a run cost 100 us of the server's time, not 20, whichever of them it concerns (MongoDB 6.0.5).
 """
 
@@ -52,6 +52,13 @@ CLAIMABLE = Index(
     {"state": "queued"},
 )  # fmt: skip
 
+# The same for few tasks: runs of others that wait before theirs, 10,000 say, would cost each look 20 ms.
+CLAIMABLE_BY_TASK = Index(
+    RUNS, "claimable_by_task",
+    {"task": 1, "queue": 1, "priority": -1, "run_at": 1, "_id": 1, "format": 1, "state": 1},
+    {"state": "queued"},
+)  # fmt: skip
+
 # What a claim, a worker or a supervisor holds. Whoever looks for leases that ended walks through all of it.
 LEASED = Index(
     RUNS, "leased",
@@ -80,8 +87,8 @@ EXPIRING = Index(RECORDS, "expiring", {"expires": 1}, {"expires": {"$exists": Tr
 
 INDEXES: dict[int, tuple[Index, ...]] = {
     1: (
-        DUE, SCHEDULES_BY_NAME, CLAIMABLE, LEASED, ACTIVE, NEWEST, OF_SCHEDULE, OVER, SKIPPED_NEWEST,
-        SKIPPED_RECORDED, EXPIRING,
+        DUE, SCHEDULES_BY_NAME, CLAIMABLE, CLAIMABLE_BY_TASK, LEASED, ACTIVE, NEWEST, OF_SCHEDULE, OVER,
+        SKIPPED_NEWEST, SKIPPED_RECORDED, EXPIRING,
     ),
 }  # fmt: skip
 """What leads to each version from the one before. One that was released never changes again."""
