@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evenbeat import InvalidValue, Scheduler, every
+from evenbeat import InvalidValue, Scheduler, StoreUnavailable, every
 
 
 @pytest.fixture
@@ -135,3 +135,13 @@ def test_a_fork_has_no_node_and_leaves_the_runs_of_its_parent_alone(tmp_path: Pa
     assert app.runs.wait_for(run.id, "30s").attempt == 1
     app.stop()
     app.close()
+
+
+def test_the_keeper_backs_off_by_far_less_than_reapers_wait_after_an_outage() -> None:
+    app = Scheduler("memory://", lease="3s")
+    with app:
+        node = app.node
+        assert node is not None
+        assert node._keeper_loop is not None
+        waits = [node._keeper_loop._fail(StoreUnavailable("away")) for _ in range(10)]
+    assert max(waits) <= 3.0 / 12

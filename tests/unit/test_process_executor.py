@@ -66,6 +66,11 @@ def talk(run: Run):
 def mine(run: Run): return [run.still_mine(), run.attempt, run.token]
 
 @app.task(cpu=True)
+def goes_on(run: Run):
+    run.check()
+    return run.still_mine()
+
+@app.task(cpu=True)
 def wait(run: Run, file):
     open(file, "w").close()
     while True:
@@ -156,7 +161,7 @@ class Hand:
         self.ends: SimpleQueue[tuple[Attempt, Outcome]] = SimpleQueue()
         self.executor = ProcessExecutor(1)
         self.executor.start(lambda attempt, outcome: self.ends.put((attempt, outcome)))
-        self.held = True
+        self.held: bool | None = True
 
     def give(self, name: str, payload: dict[str, Any] | None = None, function: Any = None) -> Attempt:
         if function is None:
@@ -445,6 +450,11 @@ def test_forks_of_a_task_log_to_stderr_and_end_when_they_are_told(
     assert [chunk.text for chunk in attempt.log.take()] == ["done"]
     assert "part" not in {record.name for record in caplog.records}
     assert capfd.readouterr().err.count("WARNING part: x") == 160
+
+
+def test_a_task_goes_on_where_nobody_can_say_whether_the_lease_is_held(hand: Hand) -> None:
+    hand.held = None
+    assert hand.result("goes_on") is False
 
 
 def test_a_fork_of_a_task_holds_no_lease(hand: Hand, capfd: pytest.CaptureFixture[str]) -> None:
