@@ -37,7 +37,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     duration: float | None = None
     """Seconds that the attempt took."""
     delay: float | None = None
-    """Of ``retrying``: seconds until the next attempt."""
+    """Of ``retrying``, and of ``released`` with an ``error``: seconds until the next attempt."""
     next_run: datetime | None = None
     """Of ``fired`` and ``skipped``: the schedule's next tick."""
     reason: Reason | None = None
