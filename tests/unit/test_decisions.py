@@ -114,6 +114,18 @@ def test_statistics_add_up_and_the_latest_counts() -> None:
     )
 
 
+def test_statistics_that_say_nothing_of_a_time_keep_the_one_there_was() -> None:
+    before = Statistics(tenant="acme", schedule="s", last_run=1, last_success=2, last_failure=3)
+    more = Statistics(tenant="acme", schedule="s", run_count=1)
+    assert added(before, more) == replace(before, run_count=1)
+
+
+def test_a_repetition_is_accepted_though_its_gate_has_closed_since() -> None:
+    again = told(gate=("acme", "s", 1, 1))
+    done = settlement([again], {"r": Standing("queued", 3, "t", None)}, T, {("acme", "s"): (1, 2)})
+    assert (done.answers, done.updates) == ([True], {})
+
+
 def test_the_weight_of_a_transition_is_its_texts() -> None:
     runs = (Run(id="a", task="work", payload="x" * 5), Run(id="b", task="work", payload="x" * 7))
     assert weight(told()) == 0
@@ -162,7 +174,7 @@ def test_a_run_that_was_settled_in_a_batch_is_another_one_for_the_rest_of_it() -
     back = told(state="queued", delay=0, lease=None, renews=True)
     claim = told(token="u", attempt=3, expect=("queued",), lease=50)
     late = told(token="v", attempt=3, expect=("queued",), lease_ended=True)
-    done = settlement([back, claim, late], {"r": Standing("running", 2, None, T + 9)}, T)
+    done = settlement([back, claim, late], {"r": Standing("running", 2, None, T - 1)}, T)
     assert done.answers == [True, True, False]
     again = settlement([back, back, claim], {"r": Standing("running", 2, None, T + 9)}, T)
     assert again.answers == [True, True, True]
