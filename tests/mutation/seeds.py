@@ -19,9 +19,3 @@ def test_memory_keeps_the_promise(first: int) -> None:
 def test_the_loops_of_the_product_keep_the_promise(first: int) -> None:
     for seed in range(first, first + 5):
         run_seed(seed, "memory", Trace(), product=True)
-
-
-@pytest.mark.parametrize("first", range(0, 6, 2))
-def test_sqlite_keeps_the_promise(first: int) -> None:
-    for seed in range(first, first + 2):
-        run_seed(seed, "sqlite", Trace())

@@ -86,7 +86,6 @@ SUITES = (
         (
             "tests/contract/test_sqlite.py::TestSqlite",
             "tests/unit/test_sqlite_store.py",
-            f"{_SEEDS}::test_sqlite_keeps_the_promise",
         ),
     ),
     Suite(
