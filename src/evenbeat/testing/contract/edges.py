@@ -42,7 +42,10 @@ class EdgeContract(Contract):
         assert self.fire(store).next_wake is None
         self.put(store, paused, changes.resume(paused, clock.now))
         assert self.fire(store).next_wake == start + MINUTE
-        # Due under both wake-ups that it had: it fires once, and others beside it.
+        # Written again with the same wake-up: it fires once, and others beside it.
+        row = self.get(store, "a")
+        assert row is not None
+        assert self.put(store, row, changes.change(row, {"priority": 9}, clock.now)).accepted
         self.add(store, schedule("c"))
         clock.advance("3m")
         assert sorted(planned.schedule.name for planned in self.fire(store).planned) == ["a", "c"]
