@@ -6,6 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from evenbeat.errors import InvalidValue
+from evenbeat.model import Run
+from evenbeat.stores import memory
+from evenbeat.stores.base import Claim, Schema
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
@@ -17,3 +23,20 @@ class TestMemory(StoreContract):
         store = MemoryStore(clock)
         yield lambda: store
         store.close()
+
+
+def test_a_store_in_memory_has_no_schema_no_server_and_no_transactions() -> None:
+    store = MemoryStore()
+    assert (store.schema(), store.server()) == (Schema(0, 0), [])
+    with pytest.raises(InvalidValue, match="takes no part in transactions"):
+        store.insertion([])
+
+
+def test_claims_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_CLAIMS_KEPT", 2)
+    store = MemoryStore(VirtualClock())
+    for token in ("a", "b", "c"):
+        store.add_runs([Run(id=token, task="work")])
+        store.claim_runs(Claim(worker="w", token=token, limit=1, now=store.now(), lease=1_000))
+        assert len(store._claims) <= 2
+    assert list(store._claims) == ["b", "c"]

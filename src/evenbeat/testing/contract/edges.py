@@ -7,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import Record, Schedule, Skipped, Statistics
+from evenbeat.model import FORMAT, Record, Schedule, Skipped, Statistics
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
 
@@ -62,7 +62,8 @@ class EdgeContract(Contract):
             clock.advance("1m")
             assert store.fire_due(clock.now, 10, broken).quarantined == (("acme", "s"),)
             (note,) = store.find_records("quarantine")
-            assert (note.tenant, note.key, note.version) == ("acme", "s", version)
+            assert (note.kind, note.tenant, note.key) == ("quarantine", "acme", "s")
+            assert note.version == version
             assert "no sense" in note.body
             assert store.get_record("quarantine", "acme", "s") == note
             asleep = self.get(store, "s", "acme")
@@ -86,6 +87,29 @@ class EdgeContract(Contract):
         assert len(store.fire_due(clock.now, 10, asking).planned) == 1
         asked = {one.id: one.cancel_requested for one in self.runs(store, ids=("over", "held", "waits"))}
         assert asked == {"over": False, "held": True, "waits": True}
+
+    def test_plan_is_told_what_is_asked_of_active_runs(self, store: Store, clock: VirtualClock) -> None:
+        self.add(store, schedule(overlap="cancel_running"))
+        self.add(store, schedule("other", overlap="cancel_running"))
+        mine = {"schedule": "cleanup", "run_at": clock.now}
+        store.add_runs([run("a", **mine), run("b", **mine), run("c", **mine), run("d", run_at=clock.now)])
+        held = {one.id: one for one in self.claim(store)}
+        wish = attempts.cancel(held["a"], clock.now, "t1")
+        assert wish is not None
+        store.settle_runs([wish, attempts.released(held["b"], "t2")])
+        store.settle_runs([attempts.succeeded(held["c"], None, clock.now, "t3")])
+        clock.advance("1m")
+        told: dict[str, set[Active]] = {}
+
+        def asking(row: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+            told[row.name] = set(active)
+            return plan(row, now, active)
+
+        store.fire_due(clock.now, 10, asking)
+        assert told == {
+            "cleanup": {Active("a", "running", True), Active("b", "queued", False)},
+            "other": set(),
+        }
 
     def test_a_run_is_claimed_at_its_millisecond_and_not_before(
         self, store: Store, clock: VirtualClock
@@ -126,6 +150,33 @@ class EdgeContract(Contract):
         assert ([one.id for one in mine.runs], mine.next_due) == (["r1"], clock.now)
         assert [one.id for one in self.claim(store, "t2", tasks=frozenset({"other"}))] == ["r0", "r2"]
         assert [one.id for one in self.claim(store, "t3", tasks=frozenset({"work"}))] == ["r3"]
+
+    def test_rows_of_a_newer_format_wake_nobody(self, store: Store, clock: VirtualClock) -> None:
+        made = changes.create(schedule(), clock.now)
+        newer = made._replace(schedule=replace(made.schedule, format=FORMAT + 1))
+        assert store.put_schedules([Write(newer, None)])[0].accepted
+        store.add_runs([run("a", run_at=clock.now + 50, format=FORMAT + 1)])
+        assert self.fire(store).next_wake is None
+        assert self.claimed(store, "t1").next_due is None
+        clock.advance("1m")
+        assert self.fire(store) == ((), None, ())
+        assert self.claimed(store, "t2") == ((), None)
+
+    def test_a_run_is_claimed_by_the_time_that_it_has_now(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs([run("a", run_at=clock.now + 100, created_at=clock.now)])
+        (row,) = self.runs(store)
+        wish = attempts.cancel(row, clock.now, "t1")
+        assert wish is not None
+        assert store.settle_runs([wish]) == [True]
+        (row,) = self.runs(store)
+        again = attempts.retried(row, "t2")
+        assert again is not None
+        assert store.settle_runs([again]) == [True]
+        (held,) = self.claim(store, "c1")
+        assert store.settle_runs([replace(attempts.released(held, "t3"), delay=60_000)]) == [True]
+        clock.now += 100
+        early = self.claimed(store, "c2")
+        assert (early.runs, early.next_due) == ((), clock.now + 59_900)
 
     def test_every_priority_is_claimed_the_highest_first(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run(f"p{priority}", priority=priority, run_at=clock.now) for priority in range(10)])
@@ -202,7 +253,9 @@ class EdgeContract(Contract):
         (held,) = self.claim(store)
         store.settle_runs([attempts.succeeded(held, None, clock.now, "t")])
         found = store.statistics([("acme", "other"), ("acme", "s"), ("default", "s")])
-        assert [one.run_count for one in found] == [0, 1, 0]
+        assert [(one.tenant, one.schedule, one.run_count) for one in found] == [
+            ("acme", "other", 0), ("acme", "s", 1), ("default", "s", 0),
+        ]  # fmt: skip
         assert found[0] == Statistics(tenant="acme", schedule="other")
 
     def test_history_is_purged_to_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
@@ -259,6 +312,18 @@ class EdgeContract(Contract):
         assert not store.delete_record("k", "default", "x", 1)
         assert store.delete_record("k", "default", "x", 2)
         assert not store.delete_record("k", "default", "x", 2)
+
+    def test_records_are_purged_to_the_millisecond_and_some_never(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        expires = clock.now + 10
+        for key, end in (("x", expires), ("y", None)):
+            store.put_record(Record(kind="k", tenant="default", key=key, body="1", version=1, expires=end))
+        clock.advance("1h")
+        assert store.purge(expires, 10) == 0
+        assert store.purge(expires + 1, 10) == 1
+        assert store.purge(clock.now, 10) == 0
+        assert [record.key for record in store.find_records("k")] == ["y"]
 
     def test_a_ledger_is_cut_at_its_limit_and_kept_apart(self, store: Store, clock: VirtualClock) -> None:
         for name, tenant in (("s", "default"), ("s", "acme"), ("other", "default")):
