@@ -21,8 +21,8 @@ class DescriptorProbe:
         self._identity = self._look()
 
     def is_intact(self) -> bool:
-        """Whether the file is still the one that was opened."""
-        return self._look() == self._identity
+        """Whether the file is still the one that was opened; True of a probe that was let go."""
+        return self._identity is None or self._look() == self._identity
 
     def close(self) -> None:
         """Safe to repeat."""

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from evenbeat.descriptors import DescriptorProbe
 from evenbeat.errors import StoreUnavailable
+from evenbeat.instants import Instant
 from evenbeat.keeper import Keeper
 from evenbeat.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node_settings import NodeSettings
@@ -80,6 +82,7 @@ class Node:
     ) -> None:
         self.name = name or node_name()
         self.pid = os.getpid()
+        self._probe = DescriptorProbe()
         self._store = store
         self._events = events
         self._settings = settings
@@ -133,11 +136,23 @@ class Node:
     def _loop(
         self, name: str, step: Callable[[int], int | None], longest_backoff: float = LONGEST_BACKOFF
     ) -> Loop:
-        loop = Loop(
-            name, step, self._store.now, self._settings.poll, self._events, longest_backoff=longest_backoff
-        )
+        loop = Loop(name, step, self._now, self._settings.poll, self._events, longest_backoff=longest_backoff)
         self._loops.append(loop)
         return loop
+
+    def _now(self) -> Instant:
+        """The store's clock, which every step asks first."""
+        self._check_descriptors()
+        return self._store.now()
+
+    def _check_descriptors(self) -> None:
+        """Do nothing any more in a process whose descriptors were closed: two connections may have the same
+        one by now, and take each other's replies."""
+        if not self._probe.is_intact():
+            raise StoreUnavailable(
+                "somebody closed all files of this process (os.closerange?), also those of the database; "
+                "start a new process, and close only what is yours"
+            )
 
     @property
     def is_processing(self) -> bool:
@@ -185,11 +200,12 @@ class Node:
         if self._worker is not None and self._worker_loop is not None and self._worker_loop.join(0):
             # What ended while the loop did.
             worker = self._worker
-            self._attempt(lambda: worker.step(self._store.now()))
+            self._attempt(lambda: worker.step(self._now()))
         self._listener.join(_LAST_TRIES)
         self._attempt(self._presence.leave)
         run_logs.stop_capture()
         self._tell("node_stopped")
+        self._probe.close()
         _log.info("stopped", extra={"component": "node", "node": self.name})
 
     def _drain(self, worker: Worker, deadline: float) -> None:
@@ -211,12 +227,14 @@ class Node:
         worker.stop()
 
     def _until(self, condition: Callable[[], bool], deadline: float) -> None:
-        while not condition() and (left := deadline - time.monotonic()) > 0:
+        # Without descriptors nothing can be recorded, however long it waits.
+        while not condition() and self._probe.is_intact() and (left := deadline - time.monotonic()) > 0:
             # Not only hurried: the condition may come true meanwhile.
             self._closing.wait(min(left, 0.02))
 
     def _attempt(self, act: Callable[[], object]) -> None:
         with contextlib.suppress(StoreUnavailable):
+            self._check_descriptors()
             act()
 
     def _listen(self) -> None:
@@ -226,6 +244,7 @@ class Node:
         is_first = True
         while not self._closing.is_set():
             try:
+                self._check_descriptors()
                 hinted = self._store.wait(_FIRST_WAIT if is_first else poll) or is_first
                 is_first = False
             except Exception:
@@ -248,4 +267,4 @@ class Node:
 
     def _tell(self, kind: EventKind) -> None:
         if self._events:
-            self._attempt(lambda: self._events.tell(kind, self._store.now()))
+            self._attempt(lambda: self._events.tell(kind, self._now()))

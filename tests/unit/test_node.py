@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evenbeat import InvalidValue, Scheduler, StoreUnavailable, every
+from evenbeat import Event, InvalidValue, Scheduler, StoreUnavailable, every
 
 
 @pytest.fixture
@@ -145,3 +145,24 @@ def test_the_keeper_backs_off_by_far_less_than_reapers_wait_after_an_outage() ->
         assert node._keeper_loop is not None
         waits = [node._keeper_loop._fail(StoreUnavailable("away")) for _ in range(10)]
     assert max(waits) <= 3.0 / 12
+
+
+def test_a_node_whose_files_were_closed_stands_still_and_says_so(app: Scheduler) -> None:
+    said = threading.Event()
+
+    @app.task
+    def work() -> None: ...
+
+    @app.on_error
+    def note(event: Event) -> None:
+        if "start a new process" in (event.error or ""):
+            said.set()
+
+    app.start()
+    node = app.node
+    assert node is not None
+    os.close(node._probe._number)  # as a job that closes all of them
+    assert said.wait(30)
+    run = app.enqueue(work)
+    app.stop()  # at once: nothing can be recorded
+    assert app.runs.get(run.id).state == "queued"

@@ -34,14 +34,12 @@ class CoroutineExecutor:
         self._probe: DescriptorProbe | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._guard = threading.Lock()
 
     def start(self, ended: Ended) -> None:
         self._ended = ended
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         self._waiting.extend(attempts)
-        self._replace_damaged()
         if self._thread is not None:
             self._call(self._begin)
             return
@@ -76,30 +74,17 @@ class CoroutineExecutor:
     def _stop(self) -> None:
         asyncio.get_running_loop().stop()
 
-    def _replace_damaged(self) -> None:
-        """Leave a loop behind whose descriptors were closed: it may wait for ever."""
-        with self._guard:
-            if self._probe is None or self._probe.is_intact():
-                return
-            self._loop = self._probe = self._thread = None
-        _log.error("a job closed the files of the event loop, which is replaced; restart this process soon")
-        self._abandon(OSError("a job closed the files of the event loop"))
-
     def _serve(self) -> None:
         """Loops, one after the other, should one break: a task can close what a loop needs."""
         while not self._stopped:
             try:
                 with _made_loop() as (loop, probe):
-                    with self._guard:
-                        self._loop, self._probe = loop, probe
+                    self._loop, self._probe = loop, probe
                     asyncio.set_event_loop(loop)
                     loop.call_soon(self._begin)
                     self._run(loop)
             except Exception as error:
-                with self._guard:
-                    if self._thread is not threading.current_thread():
-                        return  # it was left behind
-                    self._loop = self._probe = None
+                self._loop = self._probe = None
                 _log.exception("the event loop broke, and is replaced")
                 self._abandon(error)
                 time.sleep(_PAUSE)
@@ -129,8 +114,6 @@ class CoroutineExecutor:
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            return  # it was left behind
         while self._waiting and len(self._running) < self._slots:
             attempt = self._waiting.popleft()
             if attempt.begin():
