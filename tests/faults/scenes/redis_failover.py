@@ -1,11 +1,14 @@
 """Another Valkey server takes over: behind one address, by sentinels, and in a cluster.
 
-Replication is asynchronous, and a failover may lose what was acknowledged. Here nothing is: before a primary
-is killed it stops to answer, and its replica catches up. So every tick has to be accounted for.
+Replication is asynchronous, and a failover may lose what was acknowledged. In all scenes but one nothing is:
+before a primary is killed it stops answering, and its replica catches up. So every tick has to be accounted
+for.
 """
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,7 +20,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from tests import servers
-from tests.faults.fleet import fleet, prepare, wait_until
+from tests.faults.fleet import Fleet, check, drain, fleet, prepare, wait_until
 from tests.faults.proxy import Proxy
 from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, next_completion
 
@@ -102,6 +105,15 @@ class Pair:
             asked.execute_command("REPLICAOF", "NO", "ONE")
         self._switch()
 
+    def kill_with_loss(self) -> None:
+        """The same, but half a second of what the primary has answered never reaches the replica."""
+        self._revive()
+        with client(self.replica) as asked:
+            asked.execute_command("REPLICAOF", "NO", "ONE")
+        time.sleep(0.5)
+        self.primary.kill()
+        self._switch()
+
     def _revive(self) -> None:
         if not self.replica.is_alive:
             self.replica.start()
@@ -118,6 +130,23 @@ def behind_one_address(ground: Ground, faults: int) -> Outcome:
         pair = Pair(stack)
         acts = [pair.swap, pair.kill]
         return _played(ground._replace(url=pair.url), [acts[at % 2] for at in range(faults)])
+
+
+def with_loss(ground: Ground, faults: int) -> Outcome:
+    """What is left is in order; what was lost, and had been answered, happens again."""
+    with ExitStack() as stack:
+        pair = Pair(stack)
+        place = ground._replace(url=pair.url)
+        with fleet(place.url, place.folder) as nodes:
+            longest = _fail_over(place, nodes, [pair.kill_with_loss] * faults)
+            drain(place.url)
+            nodes.stop()
+            reports = nodes.reports()
+        done = Counter(report["run"] for report in reports if report["what"] == "done accepted")
+        again = sum(times - 1 for times in done.values())
+        account = check(place.url, [])._replace(completions=len(done))
+    result = f"0 lost, 0 doubled in what was left; {again} completions undone and done again"
+    return Outcome(account, faults, longest, result)
 
 
 def by_sentinels(ground: Ground, faults: int) -> Outcome:
@@ -234,24 +263,30 @@ def in_a_cluster(ground: Ground, faults: int) -> Outcome:
 
 
 def _played(ground: Ground, acts: Sequence[Callable[[], None]]) -> Outcome:
+    with fleet(ground.url, ground.folder) as nodes:
+        longest = _fail_over(ground, nodes, acts)
+        return end(ground, nodes, len(acts), longest)
+
+
+def _fail_over(ground: Ground, nodes: Fleet, acts: Sequence[Callable[[], None]]) -> float:
+    """Three nodes; answers the longest time until they went on."""
     prepare(ground.url, SCHEDULES)
     longest = 0.0
-    with fleet(ground.url, ground.folder) as nodes:
-        for _ in range(3):
-            nodes.start()
-        nodes.await_ready()
-        for act in acts:
-            next_completion(nodes)
-            act()
-            longest = max(longest, next_completion(nodes))
-        # Also those who were idle when it happened have to come back: all three, not the quickest one.
-        for number in nodes.alive:
-            before = len(nodes.reports(number))
-            wait_until(
-                lambda number=number, before=before: len(nodes.reports(number)) > before,  # type: ignore[misc]  # defaults bind them
-                f"node {number} did not come back: {nodes.errors()}",
-            )
-        return end(ground, nodes, len(acts), longest)
+    for _ in range(3):
+        nodes.start()
+    nodes.await_ready()
+    for act in acts:
+        next_completion(nodes)
+        act()
+        longest = max(longest, next_completion(nodes))
+    # Also those who were idle when it happened have to come back: all three, not the quickest one.
+    for number in nodes.alive:
+        before = len(nodes.reports(number))
+        wait_until(
+            lambda number=number, before=before: len(nodes.reports(number)) > before,  # type: ignore[misc]  # defaults bind them
+            f"node {number} did not come back: {nodes.errors()}",
+        )
+    return longest
 
 
 @contextmanager
@@ -265,6 +300,11 @@ SCENES = (
         "failover, one address", behind_one_address,
         "3 nodes; a replica takes over behind the same address; the old primary stays as a replica, or dies",
         2, 6, ("valkey",), nowhere,
+    ),
+    Scene(
+        "failover, replica behind", with_loss,
+        "3 nodes; the primary SIGKILLed half a second after its replica was cut off, which takes over",
+        1, 4, ("valkey",), nowhere,
     ),
     Scene(
         "failover, Sentinel", by_sentinels, "3 nodes, 3 sentinels; the primary SIGKILLed",

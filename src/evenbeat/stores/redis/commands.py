@@ -195,7 +195,9 @@ class Commands:
             try:
                 return execute(*words, **options)
             except driver.MovedError as error:
-                self._finder.redirect(Place(error.host, error.port))
+                # A node that does not know its own address leaves it out: the same host, another port.
+                host = error.host or str(client.connection_pool.connection_kwargs["host"])
+                self._finder.redirect(Place(host, error.port))
                 self.leave(client)
                 redirections += 1
                 if self.address.kind != "cluster" or redirections > _REDIRECTIONS:
