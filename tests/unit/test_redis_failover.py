@@ -20,11 +20,14 @@ from redis.retry import Retry
 from evenbeat.cli.root import root
 from evenbeat.documents import RedisDocuments
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.model import Run
-from evenbeat.stores.base import Claim
+from evenbeat.model import Record, Run, Schedule
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import plan
+from evenbeat.stores.base import Claim, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore
 from evenbeat.stores.redis.address import Place, read_address
 from evenbeat.stores.redis.primary import finder, is_elsewhere
+from evenbeat.testing import VirtualClock
 from tests import servers
 from tests.faults.fleet import wait_until
 from tests.faults.scenes.redis_failover import SERVICE, Cluster, Pair, client, replication, start
@@ -264,8 +267,11 @@ def test_documents_are_where_the_hash_tag_of_their_pattern_says(stack: ExitStack
 def test_while_the_slot_is_moved_nothing_is_half_written_and_then_it_is_followed(
     stack: ExitStack, cluster: Cluster
 ) -> None:
-    store = opened(stack, f"{cluster.url}?prefix=moving")
-    assert add(store, "a") == [True]
+    clock = VirtualClock()
+    store = RedisStore(f"{cluster.url}?prefix=moving", clock, timeout=20)
+    stack.enter_context(closing(store))
+    store.open()
+    pauses = something_of_everything(store, clock)
     slot = key_slot(store.address.meta.encode())
     found = [node for node in (*cluster.nodes[:3], cluster.replica) if is_owner(node, slot)]
     (source,) = found
@@ -275,19 +281,35 @@ def test_while_the_slot_is_moved_nothing_is_half_written_and_then_it_is_followed
         new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", old_name)
         old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", new_name)
         keys = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
-        before = {name: old.dump(name) for name in keys}
-        # Some are there already, and some are still here.
+        # The second row of a call is there already, all others are still here.
         words = ["MIGRATE", "127.0.0.1", target.port, "", 0, 20_000, "KEYS"]
-        old.execute_command(*words, *keys[::2])
-        for call in (lambda: add(store, "b"), lambda: claimed(store)):
+        first = f"{store.address.base}schedules:b"
+        old.execute_command(*words, first)
+        keys.remove(first)
+        for call in (lambda: store.put_schedules(pauses), lambda: add(store, "b"), lambda: claimed(store)):
             with pytest.raises(StoreUnavailable, match="moving our keys"):
                 call()
-        assert {name: old.dump(name) for name in keys[1::2]} == {name: before[name] for name in keys[1::2]}
-        old.execute_command(*words, *keys[1::2])
+        assert old.hget(f"{store.address.base}schedules:a", "state") == "active"
+        assert set(old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)) == set(keys)
+        old.execute_command(*words, *keys)
         for asked in (new, old):
             asked.execute_command("CLUSTER", "SETSLOT", slot, "NODE", new_name)
+    assert [written.accepted for written in store.put_schedules(pauses)] == [True, True]
     assert add(store, "b") == [True]
-    assert claimed(store) == ["a", "b"]
+
+
+def something_of_everything(store: RedisStore, clock: VirtualClock) -> list[Write]:
+    """Every index that all rows share has something in it; answers two writes."""
+    wanted = [Schedule(name=name, task="work", trigger="every 1m") for name in "ab"]
+    store.put_schedules([Write(changes.create(entry, clock.now), None) for entry in wanted])
+    clock.advance("3m")
+    store.fire_due(clock.now, 10, plan)  # also skips two
+    claim = Claim(worker="w", token="t", limit=2, now=clock.now, lease=30_000)
+    held, _ = store.claim_runs(claim).runs
+    store.settle_runs([attempts.succeeded(held, None, clock.now, "t")])
+    store.put_record(Record(kind="quarantine", key="k", body="{}", expires=clock.now + 60_000))
+    rows = store.find_schedules(ScheduleQuery()).items
+    return [Write(changes.pause(row, clock.now), row.version) for row in rows]
 
 
 def is_owner(node: servers.Server, slot: int) -> bool:
