@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 from msgspec.structs import replace
@@ -352,6 +353,47 @@ class EdgeContract(Contract):
             assert (len(schedules.items), schedules.cursor is not None) == (min(limit, 3), cursor)
             runs = store.find_runs(RunQuery(limit=limit))
             assert (len(runs.items), runs.cursor is not None) == (min(limit, 3), cursor)
+
+    def test_filters_of_runs_hold_together(self, store: Store, clock: VirtualClock) -> None:
+        made = [
+            run(
+                f"{tenant}-{name}-{task}-{queue}-{at}",
+                tenant=tenant,
+                schedule=name or None,
+                task=task,
+                queue=queue,
+            )
+            for tenant in ("default", "acme")
+            for name in ("", "s", "t")
+            for task in ("work", "other")
+            for queue in ("default", "slow")
+            for at in range(2)
+        ]
+        store.add_runs([replace(one, created_at=clock.now + at) for at, one in enumerate(made)])
+        held = self.claim(store, limit=12, queues=("default", "slow"))
+        ends = [attempts.succeeded(one, None, clock.now, f"t{one.id}") for one in held[:6]]
+        assert all(store.settle_runs(ends))
+        rows = self.runs(store)
+        assert len(rows) == 48
+        choices: list[tuple[str, tuple[Any, ...]]] = [
+            ("tenant", (None, "acme")),
+            ("schedule", (None, "s", "nobody's")),
+            ("task", (None, "work")),
+            ("queue", (None, "slow")),
+            ("states", (None, ("queued", "running"), ("succeeded",), ("queued", "succeeded"), ("failed",))),
+        ]
+        for values in product(*(options for _, options in choices)):
+            said = {
+                name: value for (name, _), value in zip(choices, values, strict=True) if value is not None
+            }
+            query = RunQuery(**said, limit=5)
+            expected = [one for one in rows if query.matches(one)]
+            page = store.find_runs(query)
+            assert [one.id for one in page.items] == [one.id for one in expected[:5]], said
+            assert (page.cursor is not None) == (len(expected) > 5), said
+            if page.cursor is not None:
+                rest = self.runs(store, **said, limit=5)
+                assert [one.id for one in rest] == [one.id for one in expected], said
 
     def test_what_changed_since_includes_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
         self.add(store, schedule("a"))
