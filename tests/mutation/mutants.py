@@ -302,7 +302,7 @@ class _Finder:
                 after = start + len(written[:until].encode())
                 shown = texts.shown(written, at, until, new)
                 yield _Change(place, statement, shown, before, after, new, imported, _said(statement))
-        elif isinstance(node, ast.Constant):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             new_text = _OPERATORS.get(node.value, f"{node.value}XX")
             yield self._replaced(node, ast.Constant(new_text), place, statement, imported)
 

@@ -22,6 +22,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, TextIO
@@ -50,7 +51,7 @@ def main(kind: str, tests: Sequence[str]) -> None:
             importlib.import_module(name)
     for line in jobs:
         job = json.loads(line)
-        _answer(answers, _forked(job, lambda job=job: _import_and_run(job)))
+        _answer(answers, _forked(job, partial(_import_and_run, job)))
 
 
 class _Collected:
@@ -321,7 +322,7 @@ class _Lines:
             return (yield)
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
             found: dict[str, list[int]] = defaultdict(list)
             for module, number in sorted(self._lines):
                 found[module].append(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -269,12 +270,12 @@ def test_a_backlog_is_dealt_with_in_parts() -> None:
     assert first.schedule.revision == 3
     second = changes.pause(first.schedule, T + 700 * MINUTE)
     assert (len(second.runs), second.unfinished, second.schedule.state) == (201, False, "paused")
-    for wish in (
-        lambda row: changes.change(row, {"priority": 9}, T + 700 * MINUTE),
-        lambda row: changes.reschedule(row, T + 900 * MINUTE, T + 700 * MINUTE),
-        lambda row: changes.resume(replace(row, state="paused", paused_until=T, wake_at=T), T + 700 * MINUTE),
+    ended = replace(said, state="paused", paused_until=T, wake_at=T)
+    for part in (
+        changes.change(said, {"priority": 9}, T + 700 * MINUTE),
+        changes.reschedule(said, T + 900 * MINUTE, T + 700 * MINUTE),
+        changes.resume(ended, T + 700 * MINUTE),
     ):
-        part = wish(said)
         assert part is not None
         assert part.unfinished
         assert part.schedule.revision == 3
@@ -413,14 +414,15 @@ def test_a_delete_leaves_a_tombstone() -> None:
 
 def test_nothing_can_be_done_with_what_was_deleted() -> None:
     gone = row(state="deleted", next_tick=None, wake_at=None)
-    for wish in (
+    wishes: list[Callable[[], object]] = [
         lambda: changes.change(gone, {}, NOW),
         lambda: changes.pause(gone, NOW),
         lambda: changes.resume(gone, NOW),
         lambda: changes.reschedule(gone, T, NOW),
         lambda: changes.delete(gone, NOW),
         lambda: changes.trigger_now(gone, "r", NOW),
-    ):
+    ]
+    for wish in wishes:
         with pytest.raises(ScheduleNotFound):
             wish()
 

@@ -56,17 +56,17 @@ def test_a_budget_is_spent_by_runs_or_by_their_size() -> None:
         schedule = Schedule(name="s", task="work", trigger="* * * * *", payload=payload)
         return Planned(schedule, tuple(Run(id=str(number), task="work") for number in range(count)))
 
-    runs = Budget()
-    runs.spend(planned(1_999, "1"))
-    assert not runs.is_spent
-    runs.spend(planned(1, "1"))
-    assert runs.is_spent
-    size = Budget()
-    size.spend(planned(3, "x" * 1_000_000))
-    size.spend(planned(1, "x" * 999_999))
-    assert not size.is_spent
-    size.spend(planned(1, "x"))
-    assert size.is_spent
+    def is_spent(*steps: Planned) -> bool:
+        budget = Budget()
+        for step in steps:
+            budget.spend(step)
+        return budget.is_spent
+
+    assert not is_spent(planned(1_999, "1"))
+    assert is_spent(planned(1_999, "1"), planned(1, "1"))
+    large = (planned(3, "x" * 1_000_000), planned(1, "x" * 999_999))
+    assert not is_spent(*large)
+    assert is_spent(*large, planned(1, "x"))
     assert not Budget(1, 1).is_spent
     assert Budget(0, 1).is_spent
     assert Budget(1, 0).is_spent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenbeat.errors import UnknownZone
-from evenbeat.model import CatchUp, Execution, Schedule
+from evenbeat.model import CatchUp, Execution, Reason, Schedule
 from evenbeat.rules import firing
 from evenbeat.rules.firing import (
     Active,
@@ -272,7 +272,7 @@ def test_a_step_fires_no_more_than_a_hundred_ticks_nor_four_million_bytes(payloa
 def test_ticks_of_every_millisecond_are_counted_one_by_one() -> None:
     fast: dict[str, Any] = {"trigger": "every 1ms start=2026-03-01T12:00:00Z"}
 
-    def counted(planned: Planned) -> tuple[list[int], list[tuple[int, int, int, str]], int]:
+    def counted(planned: Planned) -> tuple[list[int], list[tuple[int, int, int, Reason]], int]:
         runs = [(run.tick or 0) - T for run in planned.runs]
         rows = [(row.first - T, row.last - T, row.count, row.reason) for row in planned.skipped]
         return runs, rows, (planned.schedule.next_tick or 0) - T

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from evenbeat import RunNotFound, RunRefused, Scheduler, runs
+from evenbeat import RunNotFound, RunRefused, Scheduler
 from evenbeat.model import Run, Transition
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, RunQuery
@@ -151,7 +151,7 @@ def test_a_run_that_there_is_not_is_an_error_of_every_call(app: Scheduler) -> No
 def test_a_wait_looks_often_at_first_and_then_once_a_second_until_its_time_is_over(
     app: Scheduler, store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs.time, "monotonic", lambda: store.seconds)
+    monkeypatch.setattr("evenbeat.runs.time.monotonic", lambda: store.seconds)
     assert app.runs.wait_for("r", "4s").state == "queued"
     assert store.waits == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 0.74]
 
