@@ -210,14 +210,16 @@ def _work(
 
 def _try(worker: _Worker, mutant: Mutant, measured: dict[str, _Measured]) -> Result:
     tests = [test for test, what in measured.items() if mutant.imported or _runs(what, mutant)]
-    if not tests:
-        return Result(mutant.id, mutant.module, "untested", "", 0.0)
+    covered = bool(tests)
+    if not covered:
+        # It may have run when the module was imported, to make a constant.
+        tests, mutant = list(measured), mutant._replace(imported=True)
     # The quick ones first: most mutants are caught by many.
     tests.sort(key=lambda test: measured[test].took)
     limit = _PATIENCE + _TIMES * sum(measured[test].took for test in tests)
     answer = worker.attempt(mutant, tests, limit)
     late = answer["failed"] == "timeout"
-    outcomes = {0: "survived", -3: "invalid"}
+    outcomes = {0: "survived" if covered else "untested", -3: "invalid"}
     outcome = outcomes.get(answer["code"], "timeout" if late else "caught")
     return Result(mutant.id, mutant.module, outcome, answer["failed"], answer["took"])
 

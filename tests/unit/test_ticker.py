@@ -6,10 +6,11 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.model import Record, Run, Schedule
+from evenbeat.instants import Instant, from_ms
+from evenbeat.model import Record, Run, Schedule, Skipped
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules.firing import DEFERRED, Planned
 from evenbeat.stores.base import Fired, PlanFunction, RunQuery
@@ -17,6 +18,7 @@ from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.ticker import BATCH, Ticker
 
+T = 1_772_366_400_000
 BEAT = Schedule(name="beat", task="work", trigger="every 1m", tenant="acme")
 
 
@@ -106,8 +108,40 @@ def test_a_run_that_waits_and_is_asked_to_stop_is_over_and_its_schedule_looked_a
     bench.store.add_runs([run(name, run_at=now, created_at=now) for name in names])
     assert bench.step(Planned(BEAT, cancels=tuple(names)), next_wake=now + 60_000) == now
     assert bench.store.count_runs() == {"cancelled": 150}
-    # A second node comes too late, and repeats.
+    # A second node comes too late, and repeats; others that wait are nobody's business.
+    bench.store.add_runs([run("other", run_at=now, created_at=now)])
     assert bench.step(Planned(BEAT, cancels=("elsewhere",)), next_wake=now + 60_000) == now + 60_000
+    assert bench.store.count_runs() == {"cancelled": 150, "queued": 1}
+
+
+def test_a_fire_is_told_with_its_run_and_its_schedule(bench: Bench) -> None:
+    coming = replace(BEAT, next_tick=T + 60_000)
+    skipped = Skipped(
+        tenant="acme", schedule="beat", generation=1, first=T, last=T, count=3, reason="late", recorded_at=T
+    )
+    bench.step(Planned(coming, runs=(run(),), skipped=(skipped,)))
+    fired, passed = bench.heard
+    assert fired.run is not None
+    assert (fired.kind, fired.run.id, fired.schedule) == ("fired", "r", "beat")
+    assert (passed.kind, passed.tenant, passed.schedule, passed.reason, passed.count) == (
+        "skipped", "acme", "beat", "late", 3,
+    )  # fmt: skip
+    assert fired.next_run == passed.next_run == from_ms(T + 60_000)
+
+
+def test_what_is_skipped_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture, bench: Bench) -> None:
+    skipped = Skipped(
+        tenant="acme", schedule="beat", generation=1, first=T, last=T, count=3, reason="late", recorded_at=T
+    )
+    with caplog.at_level(logging.WARNING, "evenbeat.ticker"):
+        bench.step(Planned(BEAT, skipped=(skipped,)))
+    assert caplog.records == []
+    with caplog.at_level(logging.INFO, "evenbeat.ticker"):
+        bench.step(Planned(BEAT, skipped=(skipped,)))
+    (said,) = [vars(record) for record in caplog.records]
+    assert (said["message"], said["schedule_id"], said["tenant"], said["reason"], said["count"]) == (
+        "skipped", "beat", "acme", "late", 3,
+    )  # fmt: skip
 
 
 def test_a_run_that_is_running_is_left_to_its_worker(bench: Bench) -> None:

@@ -52,6 +52,22 @@ class EdgeContract(Contract):
         assert sorted(planned.schedule.name for planned in self.fire(store).planned) == ["a", "c"]
         assert len(self.runs(store)) == 2
 
+    def test_a_pause_that_ends_by_itself_is_over_in_the_row(self, store: Store, clock: VirtualClock) -> None:
+        row = self.add(store, schedule())
+        self.put(store, row, changes.pause(row, clock.now, "moving", clock.now + 90_000))
+        clock.advance("90s")
+        (planned,) = self.fire(store).planned
+        awake = self.get(store)
+        assert awake == planned.schedule
+        assert awake is not None
+        assert (awake.state, awake.pause_note, awake.paused_until) == ("active", "", None)
+        moved = changes.reschedule(awake, clock.now + 1_000, clock.now)
+        assert self.put(store, awake, moved).accepted
+        clock.now += 1_000
+        (planned,) = self.fire(store).planned
+        assert self.get(store) == planned.schedule
+        assert planned.schedule.moved is None
+
     def test_a_note_of_quarantine_is_of_its_schedule_and_counts_up(
         self, store: Store, clock: VirtualClock
     ) -> None:
