@@ -49,6 +49,8 @@ class Server(ABC):
     def __init__(self) -> None:
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix=f"evenbeat-{self.name}-"))
+        self.environment: dict[str, str] = {}
+        """What it finds in its environment besides what is in ours."""
         self._process: subprocess.Popen[bytes] | None = None
         self._user = _other_user()
         if self._user is not None:
@@ -85,14 +87,14 @@ class Server(ABC):
     def _ready(self) -> None:
         """Raises while the server is not ready."""
 
-    def _launch(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+    def _launch(self, command: Sequence[str]) -> None:
         user, group = self._user or (None, None)
         with (self.folder / "output").open("ab") as output:
             # A session of its own: Ctrl-C in a terminal is for the tests, which then stop the server.
             self._process = subprocess.Popen(
                 command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, user=user,
                 group=group, extra_groups=None if user is None else [], start_new_session=True,
-                env=environment,
+                env=os.environ | self.environment,
             )  # fmt: skip
 
     def _await(self, ready: Callable[[], None]) -> None:
