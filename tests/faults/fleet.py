@@ -38,12 +38,17 @@ class Fleet:
         self.alive: dict[int, subprocess.Popen[bytes]] = {}
         """By number: the node's output is ``node-NUMBER.log``."""
         self._started = 0
+        self._read: dict[Path, tuple[int, list[dict[str, Any]]]] = {}
 
     def start(
-        self, *options: str, url: str | None = None, environment: Mapping[str, str] | None = None
+        self,
+        *options: str,
+        url: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        module: str = "tests.faults.node",
     ) -> int:
         self._started += 1
-        words = [sys.executable, "-m", "tests.faults.node", url or self.url, str(self.stopping), *options]
+        words = [sys.executable, "-m", module, url or self.url, str(self.stopping), *options]
         words += ["--really", str(time.time())]
         with self.log(self._started).open("wb") as output, (self.folder / "errors").open("ab") as errors:
             self.alive[self._started] = subprocess.Popen(
@@ -88,13 +93,19 @@ class Fleet:
 
     def reports(self, number: int | None = None) -> list[dict[str, Any]]:
         logs = sorted(self.folder.glob("node-*.log")) if number is None else [self.log(number)]
+        return [report for log in logs for report in self._reports_in(log)]
+
+    def _reports_in(self, log: Path) -> list[dict[str, Any]]:
+        """What a node said; what was read before is not read again."""
+        read, reports = self._read.setdefault(log, (0, []))
+        with log.open("rb") as file:
+            file.seek(read)
+            new = file.read()
         # A node that was killed may have left half a line behind.
-        return [
-            json.loads(line)
-            for log in logs
-            for line in log.read_text().splitlines(keepends=True)
-            if line.endswith("\n")
-        ]
+        whole = new[: new.rfind(b"\n") + 1]
+        reports += map(json.loads, whole.splitlines())
+        self._read[log] = (read + len(whole), reports)
+        return reports
 
 
 @contextmanager
