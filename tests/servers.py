@@ -87,14 +87,14 @@ class Server(ABC):
     def _ready(self) -> None:
         """Raises while the server is not ready."""
 
-    def _launch(self, command: Sequence[str]) -> None:
+    def _launch(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         user, group = self._user or (None, None)
         with (self.folder / "output").open("ab") as output:
             # A session of its own: Ctrl-C in a terminal is for the tests, which then stop the server.
             self._process = subprocess.Popen(
                 command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, user=user,
                 group=group, extra_groups=None if user is None else [], start_new_session=True,
-                env=os.environ | self.environment,
+                env={**(os.environ if environment is None else environment), **self.environment},
             )  # fmt: skip
 
     def _await(self, ready: Callable[[], None]) -> None:
