@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -358,11 +359,18 @@ class Schedules:
     ) -> ScheduleInfo:
         check_name(wanted.name, "name")
         run_id = new_run_id(self._access.store().now())
+        mark = secrets.randbits(31)
 
         def decided(previous: Schedule | None, now: Instant) -> Planned | None:
             planned = decide(wanted, now, previous, start)
             fresh = previous is None or previous.state == "deleted"
-            if planned is None or not (run_now and fresh):
+            if planned is None or not fresh:
+                return planned
+            # Two who make the same schedule in the same millisecond write the same row, and a store takes the
+            # second for a repetition of the first: only one of them may be told that it is new.
+            marked = replace(planned.schedule, fire_seq=planned.schedule.fire_seq + mark)
+            planned = planned._replace(schedule=marked)
+            if not run_now:
                 return planned
             # The same step: a schedule that was made to run at once does, or was not made.
             # Runs of a deleted namesake may still be active.

@@ -134,7 +134,7 @@ def main() -> None:
         if event.kind == "succeeded" and event.run is not None:
             report("done accepted", run=event.run.id, attempt=event.run.attempt)
 
-    _persist(app.start)
+    persist(app.start)
     # What this machine's clock says, and what it said before anybody faked it.
     really = float(said.really) if said.really else time.time()
     report("started", pid=os.getpid(), clock=time.time(), really=really)
@@ -146,7 +146,7 @@ def main() -> None:
     app.close()
 
 
-def _persist(start: Callable[[], None]) -> None:
+def persist(start: Callable[[], None]) -> None:
     """A node that comes up while the server is away tries again, as its service manager would have it."""
     from evenbeat.errors import StoreUnavailable
 
