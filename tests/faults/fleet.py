@@ -193,7 +193,7 @@ def await_rest(store: Store) -> None:
     wait_until(
         lambda: not {"queued", "running"} & store.count_runs().keys(),
         "the nodes did not finish what was due",
-        seconds=90,
+        seconds=180,
     )
 
 

@@ -93,4 +93,4 @@ def _ran(nodes: Fleet, beginning: str) -> int:
 
 
 WHAT = "2 nodes and rows of a newer format, then a newer node beside them"
-SCENES = (Scene("formats", mixed, WHAT, 2, 10, ("sqlite", "postgres", "valkey")),)
+SCENES = (Scene("formats", mixed, WHAT, 2, 10),)
