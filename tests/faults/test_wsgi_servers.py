@@ -20,6 +20,9 @@ from evenbeat.stores.sqlite import SqliteStore
 from tests.faults.fleet import ROOT, check_ticks, wait_until
 from tests.servers import free_port
 
+# Servers that import an app on a machine that does something else besides take their time.
+pytestmark = pytest.mark.timeout(300)
+
 APP = "tests.faults.wsgi_app:application"
 HOOKS = """
 from tests.faults.wsgi_app import scheduler
@@ -48,8 +51,11 @@ class Web:
                 command, cwd=self.folder, stdout=log, stderr=log,
                 env={**os.environ, "PYTHONPATH": path, "HOME": str(self.folder), **environment},
             )  # fmt: skip
-        wait_until(lambda: len(self.workers()) == 2, "there are no two workers")
+        self.until_two()
         self.store.open()
+
+    def until_two(self) -> None:
+        wait_until(lambda: len(self.workers()) == 2, f"there are no two workers: {self.log()}")
 
     def workers(self) -> dict[int, bool]:
         """The processes that answer, and whether each says that its scheduler runs."""
@@ -110,6 +116,7 @@ def kill_one(web: Web) -> None:
     web.until_more()
     os.kill(next(iter(web.workers())), signal.SIGKILL)
     web.until_more()
+    web.until_two()
     web.stop()
     check_ticks(web.store, "beat")
 
