@@ -180,19 +180,22 @@ class EdgeContract(Contract):
         assert self.claimed(store, "t2") == ((), None)
 
     def test_a_run_is_claimed_by_the_time_that_it_has_now(self, store: Store, clock: VirtualClock) -> None:
+        # Another one stands before it in its queue, and is not for this worker.
+        store.add_runs([run("b", task="other", run_at=clock.now + 50)])
         store.add_runs([run("a", run_at=clock.now + 100, created_at=clock.now)])
-        (row,) = self.runs(store)
+        mine = frozenset({"work"})
+        (row,) = self.runs(store, task="work")
         wish = attempts.cancel(row, clock.now, "t1")
         assert wish is not None
         assert store.settle_runs([wish]) == [True]
-        (row,) = self.runs(store)
+        (row,) = self.runs(store, task="work")
         again = attempts.retried(row, "t2")
         assert again is not None
         assert store.settle_runs([again]) == [True]
-        (held,) = self.claim(store, "c1")
+        (held,) = self.claim(store, "c1", tasks=mine)
         assert store.settle_runs([replace(attempts.released(held, "t3"), delay=60_000)]) == [True]
         clock.now += 100
-        early = self.claimed(store, "c2")
+        early = self.claimed(store, "c2", tasks=mine)
         assert (early.runs, early.next_due) == ((), clock.now + 59_900)
 
     def test_every_priority_is_claimed_the_highest_first(self, store: Store, clock: VirtualClock) -> None:
