@@ -404,7 +404,7 @@ def _is_said(call: ast.Call, part: ast.expr) -> bool:
 def _names_a_command(call: ast.Call, part: ast.expr) -> bool:
     """``commands.rows("select runs", …)``: announced to those who watch."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    named = isinstance(owner, ast.Name) and owner.id in ("commands", "pipeline")
+    named = isinstance(owner, ast.Name) and owner.id in ("commands", "transaction")
     return named and _is_text(part) and part is call.args[0]
 
 

@@ -68,6 +68,18 @@ class EdgeContract(Contract):
         assert self.get(store) == planned.schedule
         assert planned.schedule.moved is None
 
+    def test_a_fire_writes_each_field_that_is_its_own(self, store: Store, clock: VirtualClock) -> None:
+        before = self.add(store, schedule())
+        clock.advance("1m")
+        fields: dict[str, Any] = {
+            "next_tick": clock.now + 1, "moved": clock.now + 2, "wake_at": clock.now + 3, "state": "paused",
+            "pause_note": "moving", "paused_until": clock.now + 3, "fire_seq": before.fire_seq + 1,
+        }  # fmt: skip
+        assert (
+            len(store.fire_due(clock.now, 10, lambda row, *_: Planned(replace(row, **fields))).planned) == 1
+        )
+        assert self.get(store) == replace(before, **fields)
+
     def test_a_note_of_quarantine_is_of_its_schedule_and_counts_up(
         self, store: Store, clock: VirtualClock
     ) -> None:
