@@ -272,12 +272,26 @@ def _found_binary() -> Path:
     binary = cache / "pgbouncer"
     if not binary.exists():
         _unpack(cache)
-    if not binary.exists():
+    if not _can_run(binary):
         raise Unavailable(
             "pgbouncer is neither installed nor to be had by apt-get download: apt install pgbouncer",
             is_required=False,
         )
     return binary
+
+
+def _can_run(binary: Path) -> bool:
+    """Whether it is there, and all of its libraries are."""
+    try:
+        done = subprocess.run(
+            [binary, "--version"],
+            env={"LD_LIBRARY_PATH": str(binary.parent)},
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 def _unpack(cache: Path) -> None:

@@ -449,8 +449,8 @@ def test_a_connection_that_commits_by_itself_may_begin_a_transaction(place: Plac
 
 
 @pytest.mark.parametrize("wrong", ["postgresql://somewhere", 7, object()])
-def test_what_is_no_connection_is_refused(place: Place, wrong: object) -> None:
-    with pytest.raises(InvalidValue, match="no connection that is known"):
+def test_what_is_not_a_connection_is_refused(place: Place, wrong: object) -> None:
+    with pytest.raises(InvalidValue, match="not a connection of a known library"):
         place.app.enqueue("bill", {"order": 1}, within=wrong)
 
 

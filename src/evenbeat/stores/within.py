@@ -31,7 +31,8 @@ def add_within(connection: object, insertion: Insertion) -> Ids:
     kind = _kind(connection)
     if kind is None:
         raise InvalidValue(
-            f"within {shown(connection)} is no connection that is known", field="within", value=connection,
+            f"within {shown(connection)} is not a connection of a known library", field="within",
+            value=connection,
             hint="give one of psycopg, sqlite3 or Django, or a Session or Connection of SQLAlchemy",
         )  # fmt: skip
     loop = on_the_callers_loop()
