@@ -557,6 +557,18 @@ def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
         threading.Event().wait(0.01)  # nobody waits for the answer when a note is removed
 
 
+def test_a_reservation_from_before_the_clock_was_set_back_is_in_nobodys_way(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    add_schedules(store, "a")
+    clock.advance("1m")
+    first = firing.earliest(store._connection.commands())
+    assert first is not None
+    hour = {"_id": f"firing {first.id}", "until": clock.now + 60 * MINUTE}
+    plain(store).meta.insert_one(hour)
+    assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+
+
 def test_a_reservation_ends_by_itself(store: MongoStore, clock: VirtualClock) -> None:
     add_schedules(store, "a")
     clock.advance("1m")

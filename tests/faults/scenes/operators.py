@@ -31,6 +31,7 @@ POLICIES: dict[str, tuple[Overlap, int | None]] = {
     "free-1": ("allow", None), "free-2": ("allow", None),
 }  # fmt: skip
 MOST = {"queue-1": 1, "queue-2": 1, "queue-all": 1, "skip": 1, "cancel": 1, "two": 2}
+OVERLAPS: tuple[Overlap, ...] = ("allow", "skip", "queue", "queue_all", "cancel_running")
 TRIGGERS = ("every 50ms", "every 70ms", "every 110ms")
 
 
@@ -154,7 +155,7 @@ def _operate(app: Scheduler, seconds: int) -> Counter[str]:
                 act = chance.choice(list(acts))
                 try:
                     acts[act](chance.choice(list(POLICIES)))
-                except (ScheduleExists, ScheduleNotFound, RunRefused, Conflict):
+                except (ScheduleExists, ScheduleNotFound, RunRefused, Conflict, StoreUnavailable):
                     continue  # others were faster
                 done[act] += 1
                 time.sleep(chance.uniform(0, 0.02))
@@ -175,6 +176,8 @@ def _acts(app: Scheduler, chance: random.Random) -> dict[str, Callable[[str], ob
     def change(name: str) -> object:
         if chance.random() < 0.5:
             return app.schedules.update(name, trigger=chance.choice(TRIGGERS))
+        if name not in MOST:
+            return app.schedules.update(name, overlap=chance.choice(OVERLAPS))
         return app.schedules.update(name, description=str(chance.random()))
 
     def one_of(runs: Sequence[Any]) -> str:
