@@ -92,7 +92,8 @@ HEAD = """| store | scene | what is done | faults | ticks | completions | recove
 PAGE = """# Faults
 
 What `make faults` did and found, on one machine with two cores; it takes some {minutes} minutes. Each row is
-a fleet of real processes on a store of its own, with 20 schedules that tick every 50 ms and a lease of 1 s.
+a fleet of real processes on a store of its own, with 20 schedules that tick every 50 ms and a lease of 1 s
+unless the row says otherwise.
 In the end every tick of every schedule is accounted for, exactly once, as a run or in the ledger; no
 completion was accepted twice, none fired early. *Recovery* is the longest time from the end of a fault (or
 from a worker's death) to the next completion. Mutants are stores that are broken on purpose: the check

@@ -8,7 +8,7 @@ from evenbeat.model import FORMAT, Run, Schedule
 from evenbeat.stores.base import RunQuery, ScheduleQuery
 from tests.faults import newer_node
 from tests.faults.fleet import Fleet, add_schedules, fleet, opened, prepare, wait_until
-from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, next_completion
+from tests.faults.scene import SCHEDULES, Ground, Mutant, Outcome, Scene, caught, end, next_completion
 
 NEWER = FORMAT + 1
 # Commands a second of a node that has nothing to do, its start included: 10 to 20 were measured.
@@ -50,20 +50,26 @@ def _add_newer(ground: Ground) -> None:
         ])  # fmt: skip
 
 
-def _rest(ground: Ground, seconds: int) -> None:
+def careless(ground: Ground) -> str | None:
+    """A node that takes rows of the next format for its own."""
+    _add_newer(ground)
+    return caught(lambda: _rest(ground, 2, "tests.faults.newer_node"))
+
+
+def _rest(ground: Ground, seconds: int, module: str = "tests.faults.node") -> None:
     """Only newer rows are due: a node asks now and then, and does not go in circles."""
     folder = ground.folder / "rest"
     folder.mkdir()
     with fleet(ground.url, folder) as nodes:
         start = time.monotonic()
-        nodes.start("--record")
+        nodes.start("--record", module=module)
         nodes.await_ready()
         time.sleep(seconds)
         nodes.stop()
         spent = time.monotonic() - start
         seen = next(report["names"] for report in nodes.reports() if report["what"] == "commands")
-    assert sum(seen.values()) <= MOST_COMMANDS * spent, f"a node goes in circles: {seen} in {spent:.1f} s"
     _assert_untouched(ground)
+    assert sum(seen.values()) <= MOST_COMMANDS * spent, f"a node goes in circles: {seen} in {spent:.1f} s"
 
 
 def _assert_untouched(ground: Ground) -> None:
@@ -94,3 +100,4 @@ def _ran(nodes: Fleet, beginning: str) -> int:
 
 WHAT = "2 nodes and rows of a newer format, then a newer node beside them"
 SCENES = (Scene("formats", mixed, WHAT, 2, 10),)
+MUTANTS = (Mutant("careless", careless, "newer format", quick=("sqlite",)),)
