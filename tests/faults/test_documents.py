@@ -12,7 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,8 +20,9 @@ import pytest
 
 from tests import servers
 from tests.conftest import server_url
-from tests.documents.places import KINDS, Place, Row, fresh
+from tests.documents.places import KINDS, Place, Row, ValkeyPlace, fresh
 from tests.faults.proxy import Mode, Proxy
+from tests.faults.scenes.redis_failover import Pair
 
 ROOT = Path(__file__).parents[2]
 ONCE, RECURRING, PARTS = 600, 5, 12
@@ -184,3 +185,18 @@ def test_networks_and_servers_that_fail_lose_and_double_nothing(kind: str, tmp_p
     finally:
         proxy.close()
         server.stop()
+
+
+def test_processors_follow_when_another_valkey_takes_over(tmp_path: Path) -> None:
+    present("valkey")
+    with ExitStack() as stack:
+        try:
+            pair = Pair(stack)
+        except servers.Unavailable as error:
+            pytest.skip(f"no valkey: {error}")
+        place = ValkeyPlace(f"{pair.url}#orders")
+        stack.callback(place.client.close)
+        with at_work(place, "valkey", place.url, tmp_path):
+            for take_over in (pair.swap, pair.kill):
+                time.sleep(1)
+                take_over()
