@@ -196,7 +196,14 @@ def test_processors_follow_when_another_valkey_takes_over(tmp_path: Path) -> Non
             pytest.skip(f"no valkey: {error}")
         place = ValkeyPlace(f"{pair.url}#orders")
         stack.callback(place.client.close)
-        with at_work(place, "valkey", place.url, tmp_path):
+        with at_work(place, "valkey", place.url, tmp_path) as workers:
             for take_over in (pair.swap, pair.kill):
                 time.sleep(1)
                 take_over()
+                _await_recurring(workers)
+
+
+def _await_recurring(workers: Workers) -> None:
+    """Until one that comes due from now on has been taken."""
+    now = time.time() * 1000
+    _await(lambda: any(max(dues) > now for dues in begun(workers.ledger).values()), workers)

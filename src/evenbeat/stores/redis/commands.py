@@ -235,7 +235,7 @@ _BY_CLASS: tuple[tuple[type[Exception], str], ...] = (
         "maxmemory is reached, and nothing was written; give the server more, or keep less",
     ),
     (driver.BusyLoadingError, "the server is still loading its data; try again"),
-    (driver.ReadOnlyError, "this server is a replica; name the primary"),
+    (driver.ReadOnlyError, "this server is a replica; try again, or name the primary"),
     (
         driver.NoPermissionError,
         "this user may not do that; docs/stores/redis.md says what it must be allowed",
