@@ -82,13 +82,16 @@ def add(store: RedisStore, name: str) -> list[bool]:
 
 def test_a_server_that_was_demoted_is_left_and_its_successor_is_found(stack: ExitStack, pair: Pair) -> None:
     asked: list[str] = []
-    store = RedisStore(pair.url, timeout=20, on_command=asked.append)
+    store = RedisStore(f"{pair.url}?client_name=ours", timeout=20, on_command=asked.append)
     stack.enter_context(closing(store))
     store.open()
     assert add(store, "before") == [True]
     pair.swap()
-    with pytest.raises(StoreUnavailable, match="replica"):
+    with pytest.raises(StoreUnavailable, match="replica") as caught:
         add(store, "meanwhile")
+    assert caught.tb is not None  # which keeps all of its frames alive, and their connections
+    with client(pair.replica) as old:
+        wait_until(lambda: "ours" not in [one["name"] for one in old.client_list()], "it is still connected")
     asked.clear()
     store.now()
     assert asked == ["time"]  # the new server has a clock of its own
