@@ -9,14 +9,16 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests import servers
 from tests.faults.grounds import Grounds
-from tests.faults.scene import STORES, Mutant, Outcome, Scene
+from tests.faults.scene import STORES, Ground, Mutant, Outcome, Scene
 from tests.faults.scenes import all_mutants, all_scenes
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -33,7 +35,7 @@ class Row(NamedTuple):
             return f"FAILED: {self.problem}"
         if self.outcome is not None:
             return self.outcome.result
-        return "caught" if self.scene == "mutant" else "not tested"
+        return "caught" if self.scene == "mutant" and "not tested" not in self.what else "not tested"
 
 
 def rows(stores: list[str], names: list[str]) -> Iterator[Row]:
@@ -52,25 +54,38 @@ def rows(stores: list[str], names: list[str]) -> Iterator[Row]:
 
 def _row(grounds: Grounds, store: str, scene: Scene) -> Row:
     start = time.monotonic()
-    outcome, problem, missing = None, None, ""
-    try:
-        with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), scene) as place:
-            outcome = scene.play(place, scene.full)
-    except servers.Unavailable as error:
-        missing = f" (not tested: {error})"
-        problem = str(error) if error.is_required else None
-    except AssertionError as error:
-        problem = " ".join(str(error).split())[:300] or "failed"
+    outcome, problem, missing = _tried(grounds, store, scene, lambda place: scene.play(place, scene.full))
     return Row(store, scene.name, scene.what + missing, outcome, time.monotonic() - start, problem)
 
 
 def _mutant_row(grounds: Grounds, store: str, mutant: Mutant) -> Row:
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), mutant) as place:
-        noticed = mutant.play(place)
-    is_caught = noticed is not None and mutant.says in noticed
-    what = f"broken on purpose ({mutant.name}): {noticed or 'nothing was noticed'}"
-    return Row(store, "mutant", what, None, time.monotonic() - start, None if is_caught else "not caught")
+    noticed, problem, missing = _tried(grounds, store, mutant, mutant.play)
+    if not missing and problem is None and mutant.says not in (noticed or ""):
+        problem = "not caught"
+    said = _short(noticed or "nothing was noticed", 100)
+    what = f"broken on purpose ({mutant.name}): {missing or said}"
+    return Row(store, "mutant", what, None, time.monotonic() - start, problem)
+
+
+def _tried(
+    grounds: Grounds, store: str, scene: Scene | Mutant, act: Callable[[Ground], T]
+) -> tuple[T | None, str | None, str]:
+    """What came of it, what went wrong, and why it could not be tried."""
+    try:
+        with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), scene) as place:
+            return act(place), None, ""
+    except servers.Unavailable as error:
+        return None, _short(str(error)) if error.is_required else None, f" (not tested: {_short(str(error))})"
+    except AssertionError as error:
+        return None, _short(str(error)) or "failed", ""
+    except Exception as error:  # a scene that breaks does not keep the others from being played
+        return None, _short(repr(error)), ""
+
+
+def _short(text: str, longest: int = 300) -> str:
+    """Fit for a cell of the table."""
+    return " ".join(text.split())[:longest].replace("|", "/")
 
 
 def line(row: Row) -> str:
