@@ -44,6 +44,7 @@ SUITES = (
             "tests/unit/test_hints.py",
             "tests/unit/test_worker.py",
             "tests/unit/test_worker_edges.py",
+            "tests/unit/test_upkeep_edges.py",
             "tests/unit/test_node.py",
             "tests/unit/test_scheduler.py",
             f"{_SEEDS}::test_the_loops_of_the_product_keep_the_promise",
