@@ -672,6 +672,11 @@ def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: Sqlit
     spoil(path, "UPDATE evenbeat_runs SET payload = CAST(X'ff' AS TEXT) WHERE id = 'b'")
     held = claim(store)
     assert [(run.id, run.attempt) for run in held] == [("a", 1), ("c", 1)]
+    assert store.count_runs() == {"running": 2, "failed": 1}
+    assert [(run.id, run.state) for run in store.find_runs(RunQuery()).items] == [
+        ("a", "running"),
+        ("c", "running"),
+    ]
 
 
 # Waking up.
