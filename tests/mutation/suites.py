@@ -15,6 +15,7 @@ class Suite(NamedTuple):
 
 
 _SEEDS = "tests/mutation/seeds.py"
+_BUDGET = "tests/unit/test_fire_budget.py::test_a_backlog_is_fired_in_steps"
 
 SUITES = (
     Suite(
@@ -88,12 +89,17 @@ SUITES = (
         (
             "tests/contract/test_sqlite.py::TestSqlite",
             "tests/unit/test_sqlite_store.py",
+            f"{_BUDGET}[25-10-steps0-sqlite]",
         ),
     ),
     Suite(
         "postgres",
         ("stores/postgres/schedules.py", "stores/postgres/runs.py", "stores/postgres/statements.py"),
-        ("tests/contract/test_postgres.py::TestPostgres", "tests/unit/test_postgres_store.py"),
+        (
+            "tests/contract/test_postgres.py::TestPostgres",
+            "tests/unit/test_postgres_store.py",
+            f"{_BUDGET}[25-10-steps0-postgres]",
+        ),
         ("postgres",),
     ),
     Suite(
@@ -108,7 +114,11 @@ SUITES = (
             "stores/redis/lua/put_schedules.lua",
             "stores/redis/lua/prelude.lua",
         ),
-        ("tests/contract/test_redis.py", "tests/unit/test_redis_store.py"),
+        (
+            "tests/contract/test_redis.py",
+            "tests/unit/test_redis_store.py",
+            f"{_BUDGET}[25-10-steps0-valkey]",
+        ),
         ("valkey",),
     ),
     Suite(
@@ -119,7 +129,11 @@ SUITES = (
             "stores/mongo/claims.py",
             "stores/mongo/settling.py",
         ),
-        ("tests/contract/test_mongo.py::TestMongo", "tests/unit/test_mongo_store.py"),
+        (
+            "tests/contract/test_mongo.py::TestMongo",
+            "tests/unit/test_mongo_store.py",
+            f"{_BUDGET}[25-10-steps0-mongo]",
+        ),
         ("mongo",),
     ),
 )
