@@ -22,7 +22,7 @@ from tests.mutation.suites import Suite
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "build" / "mutants"
 # Beside what the tests took when they were measured: this machine may be busy by now.
-_PATIENCE, _TIMES = 20.0, 4.0
+_PATIENCE, _TIMES = 30.0, 2.0
 
 
 class Result(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from evenbeat.executors.base import Attempt, Outcome
 from evenbeat.keeper import Keeper
-from evenbeat.model import Execution, Run
+from evenbeat.model import Execution, LogChunk, Run
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts
 from evenbeat.stores.base import RunQuery
@@ -228,12 +229,12 @@ def test_what_waits_for_a_slot_is_handed_back_after_some_time_and_not_before() -
     timed.step()
     timed.wait(LONGEST_WAIT)
     timed.keep()
-    timed.worker._draining = True
-    assert attempt_of(timed, "short").settled is False
+    assert not timed.worker._ended
     timed.wait(0.01)
     timed.keep()
-    timed.step()
-    assert [timed.run(name).state for name in ("long", "short")] == ["running", "queued"]
+    assert [(attempt.run.id, outcome.kind) for attempt, outcome in timed.worker._ended] == [
+        ("short", "released")
+    ]
 
 
 def test_the_keeper_looks_every_quarter_of_a_second_and_more_often_for_short_leases() -> None:
@@ -265,16 +266,40 @@ def test_a_wish_to_cancel_is_looked_for_once_a_second_and_told_once(timed: Timed
     wish = attempts.cancel(timed.run(), timed.clock.now, "wish")
     assert wish is not None
     timed.store.settle_runs([wish])
-    timed.wait(0.999)
+    timed.wait(0.875)
     timed.keep()
     assert timed.executor.interrupted == []
-    timed.wait(0.001)
+    timed.wait(0.125)
     timed.keep()
     assert timed.executor.interrupted == [("r", "cancelled")]
-    timed.wait(1.0)
+    wish = attempts.cancel(timed.run("s"), timed.clock.now, "another")
+    assert wish is not None
+    timed.store.settle_runs([wish])
+    timed.wait(0.875)
     timed.keep()
     assert timed.executor.interrupted == [("r", "cancelled")]
+    timed.wait(0.125)
+    timed.keep()
+    assert timed.executor.interrupted == [("r", "cancelled"), ("s", "cancelled")]
     timed.worker.drain()
     timed.executor.end(result("all the same"))
     timed.step()
     assert timed.run().state == "succeeded"
+
+
+def test_lines_that_a_store_takes_are_kept_beside_those_that_it_does_not(
+    timed: Timed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+
+    def append(chunks: Sequence[LogChunk]) -> None:
+        if any(chunk.text == "bad" for chunk in chunks):
+            raise ValueError("not this one")
+        kept.extend(chunk.text for chunk in chunks)
+
+    monkeypatch.setattr(timed.store, "append_log", append)
+    lines = ["a", "b", "bad", "c", "d", "bad", "e"]
+    timed.worker._append(
+        [LogChunk(run="r", attempt=1, seq=seq, at=0, text=text) for seq, text in enumerate(lines)]
+    )
+    assert kept == ["a", "b", "c", "d", "e"]
