@@ -192,3 +192,21 @@ def test_a_run_that_can_not_be_read_does_not_keep_others_from_being_put_right(
     assert damaged.swap("runs", "b", before) == NONSENSE
     states = {run.id: (run.state, run.crashes) for run in store.find_runs(RunQuery(ids=("a", "c"))).items}
     assert states == {"a": ("queued", 1), "c": ("queued", 1)}
+
+
+@pytest.mark.parametrize("bad", ["ab", "bcf"])
+def test_pages_of_runs_go_on_behind_those_that_can_not_be_read(
+    damaged: Damaged, clock: VirtualClock, bad: str
+) -> None:
+    store = damaged.store
+    store.add_runs([Run(id=name, task="work", created_at=clock.now - at) for at, name in enumerate("abcdef")])
+    for name in bad:
+        damaged.swap("runs", name, NONSENSE)
+    for limit in (1, 2, 5):
+        page = store.find_runs(RunQuery(limit=limit))
+        found = [run.id for run in page.items]
+        while page.cursor is not None:
+            page = store.find_runs(RunQuery(limit=limit, cursor=page.cursor))
+            assert 0 < len(page.items) <= limit
+            found += [run.id for run in page.items]
+        assert found == [name for name in "abcdef" if name not in bad]
