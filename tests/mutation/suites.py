@@ -15,6 +15,7 @@ class Suite(NamedTuple):
 
 
 _SEEDS = "tests/mutation/seeds.py"
+_PAGES = "tests/unit/test_repair.py::test_pages_of_runs_go_on_behind_those_that_can_not_be_read"
 _BUDGET = "tests/unit/test_fire_budget.py::test_a_backlog_is_fired_in_steps"
 
 SUITES = (
@@ -90,6 +91,7 @@ SUITES = (
             "tests/contract/test_sqlite.py::TestSqlite",
             "tests/unit/test_sqlite_store.py",
             f"{_BUDGET}[25-10-steps0-sqlite]",
+            f"{_PAGES}[sqlite-ab]",
         ),
     ),
     Suite(
