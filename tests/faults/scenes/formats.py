@@ -77,7 +77,7 @@ def _assert_untouched(ground: Ground) -> None:
         rows = [row for row in store.find_schedules(ScheduleQuery(limit=1000)).items if row.format == NEWER]
         assert len(rows) == 5, "rows of a newer format are gone"
         fired = [row for row in rows if row.fire_seq != 1]
-        assert not fired, f"an older node fired a row of a newer format: {fired[0]}"
+        assert not fired, f"an older node fired a row of a newer format: {fired[0].name}"
         ids = tuple(f"newer-run-{at}" for at in range(10))
         runs = store.find_runs(RunQuery(ids=ids, limit=10)).items
         assert {run.state for run in runs} == {"queued"}, f"an older node took runs of a newer format: {runs}"
