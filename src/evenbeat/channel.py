@@ -13,6 +13,8 @@ import msgspec
 
 Received = TypeVar("Received")
 
+LONGEST = 64_000_000
+"""Bytes of a message: far more than any that we send. Memory for it is taken before it is read."""
 # A message that nobody reads does not hold up the end for longer.
 _PATIENCE = 1.0
 
@@ -55,7 +57,10 @@ class Channel(Generic[Received]):
     def receive(self) -> Received | None:
         """The next message, when there is one; None when the other end is gone."""
         head = self._read(4)
-        body = None if head is None else self._read(int.from_bytes(head, "big"))
+        length = 0 if head is None else int.from_bytes(head, "big")
+        if head is None or length > LONGEST:
+            return None  # gone, or writing what is not a message: a job may write to any file of its process
+        body = self._read(length)
         return None if body is None else self._decoder.decode(body)
 
     def _read(self, length: int) -> bytearray | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -16,9 +17,10 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant, write_instant
-from evenbeat.model import Record, Run, Schedule, Skipped
+from evenbeat.model import Record, Run, Schedule, Skipped, Transition
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
+from evenbeat.settling import settle_in_parts
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 
 LATE = 60_000
@@ -339,16 +341,21 @@ def repair(store: Store) -> Repaired:
     now = store.now()
     lost = expired_runs(store, now)
     # Settled only if the lease has still ended by then: a heartbeat in between saves the run.
-    accepted = store.settle_runs([attempts.crashed(run, now, uuid4().hex) for run in lost])
+    accepted = _settled(store, [attempts.crashed(run, now, uuid4().hex) for run in lost])
     requeued = [run.id for run, done in zip(lost, accepted, strict=True) if done]
     surplus = [run for one in duplicates(store)[0] for run in one.surplus()]
     wishes = [attempts.cancel(run, now, uuid4().hex) for run in surplus]
-    accepted = store.settle_runs([wish for wish in wishes if wish is not None])
+    accepted = _settled(store, [wish for wish in wishes if wish is not None])
     cancelled = [run.id for run, done in zip(surplus, accepted, strict=True) if done]
     woken = [row.name for row in _schedules(store) if _is_asleep(row) and _wake(store, row, now)]
     if requeued or cancelled or woken:
         store.hint()
     return Repaired(requeued, cancelled, woken)
+
+
+def _settled(store: Store, transitions: list[Transition]) -> list[bool]:
+    """One that can't be written keeps no other from being put right."""
+    return list(chain.from_iterable(settle_in_parts(store, transitions, "doctor")))
 
 
 def _is_asleep(row: Schedule) -> bool:

@@ -30,6 +30,8 @@ from evenbeat.worker import Lane, Worker
 _LAST_WORDS = 1.0
 # How long the last acts are tried on a store that does not answer.
 _LAST_TRIES = 5.0
+# Seconds between two tries to renew leases while the store is away.
+_RENEW_AGAIN = 0.25
 # Seconds in which the store begins to listen.
 _FIRST_WAIT = 0.05
 
@@ -108,10 +110,10 @@ class Node:
             )
             self._worker_loop = self._loop("worker", self._worker.step)
             keeper = Keeper(store, self._worker, settings.lease)
-            # Well below the third of a lease for which reapers wait after an outage.
-            self._keeper_loop = self._loop(
-                "keeper", keeper.step, min(LONGEST_BACKOFF, settings.lease / 12_000)
-            )
+            # Well below the third of a lease for which reapers wait after an outage, also those of nodes with
+            # shorter leases.
+            backoff = min(_RENEW_AGAIN, settings.lease / 12_000)
+            self._keeper_loop = self._loop("keeper", keeper.step, backoff)
         if ticker:
             self._ticker_loop = self._loop("ticker", Ticker(store, events, self._wake_worker).step)
         now = store.now()

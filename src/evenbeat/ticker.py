@@ -12,11 +12,14 @@ from evenbeat.model import Record, Schedule
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.rules.firing import DEFERRED, Planned, plan_or_defer
+from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
 from evenbeat.stores.base import RunQuery, Store
 
 # Schedules fired in one transaction: 13 ms on SQLite, in which nobody else writes there.
 BATCH = 500
+# A schedule that this node can't plan is put off so briefly, in ms, for so many times in a row: another node
+# takes it then. Longer only where no other node does, since this one would try in vain every second.
+_BRIEFLY, _TIMES = 1_000, 5
 # Between two looks at what is due and can't be taken.
 _AGAIN = 20
 
@@ -33,11 +36,13 @@ class Ticker:
         """Called after runs were added: somebody here may execute them."""
         self._unsure = False
         """Whether the last fire failed: it may have taken effect all the same, and nobody was told of it."""
+        self._deferrals: dict[tuple[str, str], int] = {}
+        """How often in a row this node could not plan a schedule."""
 
     def step(self, now: Instant) -> Instant | None:
         """Fire a batch; answers when the next schedule wakes up, in the past if more is due."""
         was_unsure, self._unsure = self._unsure, True
-        done = self._store.fire_due(now, BATCH, plan_or_defer)
+        done = self._store.fire_due(now, BATCH, self._plan)
         self._unsure = False
         if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
             self._fired()
@@ -60,10 +65,19 @@ class Ticker:
             return now + _AGAIN
         return done.next_wake
 
+    def _plan(self, schedule: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+        times = self._deferrals.get(schedule.key, 0)
+        planned = plan_or_defer(schedule, now, active, _BRIEFLY if times < _TIMES else DEFERRED)
+        if planned.deferred:
+            self._deferrals[schedule.key] = times + 1
+        elif times:
+            del self._deferrals[schedule.key]
+        return planned
+
     def _note_deferred(self, schedule: Schedule, reason: str, now: Instant) -> None:
         """Log the reason, and leave a note for ``doctor`` that expires once the schedule is planned again."""
         _log.error(
-            "this node can't plan a schedule now; another node may, or this one in a minute",
+            "this node can't plan a schedule now; another node may, or this one later",
             extra={
                 "component": "ticker",
                 "schedule_id": schedule.name,

@@ -30,6 +30,10 @@ PURGE_BATCH = 500
 PRESENT_EVERY = 20_000
 PRESENT_FOR = 65_000
 
+# After a duty failed.
+_AFTER_FAILURE = 1_000
+# A reaper waits for no longer than so many leases, however often the store comes and goes.
+_PATIENCE = 10
 # Between two looks at leases that end one after the other.
 _NOT_SOONER = 500
 
@@ -42,26 +46,39 @@ class Duty(Protocol):
 
 
 class Rota:
-    """Several duties in one loop, each at its time. One that fails, for whatever reason, does not keep the
-    others waiting."""
+    """Several duties in one loop, each at its time.
+
+    A duty that fails, for whatever reason, is tried again a second later. It keeps no other duty waiting: a
+    reaper that came late would take the delay for an outage.
+    """
 
     def __init__(self, duties: Sequence[Duty]) -> None:
-        self._due: list[tuple[Duty, Instant]] = [(duty, 0) for duty in duties]
+        self._duties = duties
+        self._due: list[Instant] = [0] * len(duties)
+        self._failures = [0] * len(duties)
+        """How often each has failed in a row."""
 
     def step(self, now: Instant) -> Instant | None:
-        errors: list[Exception] = []
-        for index, (duty, due) in enumerate(self._due):
+        for index, due in enumerate(self._due):
             # More than it asked for ahead: the clock was set back.
             if due <= now or due > now + 2 * PURGE_EVERY:
-                try:
-                    self._due[index] = (duty, duty.step(now))
-                except Exception as error:
-                    errors.append(error)
-        for other in errors[1:]:  # the loop logs the first
-            _log.error("another duty failed, trying again: %s", other, extra={"component": "upkeep"})
-        if errors:
-            raise errors[0]
-        return min((due for _, due in self._due), default=None)
+                self._due[index] = self._step(index, now)
+        return min(self._due, default=None)
+
+    def _step(self, index: int, now: Instant) -> Instant:
+        try:
+            again = self._duties[index].step(now)
+        except Exception as error:
+            self._failures[index] += 1
+            failures = self._failures[index]
+            fields = {"component": "upkeep", "failures": failures}
+            # Ever more seldom: a long outage fills no disk with the same line.
+            level = logging.ERROR if failures & (failures - 1) == 0 else logging.DEBUG
+            name = type(self._duties[index]).__name__.lower()
+            _log.log(level, "the %s failed, trying again: %s", name, error, extra=fields)
+            return now + _AFTER_FAILURE
+        self._failures[index] = 0
+        return again
 
 
 class Reaper:
@@ -94,13 +111,20 @@ class Reaper:
         self._gap = lease * 7 / 12 / 1000
         self._heard = float("-inf")
         """When the store last answered a look, by ``clock``."""
-        self._take_from = 0.0
+        self._take_from = float("-inf")
+        self._patience = _PATIENCE * lease / 1000
+        self._first_outage = float("-inf")
+        """When the first outage ended after which nothing was taken yet."""
 
     def step(self, now: Instant) -> Instant:
         lost, next_end = self._store.lost_runs(now, REAP_BATCH)
         heard, self._heard = self._heard, self._clock()
         if self._heard - heard > self._gap:
-            self._take_from = self._heard + self._grace / 1000
+            if self._take_from <= heard:
+                self._first_outage = self._heard
+            # A store that comes and goes must not keep the runs of dead workers from all others for ever.
+            until = self._heard + self._grace / 1000
+            self._take_from = min(until, max(self._first_outage + self._patience, self._heard))
         if (left := self._take_from - self._heard) > 0:
             # In two steps at least: another outage may come.
             return now + min(math.ceil(left * 1000), self._grace // 2)

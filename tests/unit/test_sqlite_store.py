@@ -667,6 +667,32 @@ def test_a_running_run_that_can_not_be_read_ends_with_its_lease(
     assert note.key == "a"
 
 
+@pytest.mark.parametrize(
+    "damage", ["fire_seq = 9223372036854775807", "revision = -1", f"generation = {1 << 53}"]
+)
+def test_a_schedule_that_can_not_be_counted_up_does_not_keep_its_neighbours_from_firing(
+    store: SqliteStore, clock: VirtualClock, path: Path, damage: str
+) -> None:
+    add_schedules(store, "a", "b")
+    spoil(path, f"UPDATE evenbeat_schedules SET {damage} WHERE name = 'a'")  # noqa: S608
+    clock.advance("1m")
+    fired = store.fire_due(clock.now, 10, plan)
+    assert [planned.schedule.name for planned in fired.planned] == ["b"]
+    assert fired.quarantined == (("default", "a"),)
+
+
+@pytest.mark.parametrize(
+    "damage", ["attempt = 9223372036854775807", "failures = -1", "crashes = 9223372036854775807"]
+)
+def test_a_run_that_can_not_be_counted_up_does_not_keep_its_neighbours_from_workers(
+    store: SqliteStore, path: Path, damage: str
+) -> None:
+    store.add_runs([Run(id="a", task="work"), Run(id="b", task="work")])
+    spoil(path, f"UPDATE evenbeat_runs SET {damage} WHERE id = 'a'")  # noqa: S608
+    assert [held.id for held in claim(store)] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+
+
 def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: SqliteStore, path: Path) -> None:
     store.add_runs([Run(id=name, task="work") for name in "abc"])
     spoil(path, "UPDATE evenbeat_runs SET payload = CAST(X'ff' AS TEXT) WHERE id = 'b'")

@@ -23,7 +23,7 @@ WAIT_CHECK = 30_000
 # for it. For a minute after a change (no transaction lasts longer) waiting ticks are planned every second.
 CHANGED_LATELY = 60_000
 CHANGED_CHECK = 1_000
-# A schedule that this node can't plan for now is left alone for this long: another node may be able to.
+# A schedule that this node can't plan now is left alone for this long: another node may be able to plan it.
 DEFERRED = 60_000
 _LONGEST_REASON = 1_000
 # What says nothing about the row: no memory, no file descriptors, no such time zone on this machine.
@@ -134,8 +134,10 @@ def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> P
     return _fire_due(schedule, now, _room(schedule, active))
 
 
-def plan_or_defer(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
-    """Plan a schedule, or leave it for later where this node lacks what it takes.
+def plan_or_defer(
+    schedule: Schedule, now: Instant, active: tuple[Active, ...] = (), put_off: int = DEFERRED
+) -> Planned:
+    """Plan a schedule, or put it off by ``put_off`` ms where this node lacks what it takes.
 
     Raises only if the row itself is at fault: nodes that are out of file descriptors or memory, or that have
     older time-zone data, must not put a healthy schedule to sleep.
@@ -145,7 +147,7 @@ def plan_or_defer(schedule: Schedule, now: Instant, active: tuple[Active, ...] =
     except _NOT_THE_ROWS_FAULT as error:
         # A path in the error may hold what no database takes.
         reason = (str(error) or repr(error))[:_LONGEST_REASON].encode(errors="replace").decode()
-        return Planned(replace(schedule, wake_at=now + DEFERRED), deferred=reason)
+        return Planned(replace(schedule, wake_at=now + put_off), deferred=reason)
 
 
 def waits(schedule: Schedule) -> bool:

@@ -49,6 +49,8 @@ RECORD = ("kind", "tenant", "key", "version", "body", "expires")
 LOG = LogChunk.__struct_fields__
 
 _GENERATION, _REVISION, _FIRE_SEQ = (SCHEDULE.index(name) for name in ("generation", "revision", "fire_seq"))
+MOST_COUNTED = (1 << 53) - 1
+"""Counts stay below this: Redis's scripts know no larger integers."""
 # Bodies of records are read by people: an error that quotes a megabyte of payload helps nobody.
 _LONGEST_NOTE = 2000
 
@@ -65,6 +67,12 @@ class Garbled(tuple[Any, ...]):
 
 class Unreadable(EvenbeatError):
     """A row that this version should understand and can't. Stays inside the store."""
+
+
+def check_counts(first: int, second: int, third: int) -> None:
+    """Refuse counts that can't be counted up: writing such a row would fail, and with it all of its batch."""
+    if not (0 <= first < MOST_COUNTED and 0 <= second < MOST_COUNTED and 0 <= third < MOST_COUNTED):
+        raise Unreadable(f"one of the counts {first}, {second} and {third} is out of range")
 
 
 def quarantine_note(error: Exception) -> str:
@@ -85,6 +93,7 @@ def read_schedule(row: Row) -> Schedule:
         raise Unreadable("the row holds text that is not UTF-8")
     if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, overlap {overlap!r} or kind {kind!r}")
+    check_counts(generation, revision, fire_seq)
     return Schedule(
         tenant=tenant, name=name, task=task, trigger=trigger, kind=kind, payload=payload, queue=queue,
         priority=priority, description=description, catch_up=_policy("catch_up", catch_up, CatchUp),
@@ -123,6 +132,7 @@ def read_run(row: Row) -> Run:
         raise Unreadable("the row holds text that is not UTF-8")
     if state not in _RUN_STATES or cause not in _CAUSES or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, cause {cause!r} or kind {kind!r}")
+    check_counts(attempt, failures, crashes)
     return Run(
         id=id_, tenant=tenant, schedule=schedule, generation=generation, tick=tick, cause=cause,
         coalesced=coalesced, task=task, kind=kind, payload=payload, queue=queue,

@@ -15,7 +15,7 @@ from bson import MaxKey, MinKey
 from evenbeat.errors import InvalidValue
 from evenbeat.model import LogChunk, Record, Run, Schedule, Skipped, Statistics
 from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.rows import Unreadable
+from evenbeat.stores.rows import Unreadable, check_counts
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -58,7 +58,9 @@ def schedule_document(schedule: Schedule) -> Document:
 
 
 def read_schedule(document: Document) -> Schedule:
-    return _read(document, Schedule, _SCHEDULE)
+    schedule = _read(document, Schedule, _SCHEDULE)
+    check_counts(schedule.generation, schedule.revision, schedule.fire_seq)
+    return schedule
 
 
 def run_document(run: Run) -> Document:
@@ -69,7 +71,9 @@ def run_document(run: Run) -> Document:
 
 def read_run(document: Document) -> Run:
     # A copy: whoever holds the document still finds its _id.
-    return _read({**document, "id": document["_id"]}, Run, _RUN)
+    run = _read({**document, "id": document["_id"]}, Run, _RUN)
+    check_counts(run.attempt, run.failures, run.crashes)
+    return run
 
 
 def _read(document: Document, kind: type[T], required: frozenset[str]) -> T:

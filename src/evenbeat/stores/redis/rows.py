@@ -30,7 +30,7 @@ from evenbeat.model import (
     Version,
     encode_policy,
 )
-from evenbeat.stores.rows import Unreadable
+from evenbeat.stores.rows import Unreadable, check_counts
 
 Fields = dict[str, str]
 
@@ -196,6 +196,7 @@ def read_schedule(fields: Fields) -> Schedule:
         state, overlap, most = fields["state"], fields["overlap"], fields["max_concurrent"]
         if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS:
             raise Unreadable(f"unknown state {state!r} or overlap {overlap!r}")
+        check_counts(int(fields["generation"]), int(fields["revision"]), int(fields["fire_seq"]))
         return Schedule(
             tenant=fields["tenant"], name=fields["name"], task=fields["task"], trigger=fields["trigger"],
             kind=rest.kind, payload=rest.payload, queue=rest.queue, priority=_priority(rest.priority),

@@ -127,10 +127,12 @@ FROM json_each(?) AS wanted CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9]') AS lev
 OUTLOOK = _outlook("")
 OUTLOOK_OF_TASKS = _outlook("\n          AND +task IN (SELECT value FROM json_each(?))")
 
+# A count that can't go on is bounded, so that it fails its own row when that is read, and not the statement.
 # Not RETURNING: a text that is not UTF-8 fails the fetch, and what is fetched again must not change twice.
 CLAIM = """
 UPDATE evenbeat_runs
-SET state = 'running', attempt = attempt + 1, worker = ?, claim = ?, lease_until = ?, started_at = ?
+SET state = 'running', attempt = min(attempt, 9007199254740991) + 1, worker = ?, claim = ?,
+    lease_until = ?, started_at = ?
 WHERE rowid IN (SELECT value FROM json_each(?))
 """
 SELECT_TAKEN = f"""
