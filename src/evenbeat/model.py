@@ -452,6 +452,12 @@ def encode(record: msgspec.Struct) -> str:
     return _encoder.encode(record).decode()
 
 
+# msgspec looks at the fields of a record when it first reads one, and threads that do so at the same moment
+# end the process with a segmentation fault (0.22). So that is done here, while the module is imported.
+for _kind in (CatchUp, Execution, Schedule, Run, Skipped, Statistics, Record, LogChunk, Transition):
+    msgspec.json.Decoder(_kind)
+
+
 # Policies repeat: a million rows have a handful of different ones between them.
 @lru_cache(maxsize=1024)
 def encode_policy(policy: CatchUp | Execution) -> str:

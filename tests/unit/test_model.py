@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -111,3 +113,29 @@ def test_numbers_and_keys_that_json_has_words_for_are_kept() -> None:
         "y": [0.0, -1.5],
         "z": {"1": "a", "2": "b"},
     }
+
+
+READ_BY_MANY_THREADS = """
+import sys, threading
+import msgspec
+from evenbeat.model import Schedule
+
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(16)
+
+def read():
+    together.wait()
+    msgspec.convert({"name": "a", "task": "t", "trigger": "every 1m", "execution": {}}, Schedule)
+
+threads = [threading.Thread(target=read) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_records_are_ready_for_many_threads_once_they_are_imported() -> None:
+    # Unprepared, one process in seven died here.
+    for _ in range(5):
+        subprocess.run([sys.executable, "-c", READ_BY_MANY_THREADS], check=True, timeout=60)
