@@ -224,8 +224,12 @@ class EdgeContract(Contract):
 
     def test_a_claim_whose_now_is_ahead_takes_nothing_early(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=clock.now + 1_000)])
-        ahead = self.claimed(store, now=clock.now + 60_000)
+        ahead = self.claimed(store, "t1", now=clock.now + 60_000)
         assert (ahead.runs, ahead.next_due) == ((), clock.now + 1_000)
+        # Nor beside one that is due.
+        store.add_runs([run("b", run_at=clock.now)])
+        beside = self.claimed(store, "t2", now=clock.now + 60_000)
+        assert ([one.id for one in beside.runs], beside.next_due) == (["b"], clock.now + 1_000)
 
     def test_the_next_due_run_is_the_earliest_of_the_tasks_of_a_claim(
         self, store: Store, clock: VirtualClock
