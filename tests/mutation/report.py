@@ -92,7 +92,8 @@ def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
         *(_row(score, f"`{score.module}`") for score in rows),
         _row(_total(rows), "**all**"),
         "",
-        "*Score* is caught of tried; accepted survivors count against it. Where few were tried, it says little.",
+        "*Score* is caught of tried; accepted survivors count against it. Where few were tried,",
+        "it says little.",
         "",
     ]
     present = {mutant.id: mutant for _, mutants in chosen for mutant in mutants}
