@@ -201,7 +201,8 @@ def test_run_now_counts_when_the_schedule_is_made_and_no_more(app: Scheduler) ->
     assert app.runs.count() == {"queued": 2}
 
 
-def test_run_now_counts_as_a_fire(app: Scheduler) -> None:
+def test_run_now_counts_as_a_fire(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenbeat.schedules.secrets.randbits", lambda _: 7)
     app.schedules.add("plain", every("1h"), "work")
     app.schedules.add("first", every("1h"), "work", run_now=True)
     found = {row.name: row.fire_seq for row in app.store.find_schedules(ScheduleQuery()).items}
