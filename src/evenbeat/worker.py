@@ -283,8 +283,8 @@ class Worker:
         for end, accepted in zip(ends, answers, strict=True):
             self.held.pop(end.attempt.key, None)
             self._report(end if accepted else end._replace(kind="lost", error="came too late"), now)
-        # Schedules that waited for a run, and runs that others may take: at once, or after their backoff.
-        if any(end.transition.wakes is not None or end.transition.state == "queued" for end in ends):
+        # Runs that others may take: at once, or after their backoff. Stores hint at schedules that waited.
+        if any(end.transition.state == "queued" for end in ends):
             self._store.hint()
         self._end_cancelled(ends, answers, now)
 

@@ -276,8 +276,8 @@ class Store(Protocol):
         this token was the last one applied to it. Refused ones change nothing; so does one whose ``gate``
         finds another schedule than it names. What a transition adds, counts and wakes happens in the same
         step, and once. The schedule that it ``wakes`` is woken if ``waits`` says so of the row as it is then:
-        it wakes up with its next tick. Whoever fires that schedule at the same time sees the run end, or its
-        row is written after that and woken.
+        it wakes up with its next tick, and ``hint`` is called, here, since nobody else knows. Whoever fires
+        that schedule at the same time sees the run end, or its row is written after that and woken.
         """
 
     def find_runs(self, query: RunQuery) -> Page[Run]:

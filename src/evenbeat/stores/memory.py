@@ -312,6 +312,7 @@ class MemoryStore:
         schedule = self._schedules.get(key)
         if schedule is not None and waits(schedule):
             self._apply(Planned(replace(schedule, wake_at=schedule.next_tick)))
+            self.hint()
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         after = read_run_cursor(query.cursor)

@@ -48,9 +48,9 @@ class Shard:
         self.number = random.randrange(SHARDS)  # noqa: S311 - to part from others, no secret
 
 
-def _write_effects(commands: Commands, done: Settlement, shard: Shard) -> None:
+def _write_effects(commands: Commands, done: Settlement, shard: Shard) -> bool:
     """What others write, too. Before the rest of a transaction: who finds that somebody else has just written
-    it has done nothing in vain. In one order, whoever settles."""
+    it has done nothing in vain. In one order, whoever settles. Answers whether a schedule was woken."""
     counts = [_count(key, done.counts[key], shard.number) for key in sorted(done.counts)]
     try:
         commands.bulk("count", STATISTICS, counts)
@@ -59,7 +59,8 @@ def _write_effects(commands: Commands, done: Settlement, shard: Shard) -> None:
         raise
     if done.wakes:
         waiting = {"_id": {"$in": [key_text(key) for key in sorted(done.wakes)]}, **_WAITS}
-        commands.update("wake schedules", SCHEDULES, waiting, _WAKE)
+        return commands.update("wake schedules", SCHEDULES, waiting, _WAKE) > 0
+    return False
 
 
 class Otherwise(Exception):
@@ -90,7 +91,7 @@ def settle_alone(commands: Commands, transition: Transition, now: Instant) -> No
 
 def settle_quickly(
     commands: Commands, transitions: Sequence[Transition], now: Instant, shard: Shard
-) -> list[bool]:
+) -> tuple[list[bool], bool]:
     """All of them, unread; Otherwise, if one is not to be applied. Three commands, not four, of which the
     first meets others if any does: five nodes that settle each other's schedules are seldom in the way."""
     # As if each run stood as its transition expects: what does not is found by the filter.
@@ -99,14 +100,14 @@ def settle_quickly(
         for transition in transitions
     }
     done = settlement(transitions, expected, now)
-    _write_effects(commands, done, shard)
+    woken = _write_effects(commands, done, shard)
     updates = [
         UpdateOne(_expected(transition, now), set_and_unset(done.updates[transition.run]))
         for transition in transitions
     ]
     if commands.bulk("update runs", RUNS, updates) < len(transitions):
         raise Otherwise
-    return [True] * len(transitions)
+    return [True] * len(transitions), woken
 
 
 def _expected(transition: Transition, now: Instant) -> Document:
@@ -124,8 +125,9 @@ def _expected(transition: Transition, now: Instant) -> Document:
 
 def settle(
     commands: Commands, transitions: Sequence[Transition], now: Instant, careful: bool, shard: Shard
-) -> list[bool]:
-    """Each transition in turn, seen by the next; then all documents at once."""
+) -> tuple[list[bool], bool]:
+    """Each transition in turn, seen by the next; then all documents at once. Which are accepted, and whether
+    a schedule was woken."""
     revisions = _revisions(commands, transitions)
     targets = list(dict.fromkeys(transition.run for transition in transitions))
     standing = {
@@ -133,7 +135,7 @@ def settle(
         for document in commands.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STANDING)
     }
     done = settlement(transitions, standing, now, revisions)
-    _write_effects(commands, done, shard)
+    woken = _write_effects(commands, done, shard)
     # Runs that are added first: a later transition of the batch may be theirs.
     new_runs.insert(commands, done.adds, careful)
     # By _id and nothing else, which the server looks up without planning: to compare state and attempt, too,
@@ -143,7 +145,7 @@ def settle(
         RUNS,
         [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in done.updates.items()],
     )
-    return done.answers
+    return done.answers, woken
 
 
 def _revisions(commands: Commands, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int]]:

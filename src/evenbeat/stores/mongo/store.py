@@ -231,12 +231,17 @@ class MongoStore:
         return _by_size(self._settle, transitions, weight)
 
     def _settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        now = self.now()
+        answers, woken = self._settled(transitions, self.now())
+        if woken:
+            self.hint()
+        return answers
+
+    def _settled(self, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
         if settling.can_be_quick(transitions):
             with contextlib.suppress(settling.Otherwise):
                 if settling.is_alone(transitions):
                     settling.settle_alone(self._commands, transitions[0], now)
-                    return [True]
+                    return [True], False
                 return self._connection.write(
                     lambda commands, _: settling.settle_quickly(commands, transitions, now, self._shard)
                 )

@@ -252,7 +252,8 @@ def lost(
     return Lost(tuple(runs), next_end), troubled
 
 
-def settle(transaction: Transaction, transitions: Sequence[Transition]) -> list[bool]:
+def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
+    """Which transitions are accepted, and whether a schedule may have been woken."""
     locks = _gates(transitions)
     ids = json_list({transition.run for transition in transitions if is_kept(transition.run)})
     *gates, found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])
@@ -264,7 +265,7 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> list[
     done = settlement(transitions, standing, transaction.now, revisions)
     wakes = [key for key in done.wakes if key in revisions]
     transaction.commit("settle runs", _written(done, wakes))
-    return done.answers
+    return done.answers, bool(wakes)
 
 
 def _gates(transitions: Sequence[Transition]) -> list[Statement]:

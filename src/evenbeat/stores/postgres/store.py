@@ -233,7 +233,10 @@ class PostgresStore:
         answers: list[bool] = []
         for part in parts(transitions, _RUNS_A_STEP, weight):
             with self._write() as transaction:
-                answers += runs.settle(transaction, part)
+                accepted, woken = runs.settle(transaction, part)
+            answers += accepted
+            if woken:
+                self.hint()
         return answers
 
     def find_runs(self, query: RunQuery) -> Page[Run]:

@@ -108,13 +108,16 @@ def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
     return Lost(tuple(runs), next_end)
 
 
-def settle(commands: Commands, transitions: Sequence[Transition]) -> list[bool]:
+def settle(commands: Commands, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
+    """Which transitions are accepted, and whether a schedule was woken."""
     answers: list[bool] = []
+    is_woken = False
     for part in parts(transitions, BATCH, weight):
-        (replies,) = commands.run("settle", [_transition_row(transition) for transition in part])
+        replies, woken = commands.run("settle", [_transition_row(transition) for transition in part])
         commands.committed()
         answers += map(bool, replies)
-    return answers
+        is_woken = is_woken or woken == 1
+    return answers, is_woken
 
 
 def _transition_row(t: Transition) -> list[object]:

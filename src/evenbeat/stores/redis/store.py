@@ -146,7 +146,10 @@ class RedisStore:
         return runs.claim(self._commands, claim)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
-        return runs.settle(self._commands, transitions)
+        answers, woken = runs.settle(self._commands, transitions)
+        if woken:
+            self.hint()
+        return answers
 
     def find_runs(self, query: RunQuery) -> Page[Run]:
         return history.find(self._commands, query)

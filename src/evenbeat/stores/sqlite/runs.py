@@ -133,7 +133,8 @@ def fail_unreadable(commands: Commands, ended_by: Instant, limit: int, now: Inst
     _quarantine(commands, troubled, now)
 
 
-def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) -> list[bool]:
+def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
+    """Which transitions are accepted, and whether a schedule was woken."""
     targets = json_list({transition.run for transition in transitions})
     standing = {
         row[0]: Standing._make(row[1:])
@@ -143,9 +144,8 @@ def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) 
     new_runs.insert(commands, done.adds)
     _update(commands, done.updates)
     commands.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
-    if done.wakes:
-        commands.run("wake schedules", sql.WAKE, (json_list(done.wakes),))
-    return done.answers
+    woken = commands.run("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else 0
+    return done.answers, woken > 0
 
 
 def _revisions(commands: Commands, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:

@@ -150,7 +150,10 @@ class SqliteStore:
         answers: list[bool] = []
         for part in parts(transitions, _RUNS_A_STEP, weight):
             with self._connections.write() as commands:
-                answers += runs.settle(commands, part, self.now())
+                accepted, woken = runs.settle(commands, part, self.now())
+            answers += accepted
+            if woken:
+                self.hint()
         return answers
 
     def find_runs(self, query: RunQuery) -> Page[Run]:

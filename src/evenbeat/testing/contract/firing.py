@@ -288,6 +288,30 @@ class FiringContract(Contract):
         (planned,) = self.fire(store).planned
         assert len(planned.runs) == 1
 
+    @pytest.mark.parametrize("overlap", ["queue", "allow"])
+    def test_a_store_hints_at_a_schedule_that_the_end_of_a_run_wakes_and_at_nothing_else(
+        self, handles: Handles, store: Store, clock: VirtualClock, overlap: str
+    ) -> None:
+        # Ends that wake nothing must not set every node looking.
+        self.add(store, schedule(overlap=overlap))
+        hints: list[bool] = []
+        other = handles()
+        other.open()
+        hint = other.hint
+
+        def counted() -> None:
+            hints.append(True)
+            hint()
+
+        other.hint = counted  # type: ignore[method-assign]  # the store calls its own
+        clock.advance("1m")
+        self.fire(store)
+        (held,) = self.claim(store, lease=10 * MINUTE)
+        clock.advance("1m")
+        self.fire(store)
+        assert other.settle_runs([attempts.succeeded(held, None, clock.now, "done")]) == [True]
+        assert bool(hints) is (overlap == "queue")
+
     def test_a_schedule_wakes_though_the_clock_of_the_end_is_behind_its_tick(
         self, store: Store, clock: VirtualClock
     ) -> None:

@@ -3,11 +3,12 @@
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
 -- gate ({path of a schedule, generation, revision}) or false}.
--- Answers 1 for each that is accepted, else 0. 24 us of the server's time for each, 30 with its
+-- Answers {1 for each that is accepted, else 0; 1 if a schedule was woken}. 24 us of the server's time for each, 30 with its
 -- append-only file.
 
 -- Schedules whose runs ended: {sums of figures or nil, member to wake or nil} by path.
 local touched = {}
+local woken = 0
 local function touch(owner)
   touched[owner] = touched[owner] or {}
   return touched[owner]
@@ -69,6 +70,7 @@ local function finish(owner, sum, member)
       fields[#fields + 1] = 'wake_at'
       fields[#fields + 1] = text(tick)
       place(base .. 'due' .. family_of(found[9]), member, tick)
+      woken = 1
     end
   end
   if #fields > 0 then call('HSET', key, unpack(fields)) end
@@ -185,4 +187,4 @@ for at, row in ipairs(asked) do
 end
 for owner, schedule in pairs(touched) do finish(owner, schedule[1], schedule[2]) end
 flush()
-return { now, answers }
+return { now, answers, woken }
