@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -32,6 +33,7 @@ class Row(NamedTuple):
     outcome: Outcome | None
     seconds: float
     problem: str | None = None
+    played: str = date.today().isoformat()
 
     @property
     def verdict(self) -> str:
@@ -102,11 +104,11 @@ def line(row: Row) -> str:
             f"{faults:,}", f"{account.ticks:,}", f"{account.completions:,}",
             "" if recovery is None else f"{recovery:.1f} s", row.verdict,
         ]  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join([*cells, row.played])} |"
 
 
-HEAD = """| store | scene | what is done | faults | ticks | completions | recovery | result |
-| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"""
+HEAD = """| store | scene | what is done | faults | ticks | completions | recovery | result | played |
+| --- | --- | --- | ---: | ---: | ---: | ---: | --- | --- |"""
 
 PAGE = """# Faults
 
@@ -116,7 +118,8 @@ unless the row says otherwise.
 In the end every tick of every schedule is accounted for, exactly once, as a run or in the ledger; no
 completion was accepted twice, none fired early. *Recovery* is the longest time from the end of a fault (or
 from a worker's death) to the next completion. Mutants are stores that are broken on purpose: the check
-finds each of them.
+finds each of them. How well the tests notice changes of the code itself: [mutants.md](mutants.md).
+A row stands for the code of the day on which it was *played*; those of older days were not repeated since.
 
 {table}
 """
