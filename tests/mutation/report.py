@@ -82,18 +82,25 @@ def scores(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator
             )
 
 
+# The share of a module's mutants from which on its score speaks for the module.
+_MOST = 0.8
+
+
 def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
     chosen = list(chosen)
     rows = [score for score in scores(chosen, results, accepted) if score.tried]
+    most = [score for score in rows if score.tried >= _MOST * score.mutants]
+    some = [score for score in rows if score not in most]
     lines = [
         _INTRODUCTION,
         "| module | mutants | tried | caught | of these by timeout | accepted | not caught | score |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         *(_row(score, f"`{score.module}`") for score in rows),
-        _row(_total(rows), "**all**"),
+        *([_row(_total(most), "**modules of which most were tried**")] if most else []),
+        *([_row(_total(some), "**modules of which a sample was tried**")] if some else []),
         "",
-        "*Score* is caught of tried; accepted survivors count against it. Where few were tried,",
-        "it says little.",
+        "*Score* is caught of tried; accepted survivors count against it. A sample of a dozen says little,",
+        "and there is no score of everything: it would be that of the modules that were tried in full.",
         "",
     ]
     present = {mutant.id: mutant for _, mutants in chosen for mutant in mutants}
