@@ -281,6 +281,32 @@ class SettlingContract(Contract):
             assert self.put(store, seen, changes.delete(seen, clock.now)).accepted
             assert store.settle_runs([retry]) == [True]
 
+    def test_a_gate_holds_for_its_own_transition_also_beside_others(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        seen = self.add(store, schedule())
+        failed = run("failed", schedule="cleanup", state="failed", run_at=clock.now)
+        store.add_runs([failed, run("other", run_at=clock.now)])
+        (held,) = self.claim(store)
+        retry = attempts.retried(failed, "again", seen)
+        assert retry is not None
+        assert self.put(store, seen, changes.change(seen, {"overlap": "skip"}, clock.now)).accepted
+        done = attempts.succeeded(held, None, clock.now, "done")
+        assert store.settle_runs([done, retry]) == [True, False]
+        states = {found.id: found.state for found in self.runs(store)}
+        assert states == {"failed": "failed", "other": "succeeded"}
+
+    def test_a_run_whose_lease_was_renewed_is_lost_when_the_new_lease_ends(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a", run_at=clock.now)])
+        (held,) = self.claim(store, lease=10_000)
+        assert store.settle_runs([attempts.heartbeat(held, 20_000, "beat")]) == [True]
+        clock.advance("15s")
+        assert store.lost_runs(clock.now, 10) == Lost((), clock.now + 5_000)
+        clock.advance("5s")
+        assert [found.id for found in store.lost_runs(clock.now, 10).runs] == ["a"]
+
     def test_a_run_of_a_schedule_that_never_was_is_made_active_again(
         self, store: Store, clock: VirtualClock
     ) -> None:
