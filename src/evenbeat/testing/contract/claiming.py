@@ -49,11 +49,13 @@ class ClaimingContract(Contract):
     def test_runs_of_several_queues_are_claimed_in_one_order(self, store: Store, clock: VirtualClock) -> None:
         clock.advance("1m")
         queues = ("one", "two", "three")
-        # The oldest of all are in the last queue that is asked.
-        wanted = [run(f"r{at:02}", queue=queues[2 - at % 3], run_at=clock.now - 100 + at) for at in range(12)]
+        # The oldest of all are in the last queue that is asked, and ids run against time.
+        wanted = [
+            run(f"r{20 - at:02}", queue=queues[2 - at % 3], run_at=clock.now - 100 + at) for at in range(12)
+        ]
         store.add_runs(wanted)
         held = self.claim(store, queues=queues, limit=7)
-        assert [entry.id for entry in held] == [f"r{at:02}" for at in range(7)]
+        assert [entry.id for entry in held] == [entry.id for entry in wanted[:7]]
 
     def test_a_claimed_run_has_a_worker_a_lease_and_the_next_attempt(self, store: Store) -> None:
         store.add_runs([run("a", run_at=store.now(), created_at=store.now())])
