@@ -154,6 +154,15 @@ class ClaimingContract(Contract):
         assert {held.attempt for held in self.runs(store, states=("running",))} == {1}
         assert len(self.runs(store, states=("queued",))) == 4
 
+    def test_a_repeated_claim_takes_nothing_besides_what_it_holds(self, store: Store) -> None:
+        # It had room left, and more has come since: whoever repeats it learns of the first ones alone.
+        store.add_runs([run("a", run_at=store.now()), run("b", run_at=store.now())])
+        first = self.claim(store, "token", limit=10)
+        assert [held.id for held in first] == ["a", "b"]
+        store.add_runs([run("c", run_at=store.now())])
+        assert self.claim(store, "token", limit=10) == first
+        assert [found.id for found in self.runs(store, states=("queued",))] == ["c"]
+
     def test_ten_workers_never_hold_the_same_run(self, handles: Handles, store: Store) -> None:
         store.add_runs([run(f"r{at:03}", run_at=store.now()) for at in range(200)])
         held: list[str] = []
