@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 
@@ -28,6 +29,16 @@ def server_url(name: str) -> str:
         return servers.shared(name).url
     except servers.Unavailable as error:
         pytest.skip(f"no {name}: {error}")
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """What a test, or a command that it calls, does to log levels ends with it."""
+    loggers = [logging.getLogger(name) for name in (None, "evenbeat", "evenbeat.worker")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture

@@ -378,9 +378,8 @@ class Scheduler:
         if is_looking():
             return
         check_main_thread()
-        self.start(ticker=ticker, worker=worker, **options)
         try:
-            until_signalled(self.hurry)
+            until_signalled(self.hurry, start=lambda: self.start(ticker=ticker, worker=worker, **options))
         finally:
             self.stop()
             self.close()

@@ -31,12 +31,16 @@ def check_main_thread() -> None:
 
 
 def until_signalled(
-    hurry: Callable[[], object], timeout: float | None = None, over: Callable[[], bool] = lambda: False
+    hurry: Callable[[], object],
+    timeout: float | None = None,
+    over: Callable[[], bool] = lambda: False,
+    start: Callable[[], object] = lambda: None,
 ) -> None:
-    """Return when SIGINT or SIGTERM comes, or the time is over, or there is nothing left to wait for; a
-    further signal calls ``hurry``.
+    """Call ``start``; return when SIGINT or SIGTERM comes, or the time is over, or there is nothing left to
+    wait for; a further signal calls ``hurry``.
 
-    Only in the main thread.
+    Only in the main thread. A signal that comes during ``start`` ends the wait after it: whatever has begun
+    by then is drained, not killed. A third one interrupts a start that takes too long.
 
     What the signals did before is restored only at the end of the process: while a node drains, an
     impatient Ctrl-C must hurry it, not kill it between two writes.
@@ -45,14 +49,23 @@ def until_signalled(
     came: SimpleQueue[int] = SimpleQueue()
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        if starting and len(signalled) > 1:
+            raise KeyboardInterrupt
         if signalled:
             hurry()
         signalled.append(number)
         came.put(number)
 
     signalled: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    starting = [True]
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        start()
+    except BaseException:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        raise
+    starting.clear()
     until = None if timeout is None else time.monotonic() + timeout
     while not signalled:
         left = _SLICE if until is None else min(_SLICE, until - time.monotonic())

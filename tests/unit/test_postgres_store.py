@@ -843,8 +843,8 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
     action(whole)
     after = dump(first)
     assert after != before
-    assert watch.seen[-1] == "committed"
-    for position, name in enumerate(watch.seen):
+    committed = watch.seen.index("committed")
+    for position in range(len(watch.seen)):
         for table in TABLES:
             sql(first, f"TRUNCATE evenbeat.{table}")
             sql(first, f"INSERT INTO evenbeat.{table} TABLE evenbeat.kept_{table}")
@@ -853,7 +853,8 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
         crashing.on = True
         with pytest.raises(Crash):
             action(store)
-        assert dump(first) == (after if name == "committed" else before)
+        # Behind the commit comes a hint, if a schedule was woken.
+        assert dump(first) == (after if position >= committed else before)
         # The store lives on, and a repetition of the call ends where the call would have.
         action(store)
         assert dump(first) == after

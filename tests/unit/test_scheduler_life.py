@@ -228,7 +228,8 @@ def test_run_starts_waits_stops_and_closes(
 ) -> None:
     seen: list[object] = []
 
-    def wait(hurry: Callable[[], None]) -> None:
+    def wait(hurry: Callable[[], None], start: Callable[[], None]) -> None:
+        start()
         hurry()
         seen.append((app.is_running, nodes[0].is_hurried, store.is_open))
 

@@ -55,3 +55,38 @@ def test_run_outside_the_main_thread_says_what_to_do() -> None:
 )
 def test_an_exit_is_named(code: int, words: str) -> None:
     assert describe_exit(code) == words
+
+
+STARTING = """
+import os, signal, sys
+from evenbeat.signals import until_signalled
+signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
+hurried = []
+def start():
+    os.kill(os.getpid(), signal.SIGTERM)
+    if sys.argv[1] in ("twice", "thrice"):
+        os.kill(os.getpid(), signal.SIGTERM)
+    if sys.argv[1] == "thrice":
+        os.kill(os.getpid(), signal.SIGTERM)
+    if sys.argv[1] == "fails":
+        raise RuntimeError("no store")
+try:
+    until_signalled(lambda: hurried.append(1), start=start)
+    print("drained", hurried)
+except (KeyboardInterrupt, RuntimeError) as error:
+    print(type(error).__name__, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("once", "drained []"),
+        ("twice", "drained [1]"),
+        ("thrice", "KeyboardInterrupt True"),
+        ("fails", "RuntimeError True"),
+    ],
+)
+def test_a_signal_that_comes_while_work_begins_kills_nothing(how: str, says: str) -> None:
+    done = subprocess.run([sys.executable, "-c", STARTING, how], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == says

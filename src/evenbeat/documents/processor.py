@@ -156,12 +156,17 @@ class Processor:
         if is_looking():
             return True
         check_main_thread()
-        self.start()
-        shift = self._shift
-        if shift is None:
-            return True  # stopped already, by a hook
-        until_signalled(hurry=self._hurry, over=lambda: shift.is_ending)
-        return self.stop() and shift.is_done
+        started: list[Shift] = []
+
+        def start() -> None:
+            self.start()
+            if self._shift is not None:  # else a hook has stopped it already
+                started.append(self._shift)
+
+        until_signalled(
+            hurry=self._hurry, over=lambda: all(shift.is_ending for shift in started), start=start
+        )
+        return self.stop() and all(shift.is_done for shift in started)
 
     def _hurry(self) -> None:
         shift = self._shift
