@@ -118,7 +118,7 @@ _HIDDEN = "***"
 def without_password(url: str) -> str:
     """The URL for logs and messages. As it was written: one that is put together again may look different.
 
-    What is not a URL may hold a password anywhere: little of it is shown.
+    A text that is not a URL may hold a password anywhere: little of it is shown.
     """
     scheme, mark, rest = url.partition("://")
     if not mark:

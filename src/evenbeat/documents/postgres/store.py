@@ -58,7 +58,7 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = "COMMIT"
 _CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock"
 
-# What it sets ends with the transaction. A lock that was handed out survives a crash of the server. A table
+# These settings end with the transaction. A lock that was handed out survives a crash of the server. A table
 # of jobs is never what the planner believes: it is kept from reading all of one, or all that is due, to sort
 # it, wherever there is an index.
 _SETTINGS = f"""

@@ -31,7 +31,7 @@ def purge(commands: Commands, finished_before: Instant, limit: int, now: Instant
         return 0
     over = {"state": {"$in": _FINAL}, "finished_at": {"$not": {"$gte": finished_before}}}
     recorded = {"recorded_at": {"$lt": finished_before}}
-    # What has not expired yet is no past, whatever the caller's clock says.
+    # Only expired records go, even if the caller's clock is ahead.
     expired = {"expires": {"$lt": min(finished_before, now)}}
     found = _look(commands, over, recorded, expired, limit)[:limit]
     runs, skipped, records = (

@@ -58,7 +58,7 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """
-# What has not expired yet is no past, whatever the caller's clock says.
+# Only expired records go, even if the caller's clock is ahead.
 DELETE_EXPIRED = f"""
 WITH gone AS (
     DELETE FROM evenbeat.records WHERE ctid = ANY (ARRAY(

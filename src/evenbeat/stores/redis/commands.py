@@ -256,7 +256,7 @@ _BY_CODE = {
 }
 
 
-# What a script is told that asks for a key which a node has not got, or not any more.
+# The node's answer to a script that names a key which the node does not hold (any more).
 _MOVING = "access a non local key"
 # The server hangs up on a text of more than proto-max-bulk-len (512 MB unless set), and has read nothing. Its
 # reply may be lost while the text is still being written: that is StoreUnavailable then.

@@ -223,7 +223,7 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
 
 
 def _outcome(before: Schedule, planned: Planned, reply: int | str, now: Instant) -> Planned:
-    """What was written: the plan, or that the schedule is put off, as a key is in the way."""
+    """Answer the plan that was written, or the schedule put off because a foreign key is in the way."""
     if isinstance(reply, int):
         return planned
     return Planned(replace(before, wake_at=now + DEFERRED), deferred=reply)

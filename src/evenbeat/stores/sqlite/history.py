@@ -106,7 +106,7 @@ def purge(commands: Commands, finished_before: Instant, limit: int, now: Instant
     if gone < limit:
         gone += commands.run("delete skipped", sql.DELETE_SKIPPED, (finished_before, limit - gone))
     if gone < limit:
-        # What has not expired yet is no past, whatever the caller's clock says.
+        # Only expired records go, even if the caller's clock is ahead.
         edge = min(finished_before, now)
         gone += commands.run("delete records", sql.DELETE_EXPIRED, (edge, limit - gone))
     return gone

@@ -174,7 +174,7 @@ class Oracle:
             key = (run.tenant, run.schedule)
             if run.tick is not None and run.cause == "tick":
                 self._tick_fired(self.history(key), run, now)
-            # What was overdue when a change came is fired by the rules from before it.
+            # A change fires overdue ticks by the rules from before it.
             before = call.before.get(key)
             deleted = before is None or before.state == "deleted"
             self._check_overlap(view, key, view.schedules.get(key) if deleted else before)
