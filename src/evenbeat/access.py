@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 from evenbeat.errors import InvalidValue, RunRefused, shown
-from evenbeat.model import Run, Schedule, ScheduleState, check_name, check_task, to_json
+from evenbeat.model import Run, Schedule, ScheduleState, check_label, check_task, to_json
 from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.tasks import Call, Task, Tasks
 
@@ -17,7 +17,7 @@ class Access:
     """The store and the tasks of one scheduler, and whose schedules it speaks of unless told otherwise."""
 
     def __init__(self, store: Store, tasks: Tasks, tenant: str) -> None:
-        check_name(tenant, "tenant")
+        check_label(tenant, "tenant")
         self._store = store
         self._opening = threading.Lock()
         self._is_open = False
@@ -57,7 +57,7 @@ class Access:
     def tenant_of(self, tenant: str | None) -> str:
         if tenant is None:
             return self.tenant
-        check_name(tenant, "tenant")
+        check_label(tenant, "tenant")
         return tenant
 
     def row(self, tenant: str, name: str) -> Schedule | None:

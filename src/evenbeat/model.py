@@ -38,7 +38,10 @@ Reason: TypeAlias = Literal[
 ACTIVE_STATES: frozenset[RunState] = frozenset(("queued", "running"))
 FINAL_STATES: frozenset[RunState] = frozenset(("succeeded", "failed", "cancelled"))
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
+# Not . first: "." and ".." are not names but places in a URL.
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 _RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
 
@@ -269,12 +272,18 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_name(value: object) -> bool:
-    """Names and tenants: letters, digits, ``_`` and ``-``, 1 to 128 of them."""
+    """Names of schedules and locks."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def check_name(value: object, field: str) -> None:
     if not is_name(value):
+        raise InvalidValue(f"{field} {shown(value)} is not {NAMES}", field=field, value=value)
+
+
+def check_label(value: object, field: str) -> None:
+    """Tenants and queues: stricter than names, since more follows them in keys of Redis, after a : or /."""
+    if not (isinstance(value, str) and _LABEL.fullmatch(value)):
         raise InvalidValue(
             f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
         )
@@ -302,9 +311,9 @@ def read_priority(value: object) -> int:
 
 def check_schedule(schedule: Schedule) -> Schedule:
     """Refuse what no store should ever hold, naming the field and the value (R14)."""
-    check_name(schedule.tenant, "tenant")
+    check_label(schedule.tenant, "tenant")
     check_name(schedule.name, "name")
-    check_name(schedule.queue, "queue")
+    check_label(schedule.queue, "queue")
     check_task(schedule.task)
     read_priority(schedule.priority)
     check_one_of("kind", schedule.kind, ("task", "flow"))
@@ -348,8 +357,8 @@ def check_run(run: Run) -> Run:
         raise InvalidValue(
             f"id {shown(run.id)} has a /, which is for the runs of ticks", field="id", value=run.id
         )
-    check_name(run.tenant, "tenant")
-    check_name(run.queue, "queue")
+    check_label(run.tenant, "tenant")
+    check_label(run.queue, "queue")
     check_task(run.task)
     read_priority(run.priority)
     check_execution(run.execution)

@@ -17,7 +17,7 @@ from evenbeat.model import (
     OnCrash,
     Overlap,
     check_execution,
-    check_name,
+    check_label,
     read_priority,
 )
 
@@ -116,7 +116,7 @@ def read_run_fields(options: Mapping[str, Any], execution: Execution) -> dict[st
     """The fields of a run, or of a schedule, that ``RunOptions`` are about; ``execution`` is the base."""
     fields: dict[str, Any] = {"execution": read_execution(options, execution)}
     if "queue" in options:
-        check_name(options["queue"], "queue")
+        check_label(options["queue"], "queue")
         fields["queue"] = options["queue"]
     if "priority" in options:
         fields["priority"] = read_priority(options["priority"])
