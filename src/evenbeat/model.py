@@ -68,7 +68,7 @@ class Execution(msgspec.Struct, frozen=True, cache_hash=True):
     """The wait before the first retry; it doubles with each, up to ``longest_backoff``."""
     longest_backoff: int = 3_600_000
     timeout: int | None = None
-    """An attempt that takes longer is stopped and counts as failed."""
+    """An attempt that takes longer is asked to end, and counts as failed unless it returns all the same."""
     on_crash: OnCrash = "rerun"
     """What becomes of a run whose worker died: run it again, at most ``crashes`` times, or fail."""
     crashes: int = 3

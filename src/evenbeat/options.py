@@ -32,7 +32,7 @@ class RunOptions(TypedDict, total=False):
     longest_backoff: Duration
     """No wait is longer (1h)."""
     timeout: Duration | None
-    """An attempt that takes longer is stopped and counts as failed (none)."""
+    """An attempt that takes longer is asked to end; it counts as failed unless it returns (none)."""
     on_crash: OnCrash
     """What becomes of a run whose worker died: ``rerun`` or ``fail``."""
     crashes: int

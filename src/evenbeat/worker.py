@@ -402,6 +402,7 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
         kind = {
             "cancelled": "cancelled", "stopping": "released", "lost": "released", "timeout": "timeout",
         }.get(asked or "", "raised")  # fmt: skip
+    late = outcome.error if kind == "raised" and asked == "timeout" else None
     if kind == "released" and run.cancel_requested:
         kind = "cancelled"
     if kind == "returned":
@@ -411,8 +412,11 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
     if kind == "cancelled":
         return _End(attempt, attempts.cancelled(run, now, token), "cancelled")
     error = outcome.error or "it ended without a word"
-    if kind == "timeout":
+    if kind == "timeout" or late is not None:
         error = f"timed out after {write_duration(run.execution.timeout or 0)}"
+        if late is not None:
+            # Second: a library may make anything of a cancellation.
+            error += f"\n\n{late}"
     if kind == "died":
         crashed = replace(attempts.crashed(run, now, token, error), lease_ended=False)
         return _End(attempt, crashed, "crashed", error)

@@ -49,6 +49,7 @@ class Attempt:
         "lease_end",
         "log",
         "over",
+        "overdue",
         "run",
         "settled",
         "task",
@@ -71,6 +72,8 @@ class Attempt:
         """Until then the lease is held for certain."""
         self.began: float | None = None
         self.over: float | None = None
+        self.overdue: float | None = None
+        """When it was asked to end because it took longer than it may."""
         self.settled = False
         """What becomes of the run is decided: whatever the function still does counts for nothing."""
         self.log = RunLog(run.id, run.attempt)
