@@ -367,20 +367,20 @@ def check_run(run: Run) -> Run:
     return run
 
 
-def check_payload(text: str) -> str:
+def check_payload(text: str, field: str = "payload") -> str:
     """JSON text, and not too much of it."""
     if not isinstance(text, str):
         raise InvalidValue(
-            f"payload {shown(text)} is not JSON text",
-            field="payload",
+            f"{field} {shown(text)} is not JSON text",
+            field=field,
             value=text,
             hint="write it with to_json",
         )
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LONGEST_PAYLOAD:
         raise InvalidValue(
-            f"payload is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
-            field="payload",
+            f"{field} is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
+            field=field,
             value=text,
             hint="store the data elsewhere and pass a reference to it",
         )
@@ -388,7 +388,7 @@ def check_payload(text: str) -> str:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidValue(
-            f"payload {shown(text)} is not JSON text: {error}", field="payload", value=text
+            f"{field} {shown(text)} is not JSON text: {error}", field=field, value=text
         ) from None
     return text
 
@@ -406,7 +406,7 @@ def to_json(value: Any, field: str = "payload") -> str:
         raise InvalidValue(
             f"{field} is not JSON: {reason}", field=field, value=shown(type(value).__name__)
         ) from None
-    return check_payload(text)
+    return check_payload(text, field)
 
 
 def _check_plain(value: Any, field: str) -> None:

@@ -11,6 +11,7 @@ from evenbeat import model
 from evenbeat.instants import Instant, from_ms
 from evenbeat.model import Cause, Kind, Reason, RunState, ScheduleState
 from evenbeat.rules.firing import coming
+from evenbeat.tasks import Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 
 
@@ -75,6 +76,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     coalesced: int
     kind: Kind
     payload: Any
+    """The named arguments as they are stored: JSON."""
     queue: str
     priority: int
     attempt: int
@@ -87,6 +89,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     finished_at: datetime | None
     result: Any
+    """What the function returned: converted by its annotation where the task is registered, else JSON."""
     error: str | None
     execution: model.Execution
 
@@ -153,7 +156,12 @@ def schedule_info(schedule: model.Schedule) -> ScheduleInfo:
     )
 
 
-def run_info(run: model.Run) -> RunInfo:
+def run_info(run: model.Run, tasks: Tasks | None = None) -> RunInfo:
+    """``tasks`` convert the result by the annotations of their functions."""
+    if run.result is None or tasks is None:
+        result = None if run.result is None else model.from_json(run.result)
+    else:
+        result = tasks.read_result(run.task, run.result)
     return RunInfo(
         id=run.id,
         tenant=run.tenant,
@@ -178,7 +186,7 @@ def run_info(run: model.Run) -> RunInfo:
         created_at=from_ms(run.created_at),
         started_at=_moment(run.started_at),
         finished_at=_moment(run.finished_at),
-        result=None if run.result is None else model.from_json(run.result),
+        result=result,
         error=run.error,
         execution=run.execution,
     )

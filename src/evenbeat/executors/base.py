@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat import current, model
 from evenbeat.clocks import steady_clock
+from evenbeat.conversion import Unfit
 from evenbeat.errors import InvalidValue, RunCancelled
 from evenbeat.executors import begun, forks
-from evenbeat.model import to_json
 from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
 from evenbeat.tasks import Task
@@ -157,8 +157,8 @@ class Executor(Protocol):
 
 
 def returned(attempt: Attempt, value: object) -> Outcome:
-    """The outcome of a function that returned. What is not JSON is not kept, and the log says so:
-    the work is done, and doing it again would be worse."""
+    """The outcome of a function that returned. What is not JSON is not kept, and what JSON changes is kept as
+    that; the log says so. The work is done, and doing it again would be worse."""
     if value is None:
         return _NOTHING
     if inspect.isawaitable(value) or inspect.isgenerator(value):
@@ -168,29 +168,34 @@ def returned(attempt: Attempt, value: object) -> Outcome:
         what = f"the task returned a {type(value).__name__}, which nobody runs"
         return Outcome("raised", error=f"TypeError: {what}; make it an async def and await there")
     try:
-        return Outcome("returned", to_json(value, "result"))
+        text, changed = attempt.task.write_result(value)
     except InvalidValue as error:
         attempt.log.add(f"WARNING evenbeat: the result is not kept: {error}")
         _log.warning("a result is not kept: %s", error, extra=run_fields(attempt.run))
         return _NOTHING
+    if changed is not None:
+        attempt.log.add(f"WARNING evenbeat: {changed}")
+        _log.warning("a result comes back as something else: %s", changed, extra=run_fields(attempt.run))
+    return Outcome("returned", text)
 
 
 def raised(attempt: Attempt, error: BaseException) -> Outcome:
     """The outcome of a function that raised, whatever it was: also SystemExit harms nobody."""
     if isinstance(error, RunCancelled) and attempt.current.asked is not None:
         return Outcome("stopped", error=str(error))
-    if isinstance(error, TypeError) and (problem := _misfit(attempt)) is not None:
-        return Outcome("unfit", error=problem)
+    misfit = error if isinstance(error, Unfit) else _misfit(attempt) if isinstance(error, TypeError) else None
+    if misfit is not None:
+        return Outcome("unfit", error=f"{InvalidValue.__name__}: {misfit}")
     return Outcome("raised", error=describe(error))
 
 
-def _misfit(attempt: Attempt) -> str | None:
-    """What is wrong with the payload, if the function can't be called with it."""
+def _misfit(attempt: Attempt) -> InvalidValue | None:
+    """What is wrong with the names in the payload, if the function can't be called with them."""
     payload = attempt.current.payload
     try:
         attempt.task.check(payload if isinstance(payload, dict) else {})
     except InvalidValue as error:
-        return f"{type(error).__name__}: {error}"
+        return error
     return None
 
 
