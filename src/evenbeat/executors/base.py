@@ -6,6 +6,7 @@ import inspect
 import logging
 import traceback
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat import current, model
@@ -46,6 +47,7 @@ class Attempt:
         "began",
         "claimed",
         "current",
+        "exception",
         "lease_end",
         "log",
         "over",
@@ -74,9 +76,11 @@ class Attempt:
         self.over: float | None = None
         self.overdue: float | None = None
         """When it was asked to end because it took longer than it may."""
+        self.exception: BaseException | None = None
+        """What the function raised, if that happened in this process."""
         self.settled = False
         """What becomes of the run is decided: whatever the function still does counts for nothing."""
-        self.log = RunLog(run.id, run.attempt)
+        self.log = RunLog(run)
         self.current = current.Run(run, held=lambda: self._held(ask), log=self.log.add)
         self._clock = clock
         self._ask_at = float("-inf")
@@ -183,6 +187,8 @@ def raised(attempt: Attempt, error: BaseException) -> Outcome:
     """The outcome of a function that raised, whatever it was: also SystemExit harms nobody."""
     if isinstance(error, RunCancelled) and attempt.current.asked is not None:
         return Outcome("stopped", error=str(error))
+    # Ours are the first frames: whoever reads the traceback looks for the function's.
+    attempt.exception = error.with_traceback(_theirs(error.__traceback__))
     misfit = error if isinstance(error, Unfit) else _misfit(attempt) if isinstance(error, TypeError) else None
     if misfit is not None:
         return Outcome("unfit", error=f"{InvalidValue.__name__}: {misfit}")
@@ -199,11 +205,18 @@ def _misfit(attempt: Attempt) -> InvalidValue | None:
     return None
 
 
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame on that is not an executor's; all of it if there is none."""
+    first = trace
+    while first is not None and _OURS in first.tb_frame.f_code.co_filename:
+        first = first.tb_next
+    return first or trace
+
+
 def describe(error: BaseException) -> str:
     """The error in a line, then the way it came through the task's own code."""
     try:
         line = "".join(traceback.format_exception_only(error)).strip()
-        # The first frames are ours.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _OURS not in frame.filename]
         where = "".join(traceback.format_list(frames[-30:])).rstrip()
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -19,7 +19,7 @@ from evenbeat.model import FINAL_STATES, LogChunk, Transition
 from evenbeat.moments import Moment, read_moment
 from evenbeat.node import Node
 from evenbeat.node_settings import NodeSettings
-from evenbeat.observe import run_logs
+from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
 from evenbeat.scheduler import Scheduler
 from evenbeat.schedules import Schedules
@@ -173,11 +173,11 @@ class VirtualScheduler:
         before = len(self._store.finished)
         journey = _Journey(self._store, self._clock, self.tasks, self.events, limit)
         self._travelling = True
-        run_logs.start_capture()
+        start_capture()
         try:
             self._upcoming = journey.go(end)
         finally:
-            run_logs.stop_capture()
+            stop_capture()
             self._travelling = False
         return self._store.finished[before:]
 
