@@ -355,7 +355,7 @@ class Worker:
         if _log.isEnabledFor(level):
             fields = {**run_fields(end.attempt.run), "component": "worker"}
             if (took := _took(end.attempt)) is not None:
-                fields["duration"] = round(took, 3)
+                fields["duration"] = round(took, 6)
             if end.error is not None:
                 fields["error"] = end.error.partition("\n")[0]
             # Of a payload that does not fit, the traceback leads nowhere.
