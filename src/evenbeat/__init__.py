@@ -3,6 +3,7 @@
 from evenbeat.current import Run
 from evenbeat.errors import (
     Conflict,
+    DamagedSchedule,
     EvenbeatError,
     InvalidTrigger,
     InvalidValue,
@@ -10,11 +11,11 @@ from evenbeat.errors import (
     LockLost,
     ModuleFailed,
     RunCancelled,
-    RunExists,
     RunNotFound,
     RunRefused,
     ScheduleExists,
     ScheduleNotFound,
+    ScheduleTooNew,
     SchemaTooNew,
     StoreUnavailable,
     TooLarge,
@@ -25,15 +26,17 @@ from evenbeat.observe.events import Event
 from evenbeat.scheduler import Scheduler
 from evenbeat.tasks import Call, Task
 from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
-from evenbeat.views import LogLine, RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo
+from evenbeat.views import AttemptInfo, LogLine, RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "At",
+    "AttemptInfo",
     "Call",
     "Conflict",
     "Cron",
+    "DamagedSchedule",
     "EvenbeatError",
     "Event",
     "Every",
@@ -45,7 +48,6 @@ __all__ = [
     "ModuleFailed",
     "Run",
     "RunCancelled",
-    "RunExists",
     "RunInfo",
     "RunNotFound",
     "RunRefused",
@@ -53,6 +55,7 @@ __all__ = [
     "ScheduleHistory",
     "ScheduleInfo",
     "ScheduleNotFound",
+    "ScheduleTooNew",
     "Scheduler",
     "SchemaTooNew",
     "SkippedInfo",

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
-from evenbeat.conversion import write_untyped
-from evenbeat.errors import InvalidValue, RunExists, shown
-from evenbeat.model import Run, Schedule, ScheduleState, check_label, check_task
+from evenbeat.errors import InvalidValue, RunRefused, shown
+from evenbeat.model import Run, Schedule, ScheduleState, check_name, check_task, to_json
 from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.tasks import Call, Task, Tasks
-from evenbeat.views import RunInfo, run_info
 
 
 class Access:
     """The store and the tasks of one scheduler, and whose schedules it speaks of unless told otherwise."""
 
     def __init__(self, store: Store, tasks: Tasks, tenant: str) -> None:
-        check_label(tenant, "tenant")
+        check_name(tenant, "tenant")
         self._store = store
         self._opening = threading.Lock()
         self._is_open = False
@@ -59,12 +60,8 @@ class Access:
     def tenant_of(self, tenant: str | None) -> str:
         if tenant is None:
             return self.tenant
-        check_label(tenant, "tenant")
+        check_name(tenant, "tenant")
         return tenant
-
-    def info(self, run: Run) -> RunInfo:
-        """A run as users see it."""
-        return run_info(run, self.tasks)
 
     def row(self, tenant: str, name: str) -> Schedule | None:
         """The row of a schedule, also if it was deleted."""
@@ -95,21 +92,22 @@ class Access:
         name = task if isinstance(task, str) else task.task if isinstance(task, Call) else task.name
         check_task(name)
         local = self.tasks.get(name)
-        given = payload or {}
-        text = write_untyped(name, given) if local is None else local.write(given)
-        return name, "null" if payload is None else text, local
+        if local is not None:
+            local.check(payload or {})
+        return name, to_json(None if payload is None else dict(payload)), local
 
 
-def refuse_other(found: Run, *, tenant: str, task: str | None = None, schedule: str | None = None) -> None:
-    """Refuse a run that is there under the id of a wished one and is another: it does not answer the wish.
+def this_user() -> str:
+    """Who acts here, for people who ask later: user@host."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
-    A run of the same task does, whatever its payload: what was wished first counts.
-    """
-    if found.tenant != tenant:
-        raise RunExists(found.id, "another tenant")
-    if task is not None and found.task != task:
-        raise RunExists(found.id, f"task {shown(found.task)}")
-    if found.schedule != schedule:
-        by_hand = found.schedule is None
-        whose = f"task {shown(found.task)}" if by_hand else f"schedule {shown(found.schedule)}"
-        raise RunExists(found.id, whose)
+
+def refuse_foreign(found: Iterable[Run], tenant: str) -> None:
+    """Ids are of all tenants together: a run of another one is no answer to a repeated request."""
+    for run in found:
+        if run.tenant != tenant:
+            raise RunRefused(f"run id {shown(run.id)} is taken by another tenant", subject=run.id)

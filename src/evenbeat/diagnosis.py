@@ -257,22 +257,27 @@ def _expired(store: Store, now: Instant) -> Finding:
 
 
 def _quarantine(store: Store, rows: list[Schedule]) -> Finding:
-    notes = store.find_records("quarantine")
+    # A note stays when somebody puts the row right in the database itself.
+    sound = {row.key for row in rows if not row.damage and not _is_asleep(row)}
+    notes = [note for note in store.find_records("quarantine") if (note.tenant, note.key) not in sound]
     # Asleep though active: whatever wrote the note may be purged, or was somebody else.
     noted = {(note.tenant, note.key) for note in notes}
-    asleep = [row for row in rows if row.state == "active" and row.wake_at is None and row.key not in noted]
+    damaged = [row for row in rows if row.damage and row.key not in noted]
+    asleep = [row for row in rows if not row.damage and _is_asleep(row) and row.key not in noted]
     facts = {
         "records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes],
+        "damaged": [{"tenant": row.tenant, "name": row.name, "damage": row.damage} for row in damaged],
         "asleep": [{"tenant": row.tenant, "name": row.name} for row in asleep],
     }
-    if not notes and not asleep:
+    if not notes and not damaged and not asleep:
         return Finding(check="quarantine", level="ok", says="every row could be read", facts=facts)
     details = [f"{note.key}: {note.body}" for note in notes]
+    details += [f"{row.name}: {row.damage}" for row in damaged]
     details += [f"{row.name}: active, but asleep for ever" for row in asleep]
     return Finding(
         check="quarantine", level="fail", facts=facts,
         says=f"{_count(len(details), 'row', 'rows')} could not be understood and stand still",
-        hint="evenbeat doctor --repair wakes those that can be planned; declare or update the others",
+        hint="evenbeat doctor --repair wakes those that can be planned; declare, update or delete the others",
         details=_some(details),
     )  # fmt: skip
 
@@ -359,11 +364,13 @@ def _settled(store: Store, transitions: list[Transition]) -> list[bool]:
 
 
 def _is_asleep(row: Schedule) -> bool:
-    return row.state == "active" and row.wake_at is None and row.next_tick is not None
+    return row.state == "active" and row.wake_at is None and (row.next_tick is not None or bool(row.damage))
 
 
 def _wake(store: Store, row: Schedule, now: Instant) -> bool:
     """Wake a schedule that can be planned here, and drop the note that put it to sleep."""
+    if row.damage:
+        return False
     awake = replace(row, wake_at=row.next_tick)
     try:
         plan(awake, now)

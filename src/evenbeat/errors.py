@@ -130,6 +130,36 @@ class ScheduleNotFound(EvenbeatError):
         self.name = name
 
 
+class DamagedSchedule(EvenbeatError):
+    """The stored row of a schedule can't be read, so what was asked for can't be decided.
+
+    ``damage`` says what is wrong with it.
+    """
+
+    def __init__(self, tenant: str, name: str, damage: str) -> None:
+        super().__init__(
+            f"schedule {shown(name)} of tenant {shown(tenant)} can't be read: {damage}; "
+            "declare or update it (what can't be read gets its default), or delete it"
+        )
+        self.tenant = tenant
+        self.name = name
+        self.damage = damage
+
+
+class ScheduleTooNew(EvenbeatError):
+    """A newer version of Evenbeat wrote the schedule, in a format that this one must not change."""
+
+    def __init__(self, tenant: str, name: str, found: int, known: int) -> None:
+        super().__init__(
+            f"schedule {shown(name)} of tenant {shown(tenant)} has format {found}, this version of Evenbeat "
+            f"knows {known}; upgrade Evenbeat to change it"
+        )
+        self.tenant = tenant
+        self.name = name
+        self.found = found
+        self.known = known
+
+
 class StoreUnavailable(EvenbeatError):
     """The store did not answer, or could not. Whether the call took effect is not known: repeat it."""
 
@@ -155,21 +185,6 @@ class RunNotFound(EvenbeatError):
     def __init__(self, run: str) -> None:
         super().__init__(f"there is no run {shown(run)}; it never was, or its history was purged")
         self.run = run
-
-
-class RunExists(EvenbeatError):
-    """The ``id`` that was given for a run is that of another one: of another task, schedule or tenant.
-
-    ``run`` is the id. Ids are shared by all tasks and tenants of a store.
-    """
-
-    def __init__(self, run: str, whose: str) -> None:
-        super().__init__(
-            f"id {shown(run)} is taken by a run of {whose}, so nothing was added for it; "
-            "all tasks and tenants share ids: put what tells them apart into the id"
-        )
-        self.run = run
-        self.whose = whose
 
 
 class RunRefused(EvenbeatError):

@@ -23,6 +23,9 @@ LOW, NORMAL, HIGH = 2, 5, 8
 PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
 LONGEST_PAYLOAD = 1_000_000
 LONGEST_ERROR = 10_000
+# What a run keeps of attempts before its present one: the newest, and the beginnings of their errors.
+EARLIER_KEPT = 20
+EARLIER_ERROR = 500
 
 ScheduleState: TypeAlias = Literal["active", "paused", "finished", "deleted"]
 RunState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -34,14 +37,12 @@ OnCrash: TypeAlias = Literal["rerun", "fail"]
 Reason: TypeAlias = Literal[
     "coalesced", "late", "limit", "overlap", "paused", "changed", "rescheduled", "deleted"
 ]
+Outcome: TypeAlias = Literal["succeeded", "failed", "cancelled", "lost", "handed back"]
 
 ACTIVE_STATES: frozenset[RunState] = frozenset(("queued", "running"))
 FINAL_STATES: frozenset[RunState] = frozenset(("succeeded", "failed", "cancelled"))
 
-NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
-# Not . first: "." and ".." are not names but places in a URL.
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
-_LABEL = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 _RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
 
@@ -68,7 +69,7 @@ class Execution(msgspec.Struct, frozen=True, cache_hash=True):
     """The wait before the first retry; it doubles with each, up to ``longest_backoff``."""
     longest_backoff: int = 3_600_000
     timeout: int | None = None
-    """An attempt that takes longer is asked to end, and counts as failed unless it returns all the same."""
+    """An attempt that takes longer is stopped and counts as failed."""
     on_crash: OnCrash = "rerun"
     """What becomes of a run whose worker died: run it again, at most ``crashes`` times, or fail."""
     crashes: int = 3
@@ -99,6 +100,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     state: ScheduleState = "active"
     pause_note: str = ""
     paused_until: Instant | None = None
+    paused_by: str = ""
+    paused_at: Instant | None = None
+    declared: str = ""
+    """What ``declare`` said last, as JSON text. An edit by hand stays until it says something else."""
 
     # Where it stands: written by firing, compared by every write.
     anchor: Instant = 0
@@ -109,6 +114,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The tick that ``next_tick`` stands for, if it was moved to an earlier time: that one does not come."""
     wake_at: Instant | None = None
     """When to look at the row next; None: not until somebody changes it."""
+    last_fire: Instant | None = None
+    """When it last added a run."""
     revision: int = 1
     """Counts the changes of the definition."""
     fire_seq: int = 0
@@ -118,6 +125,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Instant = 0
     updated_at: Instant = 0
     format: int = FORMAT
+    damage: str = ""
+    """Why the stored row can't be read; what can't be read of it has its default here. Never stored."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -172,9 +181,24 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: Instant | None = None
     result: str | None = None
     error: str | None = None
+    fired_by: str | None = None
+    """The node that fired its tick."""
+    earlier: str | None = None
+    """The attempts before the present one, as JSON text: see ``with_attempt``."""
     settled: str | None = None
     """The token of the transition applied last, so that its repetition is recognised."""
     format: int = FORMAT
+
+
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt of a run that is over."""
+
+    number: int
+    worker: str | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    outcome: Outcome
+    error: str | None = None
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,6 +277,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished_at: Instant | msgspec.UnsetType | None = msgspec.UNSET
     result: str | msgspec.UnsetType | None = msgspec.UNSET
     error: str | msgspec.UnsetType | None = msgspec.UNSET
+    earlier: str | msgspec.UnsetType = msgspec.UNSET
     lease_ended: bool = False
     """Applies only if the lease has ended by the store's clock: a heartbeat in between saves the run."""
     renews: bool = False
@@ -272,18 +297,12 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_name(value: object) -> bool:
-    """Names of schedules and locks."""
+    """Names and tenants: letters, digits, ``_`` and ``-``, 1 to 128 of them."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def check_name(value: object, field: str) -> None:
     if not is_name(value):
-        raise InvalidValue(f"{field} {shown(value)} is not {NAMES}", field=field, value=value)
-
-
-def check_label(value: object, field: str) -> None:
-    """Tenants and queues: stricter than names, since more follows them in keys of Redis, after a : or /."""
-    if not (isinstance(value, str) and _LABEL.fullmatch(value)):
         raise InvalidValue(
             f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
         )
@@ -311,9 +330,9 @@ def read_priority(value: object) -> int:
 
 def check_schedule(schedule: Schedule) -> Schedule:
     """Refuse what no store should ever hold, naming the field and the value (R14)."""
-    check_label(schedule.tenant, "tenant")
+    check_name(schedule.tenant, "tenant")
     check_name(schedule.name, "name")
-    check_label(schedule.queue, "queue")
+    check_name(schedule.queue, "queue")
     check_task(schedule.task)
     read_priority(schedule.priority)
     check_one_of("kind", schedule.kind, ("task", "flow"))
@@ -326,7 +345,7 @@ def check_schedule(schedule: Schedule) -> Schedule:
         _whole("max_concurrent", schedule.max_concurrent, 1, 10_000)
     check_execution(schedule.execution)
     check_payload(schedule.payload)
-    for field in ("description", "pause_note", "managed_by"):
+    for field in ("description", "pause_note", "paused_by", "managed_by"):
         _storable(field, getattr(schedule, field))
     if len(schedule.description) > 1000:
         raise InvalidValue(
@@ -357,8 +376,8 @@ def check_run(run: Run) -> Run:
         raise InvalidValue(
             f"id {shown(run.id)} has a /, which is for the runs of ticks", field="id", value=run.id
         )
-    check_label(run.tenant, "tenant")
-    check_label(run.queue, "queue")
+    check_name(run.tenant, "tenant")
+    check_name(run.queue, "queue")
     check_task(run.task)
     read_priority(run.priority)
     check_execution(run.execution)
@@ -367,20 +386,20 @@ def check_run(run: Run) -> Run:
     return run
 
 
-def check_payload(text: str, field: str = "payload") -> str:
+def check_payload(text: str) -> str:
     """JSON text, and not too much of it."""
     if not isinstance(text, str):
         raise InvalidValue(
-            f"{field} {shown(text)} is not JSON text",
-            field=field,
+            f"payload {shown(text)} is not JSON text",
+            field="payload",
             value=text,
             hint="write it with to_json",
         )
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LONGEST_PAYLOAD:
         raise InvalidValue(
-            f"{field} is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
-            field=field,
+            f"payload is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
+            field="payload",
             value=text,
             hint="store the data elsewhere and pass a reference to it",
         )
@@ -388,7 +407,7 @@ def check_payload(text: str, field: str = "payload") -> str:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidValue(
-            f"{field} {shown(text)} is not JSON text: {error}", field=field, value=text
+            f"payload {shown(text)} is not JSON text: {error}", field="payload", value=text
         ) from None
     return text
 
@@ -406,7 +425,7 @@ def to_json(value: Any, field: str = "payload") -> str:
         raise InvalidValue(
             f"{field} is not JSON: {reason}", field=field, value=shown(type(value).__name__)
         ) from None
-    return check_payload(text, field)
+    return check_payload(text)
 
 
 def _check_plain(value: Any, field: str) -> None:
@@ -452,6 +471,15 @@ def from_json(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
+def read_definition(text: str) -> dict[str, Any]:
+    """The fields of a schedule that were declared: what ``changes.definition`` wrote."""
+    fields: dict[str, Any] = msgspec.json.decode(text)
+    fields["payload"] = to_json(fields["payload"])
+    fields["catch_up"] = msgspec.convert(fields["catch_up"], CatchUp)
+    fields["execution"] = msgspec.convert(fields["execution"], Execution)
+    return fields
+
+
 _encoder = msgspec.json.Encoder()
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -463,8 +491,26 @@ def encode(record: msgspec.Struct) -> str:
 
 # msgspec looks at the fields of a record when it first reads one, and threads that do so at the same moment
 # end the process with a segmentation fault (0.22). So that is done here, while the module is imported.
-for _kind in (CatchUp, Execution, Schedule, Run, Skipped, Statistics, Record, LogChunk, Transition):
+for _kind in (CatchUp, Execution, Schedule, Run, Attempt, Skipped, Statistics, Record, LogChunk, Transition):
     msgspec.json.Decoder(_kind)
+_attempts = msgspec.json.Decoder(tuple[Attempt, ...])
+
+
+def with_attempt(earlier: str | None, attempt: Attempt) -> str:
+    """The JSON text of a run's earlier attempts with one more; the oldest go where there are too many."""
+    if attempt.error is not None:
+        attempt = msgspec.structs.replace(attempt, error=attempt.error[:EARLIER_ERROR])
+    kept = (*read_attempts(earlier), attempt)[-EARLIER_KEPT:]
+    return _encoder.encode(kept).decode()
+
+
+def read_attempts(earlier: str | None) -> tuple[Attempt, ...]:
+    """The attempts of such a text. None at all if it can't be read: they are for people, and no run depends
+    on them."""
+    try:
+        return () if earlier is None else _attempts.decode(earlier)
+    except (msgspec.MsgspecError, UnicodeError):
+        return ()
 
 
 # Policies repeat: a million rows have a handful of different ones between them.

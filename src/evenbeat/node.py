@@ -18,7 +18,7 @@ from evenbeat.instants import Instant
 from evenbeat.keeper import Keeper
 from evenbeat.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node_settings import NodeSettings
-from evenbeat.observe.capture import start_capture, stop_capture
+from evenbeat.observe import run_logs
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.stores.base import Store
 from evenbeat.tasks import Task, TaskKind, Tasks
@@ -115,7 +115,9 @@ class Node:
             backoff = min(_RENEW_AGAIN, settings.lease / 12_000)
             self._keeper_loop = self._loop("keeper", keeper.step, backoff)
         if ticker:
-            self._ticker_loop = self._loop("ticker", Ticker(store, events, self._wake_worker).step)
+            self._ticker_loop = self._loop(
+                "ticker", Ticker(store, events, self._wake_worker, name=self.name).step
+            )
         now = store.now()
         info = NodeInfo(
             name=self.name,
@@ -171,7 +173,7 @@ class Node:
             self._wake_worker()
 
     def start(self) -> None:
-        start_capture()
+        run_logs.start_capture()
         self._tell("node_started")
         for loop in self._loops:
             loop.start()
@@ -205,7 +207,7 @@ class Node:
             self._attempt(lambda: worker.step(self._now()))
         self._listener.join(_LAST_TRIES)
         self._attempt(self._presence.leave)
-        stop_capture()
+        run_logs.stop_capture()
         self._tell("node_stopped")
         self._probe.close()
         _log.info("stopped", extra={"component": "node", "node": self.name})

@@ -17,7 +17,7 @@ from evenbeat.model import (
     OnCrash,
     Overlap,
     check_execution,
-    check_label,
+    check_name,
     read_priority,
 )
 
@@ -32,7 +32,7 @@ class RunOptions(TypedDict, total=False):
     longest_backoff: Duration
     """No wait is longer (1h)."""
     timeout: Duration | None
-    """An attempt that takes longer is asked to end; it counts as failed unless it returns (none)."""
+    """An attempt that takes longer is stopped and counts as failed (none)."""
     on_crash: OnCrash
     """What becomes of a run whose worker died: ``rerun`` or ``fail``."""
     crashes: int
@@ -60,11 +60,21 @@ class ScheduleOptions(RunOptions, total=False):
     """Ticks fire up to this much later, by an amount that depends on the name alone."""
 
 
+class NewScheduleOptions(ScheduleOptions, total=False):
+    """What may be said of a schedule that is made; of one that is there, ``pause`` and ``resume`` say it."""
+
+    paused: bool
+    """Made without ticks to come, until it is resumed."""
+    note: str
+    """Why it is paused."""
+
+
 EXECUTION = ("retries", "backoff", "longest_backoff", "timeout", "on_crash", "crashes")
 RUN = (*EXECUTION, "queue", "priority")
 SCHEDULE = (
     *RUN, "description", "catch_up", "grace", "catch_up_limit", "overlap", "max_concurrent", "spread",
 )  # fmt: skip
+NEW_SCHEDULE = (*SCHEDULE, "paused", "note")
 _DURATIONS = frozenset(("backoff", "longest_backoff", "timeout"))
 
 
@@ -79,6 +89,10 @@ _ELSEWHERE = {
     "time_limit": "timeout",
     "countdown": "delay",
     "eta": "at",
+    "enabled": "paused=True",
+    "disabled": "paused=True",
+    "timezone": 'cron("…", tz="Europe/Berlin")',
+    "tz": 'cron("…", tz="Europe/Berlin")',
 }
 
 
@@ -116,7 +130,7 @@ def read_run_fields(options: Mapping[str, Any], execution: Execution) -> dict[st
     """The fields of a run, or of a schedule, that ``RunOptions`` are about; ``execution`` is the base."""
     fields: dict[str, Any] = {"execution": read_execution(options, execution)}
     if "queue" in options:
-        check_label(options["queue"], "queue")
+        check_name(options["queue"], "queue")
         fields["queue"] = options["queue"]
     if "priority" in options:
         fields["priority"] = read_priority(options["priority"])

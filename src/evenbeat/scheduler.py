@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
-from evenbeat import current
-from evenbeat.access import Access, refuse_other
+from evenbeat import current, views
+from evenbeat.access import Access, refuse_foreign
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.ids import new_run_id
@@ -23,7 +23,14 @@ from evenbeat.moments import Moment, read_moment
 from evenbeat.node import Node
 from evenbeat.node_settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
-from evenbeat.options import RUN, SCHEDULE, RunOptions, ScheduleOptions, read_run_fields, refuse_unknown
+from evenbeat.options import (
+    NEW_SCHEDULE,
+    RUN,
+    NewScheduleOptions,
+    RunOptions,
+    read_run_fields,
+    refuse_unknown,
+)
 from evenbeat.runs import Runs
 from evenbeat.schedules import Schedules
 from evenbeat.settings import default_store
@@ -105,7 +112,7 @@ class Scheduler:
         name: str | None = None,
         schedule: Trigger | str | None = None,
         cpu: bool = False,
-        **options: Unpack[ScheduleOptions],
+        **options: Unpack[NewScheduleOptions],
     ) -> TaskDecorator: ...
 
     def task(  # type: ignore[misc]  # mypy 2.4 takes Unpack in an overload for more than **options
@@ -124,7 +131,7 @@ class Scheduler:
         executes it in a process of its own. Options are defaults of all its runs (retries, backoff,
         timeout, queue, priority) and policies of its schedule (catch_up, overlap, spread, …).
         """
-        refuse_unknown(options, SCHEDULE, "a task")
+        refuse_unknown(options, NEW_SCHEDULE, "a task")
         policies = {key: value for key, value in options.items() if key not in RUN}
         if policies and schedule is None:
             raise InvalidValue(
@@ -148,7 +155,7 @@ class Scheduler:
                 priority=fields.get("priority", NORMAL),
                 cpu=cpu,
                 trigger=trigger,
-                policies=cast(ScheduleOptions, options),
+                policies=cast(NewScheduleOptions, options),
             )
             self._tasks.add(task)
             if self.node is not None:
@@ -176,8 +183,7 @@ class Scheduler:
     ) -> RunInfo:
         """One run of a task: at once, after ``delay``, or at ``at``.
 
-        With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there, with the
-        payload that it has; ``RunExists`` if that is a run of another task, schedule or tenant.
+        With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there.
 
         ``within`` is a connection or session of yours to the same database (PostgreSQL or SQLite): the run is
         added in its transaction, and is there for workers when you commit, or never. psycopg, sqlite3, Django
@@ -191,7 +197,7 @@ class Scheduler:
         # Also if it was there: whoever repeats a call whose reply was lost has told nobody yet.
         store.hint()
         if is_new:
-            return self._access.info(run)
+            return views.run_info(run)
         return self._present([run], frozenset())[0]
 
     def enqueue_many(
@@ -244,17 +250,15 @@ class Scheduler:
         self._present(batch, new)
 
     def _present(self, wanted: list[Run], new: frozenset[str]) -> list[RunInfo]:
-        """The runs as they are. One that was there already must be of the same tenant and task."""
+        """The runs as they are. One that was there already must be of the same tenant."""
         old = tuple(run.id for run in wanted if run.id not in new)
         found: tuple[Run, ...] = ()
         if old:
             found = self._access.store().find_runs(RunQuery(ids=old, limit=len(old))).items
+            refuse_foreign(found, wanted[0].tenant)
         # One that the same transaction added before is seen by nobody else yet: it is as it was wanted.
         known = {run.id: run for run in found}
-        for run in wanted:
-            if run.id in known:
-                refuse_other(known[run.id], tenant=run.tenant, task=run.task)
-        return [self._access.info(known.get(run.id, run)) for run in wanted]
+        return [views.run_info(known.get(run.id, run)) for run in wanted]
 
     def _run(
         self,

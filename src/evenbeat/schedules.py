@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, Unpack, get_args
+from uuid import uuid4
 
 from msgspec.structs import replace
 
 from evenbeat import views
-from evenbeat.access import Access, refuse_other
-from evenbeat.errors import Conflict, InvalidValue, RunRefused, ScheduleNotFound, shown
+from evenbeat.access import Access, refuse_foreign, this_user
+from evenbeat.errors import (
+    Conflict,
+    DamagedSchedule,
+    InvalidValue,
+    RunRefused,
+    ScheduleNotFound,
+    shown,
+)
 from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant, from_ms, read_instant
 from evenbeat.model import (
@@ -29,13 +38,15 @@ from evenbeat.model import (
 )
 from evenbeat.moments import Moment, read_moment
 from evenbeat.options import (
+    NEW_SCHEDULE,
     SCHEDULE,
+    NewScheduleOptions,
     ScheduleOptions,
     read_schedule_fields,
     refuse_unknown,
 )
-from evenbeat.rules import changes
-from evenbeat.rules.firing import Active, Planned, coming, needs_active, trigger_of
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import Active, Planned, coming, may_be_stuck, needs_active, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
 from evenbeat.tasks import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
@@ -50,6 +61,9 @@ _PAGE = 500
 Moments: TypeAlias = list[datetime]
 Ledger: TypeAlias = list[SkippedInfo]
 Histories: TypeAlias = list[ScheduleHistory]
+Infos: TypeAlias = list[ScheduleInfo]
+
+_log = logging.getLogger("evenbeat.schedules")
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
@@ -79,12 +93,12 @@ class Schedules:
         tenant: str | None = None,
         start_at: Moment | None = None,
         run_now: bool = False,
-        **options: Unpack[ScheduleOptions],
+        **options: Unpack[NewScheduleOptions],
     ) -> ScheduleInfo:
         """Make a schedule. A name that is taken is an error (``ScheduleExists``).
 
         It first runs at the next tick, not before ``start_at``, which is also the phase of an interval;
-        ``run_now`` asks for one run at once besides.
+        ``run_now`` asks for one run at once besides. With ``paused=True`` it waits to be resumed.
         """
         wanted = self._wanted(name, trigger, task, payload, tenant, options)
         return self._create(wanted, self._start(start_at, wanted), run_now, changes.create)
@@ -99,12 +113,13 @@ class Schedules:
         tenant: str | None = None,
         start_at: Moment | None = None,
         run_now: bool = False,
-        **options: Unpack[ScheduleOptions],
+        **options: Unpack[NewScheduleOptions],
     ) -> ScheduleInfo:
-        """Have a schedule be so: made if it is not there, changed where it differs, else left alone.
+        """Have a schedule be so: made if it is not there, changed if this says something else than before.
 
-        A trigger that means the same keeps the next tick; a paused schedule stays paused. ``start_at`` and
-        ``run_now`` count only when it is made.
+        What was edited by hand since then stays, as a pause does, until the declaration itself changes;
+        ``reset`` takes such edits back. A trigger that means the same keeps the next tick. ``start_at``,
+        ``run_now``, ``paused`` and ``note`` count only when it is made.
         """
         wanted = self._wanted(name, trigger, task, payload, tenant, options)
         return self._declare(wanted, self._start(start_at, wanted), run_now)
@@ -113,11 +128,17 @@ class Schedules:
         """Declare the schedule that a task was decorated with. A node does so when it starts."""
         assert task.trigger is not None
         wanted = self._wanted(task.name, task.trigger, task, None, None, task.policies)
-        return self._declare(replace(wanted, managed_by="code"), None, run_now=False)
+        info = self._declare(replace(wanted, managed_by="code"), None, run_now=False)
+        if info.edited:
+            _log.warning(
+                "a schedule was edited by hand and stays so, whatever the code says",
+                extra={"schedule_id": info.name, "tenant": info.tenant, "code_says": info.edited},
+            )
+        return info
 
     def get(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
         """The schedule of that name; ``ScheduleNotFound`` if there is none."""
-        return views.schedule_info(self._present(name, self._access.tenant_of(tenant)))
+        return self._infos([self._present(name, self._access.tenant_of(tenant))])[0]
 
     def list(
         self,
@@ -140,7 +161,7 @@ class Schedules:
         found: list[ScheduleInfo] = []
         while True:
             page = self._access.store().find_schedules(query)
-            found += map(views.schedule_info, page.items)
+            found += self._infos(page.items)
             if page.cursor is None or (limit is not None and len(found) >= limit):
                 return found[:limit]
             query = replace(query, cursor=page.cursor)
@@ -181,20 +202,46 @@ class Schedules:
         return [from_ms(tick, trigger.tzinfo) for tick in islice(ticks, count)]
 
     def pause(
-        self, name: str, note: str = "", *, until: Moment | None = None, tenant: str | None = None
+        self,
+        name: str,
+        note: str = "",
+        *,
+        until: Moment | None = None,
+        by: str | None = None,
+        cancel_queued: bool = False,
+        tenant: str | None = None,
     ) -> ScheduleInfo:
-        """No ticks from now on, until it is resumed or ``until`` comes; they are recorded as skipped."""
+        """No ticks from now on, until it is resumed or ``until`` comes; they are recorded as skipped, also
+        those that are due and not fired yet.
 
-        def paused(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
+        Runs that are queued already still run, unless ``cancel_queued`` ends them. ``by`` says who paused it
+        (the user of this process).
+        """
+        actor = this_user() if by is None else by
+
+        def paused(row: Schedule, now: Instant, _: tuple[Active, ...]) -> Planned | None:
             end = None if until is None else read_moment(until, "until", now)
             if end is not None and end <= now:
                 raise InvalidValue(
                     f"until {shown(until)} is over already", field="until", value=until,
                     hint='give a time to come, or how long, like "2h"',
                 )  # fmt: skip
-            return changes.pause(row, now, note, end, active)
+            return changes.pause(row, now, note, end, actor)
 
-        return self._change(name, tenant, paused)
+        info = self._change(name, tenant, paused)
+        if cancel_queued:
+            self._cancel_queued(info.tenant, name)
+        return info
+
+    def _cancel_queued(self, tenant: str, name: str) -> None:
+        store = self._access.store()
+        query = RunQuery(tenant=tenant, schedule=name, states=("queued",), limit=_PAGE)
+        while True:
+            waiting = store.find_runs(query).items
+            wishes = [attempts.cancel(run, store.now(), uuid4().hex) for run in waiting]
+            # A run that was claimed in between is not queued any more.
+            if not any(store.settle_runs([wish for wish in wishes if wish is not None])):
+                return
 
     def resume(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
         """Ticks again, from the next one on. No harm if it is not paused."""
@@ -225,6 +272,10 @@ class Schedules:
 
         return self._change(name, tenant, updated)
 
+    def reset(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
+        """Take edits by hand back: the schedule as ``declare``, or the code, said it last."""
+        return self._change(name, tenant, changes.reset)
+
     def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none."""
         self._change(name, tenant, lambda row, now, _: changes.delete(row, now))
@@ -240,8 +291,7 @@ class Schedules:
         """One run at once, beside the ticks: the next tick stays where it is.
 
         ``RunRefused`` if the schedule's overlap policy has no room for it now. With an ``id`` of your own
-        it can be repeated after a lost answer: a run of this schedule that is there already is what you get.
-        ``RunExists`` if it is another's.
+        it can be repeated after a lost answer: a run that is there already is what you get.
         """
         # Without one it is the schedule's own, which was checked when it was said.
         row = None if payload is None else self._present(name, self._access.tenant_of(tenant))
@@ -254,8 +304,8 @@ class Schedules:
         run_id = run_id or new_run_id(store.now())
         found = store.find_runs(RunQuery(ids=(run_id,))).items
         if found:
-            refuse_other(found[0], tenant=self._access.tenant_of(tenant), schedule=name)
-            return self._access.info(found[0])
+            refuse_foreign(found, self._access.tenant_of(tenant))
+            return views.run_info(found[0])
         made: list[Run] = []
 
         def triggered(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
@@ -270,7 +320,7 @@ class Schedules:
             return planned
 
         self._change(name, tenant, triggered)
-        return self._access.info(made[0])
+        return views.run_info(made[0])
 
     def skipped(self, name: str, limit: int = 100, *, tenant: str | None = None) -> Ledger:
         """The ledger: which ticks did not become runs of their own, and why; the newest first."""
@@ -301,6 +351,7 @@ class Schedules:
     aresume = twin(resume)
     areschedule = twin(reschedule)
     aupdate = twin(update)
+    areset = twin(reset)
     adelete = twin(delete)
     atrigger = twin(trigger)
     askipped = twin(skipped)
@@ -314,9 +365,15 @@ class Schedules:
         task: Task[..., Any] | Call | str,
         payload: Mapping[str, Any] | None,
         tenant: str | None,
-        options: ScheduleOptions,
+        options: NewScheduleOptions,
     ) -> Schedule:
-        refuse_unknown(options, SCHEDULE, "a schedule")
+        refuse_unknown(options, NEW_SCHEDULE, "a schedule")
+        is_paused, note = options.get("paused", False), options.get("note", "")
+        if note and not is_paused:
+            raise InvalidValue(
+                f"note {shown(note)} says why a schedule is paused, and it is not", field="note", value=note,
+                hint="add paused=True, or use description",
+            )  # fmt: skip
         task_name, text, local = self._access.call(task, payload)
         fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
         base = Execution() if local is None else local.execution
@@ -327,6 +384,9 @@ class Schedules:
             task=task_name,
             trigger=str(trigger),
             payload=text,
+            state="paused" if is_paused else "active",
+            pause_note=note,
+            paused_by=this_user() if is_paused else "",
             **fields,
         )
 
@@ -422,16 +482,46 @@ class Schedules:
             planned = decide(row, store.now())
             if planned is None:
                 assert row is not None
-                return views.schedule_info(row)
+                return self._infos([row])[0]
             written = store.put_schedules([Write(planned, None if row is None else row.version)])[0]
             if written.accepted:
                 store.hint()
                 if not planned.unfinished:
-                    return views.schedule_info(planned.schedule)
+                    self._forget_quarantine(row)
+                    # Of a new one there is nothing to be known yet.
+                    return (
+                        views.schedule_info(planned.schedule)
+                        if row is None
+                        else self._infos([planned.schedule])[0]
+                    )
+            elif row is not None and row.damage and written.current is None:
+                raise DamagedSchedule(tenant, name, row.damage)  # the database can't even write it anew
             else:
                 tries += 1
             row = written.current
         raise Conflict(tenant, name)
+
+    def _forget_quarantine(self, before: Schedule | None) -> None:
+        """Drop the note on a row that could not be read, now that it was written anew."""
+        if before is None or not (before.damage or (before.state == "active" and before.wake_at is None)):
+            return
+        note = self._access.store().get_record("quarantine", *before.key)
+        if note is not None:
+            self._access.store().delete_record("quarantine", *before.key, note.version)
+
+    def _infos(self, rows: Sequence[Schedule]) -> Infos:
+        """Rows as users see them, with what other tables know of them."""
+        figures = self._access.store().statistics([row.key for row in rows])
+        notes: dict[tuple[str, str], str] = {}
+        # All but always no row is late, and nobody has to be asked why.
+        if any(may_be_stuck(row) for row in rows):
+            for kind in ("deferred", "quarantine"):
+                for record in self._access.store().find_records(kind):
+                    notes[record.tenant, record.key] = record.body
+        return [
+            views.schedule_info(row, known.last_run, notes.get(row.key) if may_be_stuck(row) else None)
+            for row, known in zip(rows, figures, strict=True)
+        ]
 
     def _present(self, name: str, tenant: str) -> Schedule:
         row = self._known(name, tenant)

@@ -512,7 +512,7 @@ def inherited(run: Run, estate: Estate, now: Instant) -> Transition:
     if run.cancel_requested:
         return attempts.cancelled(run, now, token)
     if not estate.blames(run):
-        return attempts.released(run, token)
+        return attempts.released(run, now, token)
     # Nobody has to wait for the lease: the process is known to be gone.
     error = f"worker {estate.name} was lost during attempt {run.attempt}: {estate.why}"
     return replace(attempts.crashed(run, now, token, error), lease_ended=False)

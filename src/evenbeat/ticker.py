@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant, write_instant
 from evenbeat.model import Record, Schedule
@@ -29,8 +31,17 @@ _log = logging.getLogger("evenbeat.ticker")
 class Ticker:
     """Fires what is due, in batches. Any number of tickers may work on one store."""
 
-    def __init__(self, store: Store, events: Events, fired: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        events: Events,
+        fired: Callable[[], None] = lambda: None,
+        *,
+        name: str | None = None,
+    ) -> None:
         self._store = store
+        self._name = name
+        """The node that runs say they were fired by."""
         self._events = events
         self._fired = fired
         """Called after runs were added: somebody here may execute them."""
@@ -72,7 +83,8 @@ class Ticker:
             self._deferrals[schedule.key] = times + 1
         elif times:
             del self._deferrals[schedule.key]
-        return planned
+        # 0.5 us for each run.
+        return planned._replace(runs=tuple(replace(run, fired_by=self._name) for run in planned.runs))
 
     def _note_deferred(self, schedule: Schedule, reason: str, now: Instant) -> None:
         """Log the reason, and leave a note for ``doctor`` that expires once the schedule is planned again."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import msgspec
 
 from evenbeat import model
-from evenbeat.instants import Instant, from_ms
-from evenbeat.model import Cause, Kind, Reason, RunState, ScheduleState
+from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.model import Cause, Kind, Outcome, Reason, RunState, ScheduleState
+from evenbeat.rules import attempts
+from evenbeat.rules.changes import edits
 from evenbeat.rules.firing import coming
-from evenbeat.tasks import Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 
 
@@ -41,10 +43,28 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     managed_by: str
     pause_note: str
     paused_until: datetime | None
+    paused_by: str
+    paused_at: datetime | None
+    timezone: str
+    """Of the trigger: ``Europe/Berlin``; intervals and single instants have UTC."""
+    last_enqueued_at: datetime | None
+    """When it last added a run."""
+    last_run_at: datetime | None
+    """When one of its runs last ended."""
+    last_error: str | None
+    """Why it could not be fired, until it is fired again."""
+    edited: dict[str, Any]
+    """What was edited by hand since it was declared: the names of the fields, and what the code says."""
+    damage: str
+    """Why the stored row can't be read, and is shown as far as it can be; empty if it can."""
     revision: int
     """Counts the changes of what was said."""
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def paused(self) -> bool:
+        return self.state == "paused"
 
 
 class ScheduleHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +77,18 @@ class ScheduleHistory(msgspec.Struct, frozen=True, kw_only=True):
     last_success: datetime | None
     last_failure: datetime | None
     last_error: str | None
+
+
+class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a run that is over."""
+
+    number: int
+    worker: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    outcome: Outcome
+    """``succeeded``, ``failed``, ``cancelled``, ``lost`` (its worker died), ``handed back``."""
+    error: str | None
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +108,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     coalesced: int
     kind: Kind
     payload: Any
-    """The named arguments as they are stored: JSON."""
     queue: str
     priority: int
     attempt: int
@@ -89,8 +120,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     finished_at: datetime | None
     result: Any
-    """What the function returned: converted by its annotation where the task is registered, else JSON."""
     error: str | None
+    fired_by: str | None
+    """The node that fired its tick; None if nobody had to."""
+    attempts: tuple[AttemptInfo, ...]
+    """Those that are over, the oldest first; of very many only the latest."""
     execution: model.Execution
 
     @property
@@ -129,15 +163,32 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def schedule_info(schedule: model.Schedule) -> ScheduleInfo:
+def schedule_info(
+    schedule: model.Schedule, last_run: Instant | None = None, trouble: str | None = None
+) -> ScheduleInfo:
+    """``last_run`` is that of its statistics, ``trouble`` what a node noted that could not fire it."""
+    damage, payload, edited = schedule.damage, None, {}
+    trigger: Trigger | None = None
+    next_run = schedule.next_tick
+    try:
+        trigger = parse_trigger(schedule.trigger)
+        next_run = coming(schedule)
+    except InvalidTrigger as error:
+        damage = damage or str(error)
+    try:
+        payload = model.from_json(schedule.payload)
+        edited = edits(schedule)
+    except (msgspec.MsgspecError, InvalidValue, UnicodeError) as error:
+        damage = damage or f"payload: {error}"
+    zone = UTC if trigger is None else trigger.tzinfo
     return ScheduleInfo(
         name=schedule.name,
         tenant=schedule.tenant,
         task=schedule.task,
         trigger=schedule.trigger,
         state=schedule.state,
-        next_run=_in_zone_of(parse_trigger(schedule.trigger), coming(schedule)),
-        payload=model.from_json(schedule.payload),
+        next_run=_moment(next_run, zone),
+        payload=payload,
         kind=schedule.kind,
         queue=schedule.queue,
         priority=schedule.priority,
@@ -150,18 +201,21 @@ def schedule_info(schedule: model.Schedule) -> ScheduleInfo:
         managed_by=schedule.managed_by,
         pause_note=schedule.pause_note,
         paused_until=_moment(schedule.paused_until),
+        paused_by=schedule.paused_by,
+        paused_at=_moment(schedule.paused_at),
+        timezone=str(zone),
+        last_enqueued_at=_moment(schedule.last_fire),
+        last_run_at=_moment(last_run),
+        last_error=trouble,
+        edited=edited,
+        damage=damage,
         revision=schedule.revision,
-        created_at=from_ms(schedule.created_at),
-        updated_at=from_ms(schedule.updated_at),
+        created_at=_shown(schedule.created_at),
+        updated_at=_shown(schedule.updated_at),
     )
 
 
-def run_info(run: model.Run, tasks: Tasks | None = None) -> RunInfo:
-    """``tasks`` convert the result by the annotations of their functions."""
-    if run.result is None or tasks is None:
-        result = None if run.result is None else model.from_json(run.result)
-    else:
-        result = tasks.read_result(run.task, run.result)
+def run_info(run: model.Run) -> RunInfo:
     return RunInfo(
         id=run.id,
         tenant=run.tenant,
@@ -169,12 +223,12 @@ def run_info(run: model.Run, tasks: Tasks | None = None) -> RunInfo:
         state=run.state,
         schedule=run.schedule,
         tick=_moment(run.tick),
-        scheduled_at=from_ms(run.scheduled_at),
-        run_at=from_ms(run.run_at),
+        scheduled_at=_shown(run.scheduled_at),
+        run_at=_shown(run.run_at),
         cause=run.cause,
         coalesced=run.coalesced,
         kind=run.kind,
-        payload=model.from_json(run.payload),
+        payload=_value(run.payload),
         queue=run.queue,
         priority=run.priority,
         attempt=run.attempt,
@@ -183,12 +237,33 @@ def run_info(run: model.Run, tasks: Tasks | None = None) -> RunInfo:
         worker=run.worker,
         lease_until=_moment(run.lease_until),
         cancel_requested=run.cancel_requested,
-        created_at=from_ms(run.created_at),
+        created_at=_shown(run.created_at),
         started_at=_moment(run.started_at),
         finished_at=_moment(run.finished_at),
-        result=result,
+        result=None if run.result is None else _value(run.result),
         error=run.error,
+        fired_by=run.fired_by,
+        attempts=tuple(map(_attempt_info, attempts.past(run))),
         execution=run.execution,
+    )
+
+
+def _value(text: str) -> Any:
+    """The value of a JSON text; one that is not JSON (somebody wrote it by hand) is shown as it is."""
+    try:
+        return model.from_json(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        return text
+
+
+def _attempt_info(attempt: model.Attempt) -> AttemptInfo:
+    return AttemptInfo(
+        number=attempt.number,
+        worker=attempt.worker,
+        started_at=_moment(attempt.started_at),
+        ended_at=_moment(attempt.ended_at),
+        outcome=attempt.outcome,
+        error=attempt.error,
     )
 
 
@@ -219,9 +294,10 @@ def log_line(chunk: model.LogChunk) -> LogLine:
     return LogLine(at=from_ms(chunk.at), attempt=chunk.attempt, text=chunk.text)
 
 
-def _moment(instant: Instant | None) -> datetime | None:
-    return None if instant is None else from_ms(instant)
+def _moment(instant: Instant | None, zone: tzinfo = UTC) -> datetime | None:
+    return None if instant is None else _shown(instant, zone)
 
 
-def _in_zone_of(trigger: Trigger, instant: Instant | None) -> datetime | None:
-    return None if instant is None else from_ms(instant, trigger.tzinfo)
+def _shown(instant: Instant, zone: tzinfo = UTC) -> datetime:
+    """An instant that somebody wrote by hand may lie outside the calendar: its edge stands for it."""
+    return from_ms(min(max(instant, FIRST), LAST), zone)

@@ -123,7 +123,7 @@ def test_a_crash_of_a_run_that_was_to_be_cancelled_cancels_it() -> None:
 
 
 def test_a_released_run_is_as_if_it_had_not_been_claimed() -> None:
-    back = attempts.released(running(), "t")
+    back = attempts.released(running(), T, "t")
     assert (back.state, back.delay, back.worker, back.lease) == ("queued", 0, None, None)
     assert back.failures is back.crashes is msgspec.UNSET
 

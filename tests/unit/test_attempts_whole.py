@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.model import Execution, Run, Schedule, Statistics, Transition
+from evenbeat.model import (
+    EARLIER_ERROR,
+    EARLIER_KEPT,
+    Attempt,
+    Execution,
+    Outcome,
+    Run,
+    Schedule,
+    Statistics,
+    Transition,
+    read_attempts,
+    with_attempt,
+)
 from evenbeat.rules import attempts
 
 T = 1_772_366_400_000
@@ -16,7 +29,7 @@ T = 1_772_366_400_000
 def running(**fields: Any) -> Run:
     standard: dict[str, Any] = {
         "id": "r", "task": "work", "tenant": "acme", "schedule": "s", "state": "running", "attempt": 5,
-        "failures": 1, "crashes": 2, "worker": "w", "lease_until": T,
+        "failures": 1, "crashes": 2, "worker": "w", "started_at": T - 9, "lease_until": T,
     }  # fmt: skip
     return Run(**{**standard, **fields})
 
@@ -38,8 +51,10 @@ def ended(**fields: Any) -> Transition:
     )  # fmt: skip
 
 
-def queued(**fields: Any) -> Transition:
-    return told(**{"state": "queued", "delay": 0, "worker": None, "lease": None, **fields})
+def queued(outcome: Outcome, why: str | None = None, number: int = 5, **fields: Any) -> Transition:
+    earlier = with_attempt(None, Attempt(number, "w", T - 9, T, outcome, why))
+    standard = {"state": "queued", "delay": 0, "worker": None, "lease": None, "earlier": earlier}
+    return told(**{**standard, **fields})
 
 
 def test_a_heartbeat() -> None:
@@ -61,7 +76,7 @@ def test_a_failure_for_good_and_one_that_is_tried_again() -> None:
     dead = ended(state="failed", error="boom", failures=2, counts=counts)
     assert attempts.failed(running(execution=Execution(retries=1)), "boom", T, "t") == dead
     again = running(execution=Execution(retries=2, backoff=1_000))
-    expected = queued(failures=2, error="boom", delay=attempts.backoff(again, 2))
+    expected = queued("failed", "boom", failures=2, error="boom", delay=attempts.backoff(again, 2))
     assert attempts.failed(again, "boom", T, "t") == expected
 
 
@@ -78,7 +93,7 @@ def test_a_payload_that_does_not_fit() -> None:
     # Attempts before that neither failed nor crashed, the wait, and whether it is handed back again.
     for attempt, wait in ((1, 1_000), (4, 1_000), (5, 2_000), (9, 32_000), (10, 60_000), (13, 60_000)):
         run = running(attempt=attempt, execution=Execution(retries=1))
-        expected = queued(delay=wait, error="no such argument")
+        expected = queued("handed back", "no such argument", attempt, delay=wait, error="no such argument")
         assert attempts.unfit(run, "no such argument", T, "t") == replace(expected, attempt=attempt)
     run = running(attempt=14, execution=Execution(retries=2, backoff=77))
     assert attempts.unfit(run, "boom", T, "t") == attempts.failed(run, "boom", T, "t")
@@ -93,13 +108,14 @@ def test_a_crash() -> None:
     assert attempts.crashed(running(execution=Execution(crashes=9, on_crash="fail")), T, "t") == lost
     why = replace(lost, error="killed", counts=replace(counts, last_error="killed"))
     assert attempts.crashed(running(execution=Execution(crashes=2)), T, "t", "killed") == why
-    again = queued(crashes=3, lease_ended=True)
+    again = queued("lost", crashes=3, lease_ended=True)
     assert attempts.crashed(running(execution=Execution(crashes=3)), T, "t") == again
-    assert attempts.crashed(running(execution=Execution(crashes=3)), T, "t", "killed") == again
+    killed = queued("lost", "killed", crashes=3, lease_ended=True)
+    assert attempts.crashed(running(execution=Execution(crashes=3)), T, "t", "killed") == killed
 
 
 def test_a_release() -> None:
-    assert attempts.released(running(), "t") == queued()
+    assert attempts.released(running(), T, "t") == queued("handed back")
 
 
 def test_a_wish_to_cancel() -> None:
@@ -112,13 +128,15 @@ def test_a_wish_to_cancel() -> None:
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 def test_a_retry_by_hand(state: str) -> None:
-    over = running(state=state)
+    over = running(state=state, finished_at=T, error="boom")
+    last = Attempt(5, "w", T - 9, T, state, "boom")  # type: ignore[arg-type]  # one of the two
     expected = told(
         expect=(state,), state="queued", delay=0, failures=0, crashes=0, cancel_requested=False,
-        finished_at=None, error=None, renews=True, gate=("acme", "s", 0, 0),
+        finished_at=None, error=None, worker=None, earlier=with_attempt(None, last), renews=True,
+        gate=("acme", "s", 0, 0),
     )  # fmt: skip
     assert attempts.retried(over, "t") == expected
-    alone = running(state=state, schedule=None)
+    alone = replace(over, schedule=None)
     assert attempts.retried(alone, "t") == replace(expected, gate=None)
     row = Schedule(name="s", task="work", trigger="* * * * *", generation=3, revision=8)
     assert attempts.retried(over, "t", row) == replace(expected, gate=("acme", "s", 3, 8))
@@ -156,3 +174,32 @@ def test_what_is_kept_of_an_error() -> None:
         assert dead.error == dead.counts.last_error == kept
         assert attempts.failed(running(execution=Execution(retries=9)), error, T, "t").error == kept
         assert attempts.unfit(running(attempt=1), error, T, "t").error == kept
+
+
+def test_the_attempts_that_are_over() -> None:
+    first = Attempt(1, "v", T - 90, T - 80, "lost")
+    waiting = running(state="queued", worker=None, earlier=with_attempt(None, first))
+    assert attempts.past(waiting) == (first,)
+    assert attempts.past(replace(waiting, state="running", worker="w")) == (first,)
+    over = replace(waiting, state="failed", worker="w", finished_at=T, error="boom")
+    assert attempts.past(over) == (first, Attempt(5, "w", T - 9, T, "failed", "boom"))
+    # Cancelled while it waited: no attempt ended it, so a retry adds none.
+    cancelled = replace(waiting, state="cancelled", finished_at=T)
+    assert attempts.past(cancelled) == (first,)
+    again = attempts.retried(cancelled, "t")
+    assert again is not None
+    assert again.earlier is msgspec.UNSET
+
+
+def test_of_many_attempts_the_newest_are_kept_and_the_beginnings_of_their_errors() -> None:
+    earlier: str | None = None
+    for number in range(1, EARLIER_KEPT + 3):
+        earlier = with_attempt(earlier, Attempt(number, "w", T, T, "failed", "x" * 9_999))
+    kept = read_attempts(earlier)
+    assert [attempt.number for attempt in kept] == list(range(3, EARLIER_KEPT + 3))
+    assert {attempt.error for attempt in kept} == {"x" * EARLIER_ERROR}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '[["a"]]', '[{"number": 1}]', "\ud800"])
+def test_attempts_that_cannot_be_read_are_none(text: str) -> None:
+    assert read_attempts(text) == ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
-from evenbeat.model import CatchUp, Schedule
+from evenbeat.model import CatchUp, Execution, Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Active, Planned, plan, trigger_of
 
@@ -22,6 +22,8 @@ BUSY = (Active("r1", "running"),)
 
 
 def wanted(trigger: str = "every 1m", **fields: Any) -> Schedule:
+    if "retries" in fields:
+        fields["execution"] = Execution(retries=fields.pop("retries"))
     return Schedule(name="cleanup", task="work", trigger=trigger, **fields)
 
 
@@ -61,7 +63,7 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("fields", "says"),
         [
-            ({"name": ""}, 'name "" is not 1 to 128 letters, digits, _, -, . or :'),
+            ({"name": ""}, 'name "" is not 1 to 128 letters, digits, _ or -'),
             ({"name": "a b"}, 'name "a b" is not'),
             ({"name": "x" * 129}, "is not 1 to 128"),
             ({"tenant": "é"}, 'tenant "é" is not'),
@@ -89,14 +91,51 @@ class TestCreate:
 
 class TestDeclare:
     def test_what_is_not_there_is_made(self) -> None:
-        assert certain(changes.declare(wanted(), T, None)).schedule == made()
+        schedule = certain(changes.declare(wanted(), T, None)).schedule
+        assert schedule == replace(made(), declared=changes.definition(made()))
 
     def test_what_is_there_already_is_left_alone(self) -> None:
-        assert changes.declare(wanted(), T + 30_000, made()) is None
+        schedule = certain(changes.declare(wanted(), T, None)).schedule
+        assert changes.declare(wanted(), T + 30_000, schedule) is None
+
+    def test_what_was_added_by_hand_is_adopted_as_it_is(self) -> None:
+        adopted = certain(changes.declare(wanted(), T + 30_000, made()))
+        assert adopted.schedule.next_tick == made().next_tick
+        assert (adopted.runs, adopted.skipped) == ((), ())
+        assert changes.declare(wanted(), T + 40_000, adopted.schedule) is None
 
     def test_other_words_for_the_same_trigger_change_nothing(self) -> None:
-        schedule = made("0 9 * * mon-fri")
+        schedule = certain(changes.declare(wanted("0 9 * * mon-fri"), T, None)).schedule
         assert changes.declare(wanted("0 9 * * 1-5"), T + 1, schedule) is None
+        assert changes.declare(wanted("*/5 * * * *"), T + 1, schedule) is not None
+
+    def test_an_edit_by_hand_stays_until_the_declaration_changes(self) -> None:
+        first = certain(changes.declare(wanted(retries=1), T, None)).schedule
+        edited = certain(changes.change(first, {"trigger": "every 5m", "priority": 9}, T + 1)).schedule
+        assert changes.declare(wanted(retries=1), T + 2, edited) is None
+        assert changes.edits(edited) == {"trigger": "every 1m", "priority": 5}
+        paused = changes.pause(edited, T + 3).schedule
+        assert changes.declare(wanted(retries=1), T + 4, paused) is None
+        moved_on = certain(changes.declare(wanted(retries=2), T + 5, edited)).schedule
+        assert (moved_on.trigger, moved_on.priority, moved_on.execution.retries) == ("every 1m", 5, 2)
+        assert changes.edits(moved_on) == {}
+
+    def test_an_edit_can_be_taken_back(self) -> None:
+        first = certain(changes.declare(wanted(payload='{"a":1}', retries=3), T, None)).schedule
+        assert changes.reset(first, T + 1) is None
+        wishes = {"payload": '{"a":2}', "execution": Execution(), "catch_up": CatchUp("all")}
+        edited = certain(changes.change(first, wishes, T + 1)).schedule
+        assert sorted(changes.edits(edited)) == ["catch_up", "execution", "payload"]
+        back = certain(changes.reset(edited, T + 2)).schedule
+        assert (back.payload, back.execution.retries, back.catch_up) == ('{"a":1}', 3, CatchUp())
+        assert (back.declared, changes.edits(back)) == (first.declared, {})
+        with pytest.raises(InvalidValue, match="cleanup was never declared; update it instead"):
+            changes.reset(made(), T + 1)
+
+    def test_one_in_quarantine_is_woken_by_the_same_declaration(self) -> None:
+        first = certain(changes.declare(wanted(), T, None)).schedule
+        woken = certain(changes.declare(wanted(), T + 1, replace(first, wake_at=None))).schedule
+        assert woken.wake_at == first.next_tick
 
     def test_the_same_interval_keeps_the_next_tick_and_another_starts_anew(self) -> None:
         schedule = made("every 10m")
@@ -153,16 +192,25 @@ class TestChange:
 
 
 class TestPause:
-    def test_a_pause_deals_with_what_came_before_it(self) -> None:
-        planned = changes.pause(made(), T + MINUTE, "why")
-        assert [run.tick for run in planned.runs] == [T + MINUTE]
+    @pytest.mark.parametrize("fields", [{}, {"catch_up": CatchUp("all")}, {"overlap": "queue"}])
+    def test_a_pause_starts_nothing_that_is_overdue(self, fields: dict[str, Any]) -> None:
+        planned = changes.pause(made(**fields), T + 3 * MINUTE, "why")
+        assert planned.runs == ()
+        assert [(row.first, row.last, row.count, row.reason) for row in planned.skipped] == [
+            (T + MINUTE, T + 3 * MINUTE, 3, "paused")
+        ]
         assert (planned.schedule.state, planned.schedule.pause_note) == ("paused", "why")
-        assert planned.schedule.wake_at is None
+        assert (planned.schedule.next_tick, planned.schedule.wake_at) == (T + 4 * MINUTE, None)
 
     def test_a_spread_tick_counts_from_its_own_time(self) -> None:
         planned = changes.pause(made(spread=59_000), T + MINUTE)
-        assert [run.tick for run in planned.runs] == [T + MINUTE]
+        assert (planned.runs, [row.count for row in planned.skipped]) == ((), [1])
         assert planned.schedule.spread == 59_000
+
+    def test_a_single_instant_that_is_overdue_does_not_come_any_more(self) -> None:
+        planned = changes.pause(made("at 2026-03-01T12:05:00Z"), T + 6 * MINUTE)
+        assert (planned.schedule.state, planned.runs) == ("finished", ())
+        assert [(row.count, row.reason) for row in planned.skipped] == [(1, "paused")]
 
     def test_resuming_records_what_fell_into_the_pause(self) -> None:
         paused = changes.pause(made(), T + 1).schedule
@@ -260,13 +308,18 @@ class TestWhatWasFoundByBreakingIt:
         later = T + 2 * HOUR
         for wish in (
             changes.resume(paused, later),
-            changes.pause(paused, later),
             changes.change(paused, {"trigger": "every 7m"}, later),
             changes.reschedule(paused, later + HOUR, later),
         ):
             planned = certain(wish)
             assert [row.count for row in planned.skipped if row.reason == "paused"] == [5]
             assert [run.tick for run in planned.runs] == [T + HOUR + n * 10 * MINUTE for n in range(7)]
+
+    def test_pausing_again_after_a_pause_that_ended_starts_nothing(self) -> None:
+        paused = changes.pause(made("every 10m"), T, until=T + HOUR).schedule
+        again = changes.pause(paused, T + 2 * HOUR, "again")
+        assert [(row.count, row.reason) for row in again.skipped] == [(5, "paused"), (7, "paused")]
+        assert (again.runs, again.schedule.pause_note, again.schedule.wake_at) == ((), "again", None)
 
     def test_deleting_after_a_pause_that_ended_tells_the_two_apart(self) -> None:
         paused = changes.pause(made("every 10m"), T, until=T + HOUR).schedule
@@ -327,7 +380,9 @@ class TestDeleteAndTrigger:
         planned = certain(changes.trigger_now(schedule, "mine", T + 5))
         (run,) = planned.runs
         assert (run.id, run.cause, run.tick, run.payload) == ("mine", "trigger", None, "1")
-        assert planned.schedule == replace(schedule, fire_seq=schedule.fire_seq + 1)
+        assert planned.schedule == replace(
+            schedule, last_fire=planned.runs[0].created_at, fire_seq=schedule.fire_seq + 1
+        )
 
     def test_triggering_goes_by_the_overlap_policy(self) -> None:
         assert changes.trigger_now(made(overlap="skip"), "mine", T, BUSY) is None
@@ -383,11 +438,10 @@ class TestBacklog:
     def wishes(self) -> dict[str, Callable[[Schedule, int], Planned | None]]:
         return {
             "change": lambda row, now: changes.change(row, {"payload": "7"}, now),
-            "pause": lambda row, now: changes.pause(row, now),
             "reschedule": lambda row, now: changes.reschedule(row, now + HOUR, now),
         }
 
-    @pytest.mark.parametrize("wish", ["change", "pause", "reschedule"])
+    @pytest.mark.parametrize("wish", ["change", "reschedule"])
     @pytest.mark.parametrize(("payload", "most"), [("null", 500), (f'"{"x" * 100_000}"', 80)])
     def test_no_part_is_larger_than_a_store_should_write_at_once(
         self, wish: str, payload: str, most: int

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
+from evenbeat.errors import (
+    DamagedSchedule,
+    InvalidValue,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleTooNew,
+)
 from evenbeat.instants import FIRST, LAST
-from evenbeat.model import CatchUp, Execution, Run, Schedule
+from evenbeat.model import FORMAT, CatchUp, Execution, Run, Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Active, Planned
 
@@ -60,8 +66,15 @@ def test_a_new_schedule() -> None:
         generation=1, revision=1, fire_seq=1, state="active",
     )  # fmt: skip
     assert changes.create(WANTED, NOW) == Planned(expected)
-    assert changes.declare(WANTED, NOW, None) == Planned(expected)
-    assert changes.create(replace(WANTED, state="paused", next_tick=1, wake_at=1), NOW) == Planned(expected)
+    declared = replace(expected, declared=changes.definition(expected))
+    assert changes.declare(WANTED, NOW, None) == Planned(declared)
+    stale = replace(WANTED, state="finished", next_tick=1, wake_at=1, paused_at=1)
+    assert changes.create(stale, NOW) == Planned(expected)
+    # Made paused, it waits to be resumed.
+    paused = replace(WANTED, state="paused", pause_note="not yet", paused_by="ann")
+    assert changes.create(paused, NOW) == Planned(
+        replace(expected, state="paused", wake_at=None, pause_note="not yet", paused_by="ann", paused_at=NOW)
+    )
     # Its next tick comes after now, not at it.
     assert changes.create(WANTED, T).schedule.next_tick == T + MINUTE
     assert changes.create(WANTED, T - 1).schedule.next_tick == T
@@ -108,7 +121,7 @@ def test_a_schedule_without_ticks_is_finished_at_once() -> None:
 
 def test_a_change_that_changes_nothing() -> None:
     assert changes.change(row(), {"task": "work", "trigger": "*/1 * * * *"}, NOW) is None
-    assert changes.declare(row(), NOW, row()) is None
+    assert changes.declare(row(), NOW, row(declared=changes.definition(row()))) is None
 
 
 def test_a_trigger_in_other_words_is_the_same() -> None:
@@ -240,7 +253,7 @@ def test_a_tick_that_was_to_be_spread_until_after_the_change_fires_with_it() -> 
     [
         (lambda row: changes.change(row, {"priority": 9}, T, (RUNNING,)), None, 0),
         (lambda row: changes.change(row, {"trigger": "*/5 * * * *"}, T, (RUNNING,)), "changed", 5),
-        (lambda row: changes.pause(row, T, "", None, (RUNNING,)), "changed", 1),
+        (lambda row: changes.pause(row, T), "paused", 1),
         (lambda row: changes.reschedule(row, T + 90_000, T, (RUNNING,)), "changed", 1.5),
         (lambda row: changes.delete(row, T), "deleted", None),
     ],
@@ -265,11 +278,13 @@ def test_what_a_change_fires_itself_counts_as_active() -> None:
 
 def test_a_backlog_is_dealt_with_in_parts() -> None:
     said = row(catch_up=CatchUp("all", limit=1_000))
-    first = changes.pause(said, T + 700 * MINUTE)
-    assert (len(first.runs), first.unfinished, first.schedule.state) == (500, True, "active")
+    first = changes.change(said, {"priority": 9}, T + 700 * MINUTE)
+    assert first is not None
+    assert (len(first.runs), first.unfinished, first.schedule.priority) == (500, True, 5)
     assert first.schedule.revision == 3
-    second = changes.pause(first.schedule, T + 700 * MINUTE)
-    assert (len(second.runs), second.unfinished, second.schedule.state) == (201, False, "paused")
+    second = changes.change(first.schedule, {"priority": 9}, T + 700 * MINUTE)
+    assert second is not None
+    assert (len(second.runs), second.unfinished, second.schedule.priority) == (201, False, 9)
     ended = replace(said, state="paused", paused_until=T, wake_at=T)
     for part in (
         changes.change(said, {"priority": 9}, T + 700 * MINUTE),
@@ -279,7 +294,8 @@ def test_a_backlog_is_dealt_with_in_parts() -> None:
         assert part is not None
         assert part.unfinished
         assert part.schedule.revision == 3
-    heavy = changes.pause(replace(said, payload=f'"{"x" * 399_998}"'), T + 700 * MINUTE)
+    heavy = changes.change(replace(said, payload=f'"{"x" * 399_998}"'), {"priority": 9}, T + 700 * MINUTE)
+    assert heavy is not None
     assert (len(heavy.runs), heavy.unfinished) == (10, True)
 
 
@@ -287,29 +303,41 @@ def test_a_backlog_is_dealt_with_in_parts() -> None:
 
 
 def test_a_pause() -> None:
-    assert changes.pause(row(), NOW) == Planned(revised(row(), state="paused", wake_at=None))
-    noted = changes.pause(row(), NOW, "moving", T + 7)
-    assert noted == Planned(
-        revised(row(), state="paused", pause_note="moving", paused_until=T + 7, wake_at=T + 7)
-    )
+    assert changes.pause(row(), NOW) == Planned(revised(row(), state="paused", wake_at=None, paused_at=NOW))
+    noted = changes.pause(row(), NOW, "moving", T + 7, "ann@db1")
+    expected = revised(
+        row(), state="paused", pause_note="moving", paused_until=T + 7, paused_by="ann@db1", paused_at=NOW,
+        wake_at=T + 7,
+    )  # fmt: skip
+    assert noted == Planned(expected)
+    # Once more, for another reason: what fell into the pause so far is recorded when it ends.
+    again = changes.pause(noted.schedule, T + 6)
+    assert (ledger(again), again.schedule.next_tick, again.schedule.paused_until) == ([], T, None)
     over = row(state="finished", next_tick=None, wake_at=None)
     assert changes.pause(over, NOW) == Planned(revised(over))
     with pytest.raises(InvalidValue):
         changes.pause(row(), NOW, "\ud800")
+    with pytest.raises(InvalidValue):
+        changes.pause(row(), NOW, by="\ud800")
 
 
 def test_a_schedule_that_lost_its_next_tick_is_changed_like_any_other() -> None:
     without = row(next_tick=None, wake_at=None)
-    assert changes.pause(without, NOW) == Planned(revised(without, state="paused"))
+    assert changes.pause(without, NOW) == Planned(revised(without, state="paused", paused_at=NOW))
     assert changes.change(without, {"priority": 9}, NOW) == Planned(revised(without, priority=9))
 
 
 def test_a_resume() -> None:
-    paused = row(state="paused", pause_note="moving", paused_until=T + 9 * MINUTE, wake_at=T + 9 * MINUTE)
+    paused = row(
+        state="paused", pause_note="moving", paused_until=T + 9 * MINUTE, wake_at=T + 9 * MINUTE,
+        paused_by="ann", paused_at=NOW - 1,
+    )  # fmt: skip
     assert changes.resume(row(), NOW) is None
-    assert changes.resume(paused, NOW) == Planned(
-        revised(paused, state="active", pause_note="", paused_until=None, wake_at=T, fire_seq=6)
-    )
+    expected = revised(
+        paused, state="active", pause_note="", paused_until=None, paused_by="", paused_at=None, wake_at=T,
+        fire_seq=6,
+    )  # fmt: skip
+    assert changes.resume(paused, NOW) == Planned(expected)
     at_once = changes.resume(paused, T)
     assert at_once is not None
     assert (ledger(at_once), at_once.schedule.next_tick) == ([(0, 0, 1, "paused")], T + MINUTE)
@@ -405,7 +433,7 @@ def test_a_delete_leaves_a_tombstone() -> None:
     assert gone == Planned(
         revised(
             before, state="deleted", next_tick=None, moved=None, wake_at=None, payload="null", description="",
-            pause_note="", fire_seq=6,
+            pause_note="",
         )
     )  # fmt: skip
     over = row(state="finished", next_tick=None, wake_at=None)
@@ -437,9 +465,10 @@ def test_a_run_by_hand() -> None:
         payload='{"a": 1}', queue="slow", priority=9, execution=Execution(retries=3), scheduled_at=NOW,
         run_at=NOW, created_at=NOW,
     )  # fmt: skip
-    assert changes.trigger_now(before, "mine", NOW) == Planned(replace(before, fire_seq=6), (run,))
+    fired = replace(before, last_fire=NOW, fire_seq=6)
+    assert changes.trigger_now(before, "mine", NOW) == Planned(fired, (run,))
     other = changes.trigger_now(before, "mine", NOW, (), "2")
-    assert other == Planned(replace(before, fire_seq=6), (replace(run, payload="2"),))
+    assert other == Planned(fired, (replace(run, payload="2"),))
 
 
 @pytest.mark.parametrize(
@@ -457,3 +486,83 @@ def test_a_run_by_hand() -> None:
 )
 def test_a_run_by_hand_needs_room_too(fields: dict[str, Any], active: tuple[Active, ...], room: bool) -> None:
     assert (changes.trigger_now(row(**fields), "mine", NOW, active) is not None) is room
+
+
+# -- damaged, or of a newer version --------------------------------------------------------------------------
+
+
+UNREADABLE = (
+    row(trigger="every now and then"),
+    row(trigger="0 9 * * * tz=Moon/Base"),
+    row(execution=Execution(), damage="execution: not JSON"),
+)
+
+
+@pytest.mark.parametrize("before", UNREADABLE)
+def test_a_damaged_schedule_can_be_replaced(before: Schedule) -> None:
+    wanted = Schedule(tenant="acme", name="beat", task="other", trigger="every 5m")
+    late = T + 3 * MINUTE
+    for planned in (
+        changes.declare(wanted, late, before),
+        changes.change(before, {"trigger": "every 5m", "task": "other"}, late),
+    ):
+        assert planned is not None
+        after = planned.schedule
+        assert (after.task, after.trigger, after.damage) == ("other", "every 5m", "")
+        assert (after.next_tick, after.wake_at, after.anchor) == (late + 5 * MINUTE, late + 5 * MINUTE, late)
+        assert (after.revision, after.generation, planned.runs) == (4, 2, ())
+        # Nobody can count its ticks: the one that was due stands for them.
+        assert ledger(planned) == [(0, 0, 1, "changed")]
+    early = changes.change(before, {"trigger": "every 5m"}, NOW)
+    assert early is not None
+    assert ledger(early) == []
+    # Its next tick may be damaged, too: ids of ticks must stay unique.
+    lost = changes.change(replace(before, next_tick=None), {"trigger": "every 5m"}, NOW)
+    assert lost is not None
+    assert lost.schedule.generation == 3
+
+
+@pytest.mark.parametrize("before", UNREADABLE)
+def test_a_damaged_schedule_can_be_deleted(before: Schedule) -> None:
+    planned = changes.delete(before, T)
+    gone = planned.schedule
+    assert (gone.state, gone.damage, gone.wake_at) == ("deleted", "", None)
+    assert ledger(planned) == [(0, 0, 1, "deleted")]
+    assert ledger(changes.delete(before, T - 1)) == []
+    assert ledger(changes.delete(replace(before, state="paused"), T)) == []
+
+
+@pytest.mark.parametrize("before", UNREADABLE[:2])
+def test_a_schedule_whose_trigger_can_not_be_read_can_be_paused(before: Schedule) -> None:
+    planned = changes.pause(before, T, "until somebody mends it")
+    assert (planned.schedule.state, planned.schedule.wake_at) == ("paused", None)
+    assert (planned.schedule.trigger, ledger(planned)) == (before.trigger, [(0, 0, 1, "paused")])
+
+
+def test_nothing_is_done_by_the_defaults_of_a_damaged_row() -> None:
+    damaged = UNREADABLE[2]
+    wishes: list[Callable[[], object]] = [
+        lambda: changes.pause(damaged, NOW),
+        lambda: changes.resume(damaged, NOW),
+        lambda: changes.reschedule(damaged, T + 1, NOW),
+        lambda: changes.trigger_now(damaged, "mine", NOW),
+    ]
+    for wish in wishes:
+        with pytest.raises(DamagedSchedule, match="can't be read: execution: not JSON; declare or update it"):
+            wish()
+
+
+def test_a_schedule_of_a_newer_format_is_not_changed() -> None:
+    newer = row(format=FORMAT + 1)
+    wishes: list[Callable[[], object]] = [
+        lambda: changes.pause(newer, NOW),
+        lambda: changes.change(newer, {"priority": 9}, NOW),
+        lambda: changes.trigger_now(newer, "mine", NOW),
+        lambda: changes.delete(newer, NOW),
+        lambda: changes.create(WANTED, NOW, replace(newer, state="deleted")),
+    ]
+    for wish in wishes:
+        with pytest.raises(ScheduleTooNew, match="upgrade Evenbeat to change it"):
+            wish()
+    # An old node of a mixed fleet starts all the same.
+    assert changes.declare(WANTED, NOW, newer) is None

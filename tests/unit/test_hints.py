@@ -103,7 +103,7 @@ def test_what_changes_nothing_is_not_hinted_at() -> None:
     store = Counting()
     app = Scheduler(store)
     app.task(name="work")(lambda: None)
-    app.schedules.add("beat", "* * * * *", "work")
+    app.schedules.declare("beat", "* * * * *", "work")
     app.enqueue("work", id="mine")
     app.runs.cancel("mine")
     told = store.hints

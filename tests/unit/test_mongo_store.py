@@ -31,6 +31,7 @@ from evenbeat.stores.server_clock import ServerClock
 from evenbeat.testing import VirtualClock
 from evenbeat.testing.places import own_place
 from tests.conftest import server_url
+from tests.damage import can_be_deleted, can_be_found_and_written_anew
 
 MINUTE = 60_000
 COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
@@ -939,35 +940,20 @@ def test_lines_whose_run_is_purged_while_they_are_written_are_not_kept(
 def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
     store: MongoStore, clock: VirtualClock, damage: Document
 ) -> None:
-    add_schedules(store, "a", "b", "c")
-    plain(store).schedules.update_one({"_id": "default/b"}, damage)
+    add_schedules(store, "a", "b", "c", "d")
+    plain(store).schedules.update_many({"_id": {"$in": ["default/b", "default/d"]}}, damage)
     clock.advance("1m")
     fired = store.fire_due(clock.now, 10, plan)
     assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
-    assert fired.quarantined == (("default", "b"),)
-    (note,) = store.find_records("quarantine")
-    assert (note.key, note.version) == ("b", 1)
-    assert note.body
+    assert fired.quarantined == (("default", "b"), ("default", "d"))
+    notes = store.find_records("quarantine")
+    assert [(note.key, note.version) for note in notes] == [("b", 1), ("d", 1)]
+    assert all(note.body for note in notes)
     clock.advance("1m")
     assert store.fire_due(clock.now, 10, plan).quarantined == ()
-    assert plain(store).schedules.count_documents({"_id": "default/b"}) == 1
-
-
-def test_a_schedule_that_can_not_be_read_is_left_out_of_pages_and_can_be_written_anew(
-    store: MongoStore,
-) -> None:
-    add_schedules(store, "a", "b", "c", "d")
-    before = store.find_schedules(ScheduleQuery(name="b")).items[0]
-    plain(store).schedules.update_one({"_id": "default/b"}, {"$set": {"catch_up": "?"}})
-    page = store.find_schedules(ScheduleQuery(limit=2))
-    assert [found.name for found in page.items] == ["a", "c"]
-    rest = store.find_schedules(ScheduleQuery(limit=2, cursor=page.cursor))
-    assert [found.name for found in rest.items] == ["d"]
-    assert rest.cursor is None
-    planned = changes.change(before, {"payload": "2"}, store.now())
-    assert planned is not None
-    assert store.put_schedules([Write(planned, before.version)])[0].accepted
-    assert names(store) == ["a", "b", "c", "d"]
+    # Without a tenant and a name it has no place in the order, and is found by its _id alone.
+    can_be_found_and_written_anew(store, "b", listed="tenant" not in damage.get("$unset", {}))
+    can_be_deleted(store, "d")
 
 
 def test_a_schedule_of_a_newer_format_is_left_alone(store: MongoStore, clock: VirtualClock) -> None:

@@ -136,12 +136,13 @@ def test_a_schedule_whose_ledger_can_not_be_written_is_put_off_alone(
     assert len(store.find_skipped("default", "a")) == 1
 
 
-def test_a_schedule_that_is_something_else_is_noted_and_left_out(
+def test_a_schedule_that_is_something_else_is_noted_and_found_as_damaged(
     store: RedisStore, clock: VirtualClock, client: Any
 ) -> None:
     add(store, "a", "b", "c")
     overwrite(client, store, "schedules:b")
-    assert [found.name for found in store.find_schedules(ScheduleQuery()).items] == ["a", "c"]
+    found = store.find_schedules(ScheduleQuery()).items
+    assert [(row.name, bool(row.damage)) for row in found] == [("a", False), ("b", True), ("c", False)]
     clock.advance("1m")
     fired = store.fire_due(clock.now, 10, plan)
     assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
@@ -198,7 +199,7 @@ def test_a_run_that_can_not_go_back_to_its_queue_stays_as_it_is_and_is_noted(
     store.add_runs([Run(id="a", task="work", queue="slow"), Run(id="b", task="work")])
     held = {run.id: run for run in claim(store, queues=("slow", "default"))}
     name = overwrite(client, store, "ready:slow:5:work")
-    releases = [attempts.released(held[name], f"t-{name}") for name in "ab"]
+    releases = [attempts.released(held[name], clock.now, f"t-{name}") for name in "ab"]
     assert store.settle_runs(releases) == [False, True]
     assert store.count_runs() == {"running": 1, "queued": 1}
     (note,) = store.find_records("quarantine")
@@ -285,7 +286,7 @@ def actions(store: RedisStore, clock: VirtualClock) -> list[Callable[[], object]
     changed = changes.change(row, {"trigger": "every 1h"}, clock.now)
     assert changed is not None
     ends = [attempts.succeeded(run, None, clock.now, f"t-{run.id}") for run in running[:1]]
-    ends += [attempts.released(run, f"t-{run.id}") for run in running[1:]]
+    ends += [attempts.released(run, clock.now, f"t-{run.id}") for run in running[1:]]
     return [
         lambda: store.fire_due(clock.now, 10, plan),
         lambda: store.put_schedules([Write(changed, row.version)]),

@@ -36,7 +36,8 @@ CLASSES: dict[str, tuple[type, object]] = {
     "Lock": (Lock, APP.lock("noted")),
 }
 RECORDS: list[type[msgspec.Struct]] = [
-    evenbeat.ScheduleInfo, evenbeat.RunInfo, evenbeat.ScheduleHistory, evenbeat.SkippedInfo, evenbeat.LogLine,
+    evenbeat.ScheduleInfo, evenbeat.RunInfo, evenbeat.AttemptInfo, evenbeat.ScheduleHistory,
+    evenbeat.SkippedInfo, evenbeat.LogLine,
 ]  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def test_options_are_listed_with_their_defaults() -> None:
     same(run, {name: getattr(execution, name) for name in options.EXECUTION})
     same(run, {"queue": schedule.queue, "priority": schedule.priority})
     policies = defaults(text, "schedule option")
-    assert [*run, *policies] == list(options.SCHEDULE)
+    assert [*run, *policies] == list(options.NEW_SCHEDULE)
     late = CatchUp()
     same(policies, {"catch_up": late.kind, "grace": late.grace, "catch_up_limit": late.limit})
     same(policies, {name: getattr(schedule, name) for name in ("overlap", "max_concurrent", "spread")})

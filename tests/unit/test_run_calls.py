@@ -90,7 +90,7 @@ def test_one_that_waits_for_a_retry_is_over_though_it_was_told_before(
     # As a schedule asks it (overlap="cancel_running"): the wish stays with a run that goes back to the queue.
     wish = attempts.cancel(run, clock.now, "wish")
     assert wish is not None
-    assert store.settle_runs([wish, attempts.released(run, "back")]) == [True, True]
+    assert store.settle_runs([wish, attempts.released(run, store.now(), "back")]) == [True, True]
     (row,) = store.find_runs(RunQuery(ids=("r",))).items
     assert (row.state, row.cancel_requested) == ("queued", True)
     assert app.runs.cancel("r").state == "cancelled"

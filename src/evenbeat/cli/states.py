@@ -5,6 +5,7 @@ from __future__ import annotations
 from evenbeat.cli.layout import Cell
 from evenbeat.cli.phrases import one_line
 from evenbeat.cli.wall import Wall, took
+from evenbeat.errors import InvalidTrigger
 from evenbeat.model import Reason
 from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
 from evenbeat.triggers.words import explain_bounds, explain_period
@@ -29,12 +30,16 @@ _REASONS: dict[Reason, str] = {
 
 def schedule_state(schedule: ScheduleInfo, wall: Wall) -> Cell:
     """``paused until Tue 09:00: migration``."""
+    if schedule.damage:
+        return "unreadable", STYLES["failed"]
     words: str = schedule.state
     if schedule.state == "paused":
         if schedule.paused_until is not None:
             words += f" until {wall.near(schedule.paused_until)}"
         if schedule.pause_note:
             words += f": {one_line(schedule.pause_note)}"
+    elif schedule.last_error:
+        return "stuck", STYLES["failed"]
     return words, STYLES[schedule.state]
 
 
@@ -49,7 +54,8 @@ def run_state(run: RunInfo) -> Cell:
 def next_run(schedule: ScheduleInfo, wall: Wall) -> tuple[Cell, Cell]:
     """When it runs next, and how far away that is; empty while nothing is to come."""
     moment = schedule.next_run
-    if moment is None or (schedule.state == "paused" and schedule.paused_until is None):
+    waits = schedule.state == "paused" and schedule.paused_until is None
+    if moment is None or waits or schedule.damage:
         return "", ""
     if schedule.paused_until is not None and schedule.paused_until > moment:
         return "", ""  # its next tick is known when the pause ends
@@ -94,7 +100,10 @@ def bound(schedule: ScheduleInfo) -> Trigger:
 
 def in_words(schedule: ScheduleInfo) -> str:
     """What its trigger does."""
-    trigger = bound(schedule)
+    try:
+        trigger = bound(schedule)
+    except InvalidTrigger as error:
+        return str(error)
     if isinstance(trigger, Every) and trigger.start is None and trigger.period:
         # It counts from when the schedule was made, of which the trigger by itself knows nothing.
         return explain_period(trigger.period) + explain_bounds(None, trigger.until)

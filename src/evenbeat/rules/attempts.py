@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+import msgspec
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import FINAL_STATES, LONGEST_ERROR, Run, RunState, Schedule, Statistics, Transition
+from evenbeat.model import (
+    FINAL_STATES,
+    LONGEST_ERROR,
+    Attempt,
+    Outcome,
+    Run,
+    RunState,
+    Schedule,
+    Statistics,
+    Transition,
+    read_attempts,
+    with_attempt,
+)
 from evenbeat.rules.firing import needs_active
 
 # A payload that does not fit the function of this node may fit that of another: during a rolling upgrade old
@@ -35,7 +48,7 @@ def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
         return cancelled(run, now, token)
     if failures > run.execution.retries:
         return _ended(run, "failed", now, token, error=error, failures=failures)
-    again = _queued(run, backoff(run, failures), token)
+    again = _queued(run, backoff(run, failures), now, token, "failed", error)
     return replace(again, failures=failures, error=_kept(error))
 
 
@@ -47,7 +60,7 @@ def unfit(run: Run, error: str, now: Instant, token: str) -> Transition:
     if run.cancel_requested or before >= HAND_BACKS:
         return failed(run, error, now, token)
     wait = min(_FIRST_WAIT << before, _LONGEST_WAIT)
-    return replace(_queued(run, wait, token), error=_kept(error))
+    return replace(_queued(run, wait, now, token, "handed back", error), error=_kept(error))
 
 
 def crashed(run: Run, now: Instant, token: str, error: str | None = None) -> Transition:
@@ -62,12 +75,13 @@ def crashed(run: Run, now: Instant, token: str, error: str | None = None) -> Tra
         error = error or f"worker {run.worker} was lost during attempt {run.attempt}"
         dead = _ended(run, "failed", now, token, error=error, crashes=crashes)
         return replace(dead, lease_ended=True)
-    return replace(_queued(run, 0, token), crashes=crashes, lease_ended=True)
+    again = _queued(run, 0, now, token, "lost", error)
+    return replace(again, crashes=crashes, lease_ended=True)
 
 
-def released(run: Run, token: str) -> Transition:
+def released(run: Run, now: Instant, token: str) -> Transition:
     """Handed back unfinished (a worker that stops): nothing is counted, another one takes it at once."""
-    return _queued(run, 0, token)
+    return _queued(run, 0, now, token, "handed back")
 
 
 def cancel(run: Run, now: Instant, token: str) -> Transition | None:
@@ -102,6 +116,7 @@ def retried(run: Run, token: str, schedule: Schedule | None = None) -> Transitio
             return None
         version = (0, 0) if schedule is None else (schedule.generation, schedule.revision)
         gate = (run.tenant, run.schedule, *version)
+    last = _last(run)
     return Transition(
         run=run.id,
         attempt=run.attempt,
@@ -114,6 +129,8 @@ def retried(run: Run, token: str, schedule: Schedule | None = None) -> Transitio
         cancel_requested=False,
         finished_at=None,
         error=None,
+        worker=None,
+        earlier=msgspec.UNSET if last is None else with_attempt(run.earlier, last),
         # A cancel that follows must not be undone by a late repetition of this.
         renews=True,
         gate=gate,
@@ -132,9 +149,32 @@ def backoff(run: Run, failures: int) -> int:
     return wait - wait * (int.from_bytes(digest, "big") % 1000) // 10_000
 
 
-def _queued(run: Run, delay: int, token: str) -> Transition:
-    """The attempt is over, the run is not: another worker may take it ``delay`` ms from now."""
+def past(run: Run) -> tuple[Attempt, ...]:
+    """The attempts of a run that are over, the oldest first."""
+    last = _last(run)
+    earlier = read_attempts(run.earlier)
+    return earlier if last is None else (*earlier, last)
+
+
+def _last(run: Run) -> Attempt | None:
+    """The attempt that ended the run; None if none did: one that waits, also for a retry, has no worker."""
+    if run.state not in FINAL_STATES or run.worker is None:
+        return None
+    outcome: Outcome = run.state  # type: ignore[assignment]  # one of the final states
+    return Attempt(run.attempt, run.worker, run.started_at, run.finished_at, outcome, run.error)
+
+
+def _queued(
+    run: Run, delay: int, now: Instant, token: str, outcome: Outcome, error: str | None = None
+) -> Transition:
+    """The attempt is over, the run is not: another worker may take it ``delay`` ms from now.
+
+    Only the end of an attempt that is not the last is added to ``earlier``: 2 us that a run which succeeds
+    does not pay.
+    """
+    over = Attempt(run.attempt, run.worker, run.started_at, now, outcome, _kept(error))
     return Transition(
+        earlier=with_attempt(run.earlier, over),
         run=run.id,
         attempt=run.attempt,
         expect=("running",),

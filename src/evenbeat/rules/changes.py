@@ -1,9 +1,12 @@
 """What a user's wish makes of a schedule: made, changed, paused, moved, triggered, deleted.
 
 Ticks that are overdue when a change arrives are dealt with in the same step, by the rules that were
-in force when they came due: no change can lose a tick, and none runs by rules that came later. A backlog
-that is too long for one step is written in parts: the answer is then ``unfinished``, and the last part
-carries the change.
+in force when they came due: no change can lose a tick, and none runs by rules that came later. A pause and
+a delete are meant to stop a schedule: they record such ticks as skipped. A backlog that is too long for one
+step is written in parts: the answer is then ``unfinished``, and the last part carries the change.
+
+A row whose trigger can't be read here (damaged, or in a time zone that this machine does not know) can be
+changed and deleted, too. Nobody can count what it has missed: the ledger then names its next tick alone.
 
 ``now`` is the store's own time (``store.now()``), or one that is behind it, never ahead.
 """
@@ -14,10 +17,35 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
+from evenbeat.errors import (
+    DamagedSchedule,
+    InvalidValue,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleTooNew,
+)
 from evenbeat.instants import FIRST, LAST, Instant, write_instant
-from evenbeat.model import Reason, Run, Schedule, check_schedule
-from evenbeat.rules.firing import BYTES_A_STEP, Active, Planned, plan, skip_until, trigger_of
+from evenbeat.model import (
+    FORMAT,
+    Reason,
+    Run,
+    Schedule,
+    check_schedule,
+    from_json,
+    read_definition,
+    to_json,
+)
+from evenbeat.rules.firing import (
+    BYTES_A_STEP,
+    Active,
+    Planned,
+    awake,
+    plan,
+    readable_trigger,
+    skip_until,
+    skipped_ticks,
+    trigger_of,
+)
 from evenbeat.triggers import At, Every, parse_trigger
 
 # A change that finds a backlog writes about so many of its runs in one step.
@@ -33,16 +61,21 @@ DEFINITION = (
 def create(
     wanted: Schedule, now: Instant, previous: Schedule | None = None, start: Instant | None = None
 ) -> Planned:
-    """A new schedule. ``previous`` is the row of that name: an error unless it was deleted.
+    """A new schedule, paused if ``wanted`` is. ``previous`` is the row of that name: an error unless it was
+    deleted.
 
     The first tick is the next one after ``now``, not before ``start``, which also is the phase of an interval
     that has none of its own; a single instant in the past is due at once.
     """
-    if previous is not None and previous.state != "deleted":
-        raise ScheduleExists(wanted.tenant, wanted.name)
+    if previous is not None:
+        if previous.state != "deleted":
+            raise ScheduleExists(wanted.tenant, wanted.name)
+        _check_format(previous)
+    is_paused = wanted.state == "paused"
     made = replace(
         _checked(wanted),
-        state="active",
+        state="paused" if is_paused else "active",
+        paused_at=now if is_paused else None,
         anchor=now if start is None else _anchor(wanted, now, start),
         created_at=now,
         updated_at=now,
@@ -61,14 +94,45 @@ def declare(
     active: tuple[Active, ...] = (),
     start: Instant | None = None,
 ) -> Planned | None:
-    """Make it so: created, changed where it differs, None if there is nothing to do.
+    """Make it so: created, or changed if the declaration is another one than before. None: nothing to do.
 
-    A trigger that means the same keeps the next tick, and a paused schedule stays paused. ``start`` counts
-    when it is created.
+    What somebody edited by hand since then stays as it is, as a pause does, until the declaration itself
+    changes. A trigger that means the same keeps the next tick. ``start`` counts when it is created.
     """
+    wanted = _checked(wanted)
+    wanted = replace(wanted, declared=definition(wanted))
     if previous is None or previous.state == "deleted":
         return create(wanted, now, previous, start)
-    return change(previous, {name: getattr(wanted, name) for name in DEFINITION}, now, active)
+    if previous.format > FORMAT:
+        return None  # a newer node's: it is not ours to change
+    if previous.declared == wanted.declared and not _is_asleep(previous):
+        return None
+    return _change(previous, wanted, now, active)
+
+
+def definition(schedule: Schedule) -> str:
+    """What a declaration says of a schedule, as JSON text. ``managed_by`` only says who declared it."""
+    said = {name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"}
+    return to_json(said | {"payload": from_json(schedule.payload)}, "definition")
+
+
+def edits(schedule: Schedule) -> dict[str, Any]:
+    """What was edited by hand since the schedule was declared: the declared values, by their fields."""
+    if not schedule.declared:
+        return {}
+    present = from_json(definition(schedule))
+    declared = from_json(schedule.declared)
+    return {name: value for name, value in declared.items() if value != present.get(name)}
+
+
+def reset(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
+    """The schedule as it was declared last; None if it is so."""
+    if not schedule.declared:
+        raise InvalidValue(
+            f"schedule {schedule.name} was never declared", field="name", value=schedule.name,
+            hint="update it instead: nobody has said what it should be",
+        )  # fmt: skip
+    return change(schedule, read_definition(schedule.declared), now, active)
 
 
 def change(
@@ -82,20 +146,25 @@ def change(
             hint=f"there are {', '.join(DEFINITION)}",
         )  # fmt: skip
     _check_there(schedule)
-    wanted = _checked(replace(schedule, **wishes))
-    same_trigger = parse_trigger(wanted.trigger) == parse_trigger(schedule.trigger)
+    return _change(schedule, _checked(replace(schedule, **wishes)), now, active)
+
+
+def _change(schedule: Schedule, wanted: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
+    """``wanted`` has the definition that the schedule is to get."""
+    said = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
+    before = readable_trigger(schedule)
+    same_trigger = parse_trigger(wanted.trigger) == before
     if same_trigger:
-        wanted = replace(wanted, trigger=schedule.trigger)
-    # A row in quarantine is active and sleeps for ever: saying again what it should be wakes it up.
-    asleep = schedule.state == "active" and schedule.wake_at is None
-    if wanted == schedule and not asleep:
+        said["trigger"] = schedule.trigger
+    # Saying again what a row in quarantine should be wakes it up.
+    if replace(schedule, **said) == schedule and not _is_asleep(schedule):
         return None
     settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
     if settled.unfinished:
         return settled
-    changed = replace(settled.schedule, **{name: getattr(wanted, name) for name in DEFINITION})
+    changed = replace(settled.schedule, **said, damage="")
     if not same_trigger:
-        if changed.state == "paused":
+        if changed.state == "paused" and before is not None:
             # The old trigger's ticks of the pause so far: nobody could record them later.
             passed = skip_until(settled.schedule, now + 1, "paused", now)
             settled = settled._replace(skipped=settled.skipped + passed.skipped)
@@ -117,17 +186,24 @@ def pause(
     now: Instant,
     note: str = "",
     until: Instant | None = None,
-    active: tuple[Active, ...] = (),
+    by: str = "",
 ) -> Planned:
-    """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is dealt with."""
-    _check_there(schedule)
-    check_schedule(replace(schedule, pause_note=note))
-    settled = _settle_overdue(schedule, now, active, keep_waiting=False)
-    if settled.unfinished:
-        return settled
+    """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is recorded as skipped:
+    a pause may be an emergency stop, and must not start anything."""
+    _check_whole(schedule)
+    check_schedule(replace(schedule, pause_note=note, paused_by=by))
+    settled = _skip_overdue(schedule, now, "paused", even_paused=False)
     if settled.schedule.state == "finished":
         return settled._replace(schedule=_revised(settled.schedule, now))
-    paused = replace(settled.schedule, state="paused", pause_note=note, paused_until=until, wake_at=until)
+    paused = replace(
+        settled.schedule,
+        state="paused",
+        pause_note=note,
+        paused_until=until,
+        paused_by=by,
+        paused_at=now,
+        wake_at=until,
+    )
     return settled._replace(schedule=_revised(paused, now))
 
 
@@ -136,7 +212,7 @@ def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) ->
 
     None if it is not paused: there is nothing to write.
     """
-    _check_there(schedule)
+    _check_whole(schedule)
     if schedule.state != "paused":
         return None
     settled = _settle_overdue(schedule, now, active, keep_waiting=True)
@@ -144,8 +220,7 @@ def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) ->
         return settled
     if settled.schedule.state != "paused":  # the pause had ended by itself
         return settled._replace(schedule=_revised(settled.schedule, now))
-    awake = replace(schedule, state="active", pause_note="", paused_until=None)
-    planned = skip_until(awake, now + 1, "paused", now)
+    planned = skip_until(awake(schedule), now + 1, "paused", now)
     return planned._replace(schedule=_revised(planned.schedule, now))
 
 
@@ -155,7 +230,7 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
     Ticks that are passed over are recorded. One that is moved to an earlier time does not come at its own
     any more. Moving back makes a new generation: ticks whose runs exist already can come again.
     """
-    _check_there(schedule)
+    _check_whole(schedule)
     if not FIRST <= tick <= LAST:
         hint = f"between {write_instant(FIRST)} and {write_instant(LAST)}"
         raise InvalidValue(f"tick {tick} is outside the calendar", field="tick", value=tick, hint=hint)
@@ -187,7 +262,7 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
 def delete(schedule: Schedule, now: Instant) -> Planned:
     """A tombstone: it keeps the numbers, so that nothing of a later namesake is taken for this one's."""
     _check_there(schedule)
-    gone = _skip_overdue(schedule, now, "deleted")
+    gone = _skip_overdue(schedule, now, "deleted", even_paused=True)
     tombstone = replace(
         gone.schedule,
         state="deleted",
@@ -197,6 +272,9 @@ def delete(schedule: Schedule, now: Instant) -> Planned:
         payload="null",
         description="",
         pause_note="",
+        paused_by="",
+        declared="",
+        damage="",
     )
     return gone._replace(schedule=_revised(tombstone, now))
 
@@ -208,7 +286,7 @@ def trigger_now(
 
     It counts as a fire, so that it can't slip past a tick that is being planned.
     """
-    _check_there(schedule)
+    _check_whole(schedule)
     busy = len(active) > 0 and schedule.overlap != "allow"
     full = schedule.max_concurrent is not None and len(active) >= schedule.max_concurrent
     if busy or full:
@@ -229,7 +307,7 @@ def trigger_now(
         run_at=now,
         created_at=now,
     )
-    return Planned(replace(schedule, fire_seq=schedule.fire_seq + 1), (run,))
+    return Planned(replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1), (run,))
 
 
 def _settle_overdue(
@@ -239,6 +317,8 @@ def _settle_overdue(
 
     Stops, unfinished, where one step has added as many runs as a store should write at once.
     """
+    if readable_trigger(schedule) is None:
+        return _skip_overdue(schedule, now, "changed", even_paused=False)
     planned = _ended_pause(schedule, now)
     while (current := planned.schedule).state == "active" and (current.next_tick or now + 1) <= now:
         size = sum(len(run.payload) for run in planned.runs)
@@ -250,7 +330,7 @@ def _settle_overdue(
         if step.schedule.next_tick == current.next_tick:
             if keep_waiting:
                 return _joined(planned, step)
-            return _joined(planned, _skip_overdue(current, now, "changed"))
+            return _joined(planned, _skip_overdue(current, now, "changed", even_paused=False))
         planned = _joined(planned, step)
         active += tuple(Active(run.id, run.state) for run in step.runs)
     return planned
@@ -263,11 +343,22 @@ def _ended_pause(schedule: Schedule, now: Instant) -> Planned:
     return Planned(schedule)
 
 
-def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason) -> Planned:
+def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason, *, even_paused: bool) -> Planned:
+    if readable_trigger(schedule) is None:
+        tick = schedule.next_tick
+        if schedule.state != "active" or tick is None or tick > now:
+            return Planned(schedule)
+        return Planned(schedule, (), (skipped_ticks(schedule, tick, tick, 1, reason, now),))
     planned = _ended_pause(schedule, now)
-    if planned.schedule.state not in ("active", "paused"):
+    is_counted = planned.schedule.state == "active" or (even_paused and planned.schedule.state == "paused")
+    if not is_counted or (planned.schedule.next_tick or now + 1) > now:
         return planned
     return _joined(planned, skip_until(planned.schedule, now + 1, reason, now))
+
+
+def _is_asleep(schedule: Schedule) -> bool:
+    """Whether it is in quarantine: active, and nobody looks at it until it is written anew."""
+    return schedule.state == "active" and schedule.wake_at is None
 
 
 def _is_single(schedule: Schedule) -> bool:
@@ -277,6 +368,19 @@ def _is_single(schedule: Schedule) -> bool:
 def _check_there(schedule: Schedule) -> None:
     if schedule.state == "deleted":
         raise ScheduleNotFound(schedule.tenant, schedule.name)
+    _check_format(schedule)
+
+
+def _check_whole(schedule: Schedule) -> None:
+    """Refuse what would write the defaults of a damaged row, or run by them, without a word."""
+    _check_there(schedule)
+    if schedule.damage:
+        raise DamagedSchedule(schedule.tenant, schedule.name, schedule.damage)
+
+
+def _check_format(schedule: Schedule) -> None:
+    if schedule.format > FORMAT:
+        raise ScheduleTooNew(schedule.tenant, schedule.name, schedule.format, FORMAT)
 
 
 def _joined(first: Planned, then: Planned) -> Planned:

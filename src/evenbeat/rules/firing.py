@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evenbeat.errors import UnknownZone
+from evenbeat.errors import InvalidTrigger, UnknownZone
 from evenbeat.instants import Instant
 from evenbeat.model import Reason, Run, RunState, Schedule, Skipped
 from evenbeat.triggers import At, Trigger, parse_trigger
@@ -65,6 +65,14 @@ def trigger_of(schedule: Schedule) -> Trigger:
     if schedule.moved is not None and schedule.next_tick is not None:
         return Moved(trigger, schedule.next_tick, schedule.moved)
     return trigger
+
+
+def readable_trigger(schedule: Schedule) -> Trigger | None:
+    """The trigger as it is stored; None if it can't be read here."""
+    try:
+        return None if schedule.damage else parse_trigger(schedule.trigger)
+    except InvalidTrigger:
+        return None
 
 
 class Moved(Trigger, frozen=True):
@@ -161,6 +169,15 @@ def waits(schedule: Schedule) -> bool:
     return needs_active(schedule) and schedule.wake_at > schedule.next_tick
 
 
+def may_be_stuck(schedule: Schedule) -> bool:
+    """Whether somebody may have put the schedule to sleep, or off, because it could not be fired."""
+    if schedule.damage:
+        return True
+    if schedule.state != "active" or schedule.next_tick is None:
+        return False
+    return schedule.wake_at is None or schedule.wake_at > schedule.next_tick + delay_of(schedule)
+
+
 def _fire_due(schedule: Schedule, now: Instant, room: int) -> Planned:
     """Fire what is due, by the catch-up policy; ``room`` bounds the runs."""
     tick = schedule.next_tick
@@ -189,7 +206,7 @@ def _fire_latest(schedule: Schedule, now: Instant, trigger: Trigger, due_until: 
     missed = trigger.count_ms(first + 1, last) + 1
     run = _run(schedule, last, now, coalesced=missed)
     before = trigger.prev_ms(last)
-    skipped = _skipped(
+    skipped = skipped_ticks(
         schedule, first, first if before is None else max(first, before), missed, "coalesced", now
     )
     return _advanced(schedule, now, trigger.next_ms(last), (run,), (replace(skipped, run=run.id),))
@@ -210,7 +227,7 @@ def _fire_newest(
         assert earlier is not None
         start = earlier
     before = trigger.prev_ms(start)
-    dropped = _skipped(
+    dropped = skipped_ticks(
         schedule, first, first if before is None else max(first, before), count - limit, "limit", now
     )
     planned = _fire_each(schedule, now, trigger, start, due_until, room)
@@ -226,7 +243,7 @@ def _fire_on_time(
         return _fire_newest(schedule, now, trigger, first, due_until, room)
     last = trigger.prev_ms(earliest)
     last = first if last is None else max(first, last)
-    late = _skipped(schedule, first, last, trigger.count_ms(first + 1, last + 1) + 1, "late", now)
+    late = skipped_ticks(schedule, first, last, trigger.count_ms(first + 1, last + 1) + 1, "late", now)
     following = trigger.next_ms(last)
     if following is None or following > due_until:
         return _advanced(schedule, now, following, (), (late,))
@@ -260,8 +277,12 @@ def _wake_from_pause(schedule: Schedule, now: Instant) -> Planned:
     until = schedule.paused_until
     if until is None or until > now:
         return Planned(replace(schedule, wake_at=until))
-    awake = replace(schedule, state="active", paused_until=None, pause_note="")
-    return skip_until(awake, until, "paused", now)
+    return skip_until(awake(schedule), until, "paused", now)
+
+
+def awake(schedule: Schedule) -> Schedule:
+    """The schedule without its pause."""
+    return replace(schedule, state="active", pause_note="", paused_until=None, paused_by="", paused_at=None)
 
 
 def skip_until(schedule: Schedule, until: Instant, reason: Reason, now: Instant) -> Planned:
@@ -272,7 +293,7 @@ def skip_until(schedule: Schedule, until: Instant, reason: Reason, now: Instant)
     trigger = trigger_of(schedule)
     last = trigger.prev_ms(until)
     last = tick if last is None else max(tick, last)
-    skipped = _skipped(schedule, tick, last, trigger.count_ms(tick + 1, last + 1) + 1, reason, now)
+    skipped = skipped_ticks(schedule, tick, last, trigger.count_ms(tick + 1, last + 1) + 1, reason, now)
     return _advanced(schedule, now, trigger.next_ms(last), (), (skipped,))
 
 
@@ -292,12 +313,14 @@ def _advanced(
     skipped: tuple[Skipped, ...] = (),
 ) -> Planned:
     """The schedule with ``tick`` as its next, or finished if there is none."""
+    last_fire = now if runs else schedule.last_fire
     if tick is None:
         moved = replace(
             schedule,
             next_tick=None,
             moved=None,
             wake_at=None,
+            last_fire=last_fire,
             state="finished",
             fire_seq=schedule.fire_seq + 1,
         )
@@ -305,7 +328,14 @@ def _advanced(
         # A backlog goes on in the next step: at once.
         wake_at = max(tick + delay_of(schedule), now)
         kept = schedule.moved if tick == schedule.next_tick else None
-        moved = replace(schedule, next_tick=tick, moved=kept, wake_at=wake_at, fire_seq=schedule.fire_seq + 1)
+        moved = replace(
+            schedule,
+            next_tick=tick,
+            moved=kept,
+            wake_at=wake_at,
+            last_fire=last_fire,
+            fire_seq=schedule.fire_seq + 1,
+        )
     return Planned(moved, runs, skipped)
 
 
@@ -349,9 +379,10 @@ def _run(schedule: Schedule, tick: Instant, now: Instant, coalesced: int = 0) ->
     )
 
 
-def _skipped(
+def skipped_ticks(
     schedule: Schedule, first: Instant, last: Instant, count: int, reason: Reason, now: Instant
 ) -> Skipped:
+    """A row of the ledger."""
     return Skipped(
         tenant=schedule.tenant,
         schedule=schedule.name,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -149,6 +149,12 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_limit(self.limit)
 
+    @property
+    def unwanted(self) -> list[str]:
+        """The states that are not asked for. What a damaged row has for its state is none of them, so that it
+        is found."""
+        return [state for state in get_args(ScheduleState) if state not in self.states]
+
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Runs, the newest first (created_at, then id)."""
@@ -240,7 +246,11 @@ class Store(Protocol):
         """
 
     def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
-        """Schedules in the order (tenant, name). Rows that cannot be read are left out."""
+        """Schedules in the order (tenant, name).
+
+        A damaged row is found, too, as far as it can be read: its ``damage`` says why not further. It can be
+        written anew like any other.
+        """
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         """Turn due ticks into runs: the heart.

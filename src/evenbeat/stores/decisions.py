@@ -82,6 +82,8 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
         fields["result"] = result
     if (error := transition.error) is not UNSET:
         fields["error"] = error
+    if (earlier := transition.earlier) is not UNSET:
+        fields["earlier"] = earlier
     if (delay := transition.delay) is not UNSET:
         fields["run_at"] = now + delay
     if (finished_at := transition.finished_at) is not UNSET:
@@ -115,7 +117,7 @@ def added(before: Statistics, more: Statistics) -> Statistics:
 def weight(transition: Transition) -> int:
     """About how many characters a transition makes a store write."""
     size = sum(len(run.payload) for run in transition.adds)
-    for text in (transition.result, transition.error):
+    for text in (transition.result, transition.error, transition.earlier):
         if isinstance(text, str):
             size += len(text)
     return size

@@ -45,6 +45,7 @@ from evenbeat.stores.base import (
 )
 from evenbeat.stores.decisions import Standing, added, may_be_repetition, passes, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
+from evenbeat.stores.rows import Unreadable, quarantine_note
 
 _Key = tuple[str, str]
 # Claims that can still be repeated: far more than workers have under way.
@@ -138,6 +139,8 @@ class MemoryStore:
             for schedule in due:
                 active = self._active_runs(schedule.key) if needs_active(schedule) else ()
                 try:
+                    if schedule.damage:
+                        raise Unreadable(schedule.damage)
                     planned = plan(schedule, now, active)
                 except Exception as error:
                     quarantined.append(schedule.key)
@@ -174,7 +177,11 @@ class MemoryStore:
         present = self._records.get(key)
         version = 1 if present is None else present.version + 1
         self._records[key] = Record(
-            kind="quarantine", tenant=schedule.tenant, key=schedule.name, body=str(error), version=version
+            kind="quarantine",
+            tenant=schedule.tenant,
+            key=schedule.name,
+            body=quarantine_note(error),
+            version=version,
         )
 
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:

@@ -3,9 +3,11 @@ can't say; a row that fails is unreadable, and the caller decides what becomes o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from evenbeat.errors import EvenbeatError
 from evenbeat.model import (
@@ -23,6 +25,7 @@ from evenbeat.model import (
     Skipped,
     Statistics,
     Version,
+    check_schedule,
     decode_policy,
     encode_policy,
 )
@@ -34,15 +37,20 @@ Key: TypeAlias = tuple[str, str]
 SCHEDULE = (
     "tenant", "name", "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up",
     "overlap", "max_concurrent", "spread", "execution", "managed_by", "state", "pause_note", "paused_until",
-    "anchor", "next_tick", "moved", "wake_at", "revision", "fire_seq", "generation", "created_at",
-    "updated_at", "format",
+    "paused_by", "paused_at", "declared", "anchor", "next_tick", "moved", "wake_at", "last_fire", "revision",
+    "fire_seq", "generation", "created_at", "updated_at", "format",
 )  # fmt: skip
 RUN = (
     "id", "tenant", "schedule", "generation", "tick", "cause", "coalesced", "task", "kind",
     "payload", "queue", "priority", "execution", "state", "scheduled_at", "run_at", "attempt",
     "failures", "crashes", "worker", "claim", "lease_until", "cancel_requested", "created_at",
-    "started_at", "finished_at", "result", "error", "settled", "format",
+    "started_at", "finished_at", "result", "error", "fired_by", "earlier", "settled", "format",
 )  # fmt: skip
+PLACE = (
+    "next_tick", "moved", "wake_at", "last_fire", "fire_seq", "state", "pause_note", "paused_until",
+    "paused_by", "paused_at",
+)  # fmt: skip
+"""What firing writes: where the schedule stands, never what a user said."""
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
@@ -86,8 +94,8 @@ def read_schedule(row: Row) -> Schedule:
     (
         tenant, name, task, trigger, kind, payload, queue, priority, description, catch_up,
         overlap, max_concurrent, spread, execution, managed_by, state, pause_note, paused_until,
-        anchor, next_tick, moved, wake_at, revision, fire_seq, generation, created_at, updated_at,
-        format_, *_,
+        paused_by, paused_at, declared, anchor, next_tick, moved, wake_at, last_fire, revision, fire_seq,
+        generation, created_at, updated_at, format_, *_,
     ) = row  # fmt: skip
     if type(row) is Garbled:
         raise Unreadable("the row holds text that is not UTF-8")
@@ -99,15 +107,51 @@ def read_schedule(row: Row) -> Schedule:
         priority=priority, description=description, catch_up=_policy("catch_up", catch_up, CatchUp),
         overlap=overlap, max_concurrent=max_concurrent, spread=spread,
         execution=_policy("execution", execution, Execution), managed_by=managed_by, state=state,
-        pause_note=pause_note, paused_until=paused_until, anchor=anchor, next_tick=next_tick,
-        moved=moved, wake_at=wake_at, revision=revision, fire_seq=fire_seq, generation=generation,
+        pause_note=pause_note, paused_until=paused_until, paused_by=paused_by, paused_at=paused_at,
+        declared=declared, anchor=anchor, next_tick=next_tick, moved=moved, wake_at=wake_at,
+        last_fire=last_fire, revision=revision, fire_seq=fire_seq, generation=generation,
         created_at=created_at, updated_at=updated_at, format=format_,
     )  # fmt: skip
 
 
 def version_of(row: Row) -> Version:
     """The version of a schedule's row, also where the rest of it can't be read."""
-    return Version(row[_GENERATION], row[_REVISION], row[_FIRE_SEQ])
+    return salvaged_version(row[_GENERATION], row[_REVISION], row[_FIRE_SEQ])
+
+
+def salvaged_version(generation: object, revision: object, fire_seq: object) -> Version:
+    """Counts that can't be read are 0: whoever reads the row and whoever compares it agree on that."""
+    counts = (
+        value if type(value) is int and 0 <= value < MOST_COUNTED else 0
+        for value in (generation, revision, fire_seq)
+    )
+    return Version(*counts)
+
+
+def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> Schedule:
+    """What can be read of a damaged schedule; the rest is as if nobody had said anything of it.
+
+    ``values`` are the stored ones by the names of the record's fields; policies may be JSON text.
+    """
+    version = salvaged_version(*(values.get(name) for name in ("generation", "revision", "fire_seq")))
+    blank = Schedule(
+        tenant=key[0], name=key[1], task="unknown", trigger="unknown", damage=quarantine_note(error)
+    )
+    kept: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Schedule):
+        if field.name in ("tenant", "name", "damage", *Version.__struct_fields__) or field.name not in values:
+            continue
+        value = values[field.name]
+        try:
+            if isinstance(value, str) and field.name in ("catch_up", "execution"):
+                value = msgspec.json.decode(value)
+            kept[field.name] = msgspec.convert(value, field.type)
+            check_schedule(replace(blank, **{field.name: kept[field.name]}))
+        except (msgspec.MsgspecError, EvenbeatError, UnicodeError, OverflowError):
+            kept.pop(field.name, None)
+    # Nobody may run by a task or trigger that was made up: these have no default, so they must be said anew.
+    counts = {name: getattr(version, name) for name in Version.__struct_fields__}
+    return replace(blank, **{"task": "", "trigger": "", **kept, **counts})
 
 
 def schedule_row(schedule: Schedule) -> Row:
@@ -115,8 +159,9 @@ def schedule_row(schedule: Schedule) -> Row:
     return (
         s.tenant, s.name, s.task, s.trigger, s.kind, s.payload, s.queue, s.priority, s.description,
         encode_policy(s.catch_up), s.overlap, s.max_concurrent, s.spread, encode_policy(s.execution),
-        s.managed_by, s.state, s.pause_note, s.paused_until, s.anchor, s.next_tick, s.moved, s.wake_at,
-        s.revision, s.fire_seq, s.generation, s.created_at, s.updated_at, s.format,
+        s.managed_by, s.state, s.pause_note, s.paused_until, s.paused_by, s.paused_at, s.declared, s.anchor,
+        s.next_tick, s.moved, s.wake_at, s.last_fire, s.revision, s.fire_seq, s.generation, s.created_at,
+        s.updated_at, s.format,
     )  # fmt: skip
 
 
@@ -125,8 +170,8 @@ def read_run(row: Row) -> Run:
     (
         id_, tenant, schedule, generation, tick, cause, coalesced, task, kind, payload, queue,
         priority, execution, state, scheduled_at, run_at, attempt, failures, crashes, worker, claim,
-        lease_until, cancel_requested, created_at, started_at, finished_at, result, error, settled,
-        format_, *_,
+        lease_until, cancel_requested, created_at, started_at, finished_at, result, error, fired_by,
+        earlier, settled, format_, *_,
     ) = row  # fmt: skip
     if type(row) is Garbled:
         raise Unreadable("the row holds text that is not UTF-8")
@@ -140,7 +185,7 @@ def read_run(row: Row) -> Run:
         scheduled_at=scheduled_at, run_at=run_at, attempt=attempt, failures=failures, crashes=crashes,
         worker=worker, claim=claim, lease_until=lease_until, cancel_requested=cancel_requested == 1,
         created_at=created_at, started_at=started_at, finished_at=finished_at, result=result,
-        error=error, settled=settled, format=format_,
+        error=error, fired_by=fired_by, earlier=earlier, settled=settled, format=format_,
     )  # fmt: skip
 
 
@@ -150,17 +195,19 @@ def run_row(run: Run) -> Row:
         r.id, r.tenant, r.schedule, r.generation, r.tick, r.cause, r.coalesced, r.task, r.kind,
         r.payload, r.queue, r.priority, encode_policy(r.execution), r.state, r.scheduled_at, r.run_at,
         r.attempt, r.failures, r.crashes, r.worker, r.claim, r.lease_until, r.cancel_requested,
-        r.created_at, r.started_at, r.finished_at, r.result, r.error, r.settled, r.format,
+        r.created_at, r.started_at, r.finished_at, r.result, r.error, r.fired_by, r.earlier, r.settled,
+        r.format,
     )  # fmt: skip
 
 
-def readable_schedules(rows: list[Row]) -> list[Schedule]:
+def read_schedules(rows: list[Row]) -> list[Schedule]:
+    """Schedules, the damaged ones as far as they can be read."""
     found = []
     for row in rows:
         try:
             found.append(read_schedule(row))
-        except Unreadable:
-            continue
+        except Unreadable as error:
+            found.append(salvaged(row[:2], dict(zip(SCHEDULE, row, strict=False)), error))
     return found
 
 

@@ -16,7 +16,7 @@ from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.instants import Instant, from_ms, write_instant
 from evenbeat.model import Schedule
-from evenbeat.rules.firing import delay_of, trigger_of
+from evenbeat.rules.firing import delay_of, readable_trigger, trigger_of
 from evenbeat.stores.base import ScheduleQuery, Store
 
 if TYPE_CHECKING:
@@ -122,7 +122,9 @@ def _firing(store: Store, tenant: str | None) -> Iterator[Schedule]:
     while True:
         page = store.find_schedules(query)
         for row in page.items:
-            if row.next_tick is not None and (row.state == "active" or row.paused_until is not None):
+            goes_on = row.state == "active" or row.paused_until is not None
+            # One that can't be read here does not fire: ``schedules list`` and ``doctor`` name it.
+            if row.next_tick is not None and goes_on and readable_trigger(row) is not None:
                 yield row
         if page.cursor is None:
             return

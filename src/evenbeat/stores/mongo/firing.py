@@ -25,7 +25,7 @@ from evenbeat.stores.mongo.commands import Commands, Contended
 from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set_and_unset
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
-from evenbeat.stores.rows import Unreadable
+from evenbeat.stores.rows import PLACE, Unreadable
 
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]
@@ -108,7 +108,8 @@ def fire(
     except Contended:
         raise Occupied from None
     documents = commands.find(
-        "find due", SCHEDULES, {"wake_at": {"$lte": now}, "format": {"$lte": FORMAT}}, sort=_ORDER,
+        "find due", SCHEDULES, {"wake_at": {"$lte": now}, "format": {"$lte": FORMAT}},
+        fields={"declared": 0}, sort=_ORDER,
         limit=limit + 1, hint=DUE.name,
         start=[("wake_at", start.wake_at), ("_id", start.id), ("format", LOWEST)],
     )  # fmt: skip
@@ -165,17 +166,7 @@ def _advance(before: Schedule, after: Schedule) -> UpdateOne:
     """
     return UpdateOne(
         {"_id": key_text(before.key)},
-        set_and_unset(
-            {
-                "next_tick": after.next_tick,
-                "moved": after.moved,
-                "wake_at": after.wake_at,
-                "fire_seq": after.fire_seq,
-                "state": after.state,
-                "pause_note": after.pause_note,
-                "paused_until": after.paused_until,
-            }
-        ),
+        set_and_unset({name: getattr(after, name) for name in PLACE}),
     )
 
 

@@ -15,7 +15,7 @@ from bson import MaxKey, MinKey
 from evenbeat.errors import InvalidValue
 from evenbeat.model import LogChunk, Record, Run, Schedule, Skipped, Statistics
 from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.rows import Unreadable, check_counts
+from evenbeat.stores.rows import Unreadable, check_counts, salvaged
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -33,7 +33,8 @@ def _required(kind: type[msgspec.Struct], *besides: str) -> frozenset[str]:
     )
 
 
-_SCHEDULE = _required(Schedule)
+# What was declared is not read by firing.
+_SCHEDULE = _required(Schedule, "damage", "declared")
 _RUN = _required(Run, "id")
 
 
@@ -54,7 +55,9 @@ def _fields(record: msgspec.Struct) -> Document:
 
 def schedule_document(schedule: Schedule) -> Document:
     _check_priority(schedule.priority)
-    return {"_id": key_text(schedule.key), **_fields(schedule)}
+    document = _fields(schedule)
+    del document["damage"]
+    return {"_id": key_text(schedule.key), **document}
 
 
 def read_schedule(document: Document) -> Schedule:
@@ -83,6 +86,15 @@ def _read(document: Document, kind: type[T], required: frozenset[str]) -> T:
         return msgspec.convert(document, kind)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise Unreadable(str(error)) from error
+
+
+def found_schedule(document: Document) -> Schedule:
+    """A schedule, also a damaged one, as far as it can be read."""
+    try:
+        return read_schedule(document)
+    except Unreadable as error:
+        tenant, _, name = str(document["_id"]).partition("/")
+        return salvaged((tenant, name), document, error)
 
 
 def readable(documents: Iterable[Document], read: Callable[[Document], T]) -> list[T]:

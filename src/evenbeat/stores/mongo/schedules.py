@@ -17,15 +17,14 @@ from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands
 from evenbeat.stores.mongo.rows import (
     Key,
+    found_schedule,
     key_text,
-    read_schedule,
-    readable,
     schedule_document,
     skipped_document,
 )
 from evenbeat.stores.mongo.schema import RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
-from evenbeat.stores.rows import quarantine_note
+from evenbeat.stores.rows import quarantine_note, salvaged_version
 
 # Counts writes that must meet others and have nothing to say: a transaction that read a document without
 # writing it does not notice that somebody else has changed it.
@@ -50,7 +49,7 @@ def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Writ
     }
     # The version counts also where the rest of a document can't be read: so it can be written anew.
     versions: dict[str, Any] = {key: _version(document) for key, document in found.items()}
-    present = {key_text(schedule.key): schedule for schedule in readable(found.values(), read_schedule)}
+    present = {key: found_schedule(document) for key, document in found.items()}
     accepted: list[Planned] = []
     refused: dict[str, None] = {}
     repetitions = False
@@ -101,7 +100,7 @@ def _are_there(commands: Commands, runs: tuple[Run, ...]) -> bool:
 
 
 def _version(document: Document) -> Version:
-    return Version(*(document.get(name) for name in ("generation", "revision", "fire_seq")))  # type: ignore[arg-type]  # hand-edited documents equal no version
+    return salvaged_version(*(document.get(name) for name in ("generation", "revision", "fire_seq")))
 
 
 def add_what_follows(commands: Commands, accepted: Iterable[Planned], careful: bool) -> None:
@@ -137,29 +136,31 @@ def put_notes(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]
 
 
 def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
-    after = read_schedule_cursor(query.cursor)
-    found: list[Schedule] = []
-    while True:
-        # One more than asked for says whether there is more.
-        missing = query.limit + 1 - len(found)
-        documents = commands.find(
-            "find schedules", SCHEDULES, question(query, after), sort=[("tenant", 1), ("name", 1)],
-            limit=missing, hint=SCHEDULES_BY_NAME.name,
-        )  # fmt: skip
-        found += readable(documents, read_schedule)
-        if len(found) > query.limit or len(documents) < missing:
-            break
-        # Documents that can't be read were left out: others may stand behind them.
-        after = (documents[-1].get("tenant"), documents[-1].get("name"))  # type: ignore[assignment]
+    # One more than asked for says whether there is more.
+    documents = commands.find(
+        "find schedules", SCHEDULES, question(query, read_schedule_cursor(query.cursor)),
+        sort=[("tenant", 1), ("name", 1)], limit=query.limit + 1,
+        hint=None if _is_one(query) else SCHEDULES_BY_NAME.name,
+    )  # fmt: skip
+    found = [found_schedule(document) for document in documents]
     items = tuple(found[: query.limit])
     return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
 
 
+def _is_one(query: ScheduleQuery) -> bool:
+    return query.tenant is not None and query.name is not None
+
+
 def question(query: ScheduleQuery, after: Key | None) -> Document:
-    where: Document = {"state": {"$in": list(query.states)}}
-    for name, value in {"tenant": query.tenant, "name": query.name, "task": query.task}.items():
-        if value is not None:
-            where[name] = value
+    where: Document = {"state": {"$nin": query.unwanted}}
+    if query.tenant is not None and query.name is not None:
+        where["_id"] = key_text((query.tenant, query.name))
+    else:
+        # A document without a tenant or a name has no place in the order.
+        text = {"$type": "string"}
+        where |= {"tenant": query.tenant or text, "name": query.name or text}
+    if query.task is not None:
+        where["task"] = query.task
     if query.changed_since is not None:
         where["updated_at"] = {"$gte": query.changed_since}
     if after is not None:

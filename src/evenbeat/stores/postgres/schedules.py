@@ -14,6 +14,7 @@ from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
 from evenbeat.stores.postgres.texts import is_kept, json_list, json_runs, json_text, marked, unmarked_at
 from evenbeat.stores.rows import (
+    PLACE,
     SCHEDULE,
     SKIPPED,
     Key,
@@ -21,13 +22,13 @@ from evenbeat.stores.rows import (
     Unreadable,
     quarantine_note,
     read_schedule,
-    readable_schedules,
+    read_schedules,
     schedule_row,
     skipped_row,
     version_of,
 )
 
-_FREE = tuple(SCHEDULE.index(name) for name in ("description", "managed_by", "pause_note"))
+_FREE = tuple(SCHEDULE.index(name) for name in ("description", "managed_by", "pause_note", "paused_by"))
 
 
 def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
@@ -37,7 +38,7 @@ def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
     # The version counts also where the rest of a row can't be read: so it can be written anew.
     versions: dict[Key, Version] = {(row[0], row[1]): version_of(row) for row in found}
     there = frozenset(versions)
-    present = {schedule.key: schedule for schedule in readable_schedules(unmarked_at(found, _FREE))}
+    present = {schedule.key: schedule for schedule in read_schedules(unmarked_at(found, _FREE))}
     accepted: list[Planned] = []
     answers: list[Written] = []
     for write in writes:
@@ -104,17 +105,10 @@ def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
     after = read_schedule_cursor(query.cursor)
     if not is_kept(query.tenant, query.name, query.task):
         return Page((), None)
-    found: list[Schedule] = []
-    while True:
-        # One more than asked for says whether there is more.
-        missing = query.limit + 1 - len(found)
-        text, values = question(query, after)
-        rows = commands.rows("select schedules", f"{text} LIMIT %s", [*values, missing])
-        found += readable_schedules(unmarked_at(rows, _FREE))
-        if len(found) > query.limit or len(rows) < missing:
-            break
-        # Rows that can't be read were left out: others may stand behind them.
-        after = (rows[-1][0], rows[-1][1])
+    text, values = question(query, after)
+    # One more than asked for says whether there is more.
+    rows = commands.rows("select schedules", f"{text} LIMIT %s", [*values, query.limit + 1])
+    found = read_schedules(unmarked_at(rows, _FREE))
     items = tuple(found[: query.limit])
     return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
 
@@ -127,8 +121,8 @@ def question(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[
         "updated_at >= %s": query.changed_since,
     }
     asked = {text: value for text, value in conditions.items() if value is not None}
-    where = ["state = ANY (CAST(%s AS text[]))", *asked]
-    values: list[object] = [list(query.states), *asked.values()]
+    where = ["state <> ALL (CAST(%s AS text[]))", *asked]
+    values: list[object] = [query.unwanted, *asked.values()]
     if after is not None:
         where.append("(tenant, name) > (%s, %s)")
         values += after
@@ -175,13 +169,8 @@ def _moves(planned: list[Planned]) -> list[Statement]:
     rows = []
     for outcome in planned:
         s = outcome.schedule
-        rows.append(
-            {
-                "tenant": s.tenant, "name": s.name, "next_tick": s.next_tick, "moved": s.moved,
-                "wake_at": s.wake_at, "fire_seq": s.fire_seq, "state": s.state,
-                "pause_note": marked(s.pause_note), "paused_until": s.paused_until,
-            }
-        )  # fmt: skip
+        row = {"tenant": s.tenant, "name": s.name} | {name: getattr(s, name) for name in PLACE}
+        rows.append(row | {"pause_note": marked(s.pause_note), "paused_by": marked(s.paused_by)})
     return [(sql.ADVANCE_SCHEDULES, {"rows": json_text(rows)})]
 
 

@@ -42,10 +42,14 @@ CREATE TABLE evenbeat.schedules (
     state          text     NOT NULL CHECK (state IN ('active', 'paused', 'finished', 'deleted')),
     pause_note     text     NOT NULL,
     paused_until   bigint,
+    paused_by      text     NOT NULL,
+    paused_at      bigint,
+    declared       text     NOT NULL,  -- JSON: what the code said last
     anchor         bigint   NOT NULL,
     next_tick      bigint,             -- the coming tick: everything before it has been dealt with
     moved          bigint,             -- the tick that the coming one stands for, if it was moved earlier
     wake_at        bigint,             -- when to look at the row next; NULL: not until it is changed
+    last_fire      bigint,
     revision       bigint   NOT NULL,
     fire_seq       bigint   NOT NULL,
     generation     bigint   NOT NULL,
@@ -92,6 +96,8 @@ CREATE TABLE evenbeat.runs (
     finished_at      bigint,
     result           text,
     error            text,
+    fired_by         text,
+    earlier          text,               -- JSON: the attempts before the present one
     settled          text,
     format           smallint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000)

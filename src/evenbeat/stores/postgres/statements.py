@@ -11,12 +11,13 @@ new, then statistics. What may be skipped is skipped (SKIP LOCKED), so nobody wa
 
 from __future__ import annotations
 
-from evenbeat.stores.rows import RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import PLACE, RUN, SCHEDULE, SKIPPED, STATISTICS
 
 _NUMBERS = frozenset(
     (
-        "priority", "max_concurrent", "spread", "paused_until", "anchor", "next_tick", "moved", "wake_at",
-        "revision", "fire_seq", "generation", "created_at", "updated_at", "format", "tick", "coalesced",
+        "priority", "max_concurrent", "spread", "paused_until", "paused_at", "anchor", "next_tick", "moved",
+        "wake_at", "last_fire", "revision", "fire_seq", "generation", "created_at", "updated_at", "format",
+        "tick", "coalesced",
         "scheduled_at", "run_at", "attempt", "failures", "crashes", "lease_until", "started_at",
         "finished_at", "first", "last", "count", "recorded_at", "run_count", "success_count",
         "failure_count", "last_run", "last_success", "last_failure", "seq", "at",
@@ -88,8 +89,9 @@ ORDER BY wake_at LIMIT 1
 LOOK = f"SELECT ({_NEXT_WAKE}), {_SERVERS_CLOCK}"
 NEXT_WAKE = _NEXT_WAKE
 
+# What was declared may be long, and no fire needs it.
 SELECT_DUE = f"""
-SELECT {SCHEDULE_COLUMNS} FROM evenbeat.schedules
+SELECT {", ".join("''" if name == "declared" else name for name in SCHEDULE)} FROM evenbeat.schedules
 WHERE wake_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s
 ORDER BY wake_at LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
@@ -110,7 +112,6 @@ ORDER BY run.created_at, run.id
 
 # Its own fields and no others: where the schedule stands, never what a user said. Two processes fire 20,000
 # to 30,000 ticks a second in batches of 500.
-PLACE = ("next_tick", "moved", "wake_at", "fire_seq", "state", "pause_note", "paused_until")
 ADVANCE_SCHEDULES = f"""
 UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in PLACE)}
 FROM {rows_of(("tenant", "name", *PLACE))}

@@ -18,7 +18,7 @@ from evenbeat.stores.rows import Row
 _NUL, _MARK = "\u2400", "\u241b"
 _MARKED = re.compile(f"{_MARK}(.)|{_NUL}", re.DOTALL)
 # Free text of a run. Its other texts are names and JSON, which have no NUL.
-_FREE = ("worker", "claim", "result", "error", "settled")
+_FREE = ("worker", "claim", "result", "error", "fired_by", "settled")
 # What a JSON text contains if one of its strings has to be marked.
 _SUSPECTS = (b"\\u0000", _NUL.encode(), _MARK.encode())
 

@@ -10,6 +10,7 @@ Reading checks everything; a hash that fails is unreadable, and the caller decid
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar, get_args
 
@@ -30,7 +31,7 @@ from evenbeat.model import (
     Version,
     encode_policy,
 )
-from evenbeat.stores.rows import Unreadable, check_counts
+from evenbeat.stores.rows import Unreadable, check_counts, salvaged
 
 Fields = dict[str, str]
 
@@ -114,6 +115,7 @@ class RunRest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tick: str | None = None
     coalesced: int = 0
     execution: msgspec.Raw
+    fired_by: str | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -149,10 +151,19 @@ def version_fields(version: Version) -> list[str]:
     return [str(version.generation), str(version.revision), str(version.fire_seq)]
 
 
+_INSTANTS = frozenset(
+    (
+        "next_tick", "moved", "wake_at", "last_fire", "paused_until", "paused_at", "anchor", "created_at",
+        "updated_at",
+    )
+)  # fmt: skip
+_NUMBERS = frozenset(("max_concurrent", "generation", "revision", "fire_seq", "format"))
+
 SCHEDULE = (
     # The first two are what take_due.lua looks at.
     "overlap", "max_concurrent", "tenant", "name", "task", "trigger", "state", "next_run", "moved", "wake_at",
-    "generation", "revision", "fire_seq", "paused_until", "pause_note", "updated_at", "format", "definition",
+    "last_fire", "generation", "revision", "fire_seq", "paused_until", "pause_note", "paused_by", "paused_at",
+    "updated_at", "format", "definition",
 )  # fmt: skip
 
 
@@ -168,7 +179,7 @@ def schedule_fields(s: Schedule) -> list[str]:
         "max_concurrent", "" if s.max_concurrent is None else number_text(s.max_concurrent),
         "generation", number_text(s.generation), "revision", number_text(s.revision),
         "updated_at", instant_text(s.updated_at), "format", number_text(s.format), *place_fields(s),
-        "definition", _definition(rest),
+        "definition", _definition(rest), "declared", s.declared,
     ]  # fmt: skip
 
 
@@ -178,6 +189,8 @@ def place_fields(s: Schedule, before: Schedule | None = None) -> list[str]:
         "next_run", _optional(s.next_tick), "wake_at", _optional(s.wake_at),
         "fire_seq", number_text(s.fire_seq),
     ]  # fmt: skip
+    if before is None or s.last_fire != before.last_fire:
+        fields += ("last_fire", _optional(s.last_fire))
     if before is None or s.state != before.state:
         fields += ("state", s.state)
     if before is None or s.moved != before.moved:
@@ -186,6 +199,10 @@ def place_fields(s: Schedule, before: Schedule | None = None) -> list[str]:
         fields += ("paused_until", _optional(s.paused_until))
     if before is None or s.pause_note != before.pause_note:
         fields += ("pause_note", s.pause_note)
+    if before is None or s.paused_by != before.paused_by:
+        fields += ("paused_by", s.paused_by)
+    if before is None or s.paused_at != before.paused_at:
+        fields += ("paused_at", _optional(s.paused_at))
     return fields
 
 
@@ -206,6 +223,9 @@ def read_schedule(fields: Fields) -> Schedule:
             execution=_read_policy(bytes(rest.execution), Execution), managed_by=rest.managed_by,
             state=state,  # type: ignore[arg-type]  # it was just checked
             pause_note=fields["pause_note"], paused_until=optional_instant(fields["paused_until"]),
+            paused_by=fields["paused_by"], paused_at=optional_instant(fields["paused_at"]),
+            declared=fields.get("declared", ""),  # no fire reads it
+            last_fire=optional_instant(fields["last_fire"]),
             anchor=_read_instant(rest.anchor), next_tick=optional_instant(fields["next_run"]),
             moved=optional_instant(fields["moved"]), wake_at=optional_instant(fields["wake_at"]),
             revision=int(fields["revision"]), fire_seq=int(fields["fire_seq"]),
@@ -222,7 +242,7 @@ def run_fields(r: Run) -> list[str]:
     rest = RunRest(
         kind=r.kind, cause=r.cause, payload=r.payload, scheduled_at=instant_text(r.scheduled_at),
         generation=r.generation, tick=None if r.tick is None else instant_text(r.tick),
-        coalesced=r.coalesced, execution=_raw_policy(r.execution),
+        coalesced=r.coalesced, execution=_raw_policy(r.execution), fired_by=r.fired_by,
     )  # fmt: skip
     fields = [
         "state", r.state, "attempt", number_text(r.attempt), "tenant", r.tenant, "id", r.id, "task", r.task,
@@ -232,7 +252,7 @@ def run_fields(r: Run) -> list[str]:
     ]  # fmt: skip
     for name, text in (
         ("schedule", r.schedule), ("worker", r.worker), ("claim", r.claim), ("result", r.result),
-        ("error", r.error), ("settled", r.settled),
+        ("error", r.error), ("earlier", r.earlier), ("settled", r.settled),
     ):  # fmt: skip
         if text is not None:
             fields += (name, text)
@@ -281,7 +301,8 @@ def read_run(fields: Fields) -> Run:
             cancel_requested=get("cancel_requested") == "true",
             created_at=_read_instant(fields["created_at"]), started_at=optional_instant(get("started_at")),
             finished_at=optional_instant(get("finished_at")), result=get("result"), error=get("error"),
-            settled=get("settled"), format=int(fields["format"]),
+            fired_by=rest.fired_by, earlier=get("earlier"), settled=get("settled"),
+            format=int(fields["format"]),
         )  # fmt: skip
     except KeyError as error:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
@@ -299,11 +320,28 @@ def readable_runs(rows: list[list[str]]) -> list[Run]:
     return found
 
 
-def readable_schedule(fields: Fields) -> Schedule | None:
+def found_schedule(member: str, fields: Fields) -> Schedule:
+    """A schedule, also a damaged one, as far as it can be read."""
     try:
-        return read_schedule(fields) if "revision" in fields else None
-    except Unreadable:
-        return None
+        return read_schedule(fields)
+    except Unreadable as error:
+        return salvaged(read_member(member), _plain(fields), error)
+
+
+def _plain(fields: Fields) -> dict[str, object]:
+    """The values of a damaged hash as the record has them, where they can be read."""
+    plain: dict[str, object] = dict(fields)
+    with suppress(msgspec.MsgspecError, UnicodeError):
+        rest = msgspec.json.decode(fields.get("definition", ""))
+        plain |= rest if isinstance(rest, dict) else {}
+    plain["next_tick"] = plain.pop("next_run", None)
+    for name in _INSTANTS & plain.keys():
+        with suppress(ValueError, OverflowError):
+            plain[name] = optional_instant(str(plain[name] or ""))
+    for name in _NUMBERS & plain.keys():
+        with suppress(ValueError):
+            plain[name] = int(str(plain[name])) if plain[name] else None
+    return plain
 
 
 def _check_text(fields: Fields) -> None:

@@ -30,7 +30,7 @@ BATCH = 1000
 
 
 def size_of(run: Run) -> int:
-    return len(run.payload) + len(run.result or "") + len(run.error or "")
+    return len(run.payload) + len(run.result or "") + len(run.error or "") + len(run.earlier or "")
 
 
 def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
@@ -132,6 +132,8 @@ def _transition_row(t: Transition) -> list[object]:
         fields += ("crashes", number_text(t.crashes))
     if t.cancel_requested is not UNSET:
         fields += ("cancel_requested", "true" if t.cancel_requested else "false")
+    if t.earlier is not UNSET:
+        fields += ("earlier", t.earlier)
     for name, text in (("worker", t.worker), ("result", t.result), ("error", t.error)):
         if text is None:
             gone.append(name)

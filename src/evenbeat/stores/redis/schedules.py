@@ -20,13 +20,13 @@ from evenbeat.stores.redis.rows import (
     SCHEDULE,
     Fields,
     fields_of,
+    found_schedule,
     member_of,
     new_run,
     path_of,
     place_fields,
     read_member,
     read_schedule,
-    readable_schedule,
     schedule_fields,
     version_fields,
 )
@@ -101,7 +101,9 @@ def _written(write: Write, reply: int | list[list[str]]) -> Written:
     if isinstance(reply, int):
         return Written(True, write.planned.schedule)
     flat, runs_are_there = reply
-    current = readable_schedule(fields_of(flat))
+    fields = fields_of(flat)
+    # A hash without a revision holds the statistics of a schedule that is not there.
+    current = found_schedule(member_of(*write.planned.schedule.key), fields) if "revision" in fields else None
     return Written(may_be_repetition(current, write.planned.schedule) and bool(runs_are_there), current)
 
 
@@ -115,9 +117,9 @@ def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
     while True:
         # One more than asked for says whether there is more.
         missing = min(query.limit + 1 - len(found), LOOK)
-        since = _score(query.changed_since)
-        place, rows = commands.run("find_schedules", [first, last, LOOK, missing, equal, query.states, since])
-        found += [row for flat in rows if (row := readable_schedule(fields_of(flat))) is not None]
+        asked = [first, last, LOOK, missing, equal, query.unwanted, _score(query.changed_since)]
+        place, rows = commands.run("find_schedules", asked)
+        found += [found_schedule(member, fields_of(flat)) for member, flat in rows]
         if len(found) > query.limit or place is None:
             break
         first = f"({place}"

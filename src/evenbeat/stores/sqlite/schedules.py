@@ -11,12 +11,13 @@ from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.rows import (
+    PLACE,
     Key,
     Row,
     Unreadable,
     quarantine_note,
     read_schedule,
-    readable_schedules,
+    read_schedules,
     schedule_row,
     skipped_row,
     version_of,
@@ -36,7 +37,7 @@ def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
     )
     # The version counts also where the rest of a row can't be read: so it can be written anew.
     versions: dict[Key, Version] = {row[:2]: version_of(row) for row in found}
-    present = {schedule.key: schedule for schedule in readable_schedules(found)}
+    present = {schedule.key: schedule for schedule in read_schedules(found)}
     accepted: list[Planned] = []
     answers: list[Written] = []
     for write in writes:
@@ -74,18 +75,9 @@ def _add_what_follows(commands: Commands, accepted: Iterable[Planned]) -> None:
 
 
 def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
-    after = read_schedule_cursor(query.cursor)
-    found: list[Schedule] = []
-    while True:
-        # One more than asked for says whether there is more.
-        missing = query.limit + 1 - len(found)
-        text, values = _question(query, after)
-        rows = commands.rows("select schedules", f"{text} LIMIT ?", (*values, missing))
-        found += readable_schedules(rows)
-        if len(found) > query.limit or len(rows) < missing:
-            break
-        # Rows that can't be read were left out: others may stand behind them.
-        after = rows[-1][:2]
+    text, values = _question(query, read_schedule_cursor(query.cursor))
+    # One more than asked for says whether there is more.
+    found = read_schedules(commands.rows("select schedules", f"{text} LIMIT ?", (*values, query.limit + 1)))
     items = tuple(found[: query.limit])
     return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
 
@@ -98,8 +90,8 @@ def _question(query: ScheduleQuery, after: Key | None) -> tuple[str, list[object
         "updated_at >= ?": query.changed_since,
     }
     asked = {text: value for text, value in conditions.items() if value is not None}
-    where = ["state IN (SELECT value FROM json_each(?))", *asked]
-    values: list[object] = [json_list(query.states), *asked.values()]
+    where = ["state NOT IN (SELECT value FROM json_each(?))", *asked]
+    values: list[object] = [json_list(query.unwanted), *asked.values()]
     if after is not None:
         where.append("(tenant, name) > (?, ?)")
         values += after
@@ -136,8 +128,7 @@ def fire(commands: Commands, now: Instant, limit: int, plan: PlanFunction) -> Fi
         planned.append(outcome)
         budget.spend(outcome)
         s = outcome.schedule
-        place = (s.next_tick, s.moved, s.wake_at, s.fire_seq)
-        moves.append((*place, s.state, s.pause_note, s.paused_until, rowid))
+        moves.append((*(getattr(s, name) for name in PLACE), rowid))
     commands.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
     _add_what_follows(commands, planned)
     _quarantine(commands, troubled)

@@ -43,10 +43,14 @@ CREATE TABLE evenbeat_schedules (
                    CHECK (state = 'active' OR state = 'paused' OR state = 'finished' OR state = 'deleted'),
     pause_note     TEXT    NOT NULL,
     paused_until   INTEGER,
+    paused_by      TEXT    NOT NULL,
+    paused_at      INTEGER,
+    declared       TEXT    NOT NULL,  -- JSON: what the code said last
     anchor         INTEGER NOT NULL,
     next_tick      INTEGER,           -- the coming tick: everything before it has been dealt with
     moved          INTEGER,           -- the tick that the coming one stands for, if it was moved earlier
     wake_at        INTEGER,           -- when to look at the row next; NULL: not until it is changed
+    last_fire      INTEGER,
     revision       INTEGER NOT NULL,
     fire_seq       INTEGER NOT NULL,
     generation     INTEGER NOT NULL,
@@ -95,6 +99,8 @@ CREATE TABLE evenbeat_runs (
     finished_at      INTEGER,
     result           TEXT,
     error            TEXT,
+    fired_by         TEXT,
+    earlier          TEXT,              -- JSON: the attempts before the present one
     settled          TEXT,
     format           INTEGER NOT NULL
 ) STRICT

@@ -7,7 +7,7 @@ Python 3.12 warns of ``?1``.
 
 from __future__ import annotations
 
-from evenbeat.stores.rows import LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import LOG, PLACE, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -23,9 +23,9 @@ NEXT_WAKE = """
 SELECT wake_at FROM evenbeat_schedules WHERE wake_at IS NOT NULL AND format <= ? ORDER BY wake_at LIMIT 1
 """
 
-# 3 us a row.
+# 3 us a row. What was declared may be long, and no fire needs it.
 SELECT_DUE = f"""
-SELECT {SCHEDULE_COLUMNS}, rowid
+SELECT {", ".join("''" if name == "declared" else name for name in SCHEDULE)}, rowid
 FROM evenbeat_schedules WHERE wake_at <= ? AND format <= ? ORDER BY wake_at LIMIT ?
 """  # noqa: S608
 
@@ -40,11 +40,9 @@ ORDER BY run.rowid
 
 # Its own fields and no others: where the schedule stands, never what a user said. 6 us, most of it the
 # move in the index.
-ADVANCE_SCHEDULE = """
-UPDATE evenbeat_schedules
-SET next_tick = ?, moved = ?, wake_at = ?, fire_seq = ?, state = ?, pause_note = ?, paused_until = ?
-WHERE rowid = ?
-"""
+ADVANCE_SCHEDULE = f"""
+UPDATE evenbeat_schedules SET {", ".join(f"{name} = ?" for name in PLACE)} WHERE rowid = ?
+"""  # noqa: S608
 
 PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
 

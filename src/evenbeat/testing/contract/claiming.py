@@ -149,7 +149,8 @@ class ClaimingContract(Contract):
         assert self.claimed(store, "rest") == rest
         assert self.claimed(store, "token", limit=2).runs == first.runs
         assert (
-            store.settle_runs([attempts.released(held, f"t-{held.id}") for held in rest.runs]) == [True] * 3
+            store.settle_runs([attempts.released(held, clock.now, f"t-{held.id}") for held in rest.runs])
+            == [True] * 3
         )
         assert {held.attempt for held in self.runs(store, states=("running",))} == {1}
         assert len(self.runs(store, states=("queued",))) == 4

@@ -54,13 +54,14 @@ class EdgeContract(Contract):
 
     def test_a_pause_that_ends_by_itself_is_over_in_the_row(self, store: Store, clock: VirtualClock) -> None:
         row = self.add(store, schedule())
-        self.put(store, row, changes.pause(row, clock.now, "moving", clock.now + 90_000))
+        self.put(store, row, changes.pause(row, clock.now, "moving", clock.now + 90_000, "ann"))
         clock.advance("90s")
         (planned,) = self.fire(store).planned
         awake = self.get(store)
         assert awake == planned.schedule
         assert awake is not None
         assert (awake.state, awake.pause_note, awake.paused_until) == ("active", "", None)
+        assert (awake.paused_by, awake.paused_at) == ("", None)
         moved = changes.reschedule(awake, clock.now + 1_000, clock.now)
         assert self.put(store, awake, moved).accepted
         clock.now += 1_000
@@ -73,7 +74,8 @@ class EdgeContract(Contract):
         clock.advance("1m")
         fields: dict[str, Any] = {
             "next_tick": clock.now + 1, "moved": clock.now + 2, "wake_at": clock.now + 3, "state": "paused",
-            "pause_note": "moving", "paused_until": clock.now + 3, "fire_seq": before.fire_seq + 1,
+            "pause_note": "moving", "paused_until": clock.now + 3, "paused_by": "ann@db1",
+            "paused_at": clock.now + 4, "last_fire": clock.now + 5, "fire_seq": before.fire_seq + 1,
         }  # fmt: skip
         assert (
             len(store.fire_due(clock.now, 10, lambda row, *_: Planned(replace(row, **fields))).planned) == 1
@@ -106,7 +108,7 @@ class EdgeContract(Contract):
         held = {one.id: one for one in self.claim(store)}
         store.settle_runs([
             attempts.succeeded(held["over"], None, clock.now, "t1"),
-            attempts.released(held["waits"], "t2"),
+            attempts.released(held["waits"], clock.now, "t2"),
         ])  # fmt: skip
         clock.advance("1m")
 
@@ -125,7 +127,7 @@ class EdgeContract(Contract):
         held = {one.id: one for one in self.claim(store)}
         wish = attempts.cancel(held["a"], clock.now, "t1")
         assert wish is not None
-        store.settle_runs([wish, attempts.released(held["b"], "t2")])
+        store.settle_runs([wish, attempts.released(held["b"], clock.now, "t2")])
         store.settle_runs([attempts.succeeded(held["c"], None, clock.now, "t3")])
         clock.advance("1m")
         told: dict[str, set[Active]] = {}
@@ -205,7 +207,7 @@ class EdgeContract(Contract):
         assert again is not None
         assert store.settle_runs([again]) == [True]
         (held,) = self.claim(store, "c1", tasks=mine)
-        assert store.settle_runs([replace(attempts.released(held, "t3"), delay=60_000)]) == [True]
+        assert store.settle_runs([replace(attempts.released(held, clock.now, "t3"), delay=60_000)]) == [True]
         clock.now += 100
         early = self.claimed(store, "c2", tasks=mine)
         assert (early.runs, early.next_due) == ((), clock.now + 59_900)
@@ -262,7 +264,7 @@ class EdgeContract(Contract):
         held = self.claim(store, "mine", limit=3)
         store.settle_runs([
             attempts.succeeded(held[0], None, clock.now, "t1"),
-            attempts.released(held[1], "t2"),
+            attempts.released(held[1], clock.now, "t2"),
         ])  # fmt: skip
         assert [one.id for one in self.claim(store, "theirs", worker="w2")] == ["b"]
         assert [one.id for one in self.claim(store, "mine", limit=3)] == ["c"]
@@ -446,7 +448,7 @@ class EdgeContract(Contract):
     def test_a_retry_waits_for_its_delay_to_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=clock.now)])
         (held,) = self.claim(store)
-        back: Any = replace(attempts.released(held, "t"), delay=50)
+        back: Any = replace(attempts.released(held, clock.now, "t"), delay=50)
         assert store.settle_runs([back]) == [True]
         clock.now += 49
         early = self.claimed(store, "t2")

@@ -72,7 +72,7 @@ class HistoryContract(Contract):
         assert ids(cancel_requested=True) == ["r0", "r2", "r3"]
         assert ids(ids=("r0", "r1", "r3"), worker="w1", cancel_requested=True) == ["r0"]
         assert store.settle_runs(
-            [attempts.succeeded(mine[0], None, clock.now, "t0"), attempts.released(mine[1], "t1")]
+            [attempts.succeeded(mine[0], None, clock.now, "t0"), attempts.released(mine[1], clock.now, "t1")]
         ) == [True, True]
         assert ids(worker="w1") == ["r0", "r2"]
         assert ids(worker="w1", states=("running",)) == ["r2"]

@@ -30,6 +30,37 @@ class SettlingContract(Contract):
             None,
         )
 
+    def test_a_run_keeps_who_fired_it_and_how_its_attempts_ended(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        policy = Execution(retries=2, backoff=0)
+        store.add_runs([run("a", run_at=store.now(), fired_by="node-1", execution=policy)])
+        past: list[tuple[int, str | None, str, str | None]] = []
+        ends: tuple[Callable[[Run], Transition], ...] = (
+            lambda held: attempts.failed(held, "boom \u2400 \x01", clock.now, "t1"),
+            lambda held: attempts.released(held, clock.now, "t2"),
+            lambda held: attempts.crashed(held, clock.now, "t3"),
+            lambda held: attempts.failed(held, "again", clock.now, "t4"),
+            lambda held: attempts.failed(held, "the last", clock.now, "t5"),
+        )
+        outcomes = ("failed", "handed back", "lost", "failed", "failed")
+        errors = ("boom \u2400 \x01", None, None, "again", "the last")
+        for at, end in enumerate(ends):
+            (held,) = self.claim(store, f"claim-{at}", worker=f"w{at}")
+            assert [attempt.number for attempt in attempts.past(held)] == list(range(1, at + 1))
+            clock.advance("1m")
+            assert store.settle_runs([end(held)]) == [True]
+            past.append((at + 1, f"w{at}", outcomes[at], errors[at]))
+            (row,) = self.runs(store)
+            assert [(one.number, one.worker, one.outcome, one.error) for one in attempts.past(row)] == past
+            assert row.fired_by == "node-1"
+        again = attempts.retried(row, "t6")
+        assert again is not None
+        assert store.settle_runs([again]) == [True]
+        (row,) = self.runs(store)
+        assert [(one.number, one.worker, one.outcome, one.error) for one in attempts.past(row)] == past
+        assert row.worker is None
+
     def test_a_transition_repeated_after_its_reply_was_lost_is_accepted_and_counts_once(
         self, store: Store, clock: VirtualClock
     ) -> None:
@@ -68,7 +99,7 @@ class SettlingContract(Contract):
             attempts.succeeded(stale, "1", clock.now, "late-1"),
             attempts.failed(stale, "late", clock.now, "late-2"),
             attempts.heartbeat(stale, 1000, "late-3"),
-            attempts.released(stale, "late-4"),
+            attempts.released(stale, clock.now, "late-4"),
         ]
         assert store.settle_runs(refused) == [False] * 4
         assert self.runs(store) == [fresh]
@@ -96,7 +127,7 @@ class SettlingContract(Contract):
     def test_a_released_run_is_taken_by_the_next_worker(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=store.now())])
         (held,) = self.claim(store)
-        assert store.settle_runs([attempts.released(held, "t")]) == [True]
+        assert store.settle_runs([attempts.released(held, clock.now, "t")]) == [True]
         (again,) = self.claim(store, "claim-2", worker="w2")
         assert (again.attempt, again.failures, again.crashes, again.worker) == (2, 0, 0, "w2")
 

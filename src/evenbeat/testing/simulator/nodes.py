@@ -120,7 +120,7 @@ class Worker(Role):
         if chance < 0.25:
             return attempts.failed(run, "no luck", node.now(), node.token())
         if chance < 0.30:
-            return attempts.released(run, node.token())
+            return attempts.released(run, node.now(), node.token())
         adds: tuple[Run, ...] = ()
         if chance < 0.4 and run.cause == "enqueue" and len(run.id) < 40:
             # The next step of a flow.

@@ -19,6 +19,7 @@ from evenbeat.model import (
 )
 from evenbeat.stores.base import Claim, Claimed, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.rows import PLACE
 from evenbeat.testing.simulator.backends import Key, View
 from evenbeat.testing.simulator.history import History, is_paused
 from evenbeat.testing.simulator.tap import Call
@@ -112,10 +113,7 @@ class Oracle:
             raise Violation(f"{call.name} made a schedule {key[1]}", key[1])
         if replace(before, wake_at=row.wake_at) == row:
             return
-        fired = replace(
-            before, wake_at=row.wake_at, next_tick=row.next_tick, moved=row.moved, state=row.state,
-            fire_seq=row.fire_seq, paused_until=row.paused_until, pause_note=row.pause_note,
-        )  # fmt: skip
+        fired = replace(before, **{name: getattr(row, name) for name in PLACE})
         if call.name != "fire_due" or fired != row:
             raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])
         if before.state == "paused" and (before.paused_until or now + 1) > now:

@@ -131,7 +131,7 @@ class User:
             return Wish("change", lambda row, now, active: changes.change(row, wishes, now, active))
         if chance < 0.50:
             until = random.choice((None, now + random.randint(0, 20_000)))
-            return Wish("pause", lambda row, now, active: changes.pause(row, now, "", until, active))
+            return Wish("pause", lambda row, now, _: changes.pause(row, now, "", until))
         if chance < 0.70:
             tick = now + random.randint(-20_000, 30_000)
             if random.random() < 0.3 and row.next_tick is not None:

@@ -13,6 +13,7 @@ command = lazy_group(
         "add": Lazy(f"{_HERE}.add", "Make a schedule."),
         "pause": Lazy(f"{_HERE}.pause", "Pause a schedule, until it is resumed or a time comes."),
         "resume": Lazy(f"{_HERE}.resume", "End the pause of a schedule."),
+        "reset": Lazy(f"{_HERE}.reset", "Take edits by hand back: the schedule as the code declared it."),
         "trigger": Lazy(f"{_HERE}.trigger", "Run a schedule's task now; its next run stays where it is."),
         "reschedule": Lazy(f"{_HERE}.reschedule", "Move the next run of a schedule, and it alone."),
         "delete": Lazy(f"{_HERE}.delete", "Delete a schedule; its runs stay."),

@@ -58,6 +58,8 @@ def _schedule_options(function: _Function) -> _Function:
 @click.option("--tz", metavar="ZONE", show_default="UTC", help="Zone of a cron, such as Europe/Berlin.")
 @click.option("--start-at", metavar="WHEN", help="No tick before this: 2026-03-01T09:00 or +2h.")
 @click.option("--run-now", is_flag=True, help="Run it once at once, besides.")
+@click.option("--paused", is_flag=True, help="Made paused: it waits to be resumed.")
+@click.option("--note", metavar="TEXT", default="", help="Why it is paused.")
 @_schedule_options
 @store_options
 @json_option
@@ -69,6 +71,8 @@ def command(
     tz: str | None,
     start_at: str | None,
     run_now: bool,
+    paused: bool,
+    note: str,
     store: str | None,
     tenant: str | None,
     as_json: bool,
@@ -85,11 +89,14 @@ def command(
     with opened(store, tenant, create=True) as app:
         wall = Wall.at(app.store.now())
         start = None if start_at is None else from_ms(wall.read(start_at, "--start-at"))
-        made = app.schedules.add(name, written, task, payload, start_at=start, run_now=run_now, **said)
+        said |= {"paused": paused, "note": note, "run_now": run_now, "start_at": start}
+        made = app.schedules.add(name, written, task, payload, **said)
 
     def people() -> Iterable[RenderableType]:
         yield f"added {made.name}: {sentence(in_words(made).partition('; ')[0])}"
-        if made.next_run is None:
+        if paused:
+            yield f"paused until it is resumed: evenbeat schedules resume {made.name}"
+        elif made.next_run is None:
             yield "it has no ticks to come"
         else:
             yield f"next run {wall.full(made.next_run)}, {wall.away(made.next_run)}"

@@ -2,41 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.phrases import count
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.errors import InvalidValue
 from evenbeat.instants import from_ms
+from evenbeat.views import RunInfo
+
+# Queued runs that are looked at: enough to say how many there are of any schedule but a flood.
+_RUNS = 1_000
 
 
 @click.command("pause")
 @click.argument("name", shell_complete=complete_schedule)
 @click.option("--note", metavar="TEXT", default="", help="Why, for whoever looks at it.")
 @click.option("--until", metavar="WHEN", help="It goes on by itself: 2026-03-01T09:00, or 2h from now.")
+@click.option("--cancel-queued", is_flag=True, help="End its runs that are queued already, too.")
 @store_options
 @json_option
 def command(
-    name: str, note: str, until: str | None, store: str | None, tenant: str | None, as_json: bool
+    name: str,
+    note: str,
+    until: str | None,
+    cancel_queued: bool,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
 ) -> None:
     """Pause a schedule, until it is resumed or a time comes.
 
-    Its ticks in between are recorded as skipped.
+    Its ticks in between are recorded as skipped, also those that are due and not fired yet. Runs that are
+    queued already still run, unless --cancel-queued ends them.
     """
     with opened(store, tenant) as app:
         wall = Wall.at(app.store.now())
         end = None if until is None else wall.read(until, "--until")
         if end is not None and end <= wall.now:
             raise InvalidValue(f"--until {until} is not in the future", field="until", value=until)
-        paused = app.schedules.pause(name, note, until=None if end is None else from_ms(end))
+        before = app.runs.list(schedule=name, state="queued", limit=_RUNS)
+        paused = app.schedules.pause(
+            name, note, until=None if end is None else from_ms(end), cancel_queued=cancel_queued
+        )
+        queued = app.runs.list(schedule=name, state="queued", limit=_RUNS)
 
-    def people() -> list[str]:
+    def people() -> Iterator[str]:
         if paused.state != "paused":
-            return [f"{name} is {paused.state}: there is nothing to pause"]
-        if paused.paused_until is None:
-            return [f"paused {name} until it is resumed: evenbeat schedules resume {name}"]
-        return [f"paused {name} until {wall.full(paused.paused_until)}, {wall.away(paused.paused_until)}"]
+            yield f"{name} is {paused.state}: there is nothing to pause"
+        elif paused.paused_until is None:
+            yield f"paused {name} until it is resumed: evenbeat schedules resume {name}"
+        else:
+            yield f"paused {name} until {wall.full(paused.paused_until)}, {wall.away(paused.paused_until)}"
+        if cancel_queued and len(queued) < len(before):
+            yield f"cancelled {count(len(before) - len(queued), 'queued run')}"
+        elif queued:
+            number = f"{len(queued):,} or more" if len(queued) == _RUNS else f"{len(queued):,}"
+            are = "run is" if len(queued) == 1 else "runs are"
+            yield f"{number} {are} queued and will run: {_some(queued)}"
+            yield f"to end them, too: evenbeat schedules pause {name} --cancel-queued"
 
-    answer({"schedule": json_form(paused)}, people, as_json=as_json)
+    shown = {"schedule": json_form(paused), "queued": [run.id for run in queued]}
+    answer(shown, people, as_json=as_json)
+
+
+def _some(runs: list[RunInfo]) -> str:
+    named = ", ".join(run.id for run in runs[:3])
+    return named if len(runs) <= 3 else f"{named}, …"

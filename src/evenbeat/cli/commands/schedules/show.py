@@ -40,19 +40,21 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     """Show all about a schedule, also which ticks were skipped and why."""
     with opened(store, tenant) as app:
         schedule = app.schedules.get(name)
-        coming = app.schedules.preview(name, _TICKS)
+        # What a paused or unreadable schedule would do is not what is coming.
+        waits = schedule.damage or (schedule.paused and schedule.paused_until is None)
+        coming = [] if waits else app.schedules.preview(name, _TICKS)
         history = app.schedules.history(name)
         skipped = app.schedules.skipped(name, _SKIPPED)
         runs = app.runs.list(schedule=name, limit=_RUNS)
         wall = Wall.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
-        trigger = bound(schedule)
         yield styled((schedule.name, "bold"))
         yield from headed(in_words(schedule))
         yield ""
         yield listed(_definition(schedule, wall))
         if coming:
+            trigger = bound(schedule)
             yield ""
             ticks = [to_ms(moment) for moment in coming]
             notes = [trigger.note(tick) if isinstance(trigger, Cron) else None for tick in ticks]
@@ -86,6 +88,11 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
 
 def _definition(schedule: ScheduleInfo, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
     yield "state", styled(schedule_state(schedule, wall))
+    if schedule.damage:
+        yield "damage", styled((printable(schedule.damage), "red"))
+        yield "", "declare or update it (what can't be read gets its default), or delete it"
+    if schedule.last_error and not schedule.damage:
+        yield "stuck", styled((printable(schedule.last_error), "red"))
     if schedule.description:
         yield "about", printable(schedule.description)
     yield "task", schedule.task
@@ -94,8 +101,16 @@ def _definition(schedule: ScheduleInfo, wall: Wall) -> Iterator[tuple[str, Rende
         yield "payload", printable(json.dumps(schedule.payload, ensure_ascii=False))
     yield "policy", ", ".join(_policies(schedule))
     yield "runs", ", ".join(_execution(schedule))
+    if schedule.edited:
+        said = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
+        yield "edited", f"by hand; the code says {printable(said)}"
+        yield "", f"back to that: evenbeat schedules reset {schedule.name}"
     made = f"{wall.full(schedule.created_at)}, by {'code' if schedule.managed_by == 'code' else 'hand'}"
     yield "made", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
+
+
+def _as_code(value: object) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
 def _policies(schedule: ScheduleInfo) -> Iterator[str]:

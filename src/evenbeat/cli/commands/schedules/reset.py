@@ -1,0 +1,34 @@
+"""``evenbeat schedules reset``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from evenbeat.cli.json_form import json_form
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.cli.wall import Wall
+
+
+@click.command("reset")
+@click.argument("name", shell_complete=complete_schedule)
+@store_options
+@json_option
+def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
+    """Take edits by hand back: the schedule as the code declared it."""
+    with opened(store, tenant) as app:
+        edited = sorted(app.schedules.get(name).edited)
+        schedule = app.schedules.reset(name)
+        wall = Wall.at(app.store.now())
+
+    def people() -> Iterator[str]:
+        if not edited:
+            yield f"{name} is as the code says: there is nothing to take back"
+            return
+        yield f"reset {name} ({', '.join(edited)})"
+        if schedule.next_run is not None and not schedule.paused:
+            yield f"next run {wall.full(schedule.next_run)}, {wall.away(schedule.next_run)}"
+
+    answer({"schedule": json_form(schedule), "reset": edited}, people, as_json=as_json)
