@@ -717,3 +717,21 @@ def test_an_attempt_is_begun_or_withdrawn_never_both() -> None:
     begun = bench.executor.running[0]
     assert not begun.withdraw()
     assert not begun.begin()
+
+
+def test_a_heartbeat_that_comes_after_the_end_of_a_run_is_not_taken_for_a_lost_lease(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Workbench()
+    seconds = bench.count_seconds()
+    bench.add("r")
+    bench.step()
+    held = list(bench.worker.held.values())
+    # Given up while its function goes on: the end is recorded between the keeper's look and its heartbeat.
+    bench.worker.give_up(held[0], "timeout")
+    bench.step()
+    seconds[0] += 20
+    bench.keeper._renew(held, seconds[0])
+    assert bench.executor.interrupted == []
+    assert "the lease of a run was lost" not in caplog.messages
+    assert "lost" not in bench.kinds()

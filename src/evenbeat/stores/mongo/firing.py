@@ -132,8 +132,7 @@ def fire(
         try:
             outcome = plan(schedule, now, active.get(schedule.key, ()))
         except Exception as error:
-            sleeper = {"_id": key_text(schedule.key), "tenant": schedule.tenant, "name": schedule.name}
-            troubled.append((sleeper, error))
+            troubled.append(({"_id": key_text(schedule.key)}, error))
             continue
         planned.append(outcome)
         budget.spend(outcome)
