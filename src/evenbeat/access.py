@@ -6,21 +6,23 @@ import getpass
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
-from evenbeat.errors import InvalidValue, RunRefused, shown
-from evenbeat.model import Run, Schedule, ScheduleState, check_name, check_task, to_json
+from evenbeat.conversion import write_untyped
+from evenbeat.errors import InvalidValue, RunExists, shown
+from evenbeat.model import Run, Schedule, ScheduleState, check_label, check_task
 from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.tasks import Call, Task, Tasks
+from evenbeat.views import RunInfo, run_info
 
 
 class Access:
     """The store and the tasks of one scheduler, and whose schedules it speaks of unless told otherwise."""
 
     def __init__(self, store: Store, tasks: Tasks, tenant: str) -> None:
-        check_name(tenant, "tenant")
+        check_label(tenant, "tenant")
         self._store = store
         self._opening = threading.Lock()
         self._is_open = False
@@ -60,8 +62,12 @@ class Access:
     def tenant_of(self, tenant: str | None) -> str:
         if tenant is None:
             return self.tenant
-        check_name(tenant, "tenant")
+        check_label(tenant, "tenant")
         return tenant
+
+    def info(self, run: Run) -> RunInfo:
+        """A run as users see it."""
+        return run_info(run, self.tasks)
 
     def row(self, tenant: str, name: str) -> Schedule | None:
         """The row of a schedule, also if it was deleted."""
@@ -92,9 +98,9 @@ class Access:
         name = task if isinstance(task, str) else task.task if isinstance(task, Call) else task.name
         check_task(name)
         local = self.tasks.get(name)
-        if local is not None:
-            local.check(payload or {})
-        return name, to_json(None if payload is None else dict(payload)), local
+        given = payload or {}
+        text = write_untyped(name, given) if local is None else local.write(given)
+        return name, "null" if payload is None else text, local
 
 
 def this_user() -> str:
@@ -106,8 +112,16 @@ def this_user() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def refuse_foreign(found: Iterable[Run], tenant: str) -> None:
-    """Ids are of all tenants together: a run of another one is no answer to a repeated request."""
-    for run in found:
-        if run.tenant != tenant:
-            raise RunRefused(f"run id {shown(run.id)} is taken by another tenant", subject=run.id)
+def refuse_other(found: Run, *, tenant: str, task: str | None = None, schedule: str | None = None) -> None:
+    """Refuse a run that is there under the id of a wished one and is another: it does not answer the wish.
+
+    A run of the same task does, whatever its payload: what was wished first counts.
+    """
+    if found.tenant != tenant:
+        raise RunExists(found.id, "another tenant")
+    if task is not None and found.task != task:
+        raise RunExists(found.id, f"task {shown(found.task)}")
+    if found.schedule != schedule:
+        by_hand = found.schedule is None
+        whose = f"task {shown(found.task)}" if by_hand else f"schedule {shown(found.schedule)}"
+        raise RunExists(found.id, whose)

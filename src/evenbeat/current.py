@@ -96,8 +96,13 @@ class Run:
 
     @property
     def payload(self) -> Any:
-        """The named arguments, as they were stored."""
+        """The named arguments as they were stored: JSON, not converted by the function's annotations."""
         return model.from_json(self._record.payload)
+
+    @property
+    def stored_payload(self) -> str:
+        """For workers: the same as JSON text."""
+        return self._record.payload
 
     @property
     def cancel_requested(self) -> bool:

@@ -187,6 +187,21 @@ class RunNotFound(EvenbeatError):
         self.run = run
 
 
+class RunExists(EvenbeatError):
+    """The ``id`` that was given for a run is that of another one: of another task, schedule or tenant.
+
+    ``run`` is the id. Ids are shared by all tasks and tenants of a store.
+    """
+
+    def __init__(self, run: str, whose: str) -> None:
+        super().__init__(
+            f"id {shown(run)} is taken by a run of {whose}, so nothing was added for it; "
+            "all tasks and tenants share ids: put what tells them apart into the id"
+        )
+        self.run = run
+        self.whose = whose
+
+
 class RunRefused(EvenbeatError):
     """A wish about a run or a schedule that its state or its policies don't allow now."""
 

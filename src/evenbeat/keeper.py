@@ -25,6 +25,10 @@ from evenbeat.worker import LONGEST_WAIT, Worker
 # How often to look while runs are held, in ms: this is how late a timeout may come. With short leases it is a
 # twelfth of the lease, so that renewals come in time.
 LOOK = 250
+# Seconds that a function has to end, or to return, after it was asked to because of its timeout; then the
+# worker decides without it. Longer than a process has before it is killed (``executors.processes``), shorter
+# than the supervisor leaves to the worker (``supervisor.GRACE``).
+GRACE = 4.0
 # How often to ask for cancel requests, and to store what long runs log.
 ASK = 1.0
 
@@ -83,14 +87,18 @@ class Keeper:
             raise
 
     def _end_overdue(self, held: list[Attempt], clock: float) -> None:
+        """Ask functions that take too long to end. One that returns all the same has succeeded."""
         for attempt in held:
             timeout = attempt.run.execution.timeout
             if timeout is None or attempt.began is None or attempt.over is not None or attempt.settled:
                 continue
+            if attempt.overdue is not None:
+                if clock - attempt.overdue >= GRACE:
+                    self._worker.give_up(attempt, "timeout")
             # One that was cancelled and takes no notice is ended, too.
-            if clock - attempt.began >= timeout / 1000 and attempt.current.asked in (None, "cancelled"):
+            elif clock - attempt.began >= timeout / 1000 and attempt.current.asked in (None, "cancelled"):
+                attempt.overdue = clock
                 self._worker.interrupt(attempt, "timeout")
-                self._worker.give_up(attempt, "timeout")
 
     def _renew(self, held: list[Attempt], clock: float) -> None:
         """Renew at a third; whoever is near goes along."""

@@ -90,7 +90,7 @@ class Loop:
         if isinstance(error, StoreUnavailable):
             _log.log(level, "the store is unavailable, trying again: %s", error, extra=fields)
             # By this machine's clock: the store's can't be asked.
-            self._events.tell("store_unavailable", wall_clock(), error=str(error))
+            self._events.tell("store_unavailable", wall_clock(), error=str(error), exception=error)
         else:
             _log.log(level, "a step failed, trying again", exc_info=error, extra=fields)
         return wait

@@ -42,7 +42,10 @@ Outcome: TypeAlias = Literal["succeeded", "failed", "cancelled", "lost", "handed
 ACTIVE_STATES: frozenset[RunState] = frozenset(("queued", "running"))
 FINAL_STATES: frozenset[RunState] = frozenset(("succeeded", "failed", "cancelled"))
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
+# Not . first: "." and ".." are not names but places in a URL.
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 _RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
 
@@ -69,7 +72,7 @@ class Execution(msgspec.Struct, frozen=True, cache_hash=True):
     """The wait before the first retry; it doubles with each, up to ``longest_backoff``."""
     longest_backoff: int = 3_600_000
     timeout: int | None = None
-    """An attempt that takes longer is stopped and counts as failed."""
+    """An attempt that takes longer is asked to end, and counts as failed unless it returns all the same."""
     on_crash: OnCrash = "rerun"
     """What becomes of a run whose worker died: run it again, at most ``crashes`` times, or fail."""
     crashes: int = 3
@@ -297,12 +300,18 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_name(value: object) -> bool:
-    """Names and tenants: letters, digits, ``_`` and ``-``, 1 to 128 of them."""
+    """Names of schedules and locks."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def check_name(value: object, field: str) -> None:
     if not is_name(value):
+        raise InvalidValue(f"{field} {shown(value)} is not {NAMES}", field=field, value=value)
+
+
+def check_label(value: object, field: str) -> None:
+    """Tenants and queues: stricter than names, since more follows them in keys of Redis, after a : or /."""
+    if not (isinstance(value, str) and _LABEL.fullmatch(value)):
         raise InvalidValue(
             f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
         )
@@ -330,9 +339,9 @@ def read_priority(value: object) -> int:
 
 def check_schedule(schedule: Schedule) -> Schedule:
     """Refuse what no store should ever hold, naming the field and the value (R14)."""
-    check_name(schedule.tenant, "tenant")
+    check_label(schedule.tenant, "tenant")
     check_name(schedule.name, "name")
-    check_name(schedule.queue, "queue")
+    check_label(schedule.queue, "queue")
     check_task(schedule.task)
     read_priority(schedule.priority)
     check_one_of("kind", schedule.kind, ("task", "flow"))
@@ -376,8 +385,8 @@ def check_run(run: Run) -> Run:
         raise InvalidValue(
             f"id {shown(run.id)} has a /, which is for the runs of ticks", field="id", value=run.id
         )
-    check_name(run.tenant, "tenant")
-    check_name(run.queue, "queue")
+    check_label(run.tenant, "tenant")
+    check_label(run.queue, "queue")
     check_task(run.task)
     read_priority(run.priority)
     check_execution(run.execution)
@@ -386,20 +395,20 @@ def check_run(run: Run) -> Run:
     return run
 
 
-def check_payload(text: str) -> str:
+def check_payload(text: str, field: str = "payload") -> str:
     """JSON text, and not too much of it."""
     if not isinstance(text, str):
         raise InvalidValue(
-            f"payload {shown(text)} is not JSON text",
-            field="payload",
+            f"{field} {shown(text)} is not JSON text",
+            field=field,
             value=text,
             hint="write it with to_json",
         )
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LONGEST_PAYLOAD:
         raise InvalidValue(
-            f"payload is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
-            field="payload",
+            f"{field} is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
+            field=field,
             value=text,
             hint="store the data elsewhere and pass a reference to it",
         )
@@ -407,7 +416,7 @@ def check_payload(text: str) -> str:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidValue(
-            f"payload {shown(text)} is not JSON text: {error}", field="payload", value=text
+            f"{field} {shown(text)} is not JSON text: {error}", field=field, value=text
         ) from None
     return text
 
@@ -425,7 +434,7 @@ def to_json(value: Any, field: str = "payload") -> str:
         raise InvalidValue(
             f"{field} is not JSON: {reason}", field=field, value=shown(type(value).__name__)
         ) from None
-    return check_payload(text)
+    return check_payload(text, field)
 
 
 def _check_plain(value: Any, field: str) -> None:

@@ -18,7 +18,7 @@ from evenbeat.instants import Instant
 from evenbeat.keeper import Keeper
 from evenbeat.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node_settings import NodeSettings
-from evenbeat.observe import run_logs
+from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.stores.base import Store
 from evenbeat.tasks import Task, TaskKind, Tasks
@@ -173,7 +173,7 @@ class Node:
             self._wake_worker()
 
     def start(self) -> None:
-        run_logs.start_capture()
+        start_capture()
         self._tell("node_started")
         for loop in self._loops:
             loop.start()
@@ -207,7 +207,7 @@ class Node:
             self._attempt(lambda: worker.step(self._now()))
         self._listener.join(_LAST_TRIES)
         self._attempt(self._presence.leave)
-        run_logs.stop_capture()
+        stop_capture()
         self._tell("node_stopped")
         self._probe.close()
         _log.info("stopped", extra={"component": "node", "node": self.name})

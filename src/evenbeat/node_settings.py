@@ -10,7 +10,7 @@ import msgspec
 
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.model import check_name
+from evenbeat.model import check_label
 from evenbeat.options import refuse_unknown
 from evenbeat.settings import Settings
 
@@ -74,7 +74,7 @@ def read_node_settings(options: Mapping[str, Any]) -> NodeSettings:
         else:
             said[name] = (value,) if isinstance(value, str) else tuple(value)
             for queue in said[name]:
-                check_name(queue, "queue")
+                check_label(queue, "queue")
             if not said[name]:
                 raise InvalidValue("queues are none", field=name, value=value, hint='write "default"')
     return NodeSettings(**said)

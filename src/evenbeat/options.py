@@ -17,7 +17,7 @@ from evenbeat.model import (
     OnCrash,
     Overlap,
     check_execution,
-    check_name,
+    check_label,
     read_priority,
 )
 
@@ -32,7 +32,7 @@ class RunOptions(TypedDict, total=False):
     longest_backoff: Duration
     """No wait is longer (1h)."""
     timeout: Duration | None
-    """An attempt that takes longer is stopped and counts as failed (none)."""
+    """An attempt that takes longer is asked to end; it counts as failed unless it returns (none)."""
     on_crash: OnCrash
     """What becomes of a run whose worker died: ``rerun`` or ``fail``."""
     crashes: int
@@ -130,7 +130,7 @@ def read_run_fields(options: Mapping[str, Any], execution: Execution) -> dict[st
     """The fields of a run, or of a schedule, that ``RunOptions`` are about; ``execution`` is the base."""
     fields: dict[str, Any] = {"execution": read_execution(options, execution)}
     if "queue" in options:
-        check_name(options["queue"], "queue")
+        check_label(options["queue"], "queue")
         fields["queue"] = options["queue"]
     if "priority" in options:
         fields["priority"] = read_priority(options["priority"])

@@ -62,14 +62,14 @@ class Runs:
         found: list[RunInfo] = []
         while True:
             page = self._access.store().find_runs(query)
-            found += map(views.run_info, page.items)
+            found += map(self._access.info, page.items)
             if page.cursor is None or len(found) >= limit:
                 return found[:limit]
             query = replace(query, cursor=page.cursor)
 
     def get(self, id: str) -> RunInfo:  # noqa: A002  # what everybody calls it
         """The run with that id; ``RunNotFound`` if there is none."""
-        return views.run_info(self._record(id))
+        return self._access.info(self._record(id))
 
     def count(self, *, tenant: str | None = None, all_tenants: bool = False) -> dict[RunState, int]:
         """How many runs there are in each state."""
@@ -85,7 +85,7 @@ class Runs:
             run = self._record(id)
             transition = attempts.cancel(run, store.now(), uuid4().hex)
             if transition is None or (run.state == "running" and run.cancel_requested):
-                return views.run_info(run)
+                return self._access.info(run)
             if store.settle_runs([transition])[0]:
                 store.hint()
                 return self.get(id)
@@ -132,7 +132,7 @@ class Runs:
             run = self._record(id)
             left = look if deadline is None else min(look, deadline - time.monotonic())
             if run.state in FINAL_STATES or left <= 0:
-                return views.run_info(run)
+                return self._access.info(run)
             store.wait(left)
             look = min(look * 2, _LONGEST_LOOK)
 

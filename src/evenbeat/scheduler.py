@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
-from evenbeat import current, views
-from evenbeat.access import Access, refuse_foreign
+from evenbeat import current
+from evenbeat.access import Access, refuse_other
 from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.ids import new_run_id
@@ -183,7 +183,8 @@ class Scheduler:
     ) -> RunInfo:
         """One run of a task: at once, after ``delay``, or at ``at``.
 
-        With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there.
+        With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there, with the
+        payload that it has; ``RunExists`` if that is a run of another task, schedule or tenant.
 
         ``within`` is a connection or session of yours to the same database (PostgreSQL or SQLite): the run is
         added in its transaction, and is there for workers when you commit, or never. psycopg, sqlite3, Django
@@ -197,7 +198,7 @@ class Scheduler:
         # Also if it was there: whoever repeats a call whose reply was lost has told nobody yet.
         store.hint()
         if is_new:
-            return views.run_info(run)
+            return self._access.info(run)
         return self._present([run], frozenset())[0]
 
     def enqueue_many(
@@ -250,15 +251,17 @@ class Scheduler:
         self._present(batch, new)
 
     def _present(self, wanted: list[Run], new: frozenset[str]) -> list[RunInfo]:
-        """The runs as they are. One that was there already must be of the same tenant."""
+        """The runs as they are. One that was there already must be of the same tenant and task."""
         old = tuple(run.id for run in wanted if run.id not in new)
         found: tuple[Run, ...] = ()
         if old:
             found = self._access.store().find_runs(RunQuery(ids=old, limit=len(old))).items
-            refuse_foreign(found, wanted[0].tenant)
         # One that the same transaction added before is seen by nobody else yet: it is as it was wanted.
         known = {run.id: run for run in found}
-        return [views.run_info(known.get(run.id, run)) for run in wanted]
+        for run in wanted:
+            if run.id in known:
+                refuse_other(known[run.id], tenant=run.tenant, task=run.task)
+        return [self._access.info(known.get(run.id, run)) for run in wanted]
 
     def _run(
         self,

@@ -13,7 +13,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from evenbeat import views
-from evenbeat.access import Access, refuse_foreign, this_user
+from evenbeat.access import Access, refuse_other, this_user
 from evenbeat.errors import (
     Conflict,
     DamagedSchedule,
@@ -291,7 +291,8 @@ class Schedules:
         """One run at once, beside the ticks: the next tick stays where it is.
 
         ``RunRefused`` if the schedule's overlap policy has no room for it now. With an ``id`` of your own
-        it can be repeated after a lost answer: a run that is there already is what you get.
+        it can be repeated after a lost answer: a run of this schedule that is there already is what you get.
+        ``RunExists`` if it is another's.
         """
         # Without one it is the schedule's own, which was checked when it was said.
         row = None if payload is None else self._present(name, self._access.tenant_of(tenant))
@@ -304,8 +305,8 @@ class Schedules:
         run_id = run_id or new_run_id(store.now())
         found = store.find_runs(RunQuery(ids=(run_id,))).items
         if found:
-            refuse_foreign(found, self._access.tenant_of(tenant))
-            return views.run_info(found[0])
+            refuse_other(found[0], tenant=self._access.tenant_of(tenant), schedule=name)
+            return self._access.info(found[0])
         made: list[Run] = []
 
         def triggered(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
@@ -320,7 +321,7 @@ class Schedules:
             return planned
 
         self._change(name, tenant, triggered)
-        return views.run_info(made[0])
+        return self._access.info(made[0])
 
     def skipped(self, name: str, limit: int = 100, *, tenant: str | None = None) -> Ledger:
         """The ledger: which ticks did not become runs of their own, and why; the newest first."""

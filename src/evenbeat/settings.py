@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from evenbeat.durations import read_duration
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.model import check_name
+from evenbeat.model import check_label
 from evenbeat.stores.urls import without_password
 
 DEFAULT_STORE = "sqlite:///evenbeat.db"
@@ -257,7 +257,7 @@ def _store(name: str, value: Any) -> str:
 
 
 def _tenant(name: str, value: Any) -> str:
-    check_name(value, name)
+    check_label(value, name)
     assert isinstance(value, str)
     return value
 
@@ -270,7 +270,7 @@ def _queues(name: str, value: Any) -> tuple[str, ...]:
         )
     found = tuple(word.strip() for word in words)
     for queue in found:
-        check_name(queue, "queue")
+        check_label(queue, "queue")
     if not found:
         raise InvalidValue(f"{name} are none", field=name, value=value, hint='write ["default"]')
     return found

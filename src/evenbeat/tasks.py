@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
-from evenbeat import current, model
+from evenbeat import conversion, current, model
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.model import NORMAL, Execution, check_task, to_json
+from evenbeat.model import NAMES, NORMAL, Execution, check_task, from_json, is_name, to_json
 from evenbeat.options import NewScheduleOptions
 from evenbeat.stores.base import wall_clock
 from evenbeat.triggers import Trigger
@@ -65,6 +66,7 @@ class Task(Generic[P, R]):
                 hint="work that keeps a processor busy gains nothing from async: make it a plain def",
             )  # fmt: skip
         self._signature, self.wants_run = _read_signature(function, name)
+        self._conversion = conversion.Signature(name, function, self._signature)
         if trigger is not None:
             self._check_scheduled()
 
@@ -84,11 +86,16 @@ class Task(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
-        """The task with these arguments as its payload, checked here rather than when it runs."""
+        """The task with these arguments as its payload, checked here rather than when it runs.
+
+        ``InvalidValue`` if the function can't be called with them, or one of them would change on the way.
+        """
         try:
-            return Call(self.name, self._named(*args, **kwargs))
+            call = Call(self.name, self._named(*args, **kwargs))
         except TypeError as error:
             raise self._refused(error) from None
+        self._conversion.write(call.payload)
+        return call
 
     def _named(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """All arguments by name, the run aside."""
@@ -101,14 +108,36 @@ class Task(Generic[P, R]):
         return arguments
 
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Refuse a payload that the function can't be called with."""
+        """Refuse a payload whose names the function can't be called with."""
         try:
             self._signature.bind(**payload)
         except TypeError as error:
             raise self._refused(error) from None
 
+    def write(self, payload: Mapping[str, Any]) -> str:
+        """For workers and schedulers: a payload as JSON text.
+
+        ``InvalidValue`` if the function can't be called with it, or would get other values. 6 us for a text
+        and a number, 8 us for a Decimal and a datetime.
+        """
+        self.check(payload)
+        return self._conversion.write(payload)
+
+    def write_result(self, value: object) -> tuple[str, str | None]:
+        """For workers: what the function returned, as JSON text, and in words what of it is changed."""
+        return self._conversion.write_result(value)
+
+    def read_result(self, text: str) -> Any:
+        """For workers and schedulers: a stored result, converted by the annotation if that fits."""
+        return self._conversion.read_result(text)
+
     def _check_scheduled(self) -> None:
-        """Refuse one that a schedule of its own could not call: that has no payload."""
+        """Refuse one whose schedule could not have its name, or could not call it: that has no payload."""
+        if not is_name(self.name):
+            raise InvalidValue(
+                f"task {shown(self.name)} has a schedule, which can't have its name", field="name",
+                value=self.name, hint=f"name it otherwise: @app.task(name=…), with {NAMES}",
+            )  # fmt: skip
         try:
             self._signature.bind()
         except TypeError as error:
@@ -126,18 +155,11 @@ class Task(Generic[P, R]):
         )  # fmt: skip
 
     def arguments(self, run: current.Run) -> dict[str, Any]:
-        """What the function is called with for a run."""
-        payload = run.payload
-        if payload is None:
-            payload = {}
-        elif not isinstance(payload, dict):
-            raise InvalidValue(
-                f"payload of task {shown(self.name)} is not an object of named arguments",
-                field="payload", value=payload, hint='write it like {"team": "ops"}',
-            )  # fmt: skip
+        """What the function is called with for a run; ``Unfit`` if the payload can't be converted."""
+        arguments = self._conversion.read(run.stored_payload)
         if self.wants_run is not None:
-            payload[self.wants_run] = run
-        return payload
+            arguments[self.wants_run] = run
+        return arguments
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -161,6 +183,11 @@ class Tasks:
 
     def get(self, name: str) -> Task[..., Any] | None:
         return self._by_name.get(name)
+
+    def read_result(self, task: str, text: str) -> Any:
+        """A stored result, converted where the task is registered; else as JSON gives it."""
+        found = self._by_name.get(task)
+        return from_json(text) if found is None else found.read_result(text)
 
     def __iter__(self) -> Iterator[Task[..., Any]]:
         return iter(tuple(self._by_name.values()))
@@ -199,7 +226,7 @@ def _is_same(present: Task[..., Any], task: Task[..., Any]) -> bool:
 
 def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, str | None]:
     """The signature without the parameter that gets the run, and the name of that one."""
-    signature = inspect.signature(function)
+    signature = conversion.signature_of(function)
     wants_run: str | None = None
     parameters = []
     for parameter in signature.parameters.values():
@@ -215,12 +242,12 @@ def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Si
     return signature.replace(parameters=parameters), wants_run
 
 
+# As they are written where the name is imported for type checkers alone.
+_RUN = re.compile(r"(Optional\[)?(evenbeat\.)?Run(\])?( \| None)?")
+
+
 def _is_run(annotation: object, function: Callable[..., Any]) -> bool:
-    if isinstance(annotation, str):
-        # Written under ``from __future__ import annotations``: only the name of this one matters.
-        # Of the function that wrote it, which decorators may hide.
-        target: Any = getattr(inspect.unwrap(function), "__globals__", {})
-        for part in annotation.split("."):
-            target = target.get(part) if isinstance(target, dict) else getattr(target, part, None)
-        annotation = target
-    return annotation is current.Run
+    kind = conversion.resolve(annotation, function)
+    if isinstance(kind, conversion.Unresolved):
+        return _RUN.fullmatch(kind.text) is not None
+    return conversion.is_optional(kind, current.Run)

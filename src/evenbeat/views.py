@@ -14,6 +14,7 @@ from evenbeat.model import Cause, Kind, Outcome, Reason, RunState, ScheduleState
 from evenbeat.rules import attempts
 from evenbeat.rules.changes import edits
 from evenbeat.rules.firing import coming
+from evenbeat.tasks import Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 
 
@@ -108,6 +109,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     coalesced: int
     kind: Kind
     payload: Any
+    """The named arguments as they are stored: JSON."""
     queue: str
     priority: int
     attempt: int
@@ -120,6 +122,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     finished_at: datetime | None
     result: Any
+    """What the function returned: converted by its annotation where the task is registered, else JSON."""
     error: str | None
     fired_by: str | None
     """The node that fired its tick; None if nobody had to."""
@@ -215,7 +218,8 @@ def schedule_info(
     )
 
 
-def run_info(run: model.Run) -> RunInfo:
+def run_info(run: model.Run, tasks: Tasks | None = None) -> RunInfo:
+    """``tasks`` convert the result by the annotations of their functions."""
     return RunInfo(
         id=run.id,
         tenant=run.tenant,
@@ -240,12 +244,21 @@ def run_info(run: model.Run) -> RunInfo:
         created_at=_shown(run.created_at),
         started_at=_moment(run.started_at),
         finished_at=_moment(run.finished_at),
-        result=None if run.result is None else _value(run.result),
+        result=_result(run, tasks),
         error=run.error,
         fired_by=run.fired_by,
         attempts=tuple(map(_attempt_info, attempts.past(run))),
         execution=run.execution,
     )
+
+
+def _result(run: model.Run, tasks: Tasks | None) -> Any:
+    if run.result is None:
+        return None
+    try:
+        return _value(run.result) if tasks is None else tasks.read_result(run.task, run.result)
+    except (msgspec.MsgspecError, UnicodeError):
+        return _value(run.result)
 
 
 def _value(text: str) -> Any:

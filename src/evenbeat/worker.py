@@ -81,6 +81,7 @@ class _End(NamedTuple):
     kind: EventKind
     error: str | None = None
     delay: int | None = None
+    exception: BaseException | None = None
 
 
 class Worker:
@@ -282,7 +283,8 @@ class Worker:
         """What follows from ends that are recorded."""
         for end, accepted in zip(ends, answers, strict=True):
             self.held.pop(end.attempt.key, None)
-            self._report(end if accepted else end._replace(kind="lost", error="came too late"), now)
+            late = end._replace(kind="lost", error="came too late", exception=None)
+            self._report(end if accepted else late, now)
         # Runs that others may take: at once, or after their backoff. Stores hint at schedules that waited.
         if any(end.transition.state == "queued" for end in ends):
             self._store.hint()
@@ -337,7 +339,12 @@ class Worker:
             self.held.pop(attempt.key, None)
             self._tell(attempt, "lost", now)
             return None
-        return _end(attempt, outcome, now)
+        end = _end(attempt, outcome, now)
+        if end.error is not None and outcome.kind in ("raised", "unfit"):
+            end = end._replace(exception=attempt.exception)
+        # Its traceback refers to all that the function had: not longer than it takes to tell of it.
+        attempt.exception = None
+        return end
 
     # -- telling -------------------------------------------------------------------------------------------
 
@@ -346,26 +353,34 @@ class Worker:
         if end.kind == "released" and end.error is not None:
             level, message = logging.WARNING, "a payload does not fit here, the run is handed back to others"
         if _log.isEnabledFor(level):
-            line = None if end.error is None else end.error.partition("\n")[0]
-            fields = {**run_fields(end.attempt.run), "component": "worker", "error": line}
-            _log.log(level, message, extra=fields)
+            fields = {**run_fields(end.attempt.run), "component": "worker"}
+            if (took := _took(end.attempt)) is not None:
+                fields["duration"] = round(took, 6)
+            if end.error is not None:
+                fields["error"] = end.error.partition("\n")[0]
+            # Of a payload that does not fit, the traceback leads nowhere.
+            trace = end.exception if level >= logging.WARNING and end.kind != "released" else None
+            _log.log(level, message, extra=fields, exc_info=trace)
         self._tell(end.attempt, end.kind, now, end)
 
     def _tell(self, attempt: Attempt, kind: EventKind, now: Instant, end: _End | None = None) -> None:
         if not self._events:
             return
-        run = attempt.run
-        took = None if attempt.over is None or attempt.began is None else attempt.over - attempt.began
-        result = None if end is None else end.transition.result
+        text = None if end is None else end.transition.result
         self._events.tell(
             kind,
             now,
-            run=run,
+            run=attempt.run,
             error=None if end is None else end.error,
-            result=None if result is msgspec.UNSET else result,
-            duration=took,
+            exception=None if end is None else end.exception,
+            result=attempt.task.read_result(text) if isinstance(text, str) else None,
+            duration=_took(attempt),
             delay=None if end is None else end.delay,
         )
+
+
+def _took(attempt: Attempt) -> float | None:
+    return None if attempt.over is None or attempt.began is None else attempt.over - attempt.began
 
 
 _LEVELS = {
@@ -402,6 +417,7 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
         kind = {
             "cancelled": "cancelled", "stopping": "released", "lost": "released", "timeout": "timeout",
         }.get(asked or "", "raised")  # fmt: skip
+    late = outcome.error if kind == "raised" and asked == "timeout" else None
     if kind == "released" and run.cancel_requested:
         kind = "cancelled"
     if kind == "returned":
@@ -411,8 +427,11 @@ def _end(attempt: Attempt, outcome: Outcome, now: Instant) -> _End:
     if kind == "cancelled":
         return _End(attempt, attempts.cancelled(run, now, token), "cancelled")
     error = outcome.error or "it ended without a word"
-    if kind == "timeout":
+    if kind == "timeout" or late is not None:
         error = f"timed out after {write_duration(run.execution.timeout or 0)}"
+        if late is not None:
+            # Second: a library may make anything of a cancellation.
+            error += f"\n\n{late}"
     if kind == "died":
         crashed = replace(attempts.crashed(run, now, token, error), lease_ended=False)
         return _End(attempt, crashed, "crashed", error)

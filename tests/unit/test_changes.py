@@ -63,7 +63,7 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("fields", "says"),
         [
-            ({"name": ""}, 'name "" is not 1 to 128 letters, digits, _ or -'),
+            ({"name": ""}, 'name "" is not 1 to 128 letters, digits, _, -, . or :'),
             ({"name": "a b"}, 'name "a b" is not'),
             ({"name": "x" * 129}, "is not 1 to 128"),
             ({"tenant": "é"}, 'tenant "é" is not'),

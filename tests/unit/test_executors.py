@@ -22,6 +22,7 @@ from evenbeat.executors.inline import InlineExecutor
 from evenbeat.executors.threads import ThreadExecutor
 from evenbeat.model import Run, to_json
 from evenbeat.observe import run_logs
+from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.tasks import Task
 
 
@@ -177,7 +178,7 @@ def test_a_cancellation_that_nobody_asked_for_is_an_error(bench: Bench) -> None:
 
 def test_log_records_of_a_run_are_kept_with_it_and_those_of_others_are_not(bench: Bench) -> None:
     log = logging.getLogger("somebody")
-    run_logs.start_capture()
+    start_capture()
     try:
         attempt = bench.attempt(fit(bench, lambda: log.warning("inside %d", 1)))
         log.warning("outside")
@@ -185,7 +186,7 @@ def test_log_records_of_a_run_are_kept_with_it_and_those_of_others_are_not(bench
         bench.outcome()
         log.warning("outside")
     finally:
-        run_logs.stop_capture()
+        stop_capture()
     assert [chunk.text for chunk in attempt.log.take()] == ["WARNING somebody: inside 1"]
 
 
@@ -274,14 +275,14 @@ def test_an_error_says_what_it_came_from() -> None:
 
 
 def test_a_log_is_bounded_and_says_how_much_it_left_out() -> None:
-    log = run_logs.RunLog("r", 1)
+    log = run_logs.RunLog(Run(id="r", task="t", attempt=1))
     for at in range(run_logs.MOST_LINES + 10):
         log.add(f"line {at}")
     chunks = log.take(last=True)
     assert len(chunks) == run_logs.MOST_LINES + 1
     assert chunks[-1].text == "… 10 more lines were not kept"
     assert len({chunk.seq for chunk in chunks}) == len(chunks)
-    huge = run_logs.RunLog("r", 2)
+    huge = run_logs.RunLog(Run(id="r", task="t", attempt=2))
     for _ in range(100):
         huge.add("x" * 1_000_000)
     assert sum(len(chunk.text) for chunk in huge.take()) <= run_logs.MOST_CHARACTERS + run_logs.LONGEST_LINE
@@ -305,7 +306,7 @@ app.stop()
 
 
 def test_a_log_takes_what_no_database_does() -> None:
-    log = run_logs.RunLog("r", 1)
+    log = run_logs.RunLog(Run(id="r", task="t", attempt=1))
     log.add("a\0b\ud800c")
     text = log.take()[0].text
     text.encode()

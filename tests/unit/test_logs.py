@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import json
 import logging
+import traceback
+from collections.abc import Iterator
 
 import pytest
 
+from evenbeat import Event, Scheduler
 from evenbeat.model import Run, Schedule
 from evenbeat.observe.events import Events
-from evenbeat.observe.logs import JsonFormatter, TextFormatter, configure, run_fields
+from evenbeat.observe.logs import JsonFormatter, RunFields, TextFormatter, configure, run_fields
 from evenbeat.rules import changes
 from evenbeat.stores.base import Write
 from evenbeat.stores.memory import MemoryStore
-from evenbeat.testing import VirtualClock
+from evenbeat.testing import VirtualClock, virtual
 from evenbeat.ticker import Ticker
 
 
@@ -63,7 +66,8 @@ def test_an_error_is_in_the_line() -> None:
         failed = logging.LogRecord(
             "evenbeat.x", logging.ERROR, "f", 1, "failed", (), (ValueError, error, None)
         )
-    assert "ValueError: no" in json.loads(JsonFormatter().format(failed))["error"]
+    line = json.loads(JsonFormatter().format(failed))
+    assert (line["error"], line["traceback"]) == ("ValueError: no", "ValueError: no")
     assert TextFormatter().format(failed).endswith("ValueError: no")
 
 
@@ -89,3 +93,148 @@ def test_a_program_says_where_its_logs_go(form: str) -> None:
     said = stream.getvalue().splitlines()
     assert len(said) == 1
     assert json.loads(said[0])["job_id"] == "r1" if form == "json" else "job_id=r1" in said[0]
+
+
+# -- for error trackers --------------------------------------------------------------------------------------
+
+
+class Seen(logging.Handler):
+    """The records that a handler gets, and their lines of JSON."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+        self.lines: list[dict[str, object]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(json.loads(JsonFormatter().format(record)))
+        self.records.append(record)
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    handler = Seen()
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    yield handler
+    root.removeHandler(handler)
+    root.setLevel(before)
+
+
+def fails_inside() -> None:
+    raise ValueError("no address")
+
+
+def test_the_exception_itself_is_in_the_event_and_in_the_log(seen: Seen) -> None:
+    app = Scheduler("memory://")
+    told: list[Event] = []
+    app.on_error(told.append)
+
+    @app.task(retries=1, backoff="1s")
+    def bill() -> None:
+        fails_inside()
+
+    with virtual(app) as scheduler:
+        run = scheduler.enqueue(bill)
+        scheduler.travel("1m")
+
+    assert [event.kind for event in told] == ["retrying", "failed"]
+    for event in told:
+        assert isinstance(event.exception, ValueError)
+        assert event.error is not None
+        assert event.error.startswith("ValueError: no address\n")
+        frames = [frame.name for frame in traceback.extract_tb(event.exception.__traceback__)]
+        assert frames == ["bill", "fails_inside"]
+    ends = [(record, line) for record, line in zip(seen.records, seen.lines, strict=True) if "error" in line]
+    assert [line["level"] for _, line in ends] == ["WARNING", "ERROR"]
+    for (record, line), event in zip(ends, told, strict=True):
+        assert record.exc_info is not None
+        assert record.exc_info[1] is event.exception
+        assert (line["job_id"], line["error"]) == (run.id, "ValueError: no address")
+        assert str(line["traceback"]).startswith("Traceback (most recent call last)")
+        assert "fails_inside" in str(line["traceback"])
+
+
+def test_where_nothing_was_raised_there_is_no_exception() -> None:
+    app = Scheduler("memory://")
+    told: list[Event] = []
+    app.on_event(told.append)
+
+    @app.task
+    def bill() -> int:
+        return 1
+
+    with virtual(app) as scheduler:
+        scheduler.enqueue(bill)
+        scheduler.run_pending()
+    assert {event.exception for event in told} == {None}
+
+
+def test_the_end_of_a_run_is_logged_with_its_duration_and_without_an_empty_error(seen: Seen) -> None:
+    app = Scheduler("memory://")
+
+    @app.task
+    def bill() -> int:
+        return 1
+
+    with virtual(app) as scheduler:
+        scheduler.enqueue(bill)
+        scheduler.run_pending()
+    (line,) = [line for line in seen.lines if line["msg"] == "a run succeeded"]
+    assert isinstance(line["duration"], float)
+    assert 0 <= line["duration"] < 60
+    assert "error" not in line
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_log_lines_of_a_jobs_code_name_its_run(seen: Seen, kind: str) -> None:
+    app = Scheduler("memory://")
+    log = logging.getLogger("shop")
+
+    @app.task(name="bill")
+    def bill() -> None:
+        log.info("no address", extra={"customer": 7})
+        log.info("mine", extra={"job_id": "of my own"})
+
+    @app.task(name="abill")
+    async def abill() -> None:
+        bill()
+
+    with app:
+        chosen = bill if kind == "thread" else abill
+        run = app.runs.wait_for(app.enqueue(chosen, priority=8, tenant="acme").id, "60s")
+        assert run.state == "succeeded"
+        log.info("outside")
+    said = {line["msg"]: line for line in seen.lines if line["component"] == "shop"}
+    inside = said["no address"]
+    assert inside.items() >= {
+        "job_id": run.id, "job_name": run.task, "schedule_id": None, "priority": 8, "tenant": "acme",
+        "attempt": 1, "customer": 7,
+    }.items()  # fmt: skip
+    assert said["mine"]["job_id"] == "of my own"
+    assert "job_id" not in said["outside"]
+
+
+def test_a_filter_names_the_run_for_handlers_and_formatters_of_anybody() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(RunFields())
+    handler.setFormatter(logging.Formatter("%(job_id)s %(message)s", defaults={"job_id": "-"}))
+    log = logging.getLogger("shop")
+    log.addHandler(handler)
+    app = Scheduler("memory://")
+
+    @app.task
+    def bill() -> None:
+        log.warning("inside")
+
+    try:
+        with virtual(app) as scheduler:
+            run = scheduler.enqueue(bill)
+            scheduler.run_pending()
+        log.warning("outside")
+    finally:
+        log.removeHandler(handler)
+    assert stream.getvalue() == f"{run.id} inside\n- outside\n"

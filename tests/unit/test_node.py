@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from evenbeat import Event, InvalidValue, Scheduler, StoreUnavailable, every
+from tests.unit.workbench import blocks_and_returns_late, returns_late
 
 
 @pytest.fixture
@@ -77,6 +78,17 @@ def test_a_node_takes_runs_from_its_own_queues_alone() -> None:
         assert app.runs.wait_for(mail.id, "30s").state == "succeeded"
         # It came first, and would have been taken first.
         assert app.runs.get(elsewhere.id).state == "queued"
+
+
+@pytest.mark.parametrize("kind", ["thread", "async", "cpu"])
+def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repeated(
+    app: Scheduler, kind: str
+) -> None:
+    function = blocks_and_returns_late if kind == "async" else returns_late
+    task = app.task(name="pay", cpu=kind == "cpu", timeout="20ms", retries=3, backoff="0s")(function)
+    app.start()
+    run = app.runs.wait_for(app.enqueue(task).id, "60s")
+    assert (run.state, run.result, run.attempt, run.error) == ("succeeded", "paid", 1, None)
 
 
 def test_a_scheduler_that_runs_is_not_started_again(app: Scheduler) -> None:

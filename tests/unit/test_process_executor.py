@@ -25,7 +25,7 @@ from evenbeat.executors.base import Attempt, Outcome
 from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Line, Logged, Mine
 from evenbeat.executors.processes import ProcessExecutor
 from evenbeat.model import Run, from_json, to_json
-from evenbeat.observe import run_logs
+from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.signals import describe_exit
 from evenbeat.tasks import Task
 
@@ -256,13 +256,13 @@ def test_a_result_that_is_not_json_is_not_kept_and_the_log_says_so(hand: Hand) -
 def test_lines_and_log_records_reach_the_log_of_the_run_and_prints_go_to_stderr(
     hand: Hand, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run_logs.start_capture()
+    start_capture()
     try:
         with caplog.at_level(logging.INFO):
             attempt = hand.give("talk")
             assert hand.outcome() == Outcome("returned", '""')
     finally:
-        run_logs.stop_capture()
+        stop_capture()
 
     assert [chunk.text for chunk in attempt.log.take()] == ["a line", "WARNING jobs: a record"]
     assert ("jobs", logging.WARNING, "a record") in caplog.record_tuples
@@ -523,11 +523,11 @@ def test_what_is_said_of_another_attempt_counts_for_nothing(
     monkeypatch.setattr(child, "_ready", lambda: channel)
     run = Run(id="r", task="t", attempt=3)
     attempt = Attempt(run, Task(_named("t"), "t"), 0.0, -1.0, lambda _: True)
-    run_logs.start_capture()
+    start_capture()
     try:
         assert child.execute(attempt) == Outcome("returned", "2")
     finally:
-        run_logs.stop_capture()
+        stop_capture()
     assert [chunk.text for chunk in attempt.log.take()] == ["in time"]
     assert channel.sent[1:] == [Mine(8, held=False), Mine(9, held=True)]
     assert caplog.messages == ["late", "nobody's"]

@@ -21,6 +21,7 @@ from evenbeat import (
     InvalidValue,
     LockHeld,
     Run,
+    RunExists,
     RunInfo,
     RunNotFound,
     RunRefused,
@@ -396,9 +397,51 @@ def test_the_id_of_a_run_of_another_tenant_is_taken(scheduler: VirtualScheduler,
         lambda: scheduler.schedules.trigger("beat", id="order-7"),
     ]
     for attempt in again:
-        with pytest.raises(RunRefused, match="another tenant"):
+        with pytest.raises(RunExists, match="another tenant"):
             attempt()
     assert scheduler.enqueue_many([("work", None)], ids=["order-7"], tenant="acme") == ["order-7"]
+
+
+def test_the_id_of_a_run_of_another_task_is_taken(scheduler: VirtualScheduler, calls: list[Any]) -> None:
+    scheduler.enqueue("work", {"value": 1}, id="order-7")
+    scheduler.schedules.add("beat", every("10m"), "work")
+    scheduler.schedules.add("other", every("10m"), "work")
+    scheduler.schedules.trigger("beat", id="by-hand")
+    again: list[tuple[str, Callable[[], object]]] = [
+        ('task "work"', lambda: scheduler.enqueue("fails", id="order-7")),
+        ('task "work"', lambda: scheduler.enqueue_many([("fails", None)], ids=["order-7"])),
+        ('task "work"', lambda: scheduler.schedules.trigger("beat", id="order-7")),
+        ('schedule "beat"', lambda: scheduler.schedules.trigger("other", id="by-hand")),
+        ('schedule "beat"', lambda: scheduler.enqueue("work", id="by-hand")),
+    ]
+    for whose, attempt in again:
+        with pytest.raises(RunExists, match=f"is taken by a run of {whose}, so nothing was added") as taken:
+            attempt()
+        assert taken.value.run in ("order-7", "by-hand")
+        assert taken.value.whose == whose
+    assert scheduler.schedules.trigger("beat", id="by-hand").schedule == "beat"
+    assert len(scheduler.runs.list()) == 2
+
+
+def test_a_task_and_its_schedule_may_have_dots_and_colons_in_their_name(scheduler: VirtualScheduler) -> None:
+    @scheduler.task(name="reports.nightly:eu", schedule=every("10m"))
+    def nightly() -> str:
+        return "done"
+
+    (run,) = scheduler.travel("+10m")
+    assert (run.task, run.schedule, run.result) == ("reports.nightly:eu", "reports.nightly:eu", "done")
+    assert run.id == f"default/reports.nightly:eu/1/{int(run.scheduled_at.timestamp() * 1000)}"
+    assert scheduler.schedules.preview("reports.nightly:eu", 1) == [minute(20)]
+    assert scheduler.schedules.preview("every 10m", 1) == [minute(20)]
+    assert scheduler.runs.get(run.id) == run
+
+
+@pytest.mark.parametrize("name", ["a/b", "größe", ".", "..", ".a", ":a", "x" * 129, "a@b"])
+def test_a_task_whose_schedule_can_not_have_its_name_is_refused_by_the_decorator(name: str) -> None:
+    app = Scheduler("memory://")
+    with pytest.raises(InvalidValue, match=r"has a schedule, which can't have its name; name it otherwise"):
+        app.task(name=name, schedule="@daily")(lambda: None)
+    assert app.task(name=name)(lambda: None).name == name  # without a schedule, nobody minds
 
 
 def test_preview_shows_the_ticks_that_come(scheduler: VirtualScheduler, calls: list[Any]) -> None:

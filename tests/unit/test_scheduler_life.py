@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from evenbeat import InvalidValue, RunRefused, ScheduleNotFound, Scheduler, signals
+from evenbeat import InvalidValue, RunExists, ScheduleNotFound, Scheduler, signals
 from evenbeat.instants import from_ms
 from evenbeat.model import Run
 from evenbeat.node import Node
@@ -183,7 +183,7 @@ def test_of_many_runs_that_are_there_none_may_be_of_another_tenant(
     clock.advance("1s")
     app.enqueue_many(["work"] * 149, ids=ids[1:])
     assert app.enqueue_many(["work"] * 149, ids=ids[1:]) == ids[1:]
-    with pytest.raises(RunRefused, match="run-000"):
+    with pytest.raises(RunExists, match="run-000"):
         app.enqueue_many(["work"] * 150, ids=ids)
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from evenbeat import Scheduler
-from evenbeat.errors import InvalidValue, RunRefused
+from evenbeat.errors import InvalidValue, RunExists
 
 Transaction: TypeAlias = Callable[[], Any]
 """A context: what is in it is handed to ``within``; an exception rolls back, its end commits."""
@@ -178,7 +178,7 @@ def test_a_run_that_is_there_already_stays_and_is_answered(place: Place) -> None
     with driver(place) as connection:
         info = place.app.enqueue("bill", {"order": 7}, id="order-1", within=connection)
         assert info.payload == {"order": 1}
-        with pytest.raises(RunRefused, match="order-1"):
+        with pytest.raises(RunExists, match="order-1"):
             place.app.enqueue("bill", {"order": 7}, id="order-1", tenant="acme", within=connection)
 
 

@@ -11,6 +11,7 @@ import pytest
 from evenbeat.errors import StoreUnavailable, TooLarge
 from evenbeat.executors.base import Outcome
 from evenbeat.executors.inline import InlineExecutor
+from evenbeat.keeper import GRACE
 from evenbeat.model import Execution, Run, Transition
 from evenbeat.observe.events import Events
 from evenbeat.rules import attempts
@@ -585,6 +586,12 @@ def test_an_attempt_that_takes_too_long_fails_and_whatever_it_returns_later_coun
     attempt.began -= 1
     bench.keep()
     bench.step()
+    assert bench.executor.interrupted == [("r", "timeout")]
+    assert bench.run("r").state == "running"  # it may end by itself for a while
+    assert attempt.overdue is not None
+    attempt.overdue -= GRACE
+    bench.keep()
+    bench.step()
     run = bench.run("r")
     assert (run.state, run.error) == ("failed", "timed out after 1s")
     assert bench.executor.interrupted == [("r", "timeout")]
@@ -632,6 +639,9 @@ def test_a_cancelled_run_that_takes_no_notice_still_times_out() -> None:
     assert attempt.current.asked == "cancelled"
     assert attempt.began is not None
     attempt.began -= 2
+    bench.keep()
+    assert attempt.overdue is not None
+    attempt.overdue -= GRACE
     bench.keep()
     bench.step()
     assert bench.run("r").state == "cancelled"

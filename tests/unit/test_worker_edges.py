@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evenbeat.executors.base import Attempt, Outcome
-from evenbeat.keeper import Keeper
+from evenbeat.keeper import GRACE, Keeper
 from evenbeat.model import Execution, LogChunk, Run
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts
@@ -180,7 +180,8 @@ def test_an_end_is_logged_by_its_weight_with_the_first_line_of_its_error(
         timed.step()
     (record,) = [record for record in caplog.records if record.name == "evenbeat.worker"]
     assert record.levelno == level
-    assert vars(record)["error"] == (None if outcome.error is None else outcome.error.split("\n")[0])
+    assert vars(record).get("error") == (None if outcome.error is None else outcome.error.split("\n")[0])
+    assert ("error" in vars(record)) is (outcome.error is not None)
 
 
 def test_who_comes_back_to_the_queue_with_a_wish_to_stop_ends_there_and_nobody_else(timed: Timed) -> None:
@@ -256,8 +257,40 @@ def test_a_timeout_ends_an_attempt_at_its_time_and_once(timed: Timed) -> None:
     timed.keep()
     timed.keep()
     assert timed.executor.interrupted == [("r", "timeout")]
+    timed.wait(GRACE - 0.25)
+    timed.keep()
+    timed.step()
+    assert timed.run().state == "running"
+    timed.wait(0.25)
+    timed.keep()
     timed.step()
     assert (timed.run().state, timed.run().error) == ("failed", "timed out after 1s500ms")
+    assert timed.executor.interrupted == [("r", "timeout")]
+
+
+def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repeated(timed: Timed) -> None:
+    timed.add("r", execution=Execution(timeout=1_500, retries=3))
+    timed.step()
+    timed.wait(1.5)
+    timed.keep()
+    timed.step()
+    timed.wait(2.5)
+    timed.executor.end(Outcome("returned", '"paid"'))
+    timed.step()
+    run = timed.run()
+    assert (run.state, run.result, run.attempt, run.failures) == ("succeeded", '"paid"', 1, 0)
+    assert timed.heard[-2 if timed.heard[-1].kind == "idle" else -1].kind == "succeeded"
+
+
+def test_what_a_function_raises_after_its_timeout_comes_second(timed: Timed) -> None:
+    timed.add("r", execution=Execution(timeout=1_500))
+    timed.step()
+    timed.wait(1.5)
+    timed.keep()
+    timed.executor.end(Outcome("raised", error="ConnectionError: closed\n\nin client.py"))
+    timed.step()
+    error = "timed out after 1s500ms\n\nConnectionError: closed\n\nin client.py"
+    assert (timed.run().state, timed.run().error) == ("failed", error)
 
 
 def test_a_wish_to_cancel_is_looked_for_once_a_second_and_told_once(timed: Timed) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from evenbeat import current
 from evenbeat.clocks import steady_clock
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Ended, Outcome
@@ -138,6 +140,18 @@ class Workbench:
 
 def work() -> None:
     """A task whose end the test decides."""
+
+
+def returns_late(run: current.Run) -> str:
+    """Takes longer than it may, and takes no notice of being asked to end."""
+    while not run.cancel_requested:
+        time.sleep(0.005)
+    return "paid"
+
+
+async def blocks_and_returns_late(run: current.Run) -> str:
+    """The same without a single await, where it could be cancelled."""
+    return returns_late(run)
 
 
 def result(value: object) -> Outcome:

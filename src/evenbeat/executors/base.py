@@ -6,13 +6,14 @@ import inspect
 import logging
 import traceback
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat import current, model
 from evenbeat.clocks import steady_clock
+from evenbeat.conversion import Unfit
 from evenbeat.errors import InvalidValue, RunCancelled
 from evenbeat.executors import begun, forks
-from evenbeat.model import to_json
 from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
 from evenbeat.tasks import Task
@@ -46,9 +47,11 @@ class Attempt:
         "began",
         "claimed",
         "current",
+        "exception",
         "lease_end",
         "log",
         "over",
+        "overdue",
         "run",
         "settled",
         "task",
@@ -71,9 +74,13 @@ class Attempt:
         """Until then the lease is held for certain."""
         self.began: float | None = None
         self.over: float | None = None
+        self.overdue: float | None = None
+        """When it was asked to end because it took longer than it may."""
+        self.exception: BaseException | None = None
+        """What the function raised, if that happened in this process."""
         self.settled = False
         """What becomes of the run is decided: whatever the function still does counts for nothing."""
-        self.log = RunLog(run.id, run.attempt)
+        self.log = RunLog(run)
         self.current = current.Run(run, held=lambda: self._held(ask), log=self.log.add)
         self._clock = clock
         self._ask_at = float("-inf")
@@ -154,8 +161,8 @@ class Executor(Protocol):
 
 
 def returned(attempt: Attempt, value: object) -> Outcome:
-    """The outcome of a function that returned. What is not JSON is not kept, and the log says so:
-    the work is done, and doing it again would be worse."""
+    """The outcome of a function that returned. What is not JSON is not kept, and what JSON changes is kept as
+    that; the log says so. The work is done, and doing it again would be worse."""
     if value is None:
         return _NOTHING
     if inspect.isawaitable(value) or inspect.isgenerator(value):
@@ -165,37 +172,51 @@ def returned(attempt: Attempt, value: object) -> Outcome:
         what = f"the task returned a {type(value).__name__}, which nobody runs"
         return Outcome("raised", error=f"TypeError: {what}; make it an async def and await there")
     try:
-        return Outcome("returned", to_json(value, "result"))
+        text, changed = attempt.task.write_result(value)
     except InvalidValue as error:
         attempt.log.add(f"WARNING evenbeat: the result is not kept: {error}")
         _log.warning("a result is not kept: %s", error, extra=run_fields(attempt.run))
         return _NOTHING
+    if changed is not None:
+        attempt.log.add(f"WARNING evenbeat: {changed}")
+        _log.warning("a result comes back as something else: %s", changed, extra=run_fields(attempt.run))
+    return Outcome("returned", text)
 
 
 def raised(attempt: Attempt, error: BaseException) -> Outcome:
     """The outcome of a function that raised, whatever it was: also SystemExit harms nobody."""
     if isinstance(error, RunCancelled) and attempt.current.asked is not None:
         return Outcome("stopped", error=str(error))
-    if isinstance(error, TypeError) and (problem := _misfit(attempt)) is not None:
-        return Outcome("unfit", error=problem)
+    # Ours are the first frames: whoever reads the traceback looks for the function's.
+    attempt.exception = error.with_traceback(_theirs(error.__traceback__))
+    misfit = error if isinstance(error, Unfit) else _misfit(attempt) if isinstance(error, TypeError) else None
+    if misfit is not None:
+        return Outcome("unfit", error=f"{InvalidValue.__name__}: {misfit}")
     return Outcome("raised", error=describe(error))
 
 
-def _misfit(attempt: Attempt) -> str | None:
-    """What is wrong with the payload, if the function can't be called with it."""
+def _misfit(attempt: Attempt) -> InvalidValue | None:
+    """What is wrong with the names in the payload, if the function can't be called with them."""
     payload = attempt.current.payload
     try:
         attempt.task.check(payload if isinstance(payload, dict) else {})
     except InvalidValue as error:
-        return f"{type(error).__name__}: {error}"
+        return error
     return None
+
+
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame on that is not an executor's; all of it if there is none."""
+    first = trace
+    while first is not None and _OURS in first.tb_frame.f_code.co_filename:
+        first = first.tb_next
+    return first or trace
 
 
 def describe(error: BaseException) -> str:
     """The error in a line, then the way it came through the task's own code."""
     try:
         line = "".join(traceback.format_exception_only(error)).strip()
-        # The first frames are ours.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _OURS not in frame.filename]
         where = "".join(traceback.format_list(frames[-30:])).rstrip()
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -222,7 +222,7 @@ class _Lines(RunLog):
     """The log of an attempt, which its worker keeps."""
 
     def __init__(self, run: Run, sender: Sender) -> None:
-        super().__init__(run.id, run.attempt)
+        super().__init__(run)
         self._of = Key(run.id, run.attempt)
         self._sender = sender
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 import msgspec
 
 from evenbeat.instants import Instant, from_ms
-from evenbeat.model import Reason, Run, Schedule, from_json
+from evenbeat.model import Reason, Run, Schedule
 from evenbeat.views import RunInfo, run_info
 
 EventKind: TypeAlias = Literal[
@@ -32,8 +32,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     run: RunInfo | None = None
     """The run as it was fired or claimed; what became of it is in ``kind``, ``error`` and ``result``."""
     error: str | None = None
+    exception: BaseException | None = None
+    """What was raised, with its traceback, if that happened in this process. None for ``cpu=True`` tasks,
+    whose errors come as text, and where nothing was raised: a timeout, a worker that died."""
     result: Any = None
-    """Of ``succeeded``: what the task returned."""
+    """Of ``succeeded``: what the task returned, as ``app.runs.get(id).result`` has it."""
     duration: float | None = None
     """Seconds that the attempt took."""
     delay: float | None = None
@@ -71,7 +74,6 @@ class Events:
         run: Run | None = None,
         schedule: Schedule | None = None,
         key: tuple[str, str] | None = None,
-        result: str | None = None,
         delay: int | None = None,
         **facts: Unpack[_Facts],
     ) -> None:
@@ -89,7 +91,6 @@ class Events:
             tenant=None if key is None else key[0],
             schedule=None if key is None else key[1] or None,
             run=None if run is None else run_info(run),
-            result=None if result is None else from_json(result),
             delay=None if delay is None else delay / 1000,
             next_run=upcoming,
             **facts,
@@ -103,6 +104,8 @@ class Events:
 
 class _Facts(TypedDict, total=False):
     error: str | None
+    exception: BaseException | None
+    result: Any
     duration: float | None
     reason: Reason
     count: int

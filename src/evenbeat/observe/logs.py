@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
 from evenbeat.model import Run
+from evenbeat.observe.run_logs import current_log
 
 # What every record has; all else was given with ``extra``.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -26,10 +28,33 @@ def run_fields(run: Run) -> dict[str, object]:
     }
 
 
+class RunFields(logging.Filter):
+    """Adds the run to log records of a job's code: ``job_id``, ``job_name``, ``schedule_id`` and the rest.
+
+    For handlers of your own, with any formatter: ``handler.addFilter(RunFields())``. The formatters of this
+    module do the same by themselves. Never drops a record; a field that the record has already stays.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        _add_run(record)
+        return True
+
+
+def _add_run(record: logging.LogRecord) -> None:
+    log = current_log.get()
+    if log is not None and "job_id" not in record.__dict__:
+        for name, value in run_fields(log.run).items():
+            record.__dict__.setdefault(name, value)
+
+
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: time, level, msg, component, and the fields it was given."""
+    """A record as one line of JSON: time, level, msg, component, and the fields it was given.
+
+    Of an exception, ``error`` is a line and ``traceback`` the rest.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
+        _add_run(record)
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -38,7 +63,8 @@ class JsonFormatter(logging.Formatter):
         }
         line |= _fields(record)
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line.setdefault("error", _error_line(record.exc_info[1]))
+            line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
@@ -46,10 +72,16 @@ class TextFormatter(logging.Formatter):
     """The same for people: the time, the level, the message, then ``field=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
+        _add_run(record)
         moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         said = " ".join(f"{name}={value}" for name, value in _fields(record).items() if value is not None)
         text = f"{moment} {record.levelname:<7} {record.getMessage()} {said}".rstrip()
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _error_line(error: BaseException | None) -> str:
+    lines = traceback.format_exception_only(error)
+    return next((line.rstrip("\n") for line in lines if not line.startswith(" ")), "")
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

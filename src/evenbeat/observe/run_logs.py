@@ -1,16 +1,13 @@
-"""What a run says while it works: log records and lines, kept with the run, bounded."""
+"""What a run says while it works: lines that are kept with the run, bounded."""
 
 from __future__ import annotations
 
-import logging
-import sys
 import threading
 import time
 from contextvars import ContextVar
 
 from evenbeat.instants import FIRST, LAST, Instant
-from evenbeat.model import LogChunk
-from evenbeat.observe.logs import TextFormatter
+from evenbeat.model import LogChunk, Run
 
 # Of one attempt. A job that logs in a circle must not fill the database.
 MOST_LINES = 1_000
@@ -24,11 +21,10 @@ _writing = threading.Lock()
 class RunLog:
     """The lines of one attempt that are not stored yet. Threads of the job may write at once."""
 
-    __slots__ = ("_attempt", "_characters", "_dropped", "_lines", "_run", "_waiting")
+    __slots__ = ("_characters", "_dropped", "_lines", "_waiting", "run")
 
-    def __init__(self, run: str, attempt: int) -> None:
-        self._run = run
-        self._attempt = attempt
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self._waiting: list[LogChunk] = []
         self._lines = 0
         self._characters = 0
@@ -66,62 +62,8 @@ class RunLog:
 
     def _chunk(self, text: str, at: Instant | None) -> LogChunk:
         moment = int(time.time() * 1000) if at is None else max(FIRST, min(at, LAST))
-        return LogChunk(run=self._run, attempt=self._attempt, seq=self._lines, text=text, at=moment)
+        return LogChunk(run=self.run.id, attempt=self.run.attempt, seq=self._lines, text=text, at=moment)
 
 
 current_log: ContextVar[RunLog | None] = ContextVar("evenbeat_run_log", default=None)
-
-
-class Capture(logging.Handler):
-    """Keeps what is logged inside a run with the run; records of anything else pass by."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING and logging.getLogger().handlers == [self]:
-            _last_resort(record)
-        log = current_log.get()
-        if log is None or record.name.startswith("evenbeat."):
-            return
-        try:
-            log.add(self.format(record), int(record.created * 1000))
-        except Exception:
-            self.handleError(record)
-
-
-def _last_resort(record: logging.LogRecord) -> None:
-    """Nobody has set up logging: Python would show warnings on stderr, were it not for our handler.
-
-    So this does, with the fields that say what failed.
-    """
-    logger: logging.Logger | None = logging.getLogger(record.name)
-    while logger is not None and logger.parent is not None:
-        if logger.handlers:
-            return  # it has shown it
-        logger = logger.parent if logger.propagate else None
-    if logger is not None and sys.stderr is not None:
-        sys.stderr.write(TextFormatter().format(record) + "\n")
-
-
-_capture = Capture()
-_users = 0
-_guard = threading.Lock()
-
-
-def start_capture() -> None:
-    """Listen on the root logger; counted, so that two nodes in a process need one handler."""
-    global _users
-    with _guard:
-        _users += 1
-        if _users == 1:
-            logging.getLogger().addHandler(_capture)
-
-
-def stop_capture() -> None:
-    global _users
-    with _guard:
-        _users -= 1
-        if _users == 0:
-            logging.getLogger().removeHandler(_capture)
+"""That of the attempt whose function this is, or was called by."""

@@ -19,7 +19,7 @@ from evenbeat.model import FINAL_STATES, LogChunk, Transition
 from evenbeat.moments import Moment, read_moment
 from evenbeat.node import Node
 from evenbeat.node_settings import NodeSettings
-from evenbeat.observe import run_logs
+from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
 from evenbeat.scheduler import Scheduler
 from evenbeat.schedules import Schedules
@@ -45,7 +45,7 @@ def virtual(app: Scheduler | None = None, *, now: datetime | str | None = None) 
     """
     app = Scheduler("memory://") if app is None else app
     clock = VirtualClock(START if now is None else read_instant(now, "now"))
-    store = VirtualStore(clock)
+    store = VirtualStore(clock, app.tasks)
     with app.stand_in(store, _StillNode):
         scheduler = VirtualScheduler(app, store, clock)
         yield scheduler
@@ -173,11 +173,11 @@ class VirtualScheduler:
         before = len(self._store.finished)
         journey = _Journey(self._store, self._clock, self.tasks, self.events, limit)
         self._travelling = True
-        run_logs.start_capture()
+        start_capture()
         try:
             self._upcoming = journey.go(end)
         finally:
-            run_logs.stop_capture()
+            stop_capture()
             self._travelling = False
         return self._store.finished[before:]
 
@@ -268,8 +268,9 @@ class _OneAtATime(Lane):
 class VirtualStore(MemoryStore):
     """The store in memory, which also remembers what a test may ask for."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, tasks: Tasks) -> None:
         super().__init__(clock)
+        self._tasks = tasks
         self.finished: list[RunInfo] = []
         self.woken: Counter[str] = Counter()
         self.started: Counter[str] = Counter()
@@ -281,7 +282,7 @@ class VirtualStore(MemoryStore):
         return self._changes
 
     def fired(self) -> list[RunInfo]:
-        return [views.run_info(run) for run in self._runs.values() if run.cause == "tick"]
+        return [views.run_info(run, self._tasks) for run in self._runs.values() if run.cause == "tick"]
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         fired = super().fire_due(now, limit, plan)
@@ -303,7 +304,7 @@ class VirtualStore(MemoryStore):
         answers = super().settle_runs(transitions)
         for transition, accepted in zip(transitions, answers, strict=True):
             if accepted and transition.state in FINAL_STATES:
-                self.finished.append(views.run_info(self._runs[transition.run]))
+                self.finished.append(views.run_info(self._runs[transition.run], self._tasks))
         return answers
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:

@@ -27,6 +27,16 @@ class RecordContract(Contract):
         assert not store.delete_record("lock", "default", "migrate", stale.version)
         assert locks.extend(store, "migrate", "30s", "second")
 
+    def test_locks_whose_names_have_dots_and_colons_do_not_touch_each_other(self, store: Store) -> None:
+        names = ["a", "a.b", "a:b", "a:b:c"]
+        for tenant in ("default", "acme"):
+            for name in names:
+                assert locks.acquire(store, name, "30s", f"{tenant} {name}", tenant)
+        assert locks.release(store, "a:b", "default a:b")
+        held = {(record.tenant, record.key, record.body) for record in store.find_records("lock")}
+        wanted = {(tenant, name) for tenant in ("default", "acme") for name in names} - {("default", "a:b")}
+        assert held == {(tenant, name, f"{tenant} {name}") for tenant, name in wanted}
+
     def test_a_purge_by_a_fast_clock_leaves_what_has_not_expired(
         self, store: Store, clock: VirtualClock
     ) -> None:

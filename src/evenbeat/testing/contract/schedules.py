@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evenbeat.errors import InvalidValue
 from evenbeat.model import Execution
-from evenbeat.rules import changes
+from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import ScheduleQuery, Store, Write, Written
 from evenbeat.testing.clock import VirtualClock
@@ -47,6 +47,45 @@ class ScheduleContract(Contract):
         )
         assert made.paused_at == store.now()
         assert self.get(store) == made
+
+    def test_names_with_dots_and_colons_do_not_touch_each_other(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # In byte order. "." and ":" separate the parts of keys, and "schedule" and "default" are such parts.
+        names = ["a", "a-b", "a.b", "a.b.c", "a:b", "a:b:c", "a_b", "default", "default:a", "schedule:a"]
+        keys = [(tenant, name) for tenant in ("acme", "default") for name in names]
+        for tenant, name in reversed(keys):
+            self.add(store, schedule(name, tenant=tenant, payload=f'"{tenant} {name}"', overlap="skip"))
+        found = store.find_schedules(ScheduleQuery(limit=7))
+        assert [row.key for row in found.items] == keys[:7]
+        rest = store.find_schedules(ScheduleQuery(limit=100, cursor=found.cursor))
+        assert [row.key for row in rest.items] == keys[7:]
+        # A tick becomes a run of each, the next one is skipped, since none has ended.
+        for _ in range(2):
+            clock.advance("1m")
+            self.fire(store)
+        for tenant, name in keys:
+            (fired,) = self.runs(store, tenant=tenant, schedule=name)
+            assert (fired.id, fired.payload) == (f"{tenant}/{name}/1/{fired.tick}", f'"{tenant} {name}"')
+            (skipped,) = store.find_skipped(tenant, name)
+            assert (skipped.schedule, skipped.tenant, skipped.count) == (name, tenant, 1)
+        # The end of one counts for it, and a deletion deletes it, and no other.
+        claimed = {run.id: run for run in self.claim(store)}
+        (one,) = self.runs(store, tenant="default", schedule="a:b")
+        (ended,) = store.settle_runs([attempts.succeeded(claimed[one.id], None, clock.now, "end")])
+        assert ended
+        for figures in store.statistics(keys):
+            counted = int((figures.tenant, figures.schedule) == ("default", "a:b"))
+            assert figures.run_count == counted
+        before = self.get(store, "a:b")
+        assert before is not None
+        self.put(store, before, changes.delete(before, clock.now))
+        left = [row.key for row in store.find_schedules(ScheduleQuery(limit=100)).items]
+        assert left == [key for key in keys if key != ("default", "a:b")]
+        clock.advance("1h")
+        while store.purge(clock.now, 100):
+            pass
+        assert sorted(run.id for run in self.runs(store)) == sorted(set(claimed) - {one.id})
 
     def test_a_schedule_whose_trigger_can_not_be_read_is_found_changed_and_deleted(
         self, store: Store, clock: VirtualClock
