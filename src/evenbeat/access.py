@@ -38,6 +38,14 @@ class Access:
                     self._is_open = True
         return self._store
 
+    def store_to_join(self) -> Store:
+        """The store for runs within a transaction of the caller's: open, unless opening may wait for it."""
+        if not self._is_open:
+            with self._opening:
+                if not self._is_open:
+                    self._is_open = self._store.open_to_join()
+        return self._store
+
     def unopened(self) -> Store:
         return self._store
 

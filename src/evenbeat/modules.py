@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -88,6 +89,7 @@ _MAIN = "__evenbeat_main__"
 def _looking_at(what: str) -> Iterator[None]:
     token = _looking.set(True)
     try:
+        _set_up_django()
         yield
     except ModuleNotFoundError as error:
         # It is missing itself; that something it imports is missing is another matter.
@@ -98,6 +100,15 @@ def _looking_at(what: str) -> Iterator[None]:
         raise ModuleFailed(what, _told(error)) from error
     finally:
         _looking.reset(token)
+
+
+def _set_up_django() -> None:
+    """Load the apps of a Django project, as manage.py does: modules that import its models need them."""
+    if not os.environ.get("DJANGO_SETTINGS_MODULE") or importlib.util.find_spec("django") is None:
+        return
+    django = importlib.import_module("django")
+    if not importlib.import_module("django.apps").apps.ready:
+        django.setup()
 
 
 def _told(error: BaseException) -> str:

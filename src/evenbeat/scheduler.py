@@ -36,7 +36,6 @@ from evenbeat.schedules import Schedules
 from evenbeat.settings import default_store
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
-from evenbeat.stores.within import add_within
 from evenbeat.tasks import Call, Task, Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 from evenbeat.twins import twin
@@ -188,18 +187,19 @@ class Scheduler:
 
         ``within`` is a connection or session of yours to the same database (PostgreSQL or SQLite): the run is
         added in its transaction, and is there for workers when you commit, or never. psycopg, sqlite3, Django
-        and SQLAlchemy are known; asynchronous ones with ``await app.aenqueue(…)``.
+        and SQLAlchemy are known; asynchronous ones with ``await app.aenqueue(…)``. In virtual time
+        (``evenbeat.testing``) it may lead to any database.
         """
-        store = self._access.store()
+        store = self._store_for(within)
         run = self._run(task, payload, _due(store.now(), delay, at), store.now(), id, tenant, options)
         if within is not None:
-            return self._present([run], add_within(within, store.insertion([run])))[0]
+            return self._joined(within, [run])[0]
         is_new = store.add_runs([run])[0]
         # Also if it was there: whoever repeats a call whose reply was lost has told nobody yet.
         store.hint()
         if is_new:
             return self._access.info(run)
-        return self._present([run], frozenset())[0]
+        return self._present([run])[0]
 
     def enqueue_many(
         self,
@@ -213,8 +213,7 @@ class Scheduler:
         **options: Unpack[RunOptions],
     ) -> list[str]:
         """Many runs, written 1,000 at a time; answers the ids. ``ids`` and ``within`` as in ``enqueue``."""
-        store = self._access.store()
-        now = store.now()
+        now = self._store_for(within).now()
         due = _due(now, delay, at)
         chosen = None if ids is None else iter(ids)
         made: list[str] = []
@@ -239,24 +238,30 @@ class Scheduler:
         return made
 
     def _add(self, batch: list[Run], within: object | None) -> None:
-        store = self._access.store()
         if within is not None:
-            new = add_within(within, store.insertion(batch))
-        else:
-            answers = store.add_runs(batch)
-            store.hint()
-            if all(answers):
-                return
-            new = frozenset(run.id for run, is_new in zip(batch, answers, strict=True) if is_new)
-        self._present(batch, new)
-
-    def _present(self, wanted: list[Run], new: frozenset[str]) -> list[RunInfo]:
-        """The runs as they are. One that was there already must be of the same tenant and task."""
-        old = tuple(run.id for run in wanted if run.id not in new)
-        found: tuple[Run, ...] = ()
+            self._joined(within, batch)
+            return
+        store = self._access.store()
+        answers = store.add_runs(batch)
+        store.hint()
+        old = [run for run, is_new in zip(batch, answers, strict=True) if not is_new]
         if old:
-            found = self._access.store().find_runs(RunQuery(ids=old, limit=len(old))).items
-        # One that the same transaction added before is seen by nobody else yet: it is as it was wanted.
+            self._present(old)
+
+    def _store_for(self, within: object | None) -> Store:
+        return self._access.store() if within is None else self._access.store_to_join()
+
+    def _joined(self, within: object, wanted: list[Run]) -> list[RunInfo]:
+        """Runs added in the caller's transaction, as they are."""
+        return self._same(wanted, self._access.store_to_join().add_runs_within(within, wanted))
+
+    def _present(self, wanted: list[Run]) -> list[RunInfo]:
+        """Runs that were there already, as they are."""
+        ids = tuple(run.id for run in wanted)
+        return self._same(wanted, self._access.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items)
+
+    def _same(self, wanted: list[Run], found: Iterable[Run]) -> list[RunInfo]:
+        """What was found for what was wanted. One that was there already must be of that tenant and task."""
         known = {run.id: run for run in found}
         for run in wanted:
             if run.id in known:

@@ -29,7 +29,7 @@ def test_a_store_in_memory_has_no_schema_no_server_and_no_transactions() -> None
     store = MemoryStore()
     assert (store.schema(), store.server()) == (Schema(0, 0), [])
     with pytest.raises(InvalidValue, match="takes no part in transactions"):
-        store.insertion([])
+        store.add_runs_within(object(), [])
 
 
 def test_claims_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -444,7 +444,7 @@ def test_errors_about_size_are_told_from_others_and_the_first_of_a_bulk_is_shown
 
 def test_joining_a_transaction_of_others_is_refused(store: MongoStore) -> None:
     with pytest.raises(InvalidValue, match="after the commit"):
-        store.insertion([])
+        store.add_runs_within(object(), [])
 
 
 # Others.

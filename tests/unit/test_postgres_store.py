@@ -29,6 +29,7 @@ from evenbeat.stores.postgres import (
     connections,
     facts,
     history,
+    joining,
     past_statements,
     runs,
     schedules,
@@ -1387,29 +1388,41 @@ def test_closing_ends_a_wait_and_leaves_nothing_behind(store: PostgresStore) -> 
 # Transactions of others.
 
 
-def test_an_insertion_joins_the_callers_transaction_and_hints_when_it_commits(
+def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
     make: Callable[..., PostgresStore],
 ) -> None:
     store, waiting = make(), listening(make())
     store.add_runs([Run(id="old", task="work")])
     wanted = [Run(id="old", task="other"), Run(id="new", task="work", error="a\0b"), Run(id="new", task="x")]
-    insertion = store.insertion(wanted)
-    assert insertion.dialect == "postgresql"
-    assert insertion.text.count("{}") == 1
-    assert "%" not in insertion.text
-    assert re.findall(r"(?<![:\w\\]):(\w+)(?!:)", insertion.text) == []  # what SQLAlchemy takes for a value
+    text, value = next(joining.adding(store.place, wanted)("postgresql"))
+    assert value is not None
+    assert text.count("{}") == 1
+    assert "%" not in text
+    assert re.findall(r"(?<![:\w\\]):(\w+)(?!:)", text) == []  # what SQLAlchemy takes for a value
     with psycopg.connect(store.place.conninfo) as theirs:
-        text = insertion.text.format("%s").encode()
-        assert theirs.execute(text, (insertion.value,)).fetchall() == [("new",)]
+        assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "x"]
         assert store.count_runs() == {"queued": 1}
         assert waiting.wait(0.05) is False
         theirs.rollback()
-        assert theirs.execute(text, (insertion.value,)).fetchall() == [("new",)]
+        store.add_runs_within(theirs, wanted)
         theirs.commit()
         assert waiting.wait(60) is True
-        assert theirs.execute(text, (insertion.value,)).fetchall() == []
+        assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "work"]
     (found,) = store.find_runs(RunQuery(ids=("new",))).items
     assert (found.task, found.error) == ("work", "a\0b")
+
+
+def test_a_connection_to_a_database_without_our_tables_is_named(make: Callable[..., PostgresStore]) -> None:
+    store = make()
+    sql(store, "DROP TABLE evenbeat.runs CASCADE")
+    with (
+        psycopg.connect(store.place.conninfo) as theirs,
+        pytest.raises(psycopg.errors.UndefinedTable) as caught,
+    ):
+        store.add_runs_within(theirs, [Run(id="one", task="work")])
+    (note,) = caught.value.__notes__
+    assert "without the tables of the store" in note
+    assert "evenbeat.testing.virtual(app)" in note
 
 
 # Plain SQL.

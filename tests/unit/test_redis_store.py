@@ -608,7 +608,7 @@ def test_a_value_that_redis_can_not_hold_is_refused_as_such(store: RedisStore) -
 
 def test_it_takes_no_part_in_transactions_of_others(store: RedisStore) -> None:
     with pytest.raises(InvalidValue, match="after the commit"):
-        store.insertion([])
+        store.add_runs_within(object(), [])
 
 
 # Nodes that work at once.

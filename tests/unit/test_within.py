@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -19,7 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from evenbeat import Scheduler
-from evenbeat.errors import InvalidValue, RunExists
+from evenbeat.errors import InvalidValue, RunExists, SchemaTooNew, StoreUnavailable
+from evenbeat.stores.sqlite import SqliteStore
+from evenbeat.stores.sqlite.lock_holder import write_lock_advice
 
 Transaction: TypeAlias = Callable[[], Any]
 """A context: what is in it is handed to ``within``; an exception rolls back, its end commits."""
@@ -51,6 +54,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     @app.task
     def bill(order: int) -> None: ...
 
+    app.runs.list()  # opens the store
     yield Place(app, plain, request.param)
     app.close()
 
@@ -279,6 +283,155 @@ def run_async(work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
     asyncio.run(main())
+
+
+# -- SQLite: the first use of all, inside of a transaction that holds the file's only write lock ------------
+
+
+@pytest.fixture
+def new_file(tmp_path: Path) -> Iterator[Place]:
+    """A file of the user's, with a table of the user's; the app has not been used yet."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    app = Scheduler(SqliteStore(path, busy_timeout=0.05))
+    app.task(name="bill")(lambda order: order)
+    yield Place(app, str(path), "sqlite")
+    app.close()
+
+
+# Only Linux tells who holds a lock.
+IS_TOLD = sys.platform == "linux"
+
+
+def order(library: str, connection: Any) -> None:
+    """Write a row, and so take the lock."""
+    text = "INSERT INTO orders VALUES (NULL)"
+    if library == "django":
+        with connection.cursor() as cursor:
+            cursor.execute(text)
+    else:
+        connection.execute(text if library == "driver" else sqlalchemy.text(text))
+
+
+@pytest.mark.parametrize("library", SYNC)
+def test_the_first_use_of_all_may_be_inside_of_the_transaction(new_file: Place, library: str) -> None:
+    app = new_file.app
+    with SYNC[library](new_file) as connection:
+        order(library, connection)
+        assert app.enqueue("bill", {"order": 1}, id="order-1", within=connection).id == "order-1"
+        again = app.enqueue("bill", {"order": 7}, id="order-1", within=connection)
+        assert again.payload == {"order": 1}
+    assert ids(new_file) == {"order-1"}
+    assert app.store.schema().found == app.store.schema().known
+
+
+@pytest.mark.parametrize("library", ["driver", "session", "connection"])
+def test_the_first_use_of_all_may_be_inside_of_an_asynchronous_transaction(
+    new_file: Place, library: str
+) -> None:
+    async def work() -> None:
+        async with ASYNC[library](new_file) as connection:
+            text = "INSERT INTO orders VALUES (NULL)"
+            await connection.execute(text if library == "driver" else sqlalchemy.text(text))
+            await new_file.app.aenqueue("bill", {"order": 1}, id="order-1", within=connection)
+
+    run_async(work)
+    assert ids(new_file) == {"order-1"}
+
+
+def test_tables_that_the_transaction_made_are_rolled_back_with_it(new_file: Place) -> None:
+    def work() -> None:
+        with driver(new_file) as connection:
+            order("driver", connection)
+            new_file.app.enqueue("bill", {"order": 1}, within=connection)
+            raise RolledBack
+
+    for _ in range(2):
+        with pytest.raises(RolledBack):
+            work()
+        with closing(sqlite3.connect(new_file.url)) as plain:
+            assert plain.execute("SELECT name FROM sqlite_master").fetchall() == [("orders",)]
+    assert ids(new_file) == set()
+
+
+def test_tables_are_made_as_a_whole_where_no_transaction_has_begun(new_file: Place) -> None:
+    with driver(new_file) as connection:
+        assert not connection.in_transaction
+        new_file.app.enqueue("bill", {"order": 1}, id="order-1", within=connection)
+        assert connection.in_transaction
+        connection.rollback()
+    assert ids(new_file) == set()
+
+
+def test_tables_of_a_newer_version_are_left_alone(new_file: Place) -> None:
+    new_file.app.runs.list()
+    new_file.app.close()
+    with closing(sqlite3.connect(new_file.url)) as plain:
+        plain.execute("UPDATE evenbeat_meta SET value = '99' WHERE key = 'schema'")
+        plain.commit()
+        with pytest.raises(SchemaTooNew):
+            new_file.app.enqueue("bill", {"order": 1}, within=plain)
+
+
+@pytest.mark.parametrize("other", ["other.db", ":memory:"])
+def test_a_connection_to_another_file_is_refused(new_file: Place, tmp_path: Path, other: str) -> None:
+    where = str(tmp_path / other) if other == "other.db" else other
+    named = where if other == "other.db" else "a database in memory"
+    with closing(sqlite3.connect(where)) as connection:
+        with pytest.raises(InvalidValue, match=f"to {named}, and the store is {new_file.url}") as caught:
+            new_file.app.enqueue("bill", {"order": 1}, within=connection)
+        assert "evenbeat.testing.virtual(app)" in str(caught.value)
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_a_lock_that_the_caller_holds_is_named_as_that(new_file: Place, is_opened: bool) -> None:
+    if is_opened:
+        new_file.app.runs.list()
+    with driver(new_file) as connection:
+        order("driver", connection)
+        own = "this process holds the write lock itself" if IS_TOLD else "If it is your own"
+        with pytest.raises(StoreUnavailable, match=own) as caught:
+            new_file.app.enqueue("bill", {"order": 1})
+        assert "within=connection" in str(caught.value)
+    new_file.app.enqueue("bill", {"order": 1})
+
+
+def test_a_lock_that_another_process_holds_is_named_as_that(new_file: Place) -> None:
+    new_file.app.runs.list()
+    script = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("INSERT INTO orders VALUES (NULL)")
+print("locked", flush=True)
+input()
+"""
+    command = [sys.executable, "-c", script, new_file.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        others = f"another process, {other.pid}, holds the write lock" if IS_TOLD else "another connection"
+        with pytest.raises(StoreUnavailable, match=others):
+            new_file.app.enqueue("bill", {"order": 1})
+        other.communicate("\n", timeout=60)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "",
+        "no such thing",
+        "1: POSIX  ADVISORY  WRITE x fe:00:y 0 EOF",
+        "1: FLOCK  ADVISORY  WRITE 7 fe:00:7 0 EOF",
+    ],
+)
+def test_a_lock_of_nobody_knows_whom_is_named_as_that(new_file: Place, tmp_path: Path, listed: str) -> None:
+    locks = tmp_path / "locks"
+    assert "another connection holds" in write_lock_advice(new_file.url, str(locks))
+    locks.write_text(listed)
+    assert "another connection holds" in write_lock_advice(new_file.url, str(locks))
+    assert "another connection holds" in write_lock_advice(str(tmp_path / "nowhere.db"), str(locks))
 
 
 # -- what can't be -----------------------------------------------------------------------------------------

@@ -209,20 +209,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What may happen, and what to set instead."""
 
 
-class Insertion(NamedTuple):
-    """A statement that adds runs, for a connection of the caller's own, inside the caller's transaction."""
-
-    dialect: Literal["postgresql", "sqlite"]
-    text: str
-    """With one place, ``{}``, for the value; it answers the ids of the runs that are new."""
-    value: str
-
-
 class Store(Protocol):
     """What Evenbeat asks of a database."""
 
     def open(self) -> None:
         """Connect, and create or upgrade the schema. Safe from many nodes at once; safe to repeat."""
+
+    def open_to_join(self) -> bool:
+        """Get ready for ``now`` and ``add_runs_within``: ``open``, unless that may wait for a lock that the
+        caller's own transaction holds. Whether the store is open now."""
 
     def close(self) -> None:
         """Let go of everything. Safe to repeat."""
@@ -266,10 +261,12 @@ class Store(Protocol):
     def add_runs(self, runs: Sequence[Run]) -> list[bool]:
         """Add runs; says of each whether it is new. One whose id exists stays as it is."""
 
-    def insertion(self, runs: Sequence[Run]) -> Insertion:
-        """What ``add_runs`` would do, as a statement for a transaction of the caller's.
+    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
+        """Add runs over the caller's own connection, inside the caller's transaction: they are there when it
+        commits, or never. Answers each run as it is: as it was wanted, or as it was there already.
 
-        InvalidValue on a store that can't join one.
+        InvalidValue on a store that can't join a transaction, and for a connection that is not in one or
+        leads to another database. Errors of the caller's driver come out as they are.
         """
 
     def claim_runs(self, claim: Claim) -> Claimed:

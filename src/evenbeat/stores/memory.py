@@ -30,7 +30,6 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
-    Insertion,
     Lost,
     Page,
     PlanFunction,
@@ -75,6 +74,10 @@ class MemoryStore:
 
     def open(self) -> None:
         pass
+
+    def open_to_join(self) -> bool:
+        self.open()
+        return True
 
     def close(self) -> None:
         pass
@@ -188,10 +191,11 @@ class MemoryStore:
         with self._lock:
             return [self._add(run) for run in runs]
 
-    def insertion(self, runs: Sequence[Run]) -> Insertion:
+    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
         raise InvalidValue(
-            "a store in memory takes no part in transactions", field="within", value=None,
-            hint="enqueue after the commit, or use PostgreSQL or SQLite",
+            "a store in memory takes no part in transactions", field="within", value=connection,
+            hint="enqueue after the commit, or use PostgreSQL or SQLite; in tests, use virtual time: "
+            "evenbeat.testing.virtual(app)",
         )  # fmt: skip
 
     def _add(self, run: Run) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
@@ -65,6 +66,12 @@ _SERVERS = {
 def _server(url: str, module: str, name: str, driver: tuple[str, ...], extra: str) -> Store:
     _check_escaped(url)
     _check_ports(url)
+    if extra == "postgres" and not hasattr(select, "poll"):
+        raise InvalidValue(
+            f"store {shown(without_password(url))} can't be used on this system, which has no select.poll",
+            field="store", value=without_password(url),
+            hint="on Windows use another store, or the Windows Subsystem for Linux",
+        )  # fmt: skip
     try:
         kind = getattr(import_module(module), name)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Runs added inside a transaction of the user's, by the user's own connection: kept with it or gone with it.
+"""Statements inside a transaction of the user's, over the user's own connection.
 
 The libraries are recognised by their names, so that none of them is imported by who does not use it. Errors
 of the user's driver come out as they are: it is the user's transaction that failed.
@@ -6,14 +6,31 @@ of the user's driver come out as they are: it is the user's transaction that fai
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.stores.base import Insertion
 from evenbeat.twins import on_the_callers_loop
 
-Ids: TypeAlias = frozenset[str]
+T = TypeVar("T")
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Library: TypeAlias = Literal["psycopg", "sqlalchemy", "django", "sqlite3", "aiosqlite"]
+
+
+class Statement(NamedTuple):
+    """One statement of a conversation."""
+
+    text: str
+    """With a place, ``{}``, for the value, if there is one."""
+    value: str | None = None
+
+
+Conversation: TypeAlias = Generator[Statement, Rows, T]
+"""What is asked in a transaction: yields statements, is sent their rows, and returns an answer. It does no
+I/O itself, so that one serves every library, synchronous or not."""
+Say: TypeAlias = Callable[[str], Conversation[T]]
+"""Begins a conversation; its argument is the dialect of the connection: ``postgresql``, ``sqlite``, …"""
 
 _PLACES = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric_dollar": "$1"}
 """How libraries write the place of the first value, by the name that DB-API has for the style."""
@@ -22,60 +39,64 @@ _PLACES = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric_dollar": "$1
 class _Kind(NamedTuple):
     """How a kind of connection is spoken to."""
 
+    library: Library
     is_async: bool
-    execute: Callable[[Any, Insertion], Any]
+    converse: Callable[[Any, Say[Any]], Any]
 
 
-def add_within(connection: object, insertion: Insertion) -> Ids:
-    """Execute the statement; the answer is the ids of the runs that are new."""
+def converse_within(connection: object, say: Say[T]) -> T:
+    """Carry on a conversation over the caller's connection, which must be inside of a transaction."""
     kind = _kind(connection)
-    if kind is None:
-        raise InvalidValue(
-            f"within {shown(connection)} is not a connection of a known library", field="within",
-            value=connection,
-            hint="give one of psycopg, sqlite3 or Django, or a Session or Connection of SQLAlchemy",
-        )  # fmt: skip
     loop = on_the_callers_loop()
     if loop is not None:
         # Connections stay in the thread that they are used in, and asynchronous ones on their event loop.
-        added: Ids = loop(lambda: kind.execute(connection, insertion))
-        return added
+        answered: T = loop(lambda: kind.converse(connection, say))
+        return answered
     if kind.is_async:
         raise InvalidValue(
             f"within {shown(connection)} has to be awaited", field="within", value=connection,
             hint="write await app.aenqueue(…)",
         )  # fmt: skip
-    answer: Ids = kind.execute(connection, insertion)
+    answer: T = kind.converse(connection, say)
     return answer
 
 
-def _kind(connection: object) -> _Kind | None:
+def library_of(connection: object) -> Library:
+    """The library that a connection is of. InvalidValue if it is not a known one."""
+    return _kind(connection).library
+
+
+def check_dialect(found: str, wanted: str) -> None:
+    """Refuse a connection to another kind of database than that of the store."""
+    if found != wanted:
+        raise InvalidValue(
+            f"within is a connection to {found}, and the store is on {wanted}", field="within",
+            value=found, hint="a transaction can't span two databases: enqueue after the commit",
+        )  # fmt: skip
+
+
+def _kind(connection: object) -> _Kind:
     for base in type(connection).__mro__:
         package, _, rest = base.__module__.partition(".")
         if package == "sqlalchemy" and (
             hasattr(connection, "exec_driver_sql") or hasattr(connection, "connection")
         ):
             is_async = rest.startswith("ext.asyncio")
-            return _Kind(is_async, _sqlalchemy_async if is_async else _sqlalchemy)
+            return _Kind("sqlalchemy", is_async, _sqlalchemy_async if is_async else _sqlalchemy)
         if package == "psycopg" and hasattr(connection, "cursor"):
             is_async = "Async" in base.__name__
-            return _Kind(is_async, _psycopg_async if is_async else _psycopg)
+            return _Kind("psycopg", is_async, _psycopg_async if is_async else _psycopg)
         if package == "django" and hasattr(connection, "vendor"):
-            return _Kind(False, _django)
+            return _Kind("django", False, _django)
         if package == "sqlite3" and hasattr(connection, "cursor"):
-            return _Kind(False, _sqlite3)
+            return _Kind("sqlite3", False, _sqlite3)
         if package == "aiosqlite":
-            return _Kind(True, _aiosqlite)
-    return None
-
-
-def _text(insertion: Insertion, dialect: str, place: str) -> str:
-    if dialect != insertion.dialect:
-        raise InvalidValue(
-            f"within is a connection to {dialect}, and the store is on {insertion.dialect}", field="within",
-            value=dialect, hint="a transaction can't span two databases: enqueue after the commit",
-        )  # fmt: skip
-    return insertion.text.format(place)
+            return _Kind("aiosqlite", True, _aiosqlite)
+    raise InvalidValue(
+        f"within {shown(connection)} is not a connection of a known library", field="within",
+        value=connection,
+        hint="give one of psycopg, sqlite3 or Django, or a Session or Connection of SQLAlchemy",
+    )  # fmt: skip
 
 
 def _check_transaction(is_in_one: bool) -> None:
@@ -89,25 +110,58 @@ def _check_transaction(is_in_one: bool) -> None:
         )  # fmt: skip
 
 
-def _ids(rows: Any) -> Ids:
-    return frozenset(row[0] for row in rows)
+def _carry(conversation: Conversation[T], ask: Callable[[Statement], Rows]) -> T:
+    try:
+        statement = next(conversation)
+        while True:
+            statement = conversation.send(ask(statement))
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
 
 
-def _psycopg(connection: Any, insertion: Insertion) -> Ids:
+async def _carry_async(conversation: Conversation[T], ask: Callable[[Statement], Awaitable[Rows]]) -> T:
+    try:
+        statement = next(conversation)
+        while True:
+            statement = conversation.send(await ask(statement))
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+def _placed(statement: Statement, place: str) -> tuple[Any, ...]:
+    """The arguments of ``execute``. Without a value there are none: drivers leave the text alone then."""
+    if statement.value is None:
+        return (statement.text,)
+    return statement.text.replace("{}", place), (statement.value,)
+
+
+def _psycopg(connection: Any, say: Say[T]) -> T:
     from psycopg.rows import tuple_row
 
     _check_transaction(_libpq_joins(connection))
     with connection.cursor(row_factory=tuple_row) as cursor:
-        return _ids(cursor.execute(_text(insertion, "postgresql", "%s"), (insertion.value,)).fetchall())
+
+        def ask(statement: Statement) -> Rows:
+            cursor.execute(*_placed(statement, "%s"))
+            return cursor.fetchall() if cursor.description else []
+
+        return _carry(say("postgresql"), ask)
 
 
-async def _psycopg_async(connection: Any, insertion: Insertion) -> Ids:
+async def _psycopg_async(connection: Any, say: Say[T]) -> T:
     from psycopg.rows import tuple_row
 
     _check_transaction(_libpq_joins(connection))
     async with connection.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(_text(insertion, "postgresql", "%s"), (insertion.value,))
-        return _ids(await cursor.fetchall())
+
+        async def ask(statement: Statement) -> Rows:
+            await cursor.execute(*_placed(statement, "%s"))
+            rows: Rows = await cursor.fetchall() if cursor.description else []
+            return rows
+
+        return await _carry_async(say("postgresql"), ask)
 
 
 def _libpq_joins(connection: Any) -> bool:
@@ -126,19 +180,29 @@ def _sqlite_joins(connection: Any) -> bool:
     return getattr(plain, "autocommit", -1) != 1 and plain.isolation_level is not None
 
 
-def _sqlalchemy(session: Any, insertion: Insertion) -> Ids:
+def unscoped(session: Any) -> Any:
+    """The session that a ``scoped_session`` of SQLAlchemy's (``db.session`` of Flask) stands for here."""
+    return session() if hasattr(session, "session_factory") else session
+
+
+def _sqlalchemy(session: Any, say: Say[T]) -> T:
+    session = unscoped(session)
     # A session has a connection once it is asked for one; a connection is one.
     connection = session if hasattr(session, "exec_driver_sql") else session.connection()
-    text = _text(insertion, connection.dialect.name, _PLACES.get(connection.dialect.paramstyle, "%s"))
+    conversation = say(connection.dialect.name)
+    place = _PLACES.get(connection.dialect.paramstyle, "%s")
     _check_transaction(_sqlalchemy_joins(connection))
-    return _ids(connection.exec_driver_sql(text, (insertion.value,)).fetchall())
+
+    def ask(statement: Statement) -> Rows:
+        result = connection.exec_driver_sql(*_placed(statement, place))
+        return [tuple(row) for row in result.fetchall()] if result.returns_rows else []
+
+    return _carry(conversation, ask)
 
 
-async def _sqlalchemy_async(session: Any, insertion: Insertion) -> Ids:
-    connection = session if hasattr(session, "exec_driver_sql") else await session.connection()
-    text = _text(insertion, connection.dialect.name, _PLACES.get(connection.dialect.paramstyle, "%s"))
-    _check_transaction(_sqlalchemy_joins(connection.sync_connection))
-    return _ids((await connection.exec_driver_sql(text, (insertion.value,))).fetchall())
+async def _sqlalchemy_async(session: Any, say: Say[T]) -> T:
+    answer: T = await unscoped(session).run_sync(_sqlalchemy, say)
+    return answer
 
 
 def _sqlalchemy_joins(connection: Any) -> bool:
@@ -154,21 +218,34 @@ def _sqlalchemy_joins(connection: Any) -> bool:
     return not getattr(adapter, "autocommit", False)
 
 
-def _django(connection: Any, insertion: Insertion) -> Ids:
+def _django(connection: Any, say: Say[T]) -> T:
     _check_transaction(connection.in_atomic_block or not connection.get_autocommit())
     with connection.cursor() as cursor:
-        cursor.execute(_text(insertion, connection.vendor, "%s"), [insertion.value])
-        return _ids(cursor.fetchall())
+
+        def ask(statement: Statement) -> Rows:
+            cursor.execute(*_placed(statement, "%s"))
+            return cursor.fetchall() if cursor.description else []
+
+        return _carry(say(connection.vendor), ask)
 
 
-def _sqlite3(connection: Any, insertion: Insertion) -> Ids:
+def _sqlite3(connection: Any, say: Say[T]) -> T:
     _check_transaction(_sqlite_joins(connection))
     cursor = connection.cursor()
     cursor.row_factory = None
-    return _ids(cursor.execute(_text(insertion, "sqlite", "?"), (insertion.value,)).fetchall())
+
+    def ask(statement: Statement) -> Rows:
+        rows: Rows = cursor.execute(*_placed(statement, "?")).fetchall()
+        return rows
+
+    return _carry(say("sqlite"), ask)
 
 
-async def _aiosqlite(connection: Any, insertion: Insertion) -> Ids:
+async def _aiosqlite(connection: Any, say: Say[T]) -> T:
     _check_transaction(_sqlite_joins(connection))
-    async with connection.execute(_text(insertion, "sqlite", "?"), (insertion.value,)) as cursor:
-        return _ids([tuple(row) for row in await cursor.fetchall()])
+
+    async def ask(statement: Statement) -> Rows:
+        async with connection.execute(*_placed(statement, "?")) as cursor:
+            return [tuple(row) for row in await cursor.fetchall()]
+
+    return await _carry_async(say("sqlite"), ask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
 from evenbeat.instants import Instant, from_ms, read_instant, write_instant
-from evenbeat.model import FINAL_STATES, LogChunk, Transition
+from evenbeat.model import FINAL_STATES, LogChunk, Run, RunState, Transition
 from evenbeat.moments import Moment, read_moment
 from evenbeat.node import Node
 from evenbeat.node_settings import NodeSettings
@@ -23,10 +23,11 @@ from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
 from evenbeat.scheduler import Scheduler
 from evenbeat.schedules import Schedules
-from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Store
+from evenbeat.stores.base import Claim, Claimed, Fired, Page, PlanFunction, RunQuery, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks import Tasks
 from evenbeat.testing.clock import START, VirtualClock
+from evenbeat.testing.transactions import Transactions
 from evenbeat.ticker import Ticker
 from evenbeat.twins import twin
 from evenbeat.views import RunInfo
@@ -46,7 +47,7 @@ def virtual(app: Scheduler | None = None, *, now: datetime | str | None = None) 
     app = Scheduler("memory://") if app is None else app
     clock = VirtualClock(START if now is None else read_instant(now, "now"))
     store = VirtualStore(clock, app.tasks)
-    with app.stand_in(store, _StillNode):
+    with app.stand_in(store, _StillNode), closing(store.transactions):
         scheduler = VirtualScheduler(app, store, clock)
         yield scheduler
 
@@ -275,6 +276,7 @@ class VirtualStore(MemoryStore):
         self.woken: Counter[str] = Counter()
         self.started: Counter[str] = Counter()
         self.while_waiting: Callable[[float], object] | None = None
+        self.transactions = Transactions()
 
     @property
     def changes(self) -> int:
@@ -291,7 +293,32 @@ class VirtualStore(MemoryStore):
         )
         return fired
 
+    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
+        self._admit()
+        self.transactions.hold(connection, runs)
+        return [self._runs.get(run.id, run) for run in runs]
+
+    def _admit(self) -> None:
+        """Add the runs whose transactions have committed. Whoever looks for runs does it first."""
+        committed = self.transactions.take()
+        if committed:
+            super().add_runs(committed)
+            self.hint()
+
+    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+        self._admit()
+        return super().add_runs(runs)
+
+    def find_runs(self, query: RunQuery) -> Page[Run]:
+        self._admit()
+        return super().find_runs(query)
+
+    def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
+        self._admit()
+        return super().count_runs(tenant)
+
     def claim_runs(self, claim: Claim) -> Claimed:
+        self._admit()
         # Of every queue: which node serves which is no matter of a test in one process.
         queues = tuple(sorted({queue for queue, _ in self._ready}))
         claimed = super().claim_runs(replace(claim, queues=queues or claim.queues))

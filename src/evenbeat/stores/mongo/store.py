@@ -22,7 +22,6 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
-    Insertion,
     Lost,
     Page,
     PlanFunction,
@@ -97,6 +96,10 @@ class MongoStore:
     def open(self) -> None:
         self._connection.open()
         self._waker.open()
+
+    def open_to_join(self) -> bool:
+        self.open()
+        return True
 
     def close(self) -> None:
         self._waker.close()
@@ -192,7 +195,7 @@ class MongoStore:
             return [new_runs.add_one(self._commands, runs[0], self._connection.patience)]
         return self._connection.write(lambda commands, careful: new_runs.add(commands, runs, careful))
 
-    def insertion(self, runs: Sequence[Run]) -> Insertion:
+    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
         raise InvalidValue(
             "MongoDB can't take part in a transaction of another database's connection", field="within",
             value=None, hint="enqueue after the commit, with an id of your own: a repetition adds nothing",

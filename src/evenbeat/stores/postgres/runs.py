@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Run, Transition
-from evenbeat.stores.base import Claim, Claimed, Insertion, Lost
+from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.decisions import Settlement, Standing, settlement
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
-from evenbeat.stores.postgres.places import Place
 from evenbeat.stores.postgres.schedules import json_keys, json_notes
 from evenbeat.stores.postgres.texts import (
     is_kept,
@@ -47,7 +46,7 @@ PRIORITIES = range(9, -1, -1)
 
 
 def add(transaction: Transaction, runs: Sequence[Run]) -> list[bool]:
-    first = _first_of_each(runs)
+    first = first_of_each(runs)
     if not first:
         return []
     (rows,) = transaction.commit(
@@ -61,12 +60,7 @@ def add(transaction: Transaction, runs: Sequence[Run]) -> list[bool]:
     return answers
 
 
-def insertion(place: Place, runs: Sequence[Run]) -> Insertion:
-    """The statement of ``add`` with a hint, for a connection that is not ours."""
-    return Insertion("postgresql", place.own(sql.INSERTION), json_runs(list(_first_of_each(runs).values())))
-
-
-def _first_of_each(runs: Sequence[Run]) -> dict[str, Run]:
+def first_of_each(runs: Sequence[Run]) -> dict[str, Run]:
     first: dict[str, Run] = {}
     for run in runs:
         first.setdefault(run.id, run)
@@ -288,7 +282,7 @@ def _lock_gates(keys: dict[Key, bool]) -> Statement:
 def _written(done: Settlement, wakes: Sequence[Key]) -> list[Statement]:
     statements: list[Statement] = []
     if done.adds:
-        statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(_first_of_each(done.adds).values()))}))
+        statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(first_of_each(done.adds).values()))}))
     # Runs whose transitions set the same fields share a statement: all but always that is one.
     groups: defaultdict[tuple[str, ...], list[dict[str, object]]] = defaultdict(list)
     for run_id, fields in done.updates.items():

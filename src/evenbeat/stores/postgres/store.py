@@ -25,7 +25,6 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
-    Insertion,
     Lost,
     Page,
     PlanFunction,
@@ -39,13 +38,14 @@ from evenbeat.stores.base import (
 )
 from evenbeat.stores.decisions import weight
 from evenbeat.stores.parts import parts
-from evenbeat.stores.postgres import facts, history, records, runs, schedules, schema, upgrades
+from evenbeat.stores.postgres import facts, history, joining, records, runs, schedules, schema, upgrades
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.commands import OnCommand, Transaction
 from evenbeat.stores.postgres.connections import Connections, Patience
 from evenbeat.stores.postgres.places import place_of
 from evenbeat.stores.postgres.wake import Waker
 from evenbeat.stores.server_clock import ServerClock
+from evenbeat.stores.within import converse_within
 
 _log = logging.getLogger("evenbeat.store")
 
@@ -115,6 +115,10 @@ class PostgresStore:
                 raise StoreUnavailable(f"{self.place.shown}: {said}")
             if setting.level == "warn":
                 _log.warning(said, extra={"component": "store", "store": self.place.shown})
+
+    def open_to_join(self) -> bool:
+        self.open()
+        return True
 
     def close(self) -> None:
         self._waker.close()
@@ -199,8 +203,22 @@ class PostgresStore:
                 answers += runs.add(transaction, part)
         return answers
 
-    def insertion(self, wanted: Sequence[Run]) -> Insertion:
-        return runs.insertion(self.place, wanted)
+    def add_runs_within(self, connection: object, wanted: Sequence[Run]) -> list[Run]:
+        try:
+            new = converse_within(connection, joining.adding(self.place, wanted))
+        except Exception as error:
+            if joining.lacks_tables(error):
+                error.add_note(
+                    f"The connection given as within leads to a database without the tables of the store, "
+                    f"which is {self.place.shown}: give a connection to that one. In tests, put the app into "
+                    "virtual time, which needs no tables: evenbeat.testing.virtual(app)"
+                )
+            raise
+        old = tuple(run.id for run in wanted if run.id not in new)
+        # A run that the same transaction added before is seen by nobody else yet: it is as it was wanted.
+        found = self.find_runs(RunQuery(ids=old, limit=len(old))).items if old else ()
+        known = {run.id: run for run in found}
+        return [known.get(run.id, run) for run in wanted]
 
     def claim_runs(self, claim: Claim) -> Claimed:
         # As in fire_due: an idle worker looks, and locks nothing; a busy one knows what to expect.

@@ -23,7 +23,6 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
-    Insertion,
     Lost,
     Page,
     PlanFunction,
@@ -103,6 +102,10 @@ class RedisStore:
                 f"{self.address.shown}: schema version {found!r} is not a number"
             ) from None
 
+    def open_to_join(self) -> bool:
+        self.open()
+        return True
+
     def close(self) -> None:
         self._waker.close()
         self._commands.close()
@@ -136,7 +139,7 @@ class RedisStore:
     def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
         return runs.add(self._commands, wanted)
 
-    def insertion(self, wanted: Sequence[Run]) -> Insertion:
+    def add_runs_within(self, connection: object, wanted: Sequence[Run]) -> list[Run]:
         raise InvalidValue(
             "Redis takes no part in the transactions of another database", field="within", value=None,
             hint="enqueue after the commit, or use PostgreSQL or SQLite",

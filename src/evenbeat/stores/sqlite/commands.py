@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.rows import Garbled, Row
+from evenbeat.stores.sqlite.lock_holder import write_lock_advice
 
 OnCommand: TypeAlias = Callable[[str], None]
 
@@ -131,13 +132,13 @@ def is_busy(error: BaseException | None) -> bool:
 
 def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:
     """What went wrong, and what to do, in the words of a user."""
+    code = error_code(error) & 0xFF
     advice = {
-        sqlite3.SQLITE_BUSY: "another process holds the write lock; try again",
         sqlite3.SQLITE_LOCKED: "another connection holds the write lock; try again",
         sqlite3.SQLITE_FULL: "the disk is full; make room and try again",
         sqlite3.SQLITE_READONLY: "the file, or its folder, is read-only; WAL needs to write beside the file",
         sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
         sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; name another one",
         sqlite3.SQLITE_CANTOPEN: "the file can't be opened; is it there, with the right permissions?",
-    }.get(error_code(error) & 0xFF)
+    }.get(code, write_lock_advice(path) if code == sqlite3.SQLITE_BUSY else None)
     return StoreUnavailable(f"{path}: {error}" + (f" ({advice})" if advice else ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from evenbeat.errors import StoreUnavailable
@@ -38,6 +39,19 @@ def schema_version(path: str) -> int:
         raise StoreUnavailable(f"{path}: schema version {found!r} is not a number") from None
     finally:
         connection.close()
+
+
+def is_made(path: str) -> bool:
+    """Whether the file is all that ``open`` would make of it, as far as can be told without waiting."""
+    try:
+        with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, timeout=0)) as connection:
+            return (
+                connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+                and connection.execute(schema.FIND_META).fetchone() is not None
+                and connection.execute(schema.GET_VERSION).fetchone() == (str(schema.KNOWN),)
+            )
+    except sqlite3.Error:
+        return False
 
 
 def settings(commands: Commands) -> list[Setting]:

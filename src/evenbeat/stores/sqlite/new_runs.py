@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evenbeat.model import Run
-from evenbeat.stores.base import Insertion
-from evenbeat.stores.rows import RUN, run_row
+from evenbeat.stores.rows import run_row
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.bulk import bulk
 from evenbeat.stores.sqlite.commands import Commands
-from evenbeat.stores.sqlite.json_values import json_text
 
 
 def insert(commands: Commands, runs: Iterable[Run]) -> None:
@@ -21,10 +19,3 @@ def insert(commands: Commands, runs: Iterable[Run]) -> None:
         commands.many("insert runs", sql.INSERT_RUN, rows)
     else:
         commands.run("insert runs", sql.insert_runs(together.expressions), together.values)
-
-
-def insertion(runs: Iterable[Run]) -> Insertion:
-    """A statement for a connection that is not ours, with all rows in its one value."""
-    every = tuple(f"wanted.value ->> {place}" for place in range(len(RUN)))
-    statement = sql.insert_runs(every, "{}").strip()
-    return Insertion("sqlite", f"{statement} RETURNING id", json_text([run_row(run) for run in runs]))

@@ -24,7 +24,6 @@ from evenbeat.stores.base import (
     Claim,
     Claimed,
     Fired,
-    Insertion,
     Lost,
     Page,
     PlanFunction,
@@ -40,11 +39,12 @@ from evenbeat.stores.base import (
 from evenbeat.stores.decisions import weight
 from evenbeat.stores.parts import parts
 from evenbeat.stores.rows import log_row
-from evenbeat.stores.sqlite import facts, history, new_runs, records, runs, schedules, schema
+from evenbeat.stores.sqlite import facts, history, joining, records, runs, schedules, schema
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands, OnCommand
 from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.wake import Waker
+from evenbeat.stores.within import converse_within
 
 # More runs than this in one call are several transactions: others want to write, too.
 _RUNS_A_STEP = 10_000
@@ -92,6 +92,14 @@ class SqliteStore:
         self._connections.open()
         self._waker.open()
 
+    def open_to_join(self) -> bool:
+        """Open a file that has its tables and its write-ahead log. Making them takes the write lock, which
+        the caller's transaction may hold: ``add_runs_within`` makes the tables then, over its connection."""
+        if not facts.is_made(self.path):
+            return False
+        self.open()
+        return True
+
     def close(self) -> None:
         self._waker.close()
         self._connections.close()
@@ -133,8 +141,8 @@ class SqliteStore:
                 answers += runs.add(commands, part)
         return answers
 
-    def insertion(self, wanted: Sequence[Run]) -> Insertion:
-        return new_runs.insertion(wanted)
+    def add_runs_within(self, connection: object, wanted: Sequence[Run]) -> list[Run]:
+        return converse_within(connection, joining.adding(self.path, wanted))
 
     def claim_runs(self, claim: Claim) -> Claimed:
         due = min(claim.now, self.now())

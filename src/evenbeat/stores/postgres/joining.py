@@ -1,0 +1,35 @@
+"""Runs added inside a transaction of the user's, over the user's own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenbeat.model import Run
+from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres.places import Place
+from evenbeat.stores.postgres.runs import first_of_each
+from evenbeat.stores.postgres.texts import json_runs
+from evenbeat.stores.within import Conversation, Say, Statement, check_dialect
+
+_UNDEFINED_TABLE = "42P01"
+
+
+def adding(place: Place, runs: Sequence[Run]) -> Say[frozenset[str]]:
+    """Add the runs, and a hint that the commit delivers; the answer is the ids that are new."""
+
+    def say(dialect: str) -> Conversation[frozenset[str]]:
+        check_dialect(dialect, "postgresql")
+        return converse()
+
+    def converse() -> Conversation[frozenset[str]]:
+        value = json_runs(list(first_of_each(runs).values()))
+        rows = yield Statement(place.own(sql.INSERTION), value)
+        return frozenset(row[0] for row in rows)
+
+    return say
+
+
+def lacks_tables(error: Exception) -> bool:
+    """Whether an error of a user's driver says that there is no such table, whatever it is wrapped in."""
+    wrapped = (error, getattr(error, "orig", None), error.__cause__)
+    return any(getattr(one, "sqlstate", None) == _UNDEFINED_TABLE for one in wrapped)

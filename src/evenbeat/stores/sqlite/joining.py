@@ -1,0 +1,82 @@
+"""Runs added inside a transaction of the user's, over the user's own connection, and the tables for them.
+
+A file has one writer at a time: once the user's transaction has written, no other connection of ours could
+make the tables before that transaction ends. So its own connection makes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from evenbeat.errors import InvalidValue, SchemaTooNew
+from evenbeat.model import Run
+from evenbeat.stores.rows import RUN, readable_runs, run_row
+from evenbeat.stores.sqlite import schema
+from evenbeat.stores.sqlite import statements as sql
+from evenbeat.stores.sqlite.json_values import json_list, json_text
+from evenbeat.stores.within import Conversation, Say, Statement, check_dialect
+
+_EVERY_COLUMN = tuple(f"wanted.value ->> {place}" for place in range(len(RUN)))
+_INSERT = f"{sql.insert_runs(_EVERY_COLUMN, '{}').strip()} RETURNING id"
+_SELECT = f"""
+SELECT {", ".join(RUN)} FROM evenbeat_runs WHERE id IN (SELECT value FROM json_each({{}}))
+""".strip()  # noqa: S608
+
+
+def adding(path: str, runs: Sequence[Run]) -> Say[list[Run]]:
+    """Add the runs to the file at ``path``; the answer is each run as the transaction sees it."""
+
+    def say(dialect: str) -> Conversation[list[Run]]:
+        check_dialect(dialect, "sqlite")
+        return converse()
+
+    def converse() -> Conversation[list[Run]]:
+        yield from _check_file(path)
+        yield from _make_tables()
+        rows = yield Statement(_INSERT, json_text([run_row(run) for run in runs]))
+        new = {row[0] for row in rows}
+        old = [run.id for run in runs if run.id not in new]
+        found = (yield Statement(_SELECT, json_list(old))) if old else []
+        known = {run.id: run for run in readable_runs(found)}
+        return [known.get(run.id, run) for run in runs]
+
+    return say
+
+
+def _check_file(path: str) -> Conversation[None]:
+    """Refuse a connection to another file: no node would ever look there."""
+    rows = yield Statement("PRAGMA database_list")
+    file = next((row[2] for row in rows if row[1] == "main"), "")
+    if file and os.path.realpath(file) == path:
+        return
+    raise InvalidValue(
+        f"within is a connection to {file or 'a database in memory'}, and the store is {path}",
+        field="within", value=file or ":memory:",
+        hint="give a connection to that file; in tests, put the app into virtual time, where any database "
+        "will do: evenbeat.testing.virtual(app)",
+    )  # fmt: skip
+
+
+def _make_tables() -> Conversation[None]:
+    """Make or upgrade the tables, in one step: a savepoint is a transaction where there is none yet."""
+    if (yield from _version()) == schema.KNOWN:
+        return
+    yield Statement("SAVEPOINT evenbeat_tables")
+    yield Statement(schema.META)
+    # The write lock is ours from here on. Another process may have been faster.
+    for number, statements in schema.migrations_from((yield from _version())):
+        for statement in statements:
+            yield Statement(statement)
+        yield Statement(schema.SET_VERSION.replace("?", "{}"), str(number))
+    yield Statement("RELEASE evenbeat_tables")
+
+
+def _version() -> Conversation[int]:
+    if not (yield Statement(schema.FIND_META)):
+        return 0
+    rows = yield Statement(schema.GET_VERSION)
+    version = int(rows[0][0]) if rows else 0
+    if version > schema.KNOWN:
+        raise SchemaTooNew(version, schema.KNOWN)
+    return version

@@ -1,0 +1,218 @@
+"""Guides whose code is several files, or needs a process of its own: what they show works."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenbeat import Scheduler
+from evenbeat.loading import load_app
+from evenbeat.model import Run
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto"
+SOURCE = HOWTO.parents[1] / "src"
+
+
+def page(name: str) -> str:
+    return (HOWTO / name).read_text("utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL)
+
+
+def command_of(name: str) -> str:
+    """The line by which a page starts nodes."""
+    lines = [line for block in blocks(name, "text") for line in block.splitlines()]
+    (command,) = [line for line in lines if line.startswith("$ evenbeat run ")]
+    return command
+
+
+def write_files(name: str, folder: Path) -> list[str]:
+    """Write the files of a page: blocks whose first line is a path, as in ``# shop/jobs.py``."""
+    written = []
+    for block in blocks(name, "text"):
+        found = re.match(r"# (\w+/\w+\.py)\n", block)
+        if found is not None:
+            file = folder / found[1]
+            file.parent.mkdir(exist_ok=True)
+            (file.parent / "__init__.py").touch()
+            file.write_text(block)
+            written.append(found[1])
+    return written
+
+
+def environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def run_until_done(command: str, folder: Path, app: Scheduler, run: str, **variables: str) -> str:
+    """Start ``evenbeat run …`` as a page says it; the state of the run once it is over."""
+    words = command.removeprefix("$ ").split()
+    assert words[:2] == ["evenbeat", "run"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words], cwd=folder, env=environment(**variables), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    deadline = time.monotonic() + 90
+    while app.runs.get(run).state in ("queued", "running"):
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            return process.communicate()[0]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    return app.runs.get(run).state
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder to import from; its modules are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+# -- Django ------------------------------------------------------------------------------------------------
+
+
+def test_the_tests_of_the_page_about_django_pass(tmp_path: Path) -> None:
+    assert "shop/tests.py" in write_files("django.md", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "django", "test", "--settings", "shop.settings"], cwd=tmp_path,
+        env=environment(), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Ran 4 tests" in done.stderr
+    assert not (tmp_path / "shop.sqlite3").exists()
+
+
+def test_the_project_of_the_page_about_django_runs(tmp_path: Path) -> None:
+    write_files("django.md", tmp_path)
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite3")) as database:
+        database.execute("CREATE TABLE shop_order (id INTEGER PRIMARY KEY, item TEXT, is_invoiced BOOL)")
+        database.execute("INSERT INTO shop_order VALUES (7, 'tea', 0)")
+        database.commit()
+        app = Scheduler(f"sqlite:///{tmp_path / 'shop.sqlite3'}")
+        app.enqueue("send_invoice", {"order": 7}, id="invoice-7")
+        state = run_until_done(
+            command_of("django.md"), tmp_path, app, "invoice-7", DJANGO_SETTINGS_MODULE="shop.settings"
+        )
+        app.close()
+        assert state == "succeeded"
+        assert database.execute("SELECT is_invoiced FROM shop_order").fetchall() == [(1,)]
+
+
+def test_an_app_without_django_is_not_set_up(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "nowhere.settings")
+    monkeypatch.setitem(sys.modules, "django", None)
+    (loaded / "plain_app.py").write_text('from evenbeat import Scheduler\napp = Scheduler("memory://")\n')
+    assert isinstance(load_app("plain_app:app"), Scheduler)
+
+
+# -- Celery beat -------------------------------------------------------------------------------------------
+
+
+def test_the_command_of_the_guide_for_celery_runs_its_example(tmp_path: Path) -> None:
+    code = blocks("migrating-from-celery-beat.md", "python")[0]
+    assert 'Scheduler("memory://")' in code
+    (tmp_path / "shop.py").write_text(code.replace("memory://", "sqlite:///evenbeat.db"))
+    command = command_of("migrating-from-celery-beat.md")
+    app = Scheduler(f"sqlite:///{tmp_path / 'evenbeat.db'}")
+    app.enqueue("cleanup", {"days": 30}, queue="slow", id="slow")
+    assert run_until_done(command, tmp_path, app, "slow") == "succeeded"
+    app.close()
+
+
+# -- Several modules ---------------------------------------------------------------------------------------
+
+
+def test_the_modules_of_the_page_are_one_app(loaded: Path) -> None:
+    write_files("several-modules.md", loaded)
+    assert len(list(load_app("shop.scheduling:app").tasks)) == 0
+    tasks: Any = load_app("shop.jobs:app").tasks
+    assert {task.name: task.queue for task in tasks} == {"send_newsletters": "mail", "charge": "default"}
+    assert command_of("several-modules.md").endswith(" shop.jobs:app --queues default,mail")
+
+
+# -- Uninstalling ------------------------------------------------------------------------------------------
+
+
+def statements(language: str, containing: str) -> list[str]:
+    (block,) = [block for block in blocks("uninstalling.md", language) if containing in block]
+    return [line for line in re.sub(r"--.*", "", block).split(";") if line.strip()]
+
+
+def test_nothing_of_ours_is_left_in_a_file_of_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    app = Scheduler(f"sqlite:///{path}")
+    app.enqueue("work")
+    app.close()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,)
+        for statement in statements("sql", "evenbeat_runs"):
+            database.execute(statement)
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
+def test_nothing_of_ours_is_left_in_a_database_of_postgres(postgres: str) -> None:
+    import psycopg
+
+    from evenbeat.stores.postgres import PostgresStore
+
+    store = PostgresStore(postgres)
+    store.open()
+    store.close()
+    (statement,) = statements("sql", "DROP SCHEMA")
+    ours = store.place.schema
+    with psycopg.connect(store.place.conninfo, autocommit=True) as connection:
+        count = "SELECT count(*) FROM pg_namespace WHERE nspname = %s"
+        assert connection.execute(count, (ours,)).fetchone() == (1,)
+        connection.execute(statement.replace("SCHEMA evenbeat", f"SCHEMA {ours}").encode())
+        assert connection.execute(count, (ours,)).fetchone() == (0,)
+
+
+def test_every_key_of_redis_is_found_by_the_pattern(valkey: str) -> None:
+    import redis
+
+    from evenbeat.stores.redis import RedisStore
+
+    store = RedisStore(valkey)
+    store.open()
+    store.add_runs([Run(id="one", task="work")])
+    store.close()
+    assert "--pattern '{evenbeat}:*'" in page("uninstalling.md")
+    place, _, prefix = valkey.partition("?prefix=")
+    with redis.Redis.from_url(place.replace("valkey", "redis", 1), decode_responses=True) as client:
+        ours = [key for key in client.scan_iter() if prefix in key]
+    assert ours
+    assert [key for key in ours if not key.startswith(f"{{{prefix}}}:")] == []
+
+
+def test_every_collection_of_mongodb_is_named(mongo: str) -> None:
+    import pymongo
+
+    from evenbeat.stores.mongo import MongoStore
+
+    store = MongoStore(mongo)
+    store.open()
+    named = set(re.findall(r'"(\w+)"', blocks("uninstalling.md", "js")[0]))
+    with pymongo.MongoClient[Any](mongo) as client:
+        assert set(client.get_default_database().list_collection_names()) <= named
+    store.close()
