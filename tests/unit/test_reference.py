@@ -183,19 +183,6 @@ def test_settings_are_listed(tmp_path: Path) -> None:
     assert set(codes(section("Settings"))) == set(read_settings({}, environment={}, folder=tmp_path))
 
 
-def test_other_names_point_at_what_is_there() -> None:
-    targets = [
-        code
-        for row in rows(section("Other names for the same"))
-        for code in re.findall(r"`app\.([\w.]+)", row[1])
-    ]
-    assert len(targets) > 10
-    for target in targets:
-        one: object = APP
-        for part in target.split("."):
-            one = getattr(one, part)
-
-
 def test_links_inside_the_documents_lead_somewhere() -> None:
     root = Path(__file__).parents[2]
     for document in [root / "README.md", *(root / "docs").rglob("*.md")]:
