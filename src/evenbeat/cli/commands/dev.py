@@ -55,6 +55,8 @@ def command(app: str | None, no_reload: bool, once: int | None) -> None:
         threading.Thread(target=_end_with, args=(once,), daemon=True).start()
     if no_reload or once is not None:
         raise SystemExit(_serve(target, settings, quick=once is not None))
+    if not hasattr(os, "fork"):
+        raise Failed("starting an app again needs processes as POSIX has them", "give --no-reload")
     raise SystemExit(_Watch(target).until_stopped())
 
 

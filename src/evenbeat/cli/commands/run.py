@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 import click
 
+from evenbeat.cli.failures import Failed
 from evenbeat.settings import LOG_FORMATS, LOG_LEVELS
 
 
@@ -43,6 +45,11 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
     """
     if no_ticker and no_worker:
         raise click.UsageError("--no-ticker and --no-worker leave nothing to do")
+    if not hasattr(os, "fork"):
+        raise Failed(
+            "evenbeat run supervises processes by means that this system does not have",
+            "write a program with app.run() in it and start that: it is a node, too",
+        )
     from evenbeat.cli.store_input import warn_of_other_store
     from evenbeat.durations import read_duration
     from evenbeat.loading import load_app
