@@ -30,13 +30,25 @@ def check_main_thread() -> None:
         )  # fmt: skip
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Those that ask a process to stop: Ctrl-C, SIGTERM, and SIGHUP, which comes when a terminal closes.
+
+    Not SIGHUP where somebody wants it ignored, as ``nohup`` does.
+    """
+    found = [signal.SIGINT, signal.SIGTERM]
+    hangup: signal.Signals | None = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        found.append(hangup)
+    return tuple(found)
+
+
 def until_signalled(
     hurry: Callable[[], object],
     timeout: float | None = None,
     over: Callable[[], bool] = lambda: False,
     start: Callable[[], object] = lambda: None,
 ) -> None:
-    """Call ``start``; return when SIGINT or SIGTERM comes, or the time is over, or there is nothing left to
+    """Call ``start``; return when a signal to stop comes, or the time is over, or there is nothing left to
     wait for; a further signal calls ``hurry``.
 
     Only in the main thread. A signal that comes during ``start`` ends the wait after it: whatever has begun
@@ -58,7 +70,7 @@ def until_signalled(
 
     signalled: list[int] = []
     starting = [True]
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
         start()
     except BaseException:

@@ -28,6 +28,25 @@ print(first, hurried)
 """
 
 
+HANGUP = """
+import os, signal, sys
+from evenbeat.signals import until_signalled
+signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
+if sys.argv[1] == "nohup":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def start():
+    os.kill(os.getpid(), signal.SIGHUP)
+until_signalled(lambda: None, timeout=0.05 if sys.argv[1] == "nohup" else None, start=start)
+print("drained", signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
+"""
+
+
+@pytest.mark.parametrize(("how", "ignored"), [("terminal", False), ("nohup", True)])
+def test_a_terminal_that_closes_ends_the_wait_unless_that_is_ignored(how: str, ignored: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", HANGUP, how], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"drained {ignored}"
+
+
 @pytest.mark.parametrize("how", ["signal", "time"])
 def test_a_signal_or_the_time_ends_the_wait_and_a_further_one_hurries(how: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True)
