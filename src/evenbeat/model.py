@@ -21,6 +21,7 @@ FORMAT = 1
 
 LOW, NORMAL, HIGH = 2, 5, 8
 PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
+PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 LONGEST_PAYLOAD = 1_000_000
 LONGEST_ERROR = 10_000
 # What a run keeps of attempts before its present one: the newest, and the beginnings of their errors.

@@ -34,6 +34,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     queue: str
     priority: int
+    priority_name: str | None
+    """``low``, ``normal`` or ``high``, where the number has a name."""
     description: str
     catch_up: model.CatchUp
     overlap: model.Overlap
@@ -112,6 +114,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The named arguments as they are stored: JSON."""
     queue: str
     priority: int
+    priority_name: str | None
+    """``low``, ``normal`` or ``high``, where the number has a name."""
     attempt: int
     failures: int
     crashes: int
@@ -195,6 +199,7 @@ def schedule_info(
         kind=schedule.kind,
         queue=schedule.queue,
         priority=schedule.priority,
+        priority_name=model.PRIORITY_NAMES.get(schedule.priority),
         description=schedule.description,
         catch_up=schedule.catch_up,
         overlap=schedule.overlap,
@@ -235,6 +240,7 @@ def run_info(run: model.Run, tasks: Tasks | None = None) -> RunInfo:
         payload=_value(run.payload),
         queue=run.queue,
         priority=run.priority,
+        priority_name=model.PRIORITY_NAMES.get(run.priority),
         attempt=run.attempt,
         failures=run.failures,
         crashes=run.crashes,

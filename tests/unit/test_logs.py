@@ -47,6 +47,7 @@ def test_a_fired_tick_is_logged_with_the_fields_that_programs_look_for(
         "job_name": "send",
         "job_id": f"default/digest/1/{clock.now}",
         "priority": 8,
+        "priority_name": "high",
         "next_run": "2026-03-01T12:02:00Z",
         "tenant": "default",
         "attempt": 0,

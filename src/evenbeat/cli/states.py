@@ -28,6 +28,11 @@ _REASONS: dict[Reason, str] = {
 }
 
 
+def priority_words(item: ScheduleInfo | RunInfo) -> str:
+    """``8 (high)``, or ``7``, which has no name."""
+    return f"{item.priority}" + ("" if item.priority_name is None else f" ({item.priority_name})")
+
+
 def schedule_state(schedule: ScheduleInfo, wall: Wall) -> Cell:
     """``paused until Tue 09:00: migration``."""
     if schedule.damage:

@@ -9,7 +9,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
-from evenbeat.model import Run
+from evenbeat.model import PRIORITY_NAMES, Run
 from evenbeat.observe.run_logs import current_log
 
 # What every record has; all else was given with ``extra``.
@@ -23,6 +23,7 @@ def run_fields(run: Run) -> dict[str, object]:
         "job_name": run.task,
         "job_id": run.id,
         "priority": run.priority,
+        "priority_name": PRIORITY_NAMES.get(run.priority),
         "tenant": run.tenant,
         "attempt": run.attempt,
     }

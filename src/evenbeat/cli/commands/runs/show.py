@@ -12,7 +12,7 @@ from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import listed, styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count, printable
-from evenbeat.cli.states import run_state
+from evenbeat.cli.states import priority_words, run_state
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall, took
 from evenbeat.views import RunInfo
@@ -83,7 +83,7 @@ def _how(run: RunInfo, lines: int) -> Iterator[tuple[str, RenderableType]]:
     yield "attempts", words
     if run.worker is not None:
         yield "worker", run.worker
-    yield "queue", f"{run.queue}, priority {run.priority}"
+    yield "queue", f"{run.queue}, priority {priority_words(run)}"
     if lines:
         yield "log", f"{count(lines, 'line')}: evenbeat runs logs {run.id}"
     if run.state == "succeeded":

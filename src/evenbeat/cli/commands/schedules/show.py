@@ -13,7 +13,7 @@ from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count, one_line, printable
 from evenbeat.cli.run_table import run_table
-from evenbeat.cli.states import bound, in_words, reason, schedule_state
+from evenbeat.cli.states import bound, in_words, priority_words, reason, schedule_state
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
 from evenbeat.cli.wall import Wall, whole
@@ -131,7 +131,7 @@ def _policies(schedule: ScheduleInfo) -> Iterator[str]:
 def _execution(schedule: ScheduleInfo) -> Iterator[str]:
     policy, usual = schedule.execution, Execution()
     yield f"queue {schedule.queue}"
-    yield f"priority {schedule.priority}"
+    yield f"priority {priority_words(schedule)}"
     if policy.retries:
         yield f"{count(policy.retries, 'retry', 'retries')} after {write_duration(policy.backoff)}, doubled"
     else:
