@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
 _SHOWN = 80
 # What an error keeps of a refused text: all of any that could have been accepted.
 _KEPT = 1000
@@ -223,12 +228,29 @@ class RunCancelled(EvenbeatError):
 
 
 class LockHeld(EvenbeatError):
-    """Somebody else holds the named lock."""
+    """Somebody else holds the named lock: ``holder``, since ``created_at``, with their ``description``.
 
-    def __init__(self, tenant: str, name: str) -> None:
-        super().__init__(f"lock {shown(name)} of tenant {shown(tenant)} is held by somebody else")
+    Where the lock was let go of before it could be looked at, the holder is ``somebody``.
+    """
+
+    def __init__(
+        self,
+        tenant: str,
+        name: str,
+        holder: str = "somebody",
+        description: str = "",
+        created_at: datetime | None = None,
+    ) -> None:
+        since = "" if created_at is None else f" since {created_at.isoformat(timespec='seconds')}"
+        what = f": {shown(description)}" if description else ""
+        super().__init__(
+            f"lock {shown(name)} of tenant {shown(tenant)} is held by {shown(holder)[1:-1]}{since}{what}"
+        )
         self.tenant = tenant
         self.name = name
+        self.holder = holder
+        self.description = description
+        self.created_at = created_at
 
 
 class LockLost(EvenbeatError):

@@ -355,16 +355,20 @@ def check_schedule(schedule: Schedule) -> Schedule:
         _whole("max_concurrent", schedule.max_concurrent, 1, 10_000)
     check_execution(schedule.execution)
     check_payload(schedule.payload)
-    for field in ("description", "pause_note", "paused_by", "managed_by"):
+    for field in ("pause_note", "paused_by", "managed_by"):
         _storable(field, getattr(schedule, field))
-    if len(schedule.description) > 1000:
-        raise InvalidValue(
-            f"description is {len(schedule.description):,} characters long",
-            field="description",
-            value=schedule.description,
-            hint="at most 1,000",
-        )
+    check_description(schedule.description)
     return schedule
+
+
+def check_description(text: str) -> None:
+    """Refuse a description, of a schedule or a lock, that is not a text or is too long."""
+    _storable("description", text)
+    if len(text) > 1000:
+        raise InvalidValue(
+            f"description is {len(text):,} characters long", field="description", value=text,
+            hint="at most 1,000",
+        )  # fmt: skip
 
 
 def check_execution(execution: Execution) -> Execution:

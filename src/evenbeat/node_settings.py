@@ -21,7 +21,8 @@ class NodeOptions(TypedDict, total=False):
     threads: int
     """How many ``def`` tasks run at once (10)."""
     coroutines: int
-    """How many ``async def`` tasks run at once (100)."""
+    """How many ``async def`` tasks run at once (100). An API that they call gets as many requests at once:
+    lower it for one that limits them."""
     cpu_processes: int
     """How many ``cpu=True`` tasks run at once, each in a process (the number of cores)."""
     queues: Iterable[str]

@@ -296,9 +296,14 @@ class Scheduler:
             )
         )
 
-    def lock(self, name: str, ttl: Duration = "30s", *, tenant: str | None = None) -> Lock:
-        """A named lock, not taken yet: ``with app.lock("import"): …`` raises ``LockHeld`` if it is held."""
-        return Lock(self._access.store, name, ttl, self._access.tenant_of(tenant))
+    def lock(
+        self, name: str, ttl: Duration = "30s", *, description: str = "", tenant: str | None = None
+    ) -> Lock:
+        """A named lock, not taken yet: ``with app.lock("import"): …`` raises ``LockHeld`` if it is held.
+
+        ``description`` is for people who find it held: it is stored with the lock, and ``LockHeld`` shows it.
+        """
+        return Lock(self._access.store, name, ttl, self._access.tenant_of(tenant), description)
 
     # -- hooks ---------------------------------------------------------------------------------------------
 
@@ -387,7 +392,10 @@ class Scheduler:
                 _log.exception("a hook raised", extra={"component": "scheduler", "hook": "on_stop"})
 
     def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
-        """Start a node; return when SIGINT or SIGTERM came and it has drained. A second signal hurries."""
+        """Start a node; return when SIGINT, SIGTERM or SIGHUP came and it has drained.
+
+        A second signal hurries.
+        """
         from evenbeat.signals import check_main_thread, until_signalled
 
         if is_looking():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +22,7 @@ import redis
 from msgspec.structs import replace
 from redis.exceptions import MovedError, ResponseError
 
+from evenbeat import locks
 from evenbeat.documents import RedisDocuments
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.instants import FIRST, LAST, write_instant
@@ -366,6 +369,35 @@ def test_without_a_clock_of_ours_the_servers_decides(make: Make, client: Any) ->
     assert store.lost_runs(ahead, 10).runs == ()
     add_schedules(store, "s")
     assert store.fire_due(ahead, 10, plan).planned == ()
+
+
+def test_a_lock_can_be_read_with_redis_cli_and_goes_by_itself(make: Make, client: Any, valkey: str) -> None:
+    store = make(clock=None)
+    key = f"{read_address(valkey).base}schedule_lock:import"
+    assert locks.acquire(store, "import", "90s", "mine", description="new prices")
+    body = json.loads(client.hget(key, "body"))
+    assert (body["holder"], body["description"]) == (locks.this_process(), "new prices")
+    assert abs(datetime.fromisoformat(body["created_at"]).timestamp() * 1000 - store.now()) < 60_000
+    assert 20_000 < client.pttl(key) <= 90_000
+    assert locks.extend(store, "import", "1h", "mine")
+    assert 3_000_000 < client.pttl(key) <= 3_600_000
+    stale = store.get_record("lock", "default", "import")
+    assert stale is not None
+
+    # As Redis does at its end: what comes late matches nothing, and the next holder is not harmed.
+    assert client.pexpire(key, 0)
+    assert locks.holder(store, "import") is None
+    assert not locks.extend(store, "import", "30s", "mine")
+    assert not store.put_record(replace(stale, version=stale.version + 1), expect=stale.version)
+    assert locks.acquire(store, "import", "90s", "theirs")
+    assert not store.put_record(stale)
+    assert not store.delete_record("lock", "default", "import", stale.version)
+    assert locks.extend(store, "import", "90s", "theirs")
+    assert store.purge(store.now(), 100) == 0
+    assert locks.release(store, "import", "theirs")
+    # Other records stay until they are purged.
+    assert store.put_record(Record(kind="node", key="n", body="{}", expires=store.now() + 60_000))
+    assert client.pttl(f"{read_address(valkey).base}records:node:n") == -1
 
 
 def test_instants_are_written_and_read_alike_by_the_scripts(client: Any) -> None:

@@ -33,7 +33,7 @@ from evenbeat import (
     cron,
     every,
 )
-from evenbeat.locks import Lock
+from evenbeat.locks import Lock, this_process
 from evenbeat.runs import Runs
 from evenbeat.schedules import Schedules
 from evenbeat.testing import VirtualScheduler, virtual
@@ -888,6 +888,24 @@ def test_a_lock_has_one_holder_until_it_is_released_or_its_time_is_over(schedule
     assert mine.acquire()
     assert not theirs.extend()
     assert not theirs.release()
+
+
+def test_who_finds_a_lock_held_is_told_by_whom_what_for_and_since_when(scheduler: VirtualScheduler) -> None:
+    since = scheduler.now
+    with scheduler.lock("import", ttl="1m", description="new prices"):
+        scheduler.travel("+5s")
+        with pytest.raises(LockHeld) as caught, scheduler.lock("import"):
+            pass
+    error = caught.value
+    assert (error.holder, error.description, error.created_at) == (this_process(), "new prices", since)
+    assert str(error) == (
+        f'lock "import" of tenant "default" is held by {this_process()} '
+        f'since {since.isoformat(timespec="seconds")}: "new prices"'
+    )
+    assert str(LockHeld("default", "import")) == 'lock "import" of tenant "default" is held by somebody'
+    for wrong in ("x" * 1001, "\udc00", 7):
+        with pytest.raises(InvalidValue, match="description"):
+            scheduler.lock("import", description=wrong)  # type: ignore[arg-type]
 
 
 def test_making_a_lock_opens_no_store() -> None:

@@ -7,6 +7,7 @@ import threading
 from msgspec.structs import replace
 
 from evenbeat import locks
+from evenbeat.instants import from_ms
 from evenbeat.model import LogChunk, Record, Run
 from evenbeat.stores.base import Store
 from evenbeat.testing.clock import VirtualClock
@@ -97,6 +98,35 @@ class RecordContract(Contract):
         assert locks.acquire(store, "migrate", "30s", "theirs")
         assert not locks.extend(store, "migrate", "30s", "mine")
         assert not locks.release(store, "migrate", "mine")
+
+    def test_a_lock_says_who_holds_it_what_for_and_since_when(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert locks.holder(store, "migrate") is None
+        taken = clock.now
+        assert locks.acquire(store, "migrate", "30s", "mine", description="new prices \N{EURO SIGN}")
+        clock.advance("20s")
+        assert not locks.acquire(store, "migrate", "30s", "theirs", description="old prices")
+        assert locks.extend(store, "migrate", "30s", "mine")
+        clock.advance("20s")
+        held = locks.holder(store, "migrate")
+        assert held is not None
+        assert (held.holder, held.description) == (locks.this_process(), "new prices \N{EURO SIGN}")
+        assert held.created_at == from_ms(taken), "extending it does not change that"
+        clock.advance("10s")
+        assert locks.holder(store, "migrate") is None
+
+    def test_a_lock_that_somebody_edited_is_held_by_nobodys_token(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        edited = Record(kind="lock", key="migrate", body="mine", version=7, expires=clock.now + 1000)
+        assert store.put_record(edited)
+        assert not locks.acquire(store, "migrate", "30s", "mine")
+        assert not locks.extend(store, "migrate", "30s", "mine")
+        assert not locks.release(store, "migrate", "mine")
+        held = locks.holder(store, "migrate")
+        assert held is not None
+        assert (held.holder, held.created_at) == ("somebody", None)
 
     def test_of_ten_that_want_a_lock_one_gets_it(self, handles: Handles, store: Store) -> None:
         winners: list[str] = []
