@@ -15,7 +15,7 @@ from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import Fired, RunQuery, Store
 
 # Schedules fired in one transaction: 13 ms on SQLite, in which nobody else writes there.
 BATCH = 500
@@ -24,6 +24,8 @@ BATCH = 500
 _BRIEFLY, _TIMES = 1_000, 5
 # Between two looks at what is due and can't be taken.
 _AGAIN = 20
+# How many schedules of a fire that failed are logged by name.
+_NAMED = 10
 
 _log = logging.getLogger("evenbeat.ticker")
 
@@ -49,12 +51,25 @@ class Ticker:
         """Whether the last fire failed: it may have taken effect all the same, and nobody was told of it."""
         self._deferrals: dict[tuple[str, str], int] = {}
         """How often in a row this node could not plan a schedule."""
+        self._next_wake: Instant | None = None
+        """When the next schedule was to wake up, as the store said last."""
+        self._planning: list[tuple[str, str]] = []
+        """What the present fire has planned so far."""
+        self._failures = 0
+        """How many fires in a row have failed."""
 
     def step(self, now: Instant) -> Instant | None:
         """Fire a batch; answers when the next schedule wakes up, in the past if more is due."""
         was_unsure, self._unsure = self._unsure, True
-        done = self._store.fire_due(now, BATCH, self._plan)
+        self._planning.clear()
+        try:
+            done = self._store.fire_due(now, BATCH, self._plan)
+        except Exception as error:
+            self._report_failure(error)
+            raise
         self._unsure = False
+        self._failures = 0
+        self._report_others(done, now)
         if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
             self._fired()
             self._store.hint()
@@ -72,11 +87,12 @@ class Ticker:
         if cancels and self._end_waiting(cancels, now):
             return now  # their schedules woke up
         if not done.planned and done.next_wake is not None and done.next_wake <= now:
-            # Due, and not to be had: another node is firing it.
+            # Another node holds what is due.
             return now + _AGAIN
         return done.next_wake
 
     def _plan(self, schedule: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+        self._planning.append(schedule.key)
         times = self._deferrals.get(schedule.key, 0)
         planned = plan_or_defer(schedule, now, active, _BRIEFLY if times < _TIMES else DEFERRED)
         if planned.deferred:
@@ -116,6 +132,45 @@ class Ticker:
         # The same token from every node: who comes second repeats.
         ends = [attempts.cancel(run, now, f"overlap.{run.id}.{run.attempt}") for run in waiting.items]
         return any(self._store.settle_runs([end for end in ends if end is not None]))
+
+    def _report_failure(self, error: Exception) -> None:
+        """Name the schedules that are still due, since the store did not take their fire."""
+        self._failures += 1
+        # Ever more seldom, as the loop does that tries again.
+        level = logging.ERROR if self._failures & (self._failures - 1) == 0 else logging.DEBUG
+        for tenant, name in self._planning[:_NAMED]:
+            _log.log(
+                level,
+                "a schedule could not be fired, trying again: %s",
+                error,
+                extra={
+                    "component": "ticker",
+                    "schedule_id": name,
+                    "tenant": tenant,
+                    "failures": self._failures,
+                    "schedules": len(self._planning),
+                },
+            )
+
+    def _report_others(self, done: Fired, now: Instant) -> None:
+        """Say what other nodes took. The store is not asked for it: most stores can't name the schedules."""
+        expected, self._next_wake = self._next_wake, done.next_wake
+        for tenant, name in done.lost:
+            _log.debug(
+                "another node took the tick, or the schedule was changed meanwhile",
+                extra={"component": "ticker", "schedule_id": name, "tenant": tenant},
+            )
+        if done.planned or done.quarantined or done.lost or not _log.isEnabledFor(logging.DEBUG):
+            return
+        if done.next_wake is not None and done.next_wake <= now:
+            due = write_instant(done.next_wake)
+            _log.debug("another node is taking the tick", extra={"component": "ticker", "due": due})
+        elif expected is not None and expected <= now:
+            due = write_instant(expected)
+            _log.debug(
+                "another node took the tick, or the schedule was changed meanwhile",
+                extra={"component": "ticker", "due": due},
+            )
 
     def _report(self, fired: tuple[Planned, ...], now: Instant) -> None:
         loud = _log.isEnabledFor(logging.INFO)

@@ -23,7 +23,7 @@ from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLar
 from evenbeat.model import FORMAT, CatchUp, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
-from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.mongo import MongoStore, abandoned, claims, clients, firing, history, purging, schema
 from evenbeat.stores.mongo import schedules as schedule_documents
 from evenbeat.stores.mongo.clients import Document
@@ -548,7 +548,7 @@ def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
     with firing.reserved(commands, first, clock.now):
         watch.on = True
         for _ in range(4):
-            assert store.fire_due(clock.now, 10, plan) == ((), clock.now, ())
+            assert store.fire_due(clock.now, 10, plan) == Fired((), clock.now)
         watch.on = False
     assert watch.seen.count("reserve batch") == 2
     assert watch.seen.count("take batch") == 0

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant, from_ms
+from evenbeat.instants import Instant, from_ms, write_instant
 from evenbeat.model import Record, Run, Schedule, Skipped
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules.firing import DEFERRED, Planned
@@ -31,9 +31,15 @@ class Scripted(MemoryStore):
         self.limits: list[int] = []
         self.hints = 0
         self.is_away = False
+        self.due: list[Schedule] = []
+        """Planned before the fire fails."""
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         self.limits.append(limit)
+        if self.due:
+            for schedule in self.due:
+                plan(schedule, now, ())
+            raise StoreUnavailable("the disk is full")
         return self.answer
 
     def hint(self) -> None:
@@ -187,3 +193,62 @@ def test_a_fire_is_logged_though_nobody_listens(caplog: pytest.LogCaptureFixture
     with caplog.at_level(level, "evenbeat.ticker"):
         Ticker(store, Events()).step(clock.now)
     assert [record.message for record in caplog.records] == (["fired"] if level == logging.INFO else [])
+
+
+# -- other nodes, and fires that fail ------------------------------------------------------------------------
+
+
+def said(caplog: pytest.LogCaptureFixture, *fields: str) -> list[tuple[Any, ...]]:
+    found = [
+        (record.levelname, record.getMessage(), *(vars(record).get(field) for field in fields))
+        for record in caplog.records
+    ]
+    caplog.clear()
+    return found
+
+
+def test_a_tick_that_another_node_took_is_logged_at_debug(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "evenbeat.ticker")
+    now = bench.clock.now
+    text = write_instant(now)
+    took = "another node took the tick, or the schedule was changed meanwhile"
+    bench.step(next_wake=now)
+    assert said(caplog, "due") == [("DEBUG", "another node is taking the tick", text)]
+    bench.step(next_wake=now + 60_000)
+    assert said(caplog, "due") == [("DEBUG", took, text)]
+    bench.step(next_wake=now + 60_000)
+    assert said(caplog) == [], "woken by a hint: nothing was due"
+    bench.clock.advance("1m")
+    bench.step(Planned(BEAT), next_wake=now + 120_000)
+    assert said(caplog) == [], "this node took it"
+    bench.step(Planned(BEAT), next_wake=now + 120_000, lost=(("acme", "other"),))
+    assert said(caplog, "schedule_id", "tenant") == [("DEBUG", took, "other", "acme")]
+    bench.clock.advance("1m")
+    bench.step()
+    assert said(caplog, "due") == [("DEBUG", took, write_instant(now + 120_000))], "the last of all"
+
+
+def test_a_fire_that_fails_names_its_schedules_and_ever_more_seldom(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "evenbeat.ticker")
+    message = "a schedule could not be fired, trying again: the disk is full"
+    bench.store.due = [replace(BEAT, name=f"s{number:02}", next_tick=T) for number in range(12)]
+    levels = []
+    for failures in range(1, 6):
+        with pytest.raises(StoreUnavailable):
+            bench.ticker.step(bench.clock.now)
+        lines = said(caplog, "schedule_id", "tenant", "failures", "schedules")
+        assert [line[1:] for line in lines] == [
+            (message, f"s{number:02}", "acme", failures, 12) for number in range(10)
+        ]
+        levels.append(lines[0][0])
+    assert levels == ["ERROR", "ERROR", "DEBUG", "ERROR", "DEBUG"]
+    due, bench.store.due = bench.store.due, []
+    bench.step()
+    bench.store.due = due
+    with pytest.raises(StoreUnavailable):
+        bench.ticker.step(bench.clock.now)
+    assert said(caplog, "failures")[0][2] == 1, "counted anew after one that did not fail"

@@ -87,6 +87,9 @@ class Fired(NamedTuple):
     """The earliest wake-up of any schedule; in the past if more is due than the limit allowed."""
     quarantined: tuple[tuple[str, str], ...] = ()
     """(tenant, name) of rows that could not be understood."""
+    lost: tuple[tuple[str, str], ...] = ()
+    """(tenant, name) of rows that another node fired, or a user changed, while this one planned them. Only
+    stores that plan without a lock on the row can name them."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

@@ -148,6 +148,7 @@ class Firing:
         """In parts of a script each; a part that is written stays, whatever becomes of the next."""
         planned: list[Planned] = []
         quarantined: list[tuple[str, str]] = []
+        lost: list[tuple[str, str]] = []
         next_wake: Instant | None = None
         while True:
             room = min(limit - len(planned) - len(quarantined), BATCH)
@@ -163,13 +164,14 @@ class Firing:
             part = _fire(self._commands, taken, due_by, plan)
             planned += part.planned
             quarantined += part.quarantined
+            lost += part.lost
             next_wake = part.next_wake
             done = len(part.planned) + len(part.quarantined)
             # What was fired may be due again at once: that is for the next call.
             is_all = len(taken) < room and not is_cut
             if is_all or done == 0 or len(planned) + len(quarantined) >= limit:
                 break
-        return Fired(tuple(planned), next_wake, tuple(quarantined))
+        return Fired(tuple(planned), next_wake, tuple(quarantined), tuple(lost))
 
     def _note(self, due_by: Instant, next_wake: Instant | None, limit: int, taken: list[Taken]) -> None:
         is_due = next_wake is not None and next_wake <= due_by
@@ -221,6 +223,7 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
         ),
         next_wake,
         tuple(row.key for (row, _), is_noted in zip(troubled, quarantined, strict=True) if is_noted),
+        tuple(before.key for (before, _), reply in zip(outcomes, fired, strict=True) if reply == 0),
     )
 
 

@@ -11,7 +11,7 @@ from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Record, Schedule, Skipped, Statistics
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
+from evenbeat.stores.base import Fired, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
 
@@ -190,7 +190,7 @@ class EdgeContract(Contract):
         assert self.fire(store).next_wake is None
         assert self.claimed(store, "t1").next_due is None
         clock.advance("1m")
-        assert self.fire(store) == ((), None, ())
+        assert self.fire(store) == Fired((), None)
         assert self.claimed(store, "t2") == ((), None)
 
     def test_a_run_is_claimed_by_the_time_that_it_has_now(self, store: Store, clock: VirtualClock) -> None:
