@@ -89,6 +89,12 @@ class Duplicate(NamedTuple):
         others = [run for run in self.runs if run.state not in ("queued", "cancelled")]
         return queued if others or self.ledger is not None else queued[1:]
 
+    @property
+    def is_repaired(self) -> bool:
+        """Whether the tick is settled once, since all runs but one were cancelled."""
+        kept = sum(run.state != "cancelled" for run in self.runs)
+        return kept + (self.ledger is not None) <= 1
+
 
 # -- looking -----------------------------------------------------------------------------------------------
 
@@ -298,21 +304,25 @@ def _deferred(store: Store) -> list[Finding]:
 
 
 def _duplicates(store: Store) -> Finding:
-    found, looked_at = duplicates(store)
+    every, looked_at = duplicates(store)
+    found = [one for one in every if not one.is_repaired]
     facts = {
         "runs_looked_at": looked_at,
         "ticks": [
             {
                 "tenant": one.tenant, "schedule": one.schedule, "generation": one.generation,
                 "tick": write_instant(one.tick), "runs": [run.id for run in one.runs],
-                "skipped": None if one.ledger is None else one.ledger.reason,
+                "skipped": None if one.ledger is None else one.ledger.reason, "repaired": one.is_repaired,
             }
-            for one in found
+            for one in every
         ],
     }  # fmt: skip
     if not found:
         says = f"no tick twice in {_count(looked_at, 'run')}"
-        return Finding(check="duplicates", level="ok", says=says, facts=facts)
+        if every:
+            says += f"; {_count(len(every), 'duplicate was', 'duplicates were')} cancelled"
+        details = _some(_duplicate_words(one) for one in every)
+        return Finding(check="duplicates", level="ok", says=says, details=details, facts=facts)
     surplus = sum(len(one.surplus()) for one in found)
     hint = "report it, please: Evenbeat promises that this can't happen"
     if surplus:

@@ -257,7 +257,7 @@ def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
         "digest", "At 09:00, Monday to Friday (UTC)", "state    active", "about    For everybody.",
         "task     send_digest", "trigger  0 9 * * 1-5", 'payload  {"team": "ops"}',
         "policy   catch-up skip (later than 1m), overlap queue, at most 2 runs at once, spread over 1m",
-        "runs     queue default, priority 5, 3 retries after 10s, doubled, timeout 5m, fails when its",
+        "runs     queue default, priority 5 (normal), 3 retries after 10s, doubled, timeout 5m,",
         "made     Mon 2026-03-02 08:00 +00:00, by hand",
         "1  Wed 2026-03-04 10:00 +00:00  2 d 1 h",
         "2  Thu 2026-03-05 09:00 +00:00      3 d",
@@ -336,6 +336,21 @@ def test_all_options_of_a_schedule_can_be_said(app: Scheduler) -> None:
     assert (info.catch_up.kind, info.catch_up.grace, info.catch_up.limit) == ("all", 120_000, 5)
     assert (info.execution.retries, info.execution.timeout, info.execution.on_crash) == (3, 300_000, "fail")
     assert info.next_run == datetime(2026, 3, 2, 11, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"), [("2026-03-02T08:03", "08:03"), ("+3m", "08:03"), ("2026-03-02T07:55Z", "08:05")]
+)
+def test_an_interval_is_counted_from_where_it_is_told_to_start(
+    app: Scheduler, clock: Clock, start: str, first: str
+) -> None:
+    printed("schedules", "add", "a", "every 10m", "t", "--start-at", start)
+    assert f"{app.schedules.get('a').next_run:%H:%M}" == first
+    clock.pass_(6 * MINUTE)
+    fire(app)
+    assert [f"{run.tick:%H:%M}" for run in app.runs.list()] == [first]
+    hour, minute = first.split(":")
+    assert f"{app.schedules.get('a').next_run:%H:%M}" == f"{hour}:{int(minute) + 10}"
 
 
 def test_run_now_asks_for_a_run_besides(app: Scheduler) -> None:
@@ -579,7 +594,7 @@ def test_a_run_is_shown_with_its_timing_and_result(app: Scheduler, clock: Clock)
         "took      1.2 s",
         "attempts  1",
         "worker    node-1",
-        "queue     default, priority 5",
+        "queue     default, priority 5 (normal)",
         "log       1 line: evenbeat runs logs acme/a/1/1772438580000",
         'result    {"sent": 12}',
     ]
@@ -908,8 +923,12 @@ def test_a_tick_that_was_settled_twice_is_found_and_its_surplus_cancelled(
     assert "2 ticks were settled more than once" in text
     assert "default/a/1/x queued; recorded as skipped: coalesced" in text
     assert "2 runs are still queued: evenbeat doctor --repair cancels them" in text
-    repaired = answered("doctor", "--repair", code=1)["repaired"]
+    repaired = answered("doctor", "--repair")["repaired"]
     assert len(repaired["cancelled"]) == 2
+    text = printed("doctor")
+    assert "no tick twice in 3 runs; 2 duplicates were cancelled" in text
+    assert "default/a/1/x cancelled; recorded as skipped: coalesced" in text
+    assert "report it" not in text
     assert "default/a/1/x" in repaired["cancelled"]
     states = app.runs.count()
     assert (states["queued"], states["cancelled"]) == (1, 2)

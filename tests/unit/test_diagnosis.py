@@ -190,3 +190,41 @@ def test_what_is_too_much_is_what_can_be_stopped_without_losing_the_tick(
     found = Duplicate("default", "a", 1, 0, runs, row if recorded else None)
 
     assert [run.id for run in found.surplus()] == surplus
+
+
+@pytest.mark.parametrize(
+    ("states", "recorded", "repaired"),
+    [
+        (["succeeded", "cancelled"], False, True),
+        (["cancelled", "cancelled", "queued"], False, True),
+        (["cancelled"], True, True),
+        (["succeeded", "succeeded", "cancelled"], False, False),
+        (["succeeded", "cancelled"], True, False),
+        (["queued", "queued"], False, False),
+    ],
+)
+def test_a_duplicate_is_repaired_when_its_tick_is_settled_once(
+    states: list[Any], recorded: bool, repaired: bool
+) -> None:
+    runs = tuple(Run(id=str(number), task="t", state=state) for number, state in enumerate(states))
+    row = Skipped(
+        tenant="default", schedule="a", generation=1, first=0, last=0, count=1, reason="late", recorded_at=0
+    )
+    assert Duplicate("default", "a", 1, 0, runs, row if recorded else None).is_repaired is repaired
+
+
+def test_a_duplicate_that_ran_twice_stays_a_failure(here: Here) -> None:
+    here.add()
+    here.now += MINUTE
+    here.fire()
+    (run,) = here.runs()
+    here.store.add_runs([replace(run, id="again")])
+    claimed = here.store.claim_runs(Claim(worker="w", token="c", limit=9, now=here.now, lease=9)).runs
+    here.store.settle_runs([ended(run, here.now) for run in claimed])
+    assert repair(here.store).cancelled == []
+
+    found = here.findings()["duplicates"]
+    assert (found.level, found.hint) == (
+        "fail", "report it, please: Evenbeat promises that this can't happen",
+    )  # fmt: skip
+    assert [tick["repaired"] for tick in found.facts["ticks"]] == [False]
