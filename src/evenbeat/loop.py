@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant
 from evenbeat.observe.events import Events
+from evenbeat.status_files import LoopStatus
 from evenbeat.stores.base import wall_clock
 
 Step: TypeAlias = Callable[[Instant], Instant | None]
@@ -17,6 +19,9 @@ Step: TypeAlias = Callable[[Instant], Instant | None]
 
 # No longer: a store that is back should find its nodes at work, and asking once in 2 s costs nobody.
 _FIRST_BACKOFF, LONGEST_BACKOFF = 0.1, 2.0
+
+# What a status says of an error.
+_SHOWN = 200
 
 _log = logging.getLogger("evenbeat.loop")
 
@@ -44,6 +49,17 @@ class Loop:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"evenbeat-{name}", daemon=True)
         self._failures = 0
+        self._due = time.monotonic()
+        self._failing: tuple[float, str] | None = None
+        """Since when, and the last error."""
+
+    @property
+    def status(self) -> LoopStatus | None:
+        """When it steps next, and whether its steps fail; None once it was told to stop."""
+        if self._stopping.is_set():
+            return None
+        since, error = self._failing or (None, None)
+        return LoopStatus(self.name, self._due, since, error)
 
     def start(self) -> None:
         self._thread.start()
@@ -68,6 +84,7 @@ class Loop:
         while not self._stopping.is_set():
             # Cleared before the step: what wakes during it asks for another one.
             self._awake.clear()
+            self._due = time.monotonic()
             try:
                 now = self._clock()
                 due = self._step(now)
@@ -78,6 +95,7 @@ class Loop:
             if self._failures:
                 self._recover()
             if wait > 0:
+                self._due = time.monotonic() + wait
                 self._awake.wait(wait)
 
     def _fail(self, error: BaseException) -> float:
@@ -85,6 +103,9 @@ class Loop:
         self._failures += 1
         wait = min(_FIRST_BACKOFF * float(1 << min(self._failures - 1, 10)), self._longest_backoff)
         fields = {"component": self.name, "failures": self._failures, "retry_in": wait}
+        now = time.monotonic()
+        self._due = now + wait
+        self._failing = (self._failing[0] if self._failing else now, str(error)[:_SHOWN])
         # Ever more seldom: what goes on for long fills no disk with the same lines.
         level = logging.ERROR if self._failures & (self._failures - 1) == 0 else logging.DEBUG
         if isinstance(error, StoreUnavailable):
@@ -98,4 +119,5 @@ class Loop:
     def _recover(self) -> None:
         _log.info("working again", extra={"component": self.name, "failures": self._failures})
         self._failures = 0
+        self._failing = None
         self._events.tell("store_back", wall_clock())

@@ -14,12 +14,15 @@ from typing import Any
 
 from evenbeat.descriptors import DescriptorProbe
 from evenbeat.errors import StoreUnavailable
+from evenbeat.executors import begun
+from evenbeat.health import patience
 from evenbeat.instants import Instant
 from evenbeat.keeper import Keeper
 from evenbeat.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node_settings import NodeSettings
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import EventKind, Events
+from evenbeat.status_files import NodeStatus, StatusWriter
 from evenbeat.stores.base import Store
 from evenbeat.tasks import Task, TaskKind, Tasks
 from evenbeat.ticker import Ticker
@@ -34,6 +37,10 @@ _LAST_TRIES = 5.0
 _RENEW_AGAIN = 0.25
 # Seconds in which the store begins to listen.
 _FIRST_WAIT = 0.05
+_CLOSED = (
+    "somebody closed all files of this process (os.closerange?), also those of the database; "
+    "start a new process, and close only what is yours"
+)
 
 _log = logging.getLogger("evenbeat.node")
 
@@ -136,6 +143,9 @@ class Node:
             "upkeep",
             Rota([self._presence, Reaper(store, events, settings.lease), Pruner(store, settings.keep)]).step,
         )
+        self._status_writer = StatusWriter(
+            "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
+        )
 
     def _loop(
         self, name: str, step: Callable[[int], int | None], longest_backoff: float = LONGEST_BACKOFF
@@ -153,10 +163,7 @@ class Node:
         """Do nothing any more in a process whose descriptors were closed: two connections may have the same
         one by now, and take each other's replies."""
         if not self._probe.is_intact():
-            raise StoreUnavailable(
-                "somebody closed all files of this process (os.closerange?), also those of the database; "
-                "start a new process, and close only what is yours"
-            )
+            raise StoreUnavailable(_CLOSED)
 
     @property
     def is_processing(self) -> bool:
@@ -165,6 +172,12 @@ class Node:
     @property
     def worker(self) -> Worker | None:
         return self._worker
+
+    def status(self) -> NodeStatus:
+        """What ``evenbeat health`` goes by."""
+        loops = tuple(status for loop in self._loops if (status := loop.status) is not None)
+        broken = None if self._probe.is_intact() else _CLOSED
+        return NodeStatus(self.name, self.pid, loops, broken)
 
     def learn(self, task: Task[..., Any]) -> None:
         """Execute this one, too, from now on."""
@@ -178,6 +191,8 @@ class Node:
         for loop in self._loops:
             loop.start()
         self._listener.start()
+        if begun.here is None:  # else a supervisor watches this process, and reports for it
+            self._status_writer.start()
         _log.info("started", extra={"component": "node", "node": self.name})
 
     def hurry(self) -> None:
@@ -209,6 +224,7 @@ class Node:
         self._attempt(self._presence.leave)
         stop_capture()
         self._tell("node_stopped")
+        self._status_writer.stop()
         self._probe.close()
         _log.info("stopped", extra={"component": "node", "node": self.name})
 

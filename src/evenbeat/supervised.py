@@ -29,6 +29,7 @@ from evenbeat.loading import load_app
 from evenbeat.node import Node
 from evenbeat.observe import logs
 from evenbeat.scheduler import Scheduler
+from evenbeat.status_files import NodeStatus, Pauses, forgive
 
 RECYCLE = 75
 """The exit code of a process that makes room for a fresh one (EX_TEMPFAIL)."""
@@ -80,6 +81,9 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
     """A sign of life: no job keeps the interpreter to itself."""
+
+    status: NodeStatus | None = None
+    """How the node is."""
 
 
 class Recycling(msgspec.Struct, frozen=True, tag=True):
@@ -179,10 +183,15 @@ class Supervised:
         self._drain.put(None)  # the supervisor is gone
 
     def _beat(self) -> None:
+        pauses = Pauses()
         while True:
             if begun.here is not None:
                 begun.here.check_descriptors()
-            if not self._channel.send(Alive()):
+            resumed = pauses.look(time.monotonic())
+            status = None if self._node is None else self._node.status()
+            if status is not None:
+                status = status._replace(loops=forgive(status.loops, resumed))
+            if not self._channel.send(Alive(status)):
                 return
             time.sleep(self._begin.beat)
 

@@ -35,15 +35,17 @@ from evenbeat.channel import Channel
 from evenbeat.durations import write_duration
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.executors.begun import Begun, Snapshot, make_file
+from evenbeat.health import SILENT
 from evenbeat.instants import Instant
 from evenbeat.model import Run, Transition
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.scheduler import Scheduler
 from evenbeat.settling import settle_in_parts
-from evenbeat.signals import KILL, describe_exit, end_group
+from evenbeat.signals import KILL, describe_exit, end_group, stop_signals
+from evenbeat.status_files import LoopStatus, NodeStatus, StatusWriter
 from evenbeat.stores.base import RunQuery
-from evenbeat.supervised import Begin, Drain, Failed, FromChild, Hurry, Recycling, Started
+from evenbeat.supervised import Alive, Begin, Drain, Failed, FromChild, Hurry, Recycling, Started
 from evenbeat.worker import MOST_AHEAD, SETTLE_BATCH
 
 # A run that has taken so much longer than it may, in a process that has been silent for as long, is ended.
@@ -82,6 +84,8 @@ class Child:
         """It has been told to stop, or does by itself: it is killed if it is still there then."""
         self.kept = False
         """Its leases are renewed here."""
+        self.status = NodeStatus(name, process.pid, up=False, heard=self.heard)
+        """As it said last; written by the thread that listens."""
 
 
 class Slot:
@@ -152,17 +156,27 @@ class Supervisor:
         """Until then a store that is away at the start is not an error."""
         self._name = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(3)}"
         self._count = 0
+        self._stepped = time.monotonic()
+        self._status_writer = StatusWriter("supervisor", self._name, SILENT, self._status)
 
     def run(self) -> int:
         """Until a signal comes and all processes have drained; the answer is the exit code."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             signal.signal(number, self._signalled)
+        self._status_writer.start()
+        try:
+            return self._run()
+        finally:
+            self._status_writer.stop()
+
+    def _run(self) -> int:
         if not self._await_store():
             return 0 if self._signals else 1
         self._check()
         look_at = time.monotonic()
         try:
             while True:
+                self._stepped = time.monotonic()
                 self._hear()
                 self._heed_signals()
                 self._bury()
@@ -183,6 +197,7 @@ class Supervisor:
         """Wait for a store that is away: False if it does not come, or somebody wants to stop meanwhile."""
         failures, patience = 0, write_duration(self._wait_for_store)
         while not self._signals:
+            self._stepped = time.monotonic()
             try:
                 self._app.store.now()
             except StoreUnavailable as error:
@@ -216,6 +231,21 @@ class Supervisor:
                 hint="name a store that processes can share, as in sqlite:///evenbeat.db",
             )  # fmt: skip
 
+    def _status(self) -> tuple[tuple[LoopStatus, ...], tuple[NodeStatus, ...]]:
+        """For ``evenbeat health``; called by a thread of its own."""
+        nodes = []
+        for child in tuple(self._children()):
+            status = child.status
+            if child.deadline is not None:
+                continue  # it leaves, and is killed if it does not
+            if status.heard is not None and time.monotonic() - status.heard > SILENT / 2:
+                try:
+                    status = status._replace(executing=child.begun.snapshot().is_executing)
+                except ValueError:
+                    continue  # closed: it has just ended
+            nodes.append(status)
+        return (LoopStatus("supervisor", self._stepped),), tuple(nodes)
+
     # -- hearing -------------------------------------------------------------------------------------------
 
     def _signalled(self, _number: int, _frame: FrameType | None) -> None:
@@ -238,6 +268,7 @@ class Supervisor:
         child.heard = time.monotonic()
         if isinstance(message, Started):
             child.up = self._came_up = True
+            self._status_writer.wake()
             _log.info("a process is up", extra={"node": child.name, "pid": child.process.pid})
         elif isinstance(message, Failed):
             child.failure, child.away = message.error, message.away
@@ -308,6 +339,9 @@ class Supervisor:
 
     def _listen(self, child: Child) -> None:
         while (message := child.channel.receive()) is not None:
+            status = (message.status if isinstance(message, Alive) else None) or child.status
+            up = child.status.up or isinstance(message, Started)
+            child.status = status._replace(up=up, heard=time.monotonic())
             self._words.put((child, message))
         child.channel.close()
         self._words.put((child, None))

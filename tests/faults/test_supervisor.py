@@ -324,6 +324,26 @@ def test_ctrl_c_drains_and_running_jobs_end_in_peace(supervised: Supervised) -> 
     supervised.check_ticks()
 
 
+def test_health_asks_the_supervisor_until_a_closed_terminal_has_it_drain(supervised: Supervised) -> None:
+    supervised.start("--processes", "2")
+    assert supervised.process is not None
+    ask = [sys.executable, "-m", "evenbeat", "health", "--json", "--pid", str(supervised.process.pid)]
+
+    def health() -> dict[str, Any]:
+        done = subprocess.run(ask, capture_output=True, text=True)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        assert answer["ok"] is (done.returncode == 0)
+        return answer
+
+    supervised.until(lambda: sum(node["up"] for node in health()["processes"][0]["nodes"]) == 2)
+    (process,) = health()["processes"]
+    assert (process["kind"], process["problems"], process["notes"]) == ("supervisor", [], [])
+    assert sorted(node["pid"] for node in process["nodes"]) == sorted(supervised.up())
+    supervised.signal(signal.SIGHUP)
+    assert supervised.wait() == 0
+    assert health() == {"ok": False, "processes": []}
+
+
 def test_what_does_not_end_by_the_deadline_is_handed_back(supervised: Supervised) -> None:
     supervised.start("--drain", "1s", "--lease", LONG)
     supervised.enqueue("first_hangs", "job")

@@ -38,6 +38,9 @@ class Root(Reporting, LazyGroup):
             "runs": Lazy("evenbeat.cli.commands.runs", "Look at runs, try them again, cancel them."),
         },
         "The store and this machine": {
+            "health": Lazy(
+                "evenbeat.cli.commands.health", "Check the nodes on this host, for containers and services."
+            ),
             "doctor": Lazy(
                 "evenbeat.cli.commands.doctor", "Check the store, and whether anybody works on it."
             ),

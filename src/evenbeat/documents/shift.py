@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -18,9 +19,11 @@ from evenbeat.documents.hands import Hands
 from evenbeat.documents.rules import Policy
 from evenbeat.errors import LockLost, StoreUnavailable
 from evenbeat.executors import forks
+from evenbeat.health import patience
 from evenbeat.instants import Instant
 from evenbeat.loop import Loop
 from evenbeat.observe.events import Events
+from evenbeat.status_files import LoopStatus, NodeStatus, StatusWriter
 
 # How long a stop waits for a database that is away, when nothing but ends is left to be written.
 _PATIENCE = 10.0
@@ -56,6 +59,9 @@ class Shift:
         self._documents = documents
         self._hooks = hooks
         self._hands = Hands(pace.concurrency)
+        self._status_writer = StatusWriter(
+            "processor", documents.name, patience(pace.lock_duration), self._status
+        )
         calls = Calls(self._handle, self._tell, lambda: self._hook(hooks.on_idle), self._wake)
         self.desk = Desk(documents, pace, policy, calls)
         self._loop = Loop("documents", self._step, self._clock, LONGEST_SLEEP, Events())
@@ -89,6 +95,12 @@ class Shift:
         _log.info("started", extra=self._fields())
         self._hook(self._hooks.on_start)
         self._loop.start()
+        self._status_writer.start()
+
+    def _status(self) -> tuple[tuple[LoopStatus, ...], tuple[NodeStatus, ...]]:
+        """What ``evenbeat health`` goes by."""
+        loop = self._loop.status
+        return (), (NodeStatus(self._documents.name, os.getpid(), () if loop is None else (loop,)),)
 
     def stop(self, timeout: float | None) -> bool:
         """Whether everything in hand came to its end."""
@@ -101,6 +113,7 @@ class Shift:
         self.is_done = self._await_end(timeout)
         self._loop.stop()
         self._loop.join(_PATIENCE if self.is_done else _BRIEFLY)
+        self._status_writer.stop()
         self._close()
         self._hook(self._hooks.on_stop)
         left = _PATIENCE if timeout is None else timeout - (time.monotonic() - began)
