@@ -70,6 +70,7 @@ def _serve(target: str, settings: Settings, *, quick: bool) -> int:
     """Run the app until a signal comes."""
     from evenbeat.cli.live import LiveOutput
     from evenbeat.cli.store_input import warn_of_other_store
+    from evenbeat.cli.unserved import unserved
     from evenbeat.loading import load_app
     from evenbeat.signals import until_signalled
 
@@ -79,6 +80,8 @@ def _serve(target: str, settings: Settings, *, quick: bool) -> int:
         tasks = ", ".join(sorted(task.name for task in app.tasks))
         live.say(f"Evenbeat runs {target} on {app.url}", "bold")
         live.say(f"tasks: {tasks or 'none; register some with @app.task'}")
+        for warning in unserved(app.tasks, app.node_settings()) if tasks else ():
+            live.say(f"warning: {warning}", "yellow")
         app.start()
         try:
             until_signalled(app.hurry)

@@ -19,7 +19,13 @@ from evenbeat.settings import LOG_FORMATS, LOG_LEVELS
 @click.option("--no-worker", is_flag=True, help="Execute no runs: only fire schedules.")
 @click.option("--queues", metavar="A,B", help="The queues to take runs from (default).")
 @click.option("--threads", type=int, metavar="N", help="How many def tasks at once, per process (10).")
-@click.option("--coroutines", type=int, metavar="N", help="How many async def tasks at once (100).")
+@click.option(
+    "--coroutines",
+    type=int,
+    metavar="N",
+    help="How many async def tasks at once, per process (100). An API that they call gets as many requests "
+    "at once: lower it for one that limits them.",
+)
 @click.option("--cpu-processes", type=int, metavar="N", help="How many cpu=True tasks at once (cores).")
 @click.option(
     "--lease", metavar="TIME", help="How long a run stays with a worker that is not heard of (30s)."
@@ -40,8 +46,8 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
     evenbeat.toml, and that before what the code says; but a store that the code names is the store.
 
     The work is done in processes that this one supervises: it keeps their leases alive whatever a job
-    does, hands back the runs of one that died at once, and starts the next. SIGTERM or Ctrl-C drains; a
-    second one hurries.
+    does, hands back the runs of one that died at once, and starts the next. SIGTERM, Ctrl-C or SIGHUP (the
+    terminal was closed) drains; a second one hurries.
     """
     if no_ticker and no_worker:
         raise click.UsageError("--no-ticker and --no-worker leave nothing to do")
@@ -51,6 +57,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
             "write a program with app.run() in it and start that: it is a node, too",
         )
     from evenbeat.cli.store_input import warn_of_other_store
+    from evenbeat.cli.unserved import unserved
     from evenbeat.durations import read_duration
     from evenbeat.loading import load_app
     from evenbeat.node_settings import node_options
@@ -77,6 +84,10 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
     )
     loaded = load_app(target)
     warn_of_other_store(settings, loaded)
-    logging.getLogger("evenbeat.cli").info("running", extra={"app": target, "store": loaded.url})
+    log = logging.getLogger("evenbeat.cli")
+    log.info("running", extra={"app": target, "store": loaded.url})
+    if begin.worker:
+        for warning in unserved(loaded.tasks, loaded.node_settings(**begin.options)):
+            log.warning(warning)
     patience = read_duration(settings["wait_for_store"], "wait_for_store")
     return Supervisor(loaded, begin, settings["processes"], wait_for_store=patience).run()
