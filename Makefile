@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check lint types demo bench faults mutants servers lowest clean
+.PHONY: help test check lint types demo shell bench faults mutants servers lowest clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -24,6 +24,9 @@ types: $(VENV)/.dev  ## mypy --strict
 
 demo: $(VENV)/.run  ## jobs of every kind on SQLite, live; Ctrl-C stops
 	@$(BIN)/evenbeat demo
+
+shell: $(VENV)/.run  ## a shell in which `evenbeat` is the one of this folder; exit leaves it
+	@PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" "$${SHELL:-/bin/sh}" || true
 
 bench: $(VENV)/.bench  ## benchmarks, with the peers in the same run
 	$(BIN)/python -m bench

@@ -23,6 +23,7 @@ from bench import (
     operations,
     planning,
     punctuality,
+    readme,
     rest,
     servers_execution,
     servers_punctuality,
@@ -99,10 +100,11 @@ def main(chosen: list[str]) -> int:
         )
         return 0
     (ROOT / "docs" / "benchmarks.md").write_text(page(reports))
+    readme.write()
     (ROOT / "docs" / "img").mkdir(exist_ok=True)
     for plot in PLOTS:
         shutil.copy(plot, ROOT / "docs" / "img" / plot.name)
-    print("written to docs/benchmarks.md and docs/img/")
+    print("written to docs/benchmarks.md, docs/img/ and README.md")
     return 0
 
 

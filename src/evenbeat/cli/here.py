@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 import time
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -43,6 +46,17 @@ class LocalZone(NamedTuple):
 def now() -> Instant:
     """The present second. Milliseconds would only make the ticks of ``every`` hard to read."""
     return int(time.time()) * 1000
+
+
+def own_command() -> str:
+    """How this command can be called again from the same shell: ``evenbeat`` where that finds it."""
+    called = sys.argv[0]
+    if os.path.basename(called) != "evenbeat" or not os.path.isfile(called):
+        return f"{shlex.quote(sys.executable)} -m evenbeat"
+    found = shutil.which("evenbeat")
+    if found is not None and os.path.realpath(found) == os.path.realpath(called):
+        return "evenbeat"
+    return shlex.quote(called)
 
 
 def local_zone() -> LocalZone:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenbeat.cli.here import own_command
 from evenbeat.cli.phrases import span
 from evenbeat.durations import read_duration
 
@@ -55,8 +56,9 @@ def command(length: str | None, fresh: bool) -> None:
     )
     live.say(f"Stopped; evenbeat-demo.db has {over}.")
     live.say("Start it again, after a while, to see what was missed being caught up with. And look inside:")
-    live.say("  evenbeat schedules list --store sqlite:///evenbeat-demo.db", "")
-    live.say("  evenbeat runs list --store sqlite:///evenbeat-demo.db", "")
+    evenbeat = own_command()
+    live.say(f"  {evenbeat} schedules list --store sqlite:///evenbeat-demo.db", "")
+    live.say(f"  {evenbeat} runs list --store sqlite:///evenbeat-demo.db", "")
 
 
 def _look_back(live: LiveOutput, app: Scheduler) -> None:

@@ -1,0 +1,74 @@
+"""README's figures: ``python -m bench.readme`` puts those of docs/benchmarks.md into bench/readme.md's text.
+
+From the page, not from the results, which are not kept: so a test can make them again and compare. A place in
+the text names a section, a row and, unless it is Evenbeat's own, a column: ``{Cron > next > p99}``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE, README, TEXT = ROOT / "docs" / "benchmarks.md", ROOT / "README.md", ROOT / "bench" / "readme.md"
+BEGIN, END = "<!-- figures: written by python -m bench.readme -->", "<!-- end of figures -->"
+_OURS = "Evenbeat"
+
+
+class Figures:
+    """The tables of the page: a cell by its section, row and column."""
+
+    def __init__(self, page: str) -> None:
+        self._rows: dict[tuple[str, str], dict[str, str]] = {}
+        section, head = "", list[str]()
+        for line in page.splitlines():
+            if line.startswith("## "):
+                section, head = line[3:], []
+            elif line.startswith("|"):
+                cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+                if not head:
+                    head = cells
+                elif not cells[0].startswith("---"):
+                    self._rows[section, cells[0]] = dict(zip(head[1:], cells[1:], strict=False))
+
+    def words(self, section: str, row: str, column: str = _OURS) -> str:
+        """The number, short; with our goal where we missed it."""
+        cells = self._rows.get((section, row), {})
+        if not cells.get(column):
+            raise SystemExit(f"docs/benchmarks.md has no {column!r} of {row!r} in {section!r}")
+        number = short(float(cells[column].split()[0].replace(",", "")))
+        missed = column == _OURS and "**missed**" in cells.values()
+        return f"{number} (our goal: {cells['goal']})" if missed else number
+
+
+def short(number: float) -> str:
+    """Three digits: what is behind them is noise."""
+    if number >= 1000:
+        return f"{round(number, 3 - len(str(int(number)))):,.0f}"
+    return f"{number:.3g}"
+
+
+def filled(text: str, page: str) -> str:
+    """The text with figures of the page."""
+    figures = Figures(page)
+    return re.sub(r"\{([^{}]+)\}", lambda place: figures.words(*place[1].split(" > ")), text)
+
+
+def written(readme: str, page: str) -> str:
+    """README with the figures of the page."""
+    found = re.search(re.escape(BEGIN) + ".*?" + re.escape(END), readme, re.DOTALL)
+    if found is None:
+        raise SystemExit(f"README.md has no {BEGIN!r} … {END!r}")
+    return (
+        f"{readme[: found.start()]}{BEGIN}\n\n{filled(TEXT.read_text(), page)}\n{END}{readme[found.end() :]}"
+    )
+
+
+def write() -> None:
+    README.write_text(written(README.read_text(), PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    write()
+    sys.stdout.write("written to README.md\n")
