@@ -58,6 +58,7 @@ def _run(indexes: defaultdict[str, dict[str, Any]], run: Run) -> None:
     if run.state == "queued":
         indexes[f"ready:{run.queue}:{run.priority}:{run.task}"][run.id] = run.run_at
         indexes[f"waiting:{run.queue}"][f"{run.priority}:{run.task}"] = True
+        indexes["queues"][f":{run.queue}"] = True
     elif run.state == "running":
         indexes["leases"][run.id] = run.lease_until or 0
         if run.worker is not None:

@@ -1238,9 +1238,13 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
             RunQuery(worker="w", states=("running",), cancel_requested=True),
             RunQuery(tenant="default", schedule="s1", states=("queued", "running")),
             RunQuery(tenant="default", schedule="s1"),
+            RunQuery(since=clock.now, until=clock.now + MINUTE, task="work"),
+            RunQuery(states=("failed",), since=clock.now),
+            RunQuery(retrying=True),
         ):
             history.find(commands, query)
         history.count(commands, None)
+        history.count_queues(commands, clock.now, clock.now)
         history.skipped(commands, "default", "s1", 5)
         store.read_log("a")
         store.get_record("k", "t", "x")

@@ -1444,6 +1444,10 @@ def test_plain_sql_reads_what_is_due_and_what_ran(store: PostgresStore) -> None:
         sql(store, "UPDATE evenbeat.schedules SET next_tick = 'tomorrow'")
 
 
+# When the last hundredth of the history of ``filled`` begins.
+_LATELY = 19_800
+
+
 def hot_statements() -> dict[str, tuple[str, Any]]:
     """Everything that runs in a loop, or for each batch of one, with values."""
     searches = {
@@ -1453,6 +1457,9 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
         "history of a schedule": RunQuery(tenant="t", schedule="s"),
         "newest runs": RunQuery(),
+        "runs of a window": RunQuery(since=_LATELY, until=_LATELY + 60_000, task="t"),
+        "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=_LATELY, until=_LATELY + 1),
+        "runs that wait for a retry": RunQuery(retrying=True),
     }
     found: dict[str, tuple[str, Any]] = {}
     for name, query in searches.items():
@@ -1466,7 +1473,7 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "rows": "[]", "ids": '["a"]', "clock": None, "now": 1, "format": 1, "limit": 100, "queue": "default",
         "priority": 5, "tasks": ["work"], "worker": "w", "token": "t", "queues": ["default"], "run": "a",
         "ended_by": 1, "before": 1, "kind": "k", "tenant": "t", "schedule": "s", "key": "x", "version": 1,
-        "lease_until": 1, "started_at": 1, "body": "", "expires": 1, "expect": 1,
+        "lease_until": 1, "started_at": 1, "body": "", "expires": 1, "expect": 1, "since": _LATELY,
     }  # fmt: skip
     found["settle"] = (statements.update_runs(("state", "error", "settled")), given)
     for name, text in {**vars(past_statements), **vars(statements)}.items():
@@ -1529,6 +1536,7 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         "newest runs": "runs_newest", "runs after a cursor": "runs_newest", "look": "schedules_due",
         "select due": "schedules_due", "select claimable": "runs_claimable", "outlook": "runs_claimable",
         "select claimable of tasks": "runs_claimable", "outlook of tasks": "runs_claimable",
+        "runs of a window": "runs_over", "failed runs of a window": "runs_over", "count queues": "runs_over",
         "delete over": "runs_over", "select active": "runs_active", "settle": "runs_pkey",
     }  # fmt: skip
     if name in expected:
@@ -1552,6 +1560,7 @@ def test_nothing_of_the_driver_escapes(alone: PostgresStore) -> None:
         lambda: alone.find_runs(RunQuery()),
         lambda: alone.lost_runs(0, 1),
         lambda: alone.count_runs(),
+        lambda: alone.count_queues(1, 1),
         lambda: alone.find_skipped("default", "a"),
         lambda: alone.statistics([("default", "a")]),
         lambda: alone.purge(1, 1),

@@ -1191,7 +1191,8 @@ def test_a_page_goes_on_where_it_ended_also_when_that_run_is_gone(
 def test_nothing_of_the_driver_escapes(store: RedisStore, client: Any) -> None:
     for name in (
         "schedules", "schedules:a", "due", "firing", "runs:a", "newest", "waiting:default", "held:w",
-        "leases", "over", "counts", "skipped:a", "skipped", "records:k:x", "kinds:k", "expiring", "logs:a",
+        "queues", "leases", "over", "counts", "skipped:a", "skipped", "records:k:x", "kinds:k", "expiring",
+        "logs:a",
     ):  # fmt: skip
         client.set(key(store, name), "in the way")
     chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
@@ -1206,6 +1207,8 @@ def test_nothing_of_the_driver_escapes(store: RedisStore, client: Any) -> None:
         lambda: store.find_runs(RunQuery()),
         lambda: store.lost_runs(store.now(), 1),
         lambda: store.count_runs(),
+        lambda: store.count_queues(1, 1),
+        lambda: store.find_runs(RunQuery(since=1)),
         lambda: store.find_skipped("default", "a"),
         lambda: store.purge(1, 1),
         lambda: store.put_record(Record(kind="k", key="x", body="")),

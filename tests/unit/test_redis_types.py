@@ -300,7 +300,7 @@ def actions(store: RedisStore, clock: VirtualClock) -> list[Callable[[], object]
 def is_of(name: str, index: str, member: object) -> bool:
     """Whether an entry of an index is that of a row which was overwritten, or sums it up."""
     row = name.partition(":")[2]
-    sums = index == "counts" or index.startswith("waiting:")
+    sums = index in ("counts", "queues") or index.startswith("waiting:")
     return sums or str(member).replace(" ", "/", 1) in (row, f"default/{row}")
 
 

@@ -815,6 +815,10 @@ def hot_statements() -> dict[str, str]:
         "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
         "history of a schedule": RunQuery(tenant="t", schedule="s"),
         "newest runs": RunQuery(),
+        "runs of a window": RunQuery(since=1, until=2, task="t"),
+        "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=1, until=2),
+        "runs before": RunQuery(until=2),
+        "runs that wait for a retry": RunQuery(retrying=True),
     }
     found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
     found["runs after a cursor"] = f"{history.question(RunQuery(), (1, 'a'))[0]} LIMIT ?"
@@ -844,6 +848,18 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
     elif name in ("select lost", "next lease end"):
         # What is running, and nothing of history.
         assert steps[0].endswith("INDEX evenbeat_runs_leased")
+    elif name in (
+        "runs of a window",
+        "failed runs of a window",
+        "runs that wait for a retry",
+        "count queues",
+    ):
+        # What is active, and of history what ended in the window or later.
+        active = ("INDEX evenbeat_runs_leased", "INDEX evenbeat_runs_claimable")
+        assert all(step.endswith(active) for step in scans), steps
+        ended = [step for step in steps if "evenbeat_runs_over" in step]
+        assert all("SEARCH" in step and "(<expr>>?)" in step for step in ended), steps
+        assert bool(ended) == (name != "runs that wait for a retry")
     elif name in ("newest runs", "count runs"):
         # In the order of an index and as far as the limit; and what is counted must be walked through.
         assert all("USING" in step and "INDEX" in step for step in scans)
@@ -868,6 +884,7 @@ def test_nothing_of_the_driver_escapes(store: SqliteStore, path: Path) -> None:
         lambda: store.settle_runs([attempts.succeeded(run, None, 0, "t")]),
         lambda: store.find_runs(RunQuery()),
         lambda: store.count_runs(),
+        lambda: store.count_queues(1, 1),
         lambda: store.find_skipped("default", "a"),
         lambda: store.statistics([("default", "a")]),
         lambda: store.purge(1, 1),

@@ -137,6 +137,29 @@ def retried(run: Run, token: str, schedule: Schedule | None = None) -> Transitio
     )
 
 
+def is_retrying(run: Run) -> bool:
+    """Whether a run has failed and waits for its next attempt."""
+    return run.state == "queued" and run.failures > 0
+
+
+def was_running(run: Run, since: Instant | None, until: Instant | None) -> bool:
+    """Whether an attempt of the run began before ``until`` and was not over before ``since``.
+
+    A run that no attempt ended (it was cancelled while it waited) counts at the moment of its end, too.
+    """
+    spans = [(attempt.started_at, attempt.ended_at) for attempt in past(run)]
+    if run.state == "running":
+        spans.append((run.started_at, None))
+    elif run.state in FINAL_STATES and run.worker is None:
+        spans.append((run.finished_at, run.finished_at))
+    return any(
+        began is not None
+        and (until is None or began < until)
+        and (since is None or ended is None or ended >= since)
+        for began, ended in spans
+    )
+
+
 def backoff(run: Run, failures: int) -> int:
     """The wait before retry number ``failures``: doubled each time, bounded, and spread by a tenth.
 

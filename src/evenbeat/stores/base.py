@@ -45,6 +45,7 @@ from evenbeat.model import (
     Transition,
     Version,
 )
+from evenbeat.rules.attempts import is_retrying, was_running
 from evenbeat.rules.firing import Active, Planned
 
 T = TypeVar("T")
@@ -159,6 +160,10 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
         return [state for state in get_args(ScheduleState) if state not in self.states]
 
 
+# A run is created by a node's estimate of the store's clock, and started by the clock itself.
+_CLOCKS_APART = 60_000
+
+
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Runs, the newest first (created_at, then id)."""
 
@@ -171,11 +176,22 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     """Only runs that this worker holds or, once they are over, was the last to hold."""
     cancel_requested: bool | None = None
+    retrying: bool = False
+    """Only queued runs that have failed before."""
+    since: Instant | None = None
+    """Only runs that were running, or ended, at or after this instant, as ``was_running`` says."""
+    until: Instant | None = None
+    """Only runs that were running, or ended, before this instant."""
     limit: int = 100
     cursor: str | None = None
 
     def __post_init__(self) -> None:
         check_limit(self.limit)
+
+    @property
+    def created_by(self) -> Instant | None:
+        """No run that was created later was running before ``until``: the bound for an index."""
+        return None if self.until is None else self.until + _CLOCKS_APART
 
     def matches(self, run: Run) -> bool:
         """Whether a run is asked for; for stores that have no index for what is asked. Not by its id."""
@@ -187,7 +203,28 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
             and (self.states is None or run.state in self.states)
             and (self.worker is None or run.worker == self.worker)
             and (self.cancel_requested is None or run.cancel_requested == self.cancel_requested)
+            and (not self.retrying or is_retrying(run))
+            and ((self.since is None and self.until is None) or was_running(run, self.since, self.until))
         )
+
+
+class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue holds, over all tenants."""
+
+    queue: str
+    due: int = 0
+    """Queued, and may be claimed now."""
+    later: int = 0
+    """Queued for a time to come."""
+    retrying: int = 0
+    """Those of ``due`` and ``later`` that have failed before."""
+    running: int = 0
+    oldest_due: Instant | None = None
+    """Since when the run has been due that has been due for the longest time."""
+    came_due: int = 0
+    """Runs in any state that became due in the period that was asked about."""
+    ended: int = 0
+    """Runs that ended in that period."""
 
 
 class Schema(NamedTuple):
@@ -301,6 +338,13 @@ class Store(Protocol):
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         """How many runs there are in each state."""
+
+    def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
+        """What each queue holds at ``now``, and what came due and ended from ``since`` to ``now``, by name.
+
+        A queue with none of that is left out. Reads what is active and what ended in the period, never the
+        rest of the history. The figures of a busy store may be of slightly different moments.
+        """
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         """The ledger of a schedule, the newest ticks first."""

@@ -33,6 +33,7 @@ from evenbeat.stores.base import (
     Lost,
     Page,
     PlanFunction,
+    QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
@@ -44,6 +45,7 @@ from evenbeat.stores.base import (
 )
 from evenbeat.stores.decisions import Standing, added, may_be_repetition, passes, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
+from evenbeat.stores.queue_counts import added_up, of_run
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
 _Key = tuple[str, str]
@@ -357,6 +359,11 @@ class MemoryStore:
                 if tenant is None or run.tenant == tenant:
                     counts[run.state] = counts.get(run.state, 0) + 1
         return counts
+
+    def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
+        with self._lock:
+            runs = list(self._runs.values())
+        return added_up(part for run in runs if (part := of_run(run, now, since)) is not None)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         check_limit(limit)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Skipped, Statistics
-from evenbeat.stores.base import Page, RunQuery
+from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.mongo.clients import Document
 from evenbeat.stores.mongo.commands import Commands, Sort
 from evenbeat.stores.mongo.rows import (
@@ -32,12 +32,15 @@ from evenbeat.stores.mongo.schema import (
     SKIPPED,
     SKIPPED_NEWEST,
     STATISTICS,
+    Index,
 )
 from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.queue_counts import added_up
 
 _RUNNING = ("running",)
 _NEWEST_FIRST: Sort = [("created_at", -1), ("_id", 1)]
 _FINAL = sorted(FINAL_STATES)
+_BY_ID = Index(RUNS, "_id_", {"_id": 1})
 
 
 def find(commands: Commands, query: RunQuery) -> Page[Run]:
@@ -46,9 +49,14 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
     while True:
         # One more than asked for says whether there is more.
         missing = query.limit + 1 - len(found)
-        where, index = question(query, after)
-        documents = commands.find("find runs", RUNS, where, sort=_NEWEST_FIRST, limit=missing, hint=index)
-        found += readable(documents, read_run)
+        documents: list[Document] = []
+        for where, index in questions(query, after):
+            documents += commands.find(
+                "find runs", RUNS, where, sort=_NEWEST_FIRST, limit=missing, hint=index
+            )  # fmt: skip
+        documents = sorted(documents, key=_order)[:missing]
+        # Of attempts before the present one the database knows nothing.
+        found += filter(query.matches, readable(documents, read_run))
         if len(found) > query.limit or len(documents) < missing:
             break
         # Documents that can't be read were left out: others may stand behind them.
@@ -60,32 +68,60 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
     return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
 
 
-def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[Document, str]:
-    """The filter of a search and its index. That is chosen here: the planner tries plans on what happens to
-    stand first, and would walk through all of history for the few runs that are running."""
-    where: Document = {}
-    index = NEWEST.name
+def _order(document: Document) -> tuple[int, str]:
+    created_at = document.get("created_at")
+    return (-created_at if isinstance(created_at, int) else 0, str(document["_id"]))
+
+
+def questions(query: RunQuery, after: tuple[Instant, str] | None = None) -> list[tuple[Document, str]]:
+    """The filters of a search, each with its index. That is chosen here: the planner tries plans on what
+    happens to stand first, and would walk through all of history for the few runs that are running."""
+    conditions = _conditions(query, after)
+    return [({"$and": [*source, *conditions]} if source or conditions else {}, index.name)
+            for source, index in _sources(query)]  # fmt: skip
+
+
+def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
+    """Where to look: conditions that make an index the right one. Together they hold what is asked for."""
     if query.ids is not None:
-        where["_id"] = {"$in": list(dict.fromkeys(query.ids))}
-        index = "_id_"
-    elif _is_about_active_runs(query):
-        index = ACTIVE.name
-    elif query.states == _RUNNING:
-        index = LEASED.name
-    elif query.tenant is not None and query.schedule is not None:
-        index = OF_SCHEDULE.name
+        return [([{"_id": {"$in": list(dict.fromkeys(query.ids))}}], _BY_ID)]
+    if _is_about_active_runs(query):
+        return [([], ACTIVE)]
+    if query.states == _RUNNING:
+        return [([], LEASED)]
+    queued: tuple[list[Document], Index] = ([{"state": "queued"}], CLAIMABLE)
+    if query.retrying:
+        return [queued]
+    if query.since is not None:
+        ended: list[Document] = [{"state": {"$in": _FINAL}}, {"finished_at": {"$gte": query.since}}]
+        return [(ended, OVER), ([{"state": "running"}], LEASED), queued]
+    return [([], NEWEST if query.tenant is None or query.schedule is None else OF_SCHEDULE)]
+
+
+def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> list[Document]:
     equal = {
         "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
         "worker": query.worker, "cancel_requested": query.cancel_requested,
     }  # fmt: skip
-    where |= {name: value for name, value in equal.items() if value is not None}
+    where: list[Document] = [{name: value} for name, value in equal.items() if value is not None]
     if query.states is not None:
-        where["state"] = query.states[0] if len(query.states) == 1 else {"$in": list(query.states)}
+        where.append({"state": query.states[0] if len(query.states) == 1 else {"$in": list(query.states)}})
+    if query.retrying:
+        where += [{"state": "queued"}, {"failures": {"$gt": 0}}]
+    if query.since is not None:
+        where.append({"$or": [{"started_at": {"$exists": True}}, {"finished_at": {"$exists": True}}]})
+        where.append({"$or": [{"finished_at": {"$exists": False}}, {"finished_at": {"$gte": query.since}}]})
+    if query.until is not None:
+        began = {"started_at": {"$lt": query.until}}
+        ended = {"started_at": {"$exists": False}, "finished_at": {"$lt": query.until}}
+        # An attempt before the present one may have begun in time.
+        where.append({"$or": [began, ended, {"attempt": {"$gt": 1}}]})
+        where.append({"created_at": {"$lte": query.created_by}})
     if after is not None:
         created_at, run_id = after
-        behind = [{"created_at": {"$lt": created_at}}, {"_id": {"$gt": run_id}}]
-        where = {"$and": [where, {"created_at": {"$lte": created_at}}, {"$or": behind}]}
-    return where, index
+        where.append({"created_at": {"$lte": created_at}})
+        where.append({"$or": [{"created_at": {"$lt": created_at}}, {"_id": {"$gt": run_id}}]})
+    return where
 
 
 def _is_about_active_runs(query: RunQuery) -> bool:
@@ -111,6 +147,38 @@ def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
         ):
             counts[document["_id"]] = int(document["count"])
     return counts
+
+
+def count_queues(commands: Commands, now: Instant, since: Instant) -> list[QueueCounts]:
+    """Each part from the index that holds it, as in ``count``."""
+
+    def number(condition: Document) -> Document:
+        return {"$sum": {"$cond": [condition, 1, 0]}}
+
+    is_due = {"$lte": ["$run_at", now]}
+    came_due = number({"$and": [{"$gte": ["$run_at", since]}, is_due]})
+    waiting = {
+        "due": number(is_due), "later": number({"$gt": ["$run_at", now]}),
+        "retrying": number({"$gt": ["$failures", 0]}),
+        "oldest_due": {"$min": {"$cond": [is_due, "$run_at", None]}}, "came_due": came_due,
+    }  # fmt: skip
+    every = {"$sum": 1}
+    parts: tuple[tuple[Document, Index, Document], ...] = (
+        ({"state": "queued", "queue": {"$gte": LOWEST}}, CLAIMABLE, waiting),
+        ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED, {"running": every, "came_due": came_due}),
+        (
+            {"state": {"$in": _FINAL}, "finished_at": {"$gte": since}}, OVER,
+            {"ended": every, "came_due": came_due},
+        ),
+    )  # fmt: skip
+    found: list[QueueCounts] = []
+    for where, index, figures in parts:
+        grouped = {"$group": {"_id": "$queue", **figures}}
+        for document in commands.aggregate(
+            "count queues", RUNS, [{"$match": where}, grouped], hint=index.name
+        ):
+            found.append(QueueCounts(queue=str(document.pop("_id")), **document))
+    return added_up(found)
 
 
 def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:

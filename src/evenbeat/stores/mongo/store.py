@@ -25,6 +25,7 @@ from evenbeat.stores.base import (
     Lost,
     Page,
     PlanFunction,
+    QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
@@ -269,6 +270,9 @@ class MongoStore:
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         return history.count(self._commands, tenant)
+
+    def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
+        return history.count_queues(self._commands, now, since)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         return history.skipped(self._commands, tenant, schedule, check_limit(limit))

@@ -8,15 +8,17 @@ from msgspec.structs import replace
 
 from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
-from evenbeat.stores.base import Page, RunQuery
+from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.postgres import past_statements as sql
 from evenbeat.stores.postgres.commands import Commands, Transaction
 from evenbeat.stores.postgres.runs import FREE
 from evenbeat.stores.postgres.texts import is_kept, json_list, json_text, marked, unmarked, unmarked_at
+from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.rows import LOG, RUN, log_row, read_log, read_skipped, read_statistics, readable_runs
 
 _ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
+_QUEUE = QueueCounts.__struct_fields__
 _COLUMNS = ", ".join(f"run.{name}" for name in RUN)
 _TEXT, _LAST_ERROR = LOG.index("text"), -1
 
@@ -31,7 +33,8 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
         missing = query.limit + 1 - len(found)
         text, values = question(query, after)
         rows = commands.rows("select runs", f"{text} LIMIT %s", [*values, missing])
-        found += readable_runs(unmarked_at(rows, FREE))
+        # Of attempts before the present one the database knows nothing.
+        found += filter(query.matches, readable_runs(unmarked_at(rows, FREE)))
         if len(found) > query.limit or len(rows) < missing:
             break
         # Rows that can't be read were left out: others may stand behind them.
@@ -46,13 +49,45 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
     Where few runs can be meant, they are gathered first, then sorted: the planner, which knows nothing of how
     many are running, would walk through all of history for them, in the order that is asked for.
     """
+    where, values = _conditions(query, after)
+    few = _few(query)
+    text: list[str] = []
+    given: list[object] = []
+    for condition, value in few or [([], [])]:
+        conditions = " AND ".join([*condition, *where])
+        source = f"SELECT {_COLUMNS} FROM evenbeat.runs AS run"  # noqa: S608
+        text.append(f"{source} WHERE {conditions}" if conditions else source)
+        given += [*value, *values]
+    source = " UNION ALL ".join(text)
+    if few:
+        source = f"WITH run AS MATERIALIZED ({source}) SELECT {_COLUMNS} FROM run"  # noqa: S608
+    return f"{source} ORDER BY run.created_at DESC, run.id", given
+
+
+def _few(query: RunQuery) -> list[tuple[list[str], list[object]]]:
+    """Conditions, with their values, for which an index holds few runs, however long the history is; none if
+    there is no such index. Together they hold all that is asked for."""
+    if query.ids is not None:
+        ids = json_list(run for run in dict.fromkeys(query.ids) if is_kept(run))
+        return [(["run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json))))"], [ids])]
+    # In these words: only then an index is known to hold all that is asked for.
+    running: tuple[list[str], list[object]] = (["run.state = 'running'"], [])
+    queued: tuple[list[str], list[object]] = (["run.state = 'queued'"], [])
+    is_active = query.states is not None and ACTIVE_STATES.issuperset(query.states)
+    if query.states == ("running",):
+        return [running]
+    if is_active and query.tenant is not None and query.schedule is not None:
+        return [(["run.schedule IS NOT NULL AND run.state IN ('queued', 'running')"], [])]
+    if query.retrying:
+        return [queued]
+    if query.since is not None:
+        return [([sql.ENDED_SINCE.format("%s")], [query.since]), running, queued]
+    return []
+
+
+def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> tuple[list[str], list[object]]:
     where: list[str] = []
     values: list[object] = []
-    few = False
-    if query.ids is not None:
-        few = True
-        where.append("run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json))))")
-        values.append(json_list(run for run in dict.fromkeys(query.ids) if is_kept(run)))
     equal = {
         "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
         "worker": marked(query.worker), "cancel_requested": query.cancel_requested,
@@ -61,31 +96,35 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         if value is not None:
             where.append(f"run.{name} = %s")
             values.append(value)
-    if query.states is not None and ACTIVE_STATES.issuperset(query.states):
-        # In these words: only then an index is known to hold all that is asked for.
-        if query.states == ("running",):
-            few = True
-            where.append("run.state = 'running'")
-        elif query.tenant is not None and query.schedule is not None:
-            few = True
-            where.append("run.schedule IS NOT NULL AND run.state IN ('queued', 'running')")
     if query.states is not None:
         where.append("run.state = ANY (CAST(%s AS text[]))")
         values.append(list(query.states))
+    if query.retrying:
+        where.append("run.state = 'queued' AND run.failures > 0")
+    if query.since is not None:
+        where.append("coalesce(run.started_at, run.finished_at) IS NOT NULL")
+        where.append("(run.finished_at IS NULL OR run.finished_at >= %s)")
+        values.append(query.since)
+    if query.until is not None:
+        # An attempt before the present one may have begun in time.
+        where.append("(coalesce(run.started_at, run.finished_at) < %s OR run.attempt > 1)")
+        where.append("run.created_at <= %s")
+        values += [query.until, query.created_by]
     if after is not None:
         where.append("run.created_at <= %s AND (run.created_at < %s OR run.id > %s)")
         values += [after[0], after[0], after[1]]
-    condition = f"WHERE {' AND '.join(where)}" if where else ""
-    source = f"SELECT {_COLUMNS} FROM evenbeat.runs AS run {condition}"  # noqa: S608
-    if few:
-        source = f"WITH run AS MATERIALIZED ({source}) SELECT {_COLUMNS} FROM run"  # noqa: S608
-    return f"{source} ORDER BY run.created_at DESC, run.id", values
+    return where, values
 
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
     if not is_kept(tenant):
         return {}
     return dict(commands.rows("count runs", sql.COUNT_RUNS, {"tenant": tenant}))
+
+
+def count_queues(commands: Commands, now: Instant, since: Instant) -> list[QueueCounts]:
+    rows = commands.rows("count queues", sql.COUNT_QUEUES, {"now": now, "since": since})
+    return added_up(QueueCounts(**dict(zip(_QUEUE, row, strict=True))) for row in rows)
 
 
 def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:

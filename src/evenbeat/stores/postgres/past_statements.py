@@ -20,6 +20,26 @@ WHERE state NOT IN ('queued', 'running') AND (CAST(%(tenant)s AS text) IS NULL O
 GROUP BY state
 """
 
+# The planner has no statistics of a partial index, and takes a range that is open at one end for a third of
+# the table, which it then reads as a whole. One that is closed it takes for a two-hundredth.
+ENDED_SINCE = (
+    "state NOT IN ('queued', 'running') AND coalesce(finished_at, 0) BETWEEN {} AND 9007199254740991"
+)
+
+# Walks through what is active and what ended lately, each part from the index that holds it.
+COUNT_QUEUES = f"""
+SELECT queue, count(*) FILTER (WHERE run_at <= %(now)s), count(*) FILTER (WHERE run_at > %(now)s),
+    count(*) FILTER (WHERE failures > 0), 0, min(run_at) FILTER (WHERE run_at <= %(now)s),
+    count(*) FILTER (WHERE run_at BETWEEN %(since)s AND %(now)s), 0
+FROM evenbeat.runs WHERE state = 'queued' GROUP BY queue
+UNION ALL
+SELECT queue, 0, 0, 0, count(*), NULL, count(*) FILTER (WHERE run_at BETWEEN %(since)s AND %(now)s), 0
+FROM evenbeat.runs WHERE state = 'running' GROUP BY queue
+UNION ALL
+SELECT queue, 0, 0, 0, 0, NULL, count(*) FILTER (WHERE run_at BETWEEN %(since)s AND %(now)s), count(*)
+FROM evenbeat.runs WHERE {ENDED_SINCE.format("%(since)s")} GROUP BY queue
+"""  # noqa: S608
+
 SELECT_SKIPPED = f"""
 SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped WHERE tenant = %(tenant)s AND schedule = %(schedule)s
 ORDER BY last DESC, first DESC LIMIT %(limit)s

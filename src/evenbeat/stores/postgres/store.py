@@ -28,6 +28,7 @@ from evenbeat.stores.base import (
     Lost,
     Page,
     PlanFunction,
+    QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
@@ -276,6 +277,10 @@ class PostgresStore:
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         with self._connections.read() as commands:
             return history.count(commands, tenant)
+
+    def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
+        with self._connections.read() as commands:
+            return history.count_queues(commands, now, since)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         check_limit(limit)

@@ -26,6 +26,7 @@ from evenbeat.stores.base import (
     Lost,
     Page,
     PlanFunction,
+    QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
@@ -162,6 +163,9 @@ class RedisStore:
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         return history.count(self._commands, tenant)
+
+    def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
+        return history.count_queues(self._commands, now, since)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         return ledger.find(self._commands, tenant, schedule, check_limit(limit))

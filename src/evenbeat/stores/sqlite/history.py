@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from evenbeat.instants import Instant
 from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
-from evenbeat.stores.base import Page, RunQuery
+from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.rows import RUN, read_log, read_skipped, read_statistics, readable_runs
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.stores.sqlite.json_values import json_list
 
 _ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
-_RUNNING = ("running",)
+_QUEUE = QueueCounts.__struct_fields__
 _COLUMNS = ", ".join(f"run.{name}" for name in RUN)
+
+_Source: TypeAlias = tuple[str, list[str], list[object]]
+"""Text, conditions, values of these."""
 
 
 def find(commands: Commands, query: RunQuery) -> Page[Run]:
@@ -26,7 +31,8 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
         missing = query.limit + 1 - len(found)
         text, values = question(query, after)
         rows = commands.rows("select runs", f"{text} LIMIT ?", (*values, missing))
-        found += readable_runs(rows)
+        # Of attempts before the present one the database knows nothing.
+        found += filter(query.matches, readable_runs(rows))
         if len(found) > query.limit or len(rows) < missing:
             break
         # Rows that can't be read were left out: others may stand behind them.
@@ -36,22 +42,45 @@ def find(commands: Commands, query: RunQuery) -> Page[Run]:
 
 
 def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[str, list[object]]:
-    """The text and the values of a search. Its source is chosen here: the planner, which knows nothing
+    """The text and the values of a search. Its sources are chosen here: the planner, which knows nothing
     of how many runs are running, would walk through all of history for them."""
-    source = "evenbeat_runs AS run"
+    where, values = _conditions(query, after)
+    text: list[str] = []
+    given: list[object] = []
+    for source, condition, value in _sources(query):
+        conditions = " AND ".join([*condition, *where])
+        text.append(f"SELECT {_COLUMNS} FROM {source}" + (f" WHERE {conditions}" if conditions else ""))  # noqa: S608
+        given += [*value, *values]
+    return f"{' UNION ALL '.join(text)} ORDER BY run.created_at DESC, run.id", given
+
+
+def _sources(query: RunQuery) -> list[_Source]:
+    """Where to look: tables with their indexes, and what makes an index the right one."""
+    runs = "evenbeat_runs AS run"
+    if query.ids is not None:
+        wanted = json_list(dict.fromkeys(query.ids))
+        return [(f"json_each(?) AS wanted CROSS JOIN {runs}", ["run.id = wanted.value"], [wanted])]
+    if _is_about_active_runs(query):
+        active = "run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')"
+        return [(f"{runs} INDEXED BY evenbeat_runs_active", [active], [])]
+    # In these words: only then an index is known to hold all that is asked for.
+    running: _Source = (f"{runs} INDEXED BY evenbeat_runs_leased", ["run.state = 'running'"], [])
+    queued: _Source = (f"{runs} INDEXED BY evenbeat_runs_claimable", ["run.state = 'queued'"], [])
+    if query.states == ("running",):
+        return [running]
+    if query.retrying:
+        return [queued]
+    if query.since is not None:
+        ended = ["run.state <> 'queued' AND run.state <> 'running' AND coalesce(run.finished_at, 0) >= ?"]
+        return [(f"{runs} INDEXED BY evenbeat_runs_over", ended, [query.since]), running, queued]
+    if query.tenant is not None and query.schedule is not None:
+        return [(f"{runs} INDEXED BY evenbeat_runs_of_schedule", [], [])]
+    return [(runs, [], [])]
+
+
+def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> tuple[list[str], list[object]]:
     where: list[str] = []
     values: list[object] = []
-    if query.ids is not None:
-        source = f"json_each(?) AS wanted CROSS JOIN {source}"
-        where.append("run.id = wanted.value")
-        values.append(json_list(dict.fromkeys(query.ids)))
-    elif _is_about_active_runs(query):
-        source += " INDEXED BY evenbeat_runs_active"
-        where.append("run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')")
-    elif query.states == _RUNNING:
-        source += " INDEXED BY evenbeat_runs_leased"
-    elif query.tenant is not None and query.schedule is not None:
-        source += " INDEXED BY evenbeat_runs_of_schedule"
     equal = {
         "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
         "worker": query.worker, "cancel_requested": query.cancel_requested,
@@ -60,17 +89,24 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         if value is not None:
             where.append(f"run.{name} = ?")
             values.append(value)
-    if query.states == _RUNNING:
-        # In these words: only then the index of what is running is known to hold all that is asked for.
-        where.append("run.state = 'running'")
-    elif query.states is not None:
+    if query.states is not None:
         where.append("run.state IN (SELECT value FROM json_each(?))")
         values.append(json_list(query.states))
+    if query.retrying:
+        where.append("run.state = 'queued' AND run.failures > 0")
+    if query.since is not None:
+        where.append("coalesce(run.started_at, run.finished_at) IS NOT NULL")
+        where.append("(run.finished_at IS NULL OR run.finished_at >= ?)")
+        values.append(query.since)
+    if query.until is not None:
+        # An attempt before the present one may have begun in time.
+        where.append("(coalesce(run.started_at, run.finished_at) < ? OR run.attempt > 1)")
+        where.append("run.created_at <= ?")
+        values += [query.until, query.created_by]
     if after is not None:
         where.append("run.created_at <= ? AND (run.created_at < ? OR run.id > ?)")
         values += [after[0], after[0], after[1]]
-    condition = f"WHERE {' AND '.join(where)} " if where else ""
-    return f"SELECT {_COLUMNS} FROM {source} {condition}ORDER BY run.created_at DESC, run.id", values  # noqa: S608
+    return where, values
 
 
 def _is_about_active_runs(query: RunQuery) -> bool:
@@ -81,6 +117,12 @@ def _is_about_active_runs(query: RunQuery) -> bool:
 
 def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
     return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,) * 3))
+
+
+def count_queues(commands: Commands, now: Instant, since: Instant) -> list[QueueCounts]:
+    values = (now, now, now, since, now, since, now, since, now, since)
+    rows = commands.rows("count queues", sql.COUNT_QUEUES, values)
+    return added_up(QueueCounts(**dict(zip(_QUEUE, row, strict=True))) for row in rows)
 
 
 def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:

@@ -223,6 +223,22 @@ SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
 WHERE state <> 'queued' AND state <> 'running' AND coalesce(tenant = ?, TRUE) GROUP BY state
 """
 
+# Walks through what is active and what ended lately: 1 us a run. Each part from the index that holds it; the
+# planner would take any index by which it need not sort, and with it all of history.
+COUNT_QUEUES = """
+SELECT queue, count(*) FILTER (WHERE run_at <= ?), count(*) FILTER (WHERE run_at > ?),
+    count(*) FILTER (WHERE failures > 0), 0, min(run_at) FILTER (WHERE run_at <= ?),
+    count(*) FILTER (WHERE run_at BETWEEN ? AND ?), 0
+FROM evenbeat_runs INDEXED BY evenbeat_runs_claimable WHERE state = 'queued' GROUP BY queue
+UNION ALL
+SELECT queue, 0, 0, 0, count(*), NULL, count(*) FILTER (WHERE run_at BETWEEN ? AND ?), 0
+FROM evenbeat_runs INDEXED BY evenbeat_runs_leased WHERE state = 'running' GROUP BY queue
+UNION ALL
+SELECT queue, 0, 0, 0, 0, NULL, count(*) FILTER (WHERE run_at BETWEEN ? AND ?), count(*)
+FROM evenbeat_runs INDEXED BY evenbeat_runs_over
+WHERE state <> 'queued' AND state <> 'running' AND coalesce(finished_at, 0) >= ? GROUP BY queue
+"""
+
 SELECT_SKIPPED = f"""
 SELECT {", ".join(SKIPPED)} FROM evenbeat_skipped WHERE tenant = ? AND schedule = ?
 ORDER BY last DESC, first DESC LIMIT ?

@@ -15,6 +15,7 @@ from evenbeat.testing.contract.claiming import ClaimingContract
 from evenbeat.testing.contract.edges import EdgeContract
 from evenbeat.testing.contract.firing import FiringContract
 from evenbeat.testing.contract.history import HistoryContract
+from evenbeat.testing.contract.queues import QueueContract
 from evenbeat.testing.contract.records import RecordContract
 from evenbeat.testing.contract.schedules import ScheduleContract
 from evenbeat.testing.contract.settling import SettlingContract
@@ -28,6 +29,7 @@ class StoreContract(
     ClaimingContract,
     SettlingContract,
     HistoryContract,
+    QueueContract,
     RecordContract,
     EdgeContract,
 ):

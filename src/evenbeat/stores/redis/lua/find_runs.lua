@@ -1,6 +1,6 @@
 -- Runs of an index, a part of it at a time, the newest first.
 -- asked: {index, after (created_at, id) or false, how many to look at, how many to find, {field = value}, states
--- or false}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
+-- or false, none that was created after this or false}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
 -- Answers {the last one looked at as {created_at, id}, or false at the end; rows}.
 
 local index, after, equal = base .. asked[1], asked[2], asked[5]
@@ -19,6 +19,8 @@ if after then
     -- It was purged meanwhile: from the first of its time; who asks leaves out what stood before it.
     first = call('ZCOUNT', index, '-inf', '(' .. string.format('%.0f', -after[1]))
   end
+elseif asked[7] then
+  first = call('ZCOUNT', index, '-inf', '(' .. string.format('%.0f', -asked[7]))
 end
 
 local entries = call('ZRANGE', index, first, first + asked[3] - 1, 'WITHSCORES')

@@ -166,11 +166,18 @@ local function flush()
     if #adds > 0 then call('HSET', key, unpack(adds)) end
     if #gone > 0 then redis.pcall('HDEL', key, unpack(gone)) end
   end
-  -- Which queues, priorities and tasks have runs waiting: what a claim has to look at.
+  -- Which queues, priorities and tasks have runs waiting: what a claim has to look at. "queues" lists the former.
   for key, of in pairs(queues) do
     local queue, member = match(of[2], '^([^:]*):(.*)$')
-    local waiting = base .. 'waiting' .. of[1] .. ':' .. queue
-    if fits(waiting, 'set') then call(call('EXISTS', key) == 1 and 'SADD' or 'SREM', waiting, member) end
+    local suffix = of[1] .. ':' .. queue
+    local waiting = base .. 'waiting' .. suffix
+    if fits(waiting, 'set') then
+      if call('EXISTS', key) == 1 then
+        if call('SADD', waiting, member) == 1 then redis.pcall('SADD', base .. 'queues', suffix) end
+      elseif call('SREM', waiting, member) == 1 and call('EXISTS', waiting) == 0 then
+        redis.pcall('SREM', base .. 'queues', suffix)
+      end
+    end
   end
   for field, more in pairs(counts) do
     if more ~= 0 then call('HINCRBY', base .. 'counts', field, more) end

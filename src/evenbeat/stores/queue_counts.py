@@ -1,0 +1,48 @@
+"""Figures of queues, added up: stores count what waits, what runs and what ended apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from evenbeat.instants import Instant
+from evenbeat.model import Run
+from evenbeat.stores.base import QueueCounts
+
+
+def of_run(run: Run, now: Instant, since: Instant) -> QueueCounts | None:
+    """What one run adds to the figures of its queue; None if it was over before."""
+    came_due = int(since <= run.run_at <= now)
+    if run.state == "running":
+        return QueueCounts(queue=run.queue, running=1, came_due=came_due)
+    if run.state == "queued":
+        due = run.run_at <= now
+        return QueueCounts(
+            queue=run.queue, due=int(due), later=int(not due), retrying=int(run.failures > 0),
+            oldest_due=run.run_at if due else None, came_due=came_due,
+        )  # fmt: skip
+    if (run.finished_at or 0) < since:
+        return None
+    return QueueCounts(queue=run.queue, came_due=came_due, ended=1)
+
+
+def added_up(parts: Iterable[QueueCounts]) -> list[QueueCounts]:
+    """One for each queue, by name."""
+    found: dict[str, QueueCounts] = {}
+    for part in parts:
+        before = found.get(part.queue)
+        found[part.queue] = part if before is None else _sum(before, part)
+    return [found[queue] for queue in sorted(found)]
+
+
+def _sum(one: QueueCounts, other: QueueCounts) -> QueueCounts:
+    due_since = [at for at in (one.oldest_due, other.oldest_due) if at is not None]
+    return QueueCounts(
+        queue=one.queue,
+        due=one.due + other.due,
+        later=one.later + other.later,
+        retrying=one.retrying + other.retrying,
+        running=one.running + other.running,
+        oldest_due=min(due_since, default=None),
+        came_due=one.came_due + other.came_due,
+        ended=one.ended + other.ended,
+    )
