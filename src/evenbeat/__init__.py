@@ -30,13 +30,25 @@ if TYPE_CHECKING:
     from evenbeat.scheduler import Scheduler
     from evenbeat.tasks import Call, Task
     from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
-    from evenbeat.views import AttemptInfo, LogLine, RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo
+    from evenbeat.views import (
+        AttemptInfo,
+        BulkInfo,
+        LogLine,
+        QueueInfo,
+        RefusedRun,
+        RunInfo,
+        ScheduleHistory,
+        ScheduleInfo,
+        SkippedInfo,
+        WaitInfo,
+    )
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "At",
     "AttemptInfo",
+    "BulkInfo",
     "Call",
     "Conflict",
     "Cron",
@@ -50,6 +62,8 @@ __all__ = [
     "LockLost",
     "LogLine",
     "ModuleFailed",
+    "QueueInfo",
+    "RefusedRun",
     "Run",
     "RunCancelled",
     "RunExists",
@@ -70,6 +84,7 @@ __all__ = [
     "Trigger",
     "UnknownTriggerZone",
     "UnknownZone",
+    "WaitInfo",
     "__version__",
     "at",
     "cron",
@@ -106,7 +121,18 @@ _MODULES = {
     "evenbeat.scheduler": ("Scheduler",),
     "evenbeat.tasks": ("Call", "Task"),
     "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),
-    "evenbeat.views": ("AttemptInfo", "LogLine", "RunInfo", "ScheduleHistory", "ScheduleInfo", "SkippedInfo"),
+    "evenbeat.views": (
+        "AttemptInfo",
+        "BulkInfo",
+        "LogLine",
+        "QueueInfo",
+        "RefusedRun",
+        "RunInfo",
+        "ScheduleHistory",
+        "ScheduleInfo",
+        "SkippedInfo",
+        "WaitInfo",
+    ),
 }
 
 

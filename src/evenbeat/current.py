@@ -59,7 +59,10 @@ class Run:
 
     @property
     def scheduled_at(self) -> datetime:
-        """What it was meant for: its tick, else the time it was enqueued for. The same for every attempt."""
+        """When it was to start: its tick with its share of the spread, else the time it was enqueued for.
+
+        The same for every attempt.
+        """
         return from_ms(self._record.scheduled_at)
 
     @property

@@ -6,7 +6,6 @@ own time.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import chain
@@ -17,9 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant, write_instant
-from evenbeat.model import Record, Run, Schedule, Skipped, Transition
+from evenbeat.live_nodes import LiveNode, live_nodes
+from evenbeat.model import Run, Schedule, Skipped, Transition
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
+from evenbeat.rules.waiting import lacking
 from evenbeat.settling import settle_in_parts
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 
@@ -46,26 +47,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     details: tuple[str, ...] = ()
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
     """For programs."""
-
-
-class Node(NamedTuple):
-    """A node that is alive, as it says itself."""
-
-    key: str
-    host: str | None
-    pid: int | None
-    tasks: frozenset[str] | None
-    """None: it did not say."""
-    queues: tuple[str, ...]
-    ticker: bool
-    worker: bool
-
-    def words(self) -> str:
-        where = f"{self.key} on {self.host}, pid {self.pid}" if self.host else self.key
-        if not self.worker:
-            return f"{where}, ticker only"
-        tasks = "" if self.tasks is None else f", {_count(len(self.tasks), 'task')}"
-        return where + tasks + ("" if self.ticker else ", worker only")
 
 
 class Duplicate(NamedTuple):
@@ -114,11 +95,6 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         *_deferred(store),
         _duplicates(store),
     ]
-
-
-def live_nodes(store: Store) -> list[Node]:
-    """The nodes whose records have not expired."""
-    return [_node(record) for record in store.find_records("node")]
 
 
 def expired_runs(store: Store, now: Instant) -> list[Run]:
@@ -176,10 +152,10 @@ def _clock(now: Instant, local: Instant, rows: list[Schedule]) -> Finding:
     return Finding(check="clock", level="ok", says="the store and this machine agree", facts=facts)
 
 
-def _nodes(alive: list[Node], rows: list[Schedule]) -> Finding:
-    facts = {"nodes": [node._asdict() | {"tasks": sorted(node.tasks or ())} for node in alive]}
+def _nodes(alive: list[LiveNode], rows: list[Schedule]) -> Finding:
+    facts = {"nodes": [_node_facts(node) for node in alive]}
     if alive:
-        details = _some(node.words() for node in alive)
+        details = _some(_node_words(node) for node in alive)
         says = f"{_count(len(alive), 'node')} at work"
         return Finding(check="nodes", level="ok", says=says, details=details, facts=facts)
     needed = any(row.state == "active" for row in rows)
@@ -209,7 +185,7 @@ def _overdue(rows: list[Schedule], now: Instant) -> Finding:
     )  # fmt: skip
 
 
-def _waiting(store: Store, alive: list[Node], now: Instant) -> Finding:
+def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
     counts: Counter[tuple[str, str]] = Counter()
     oldest: dict[tuple[str, str], Instant] = {}
     for number, run in enumerate(_runs(store, RunQuery(states=("queued",), limit=_PAGE))):
@@ -234,17 +210,18 @@ def _waiting(store: Store, alive: list[Node], now: Instant) -> Finding:
     )  # fmt: skip
 
 
-def _why_waiting(task: str, queue: str, alive: list[Node]) -> str:
-    if alive and not any(node.worker for node in alive):
-        return "; no node at work has a worker"
-    known = [node for node in alive if node.tasks is not None and node.worker]
-    if not known:
+def _why_waiting(task: str, queue: str, alive: list[LiveNode]) -> str:
+    nodes = [node.taker for node in alive if node.tasks is not None or not node.worker]
+    if not nodes:
         return ""
-    if not any(node.tasks and task in node.tasks for node in known):
-        return "; no node at work has this task"
-    if not any(queue in node.queues for node in known):
-        return f"; no node at work takes from queue {queue}"
-    return "; nodes that have it are busy"
+    if any(node.has(task) and queue in node.queues for node in nodes):
+        return "; nodes that have it are busy"
+    why = {
+        "no_worker": "no node at work has a worker",
+        "no_task": "no node at work has this task",
+        "no_queue": f"no node at work that has it takes from queue {queue}",
+    }
+    return f"; {why[lacking(task, nodes)]}"
 
 
 def _expired(store: Store, now: Instant) -> Finding:
@@ -415,23 +392,18 @@ def _runs(store: Store, query: RunQuery) -> Iterator[Run]:
         query = replace(query, cursor=page.cursor)
 
 
-def _node(record: Record) -> Node:
-    """What a node says of itself; whatever of it can't be read is left out."""
-    try:
-        body = json.loads(record.body)
-    except ValueError:
-        body = None
-    said: dict[str, Any] = body if isinstance(body, dict) else {}
-    tasks, queues = said.get("tasks"), said.get("queues")
-    return Node(
-        key=record.key,
-        host=str(said["host"]) if "host" in said else None,
-        pid=said["pid"] if isinstance(said.get("pid"), int) else None,
-        tasks=frozenset(map(str, tasks)) if isinstance(tasks, list) else None,
-        queues=tuple(map(str, queues)) if isinstance(queues, list) else ("default",),
-        ticker=said.get("ticker") is not False,
-        worker=said.get("worker") is not False,
-    )
+def _node_facts(node: LiveNode) -> dict[str, Any]:
+    facts = node._asdict() | {"tasks": sorted(node.tasks or ()), "slots": dict(node.slots)}
+    del facts["kinds"]
+    return facts
+
+
+def _node_words(node: LiveNode) -> str:
+    where = f"{node.key} on {node.host}, pid {node.pid}" if node.host else node.key
+    if not node.worker:
+        return f"{where}, ticker only"
+    tasks = "" if node.tasks is None else f", {_count(len(node.tasks), 'task')}"
+    return where + tasks + ("" if node.ticker else ", worker only")
 
 
 _SOME = 10

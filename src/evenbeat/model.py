@@ -168,7 +168,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     execution: Execution = Execution()
     state: RunState = "queued"
     scheduled_at: Instant = 0
-    """What it was meant for: its tick, or the time it was enqueued for. The same for every attempt."""
+    """When it was to start: its tick with its share of the spread, or the time it was enqueued for. The same
+    for every attempt."""
     run_at: Instant = 0
     """Not before this: a retry moves it."""
     attempt: int = 0

@@ -12,12 +12,16 @@ Moment: TypeAlias = datetime | timedelta | str
 """An aware datetime or its ISO 8601 text with an offset; or how long from now, like ``"2h"``."""
 
 
-def read_moment(moment: Moment, field: str, now: Instant, tz: tzinfo | None = None) -> Instant:
-    """The instant that is meant. With ``tz``, a text without an offset is a wall-clock time there."""
+def read_moment(
+    moment: Moment, field: str, now: Instant, tz: tzinfo | None = None, *, ago: bool = False
+) -> Instant:
+    """The instant that is meant. With ``tz``, a text without an offset is a wall-clock time there. With
+    ``ago``, a duration counts back from now."""
+    sign = -1 if ago else 1
     if isinstance(moment, timedelta):
-        return now + read_duration(moment, field)
+        return now + sign * read_duration(moment, field)
     if isinstance(moment, str):
         text = moment.strip().removeprefix("+")
         if text != moment.strip() or is_duration(text):
-            return now + read_duration(text, field)
+            return now + sign * read_duration(text, field)
     return read_instant(moment, field, tz)

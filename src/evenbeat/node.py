@@ -60,19 +60,25 @@ def installed_version() -> str:
         return ""
 
 
+def slots_of(settings: NodeSettings) -> dict[TaskKind, int]:
+    """How many runs a node executes at once, by the way of executing them."""
+    return {"thread": settings.threads, "async": settings.coroutines, "cpu": settings.cpu_processes}
+
+
 def make_lane(kind: TaskKind, settings: NodeSettings) -> Lane:
     """A lane for one way to execute. Executors are imported when a task needs them."""
+    slots = slots_of(settings)[kind]
     if kind == "async":
         from evenbeat.executors.coroutines import CoroutineExecutor
 
-        return Lane(CoroutineExecutor(settings.coroutines), settings.coroutines)
+        return Lane(CoroutineExecutor(slots), slots)
     if kind == "cpu":
         from evenbeat.executors.processes import ProcessExecutor
 
-        return Lane(ProcessExecutor(settings.cpu_processes), settings.cpu_processes)
+        return Lane(ProcessExecutor(slots), slots)
     from evenbeat.executors.threads import ThreadExecutor
 
-    return Lane(ThreadExecutor(settings.threads), settings.threads)
+    return Lane(ThreadExecutor(slots), slots)
 
 
 class Node:
@@ -135,8 +141,9 @@ class Node:
             seen_at=now,
             ticker=ticker,
             worker=worker,
-            tasks=sorted(task.name for task in tasks) if worker else [],
+            tasks={task.name: task.kind for task in tasks} if worker else {},
             queues=list(settings.queues),
+            slots=slots_of(settings) if worker else {},
         )
         self._presence = Presence(store, info)
         self._upkeep_loop = self._loop(
@@ -183,6 +190,7 @@ class Node:
         """Execute this one, too, from now on."""
         if self._worker is not None:
             self._worker.learn(task)
+            self._presence.learn(task.name, task.kind)
             self._wake_worker()
 
     def start(self) -> None:

@@ -16,6 +16,7 @@ from evenbeat.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.ids import new_run_id
 from evenbeat.instants import Instant
+from evenbeat.live_nodes import live_nodes
 from evenbeat.locks import Lock
 from evenbeat.model import NORMAL, Execution, Run, check_run
 from evenbeat.modules import is_looking
@@ -34,12 +35,12 @@ from evenbeat.options import (
 from evenbeat.runs import Runs
 from evenbeat.schedules import Schedules
 from evenbeat.settings import default_store
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import QueueCounts, RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import Call, Task, Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 from evenbeat.twins import twin
-from evenbeat.views import RunInfo
+from evenbeat.views import QueueInfo, RunInfo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -305,6 +306,23 @@ class Scheduler:
         """
         return Lock(self._access.store, name, ttl, self._access.tenant_of(tenant), description)
 
+    def queues(self, period: Duration = "5m") -> list[QueueInfo]:
+        """What each queue holds, over all tenants, which live nodes take from it, and whether it drains:
+        what came due and what ended in the last ``period``."""
+        length = read_duration(period, "period")
+        store = self._access.store()
+        now = store.now()
+        counted = {counts.queue: counts for counts in store.count_queues(now, now - length)}
+        nodes = [node for node in live_nodes(store) if node.worker]
+        names = sorted({*counted, *(queue for node in nodes for queue in node.queues)})
+        return [
+            views.queue_info(
+                counted.get(name) or QueueCounts(queue=name),
+                tuple(node.key for node in nodes if name in node.queues),
+            )
+            for name in names
+        ]
+
     # -- hooks ---------------------------------------------------------------------------------------------
 
     def on_start(self, function: F) -> F:
@@ -490,6 +508,7 @@ class Scheduler:
 
     aenqueue = twin(enqueue)
     aenqueue_many = twin(enqueue_many)
+    aqueues = twin(queues)
     astart = twin(start)
     astop = twin(stop)
     aclose = twin(close)

@@ -180,7 +180,8 @@ class Schedules:
         since: datetime | None = None,
         tenant: str | None = None,
     ) -> Moments:
-        """The coming ticks of a trigger, or of the schedule of that name: the real ones, not yet fired.
+        """The coming ticks of a trigger, or of the schedule of that name: the real ones, not yet fired. They
+        fire later if the schedule has a spread.
 
         A text that can't be a name is a trigger's: ``preview("every 10m")``.
         """

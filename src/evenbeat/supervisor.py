@@ -369,7 +369,11 @@ class Supervisor:
                 end_group(child.process, KILL)
             if child.failure is None:
                 level = logging.INFO if orderly else logging.ERROR
-                fields = {"node": child.name, "pid": child.process.pid, "exit": describe_exit(code)}
+                fields = {
+                    "node": child.name,
+                    "pid": child.process.pid,
+                    "exit": describe_exit(code).split()[-1],
+                }
                 _log.log(level, "a process has ended", extra=fields)
             else:
                 _log.error("a process could not start: %s", child.failure, extra={"node": child.name})

@@ -20,6 +20,7 @@ from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.settling import settle_in_parts
 from evenbeat.stores.base import Store
+from evenbeat.tasks import TaskKind
 
 # How often a node asks while nothing is wrong: with the polls of its ticker and its worker (30 s each) that
 # is one small query in 5 s.
@@ -173,8 +174,11 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: Instant
     ticker: bool
     worker: bool
-    tasks: list[str]
+    tasks: dict[str, TaskKind]
+    """Those that it executes, with how."""
     queues: list[str]
+    slots: dict[TaskKind, int]
+    """How many runs it executes at once, of each kind."""
 
 
 class Presence:
@@ -184,6 +188,10 @@ class Presence:
         self._store = store
         self._info = info
         self._version: int | None = None
+
+    def learn(self, task: str, kind: TaskKind) -> None:
+        """Say with the next step that the node executes this task, too."""
+        self._info = msgspec.structs.replace(self._info, tasks={**self._info.tasks, task: kind})
 
     def step(self, now: Instant) -> Instant:
         record = Record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -13,9 +13,13 @@ from evenbeat.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.model import Cause, Kind, Outcome, Reason, RunState, ScheduleState
 from evenbeat.rules import attempts
 from evenbeat.rules.changes import edits
-from evenbeat.rules.firing import coming
+from evenbeat.rules.firing import delay_of, next_start
+from evenbeat.rules.waiting import Waiting, WaitReason
+from evenbeat.stores.base import QueueCounts
 from evenbeat.tasks import Tasks
 from evenbeat.triggers import Trigger, parse_trigger
+
+Trend: TypeAlias = Literal["empty", "drains", "steady", "grows", "stands still"]
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +32,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Its text; ``parse_trigger`` makes a trigger of it."""
     state: ScheduleState
     next_run: datetime | None
-    """The coming tick, in the trigger's zone. None if there is none. While it is paused: the first after the
-    pause, or, where that has no end, the one that would come."""
+    """When the coming tick fires, in the trigger's zone. None if there is none. While it is paused: the first
+    after the pause, or, where that has no end, the one that would come."""
     payload: Any
     kind: Kind
     queue: str
@@ -42,6 +46,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_concurrent: int | None
     spread: int
     """Milliseconds."""
+    spread_delay: int
+    """By how many milliseconds its ticks fire later: its share of the spread."""
     execution: model.Execution
     managed_by: str
     pause_note: str
@@ -104,7 +110,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None
     tick: datetime | None
     scheduled_at: datetime
-    """What it was meant for: its tick, else the time it was enqueued for. The same for every attempt."""
+    """When it was to start: its tick with its share of the spread, else the time it was enqueued for. The
+    same for every attempt."""
     run_at: datetime
     """Not before this: the tick, or the wait before a retry."""
     cause: Cause
@@ -135,6 +142,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     execution: model.Execution
 
     @property
+    def is_retrying(self) -> bool:
+        """Whether it has failed and waits for its next attempt."""
+        return self.state == "queued" and self.failures > 0
+
+    @property
     def lateness(self) -> float | None:
         """Seconds from when it was to start to its start; None if it has not started, or was tried again:
         only the latest start is known."""
@@ -148,6 +160,71 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         if self.started_at is None or self.finished_at is None:
             return None
         return (self.finished_at - self.started_at).total_seconds()
+
+
+class WaitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a queued run has not started yet."""
+
+    reason: WaitReason
+    until: datetime | None
+    """Of ``later`` and ``retry``: when it is due."""
+    nodes: tuple[str, ...]
+    """The live nodes that have its task and take its queue."""
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as it was when it was looked at, over all tenants."""
+
+    name: str
+    due: int
+    """Runs that wait for a worker."""
+    later: int
+    """Runs that are queued for a time to come."""
+    retrying: int
+    """Those of ``due`` and ``later`` that have failed before."""
+    running: int
+    oldest_due: datetime | None
+    """Since when a run has been due that nobody has taken."""
+    came_due: int
+    """Runs that came due in the period that was asked about, whatever became of them."""
+    ended: int
+    """Runs that ended in that period."""
+    nodes: tuple[str, ...]
+    """The live nodes that take runs from it."""
+
+    @property
+    def trend(self) -> Trend:
+        """Whether what waits gets less: ``drains`` if more runs ended than came due, ``grows`` if fewer did,
+        ``stands still`` if none ended, ``empty`` if nothing waits."""
+        if not self.due:
+            return "empty"
+        if not self.ended:
+            return "stands still"
+        if self.ended == self.came_due:
+            return "steady"
+        return "drains" if self.ended > self.came_due else "grows"
+
+
+class RefusedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that ``retry_all`` or ``cancel_all`` has left as it was."""
+
+    id: str
+    why: str
+
+
+class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``retry_all`` or ``cancel_all`` did."""
+
+    matched: int
+    """How many runs were found."""
+    done: int
+    """How many of them are queued again, cancelled, or asked to stop; 0 of a dry run."""
+    refused: tuple[RefusedRun, ...]
+    """Those that could not be."""
+    more: bool
+    """Whether there were more than the limit allowed."""
+    sample: tuple[RunInfo, ...]
+    """The newest few, as they were found."""
 
 
 class SkippedInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +256,7 @@ def schedule_info(
     next_run = schedule.next_tick
     try:
         trigger = parse_trigger(schedule.trigger)
-        next_run = coming(schedule)
+        next_run = next_start(schedule)
     except InvalidTrigger as error:
         damage = damage or str(error)
     try:
@@ -205,6 +282,7 @@ def schedule_info(
         overlap=schedule.overlap,
         max_concurrent=schedule.max_concurrent,
         spread=schedule.spread,
+        spread_delay=delay_of(schedule),
         execution=schedule.execution,
         managed_by=schedule.managed_by,
         pause_note=schedule.pause_note,
@@ -283,6 +361,24 @@ def _attempt_info(attempt: model.Attempt) -> AttemptInfo:
         ended_at=_moment(attempt.ended_at),
         outcome=attempt.outcome,
         error=attempt.error,
+    )
+
+
+def wait_info(waiting: Waiting) -> WaitInfo:
+    return WaitInfo(reason=waiting.reason, until=_moment(waiting.until), nodes=waiting.nodes)
+
+
+def queue_info(counts: QueueCounts, nodes: tuple[str, ...]) -> QueueInfo:
+    return QueueInfo(
+        name=counts.queue,
+        due=counts.due,
+        later=counts.later,
+        retrying=counts.retrying,
+        running=counts.running,
+        oldest_due=_moment(counts.oldest_due),
+        came_due=counts.came_due,
+        ended=counts.ended,
+        nodes=nodes,
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat import InvalidValue, RunNotFound, Scheduler, runs, schedules
-from evenbeat.model import Run, Schedule
-from evenbeat.stores.base import Page, RunQuery, ScheduleQuery
+from evenbeat.model import Execution, Run, Schedule
+from evenbeat.rules import attempts
+from evenbeat.stores.base import Claim, Page, RunQuery, ScheduleQuery
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -123,7 +126,7 @@ def enqueued(app: Scheduler, store: Asked, clock: VirtualClock) -> Scheduler:
         ({}, "tdcba", [2, 2, 2]),
         ({"limit": 1}, "t", [1]),
         ({"limit": 2}, "td", [2]),
-        ({"limit": 3}, "tdc", [2, 2]),
+        ({"limit": 3}, "tdc", [2, 1]),
         ({"state": "cancelled"}, "b", [2]),
         ({"task": "other"}, "c", [2]),
         ({"queue": "slow"}, "d", [2]),
@@ -142,6 +145,39 @@ def test_runs_are_listed_as_asked(
 
 def test_runs_are_listed_by_their_task_itself(enqueued: Scheduler) -> None:
     assert [run.id for run in enqueued.runs.list(task=enqueued.tasks.get("other"))] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ({"worker": "w"}, "d"),
+        ({"state": "running"}, "d"),
+        ({"state": "retrying"}, "a"),
+        ({"state": "queued"}, "tca"),
+        ({"since": "1m"}, "d"),
+        ({"since": timedelta(minutes=3)}, "dba"),
+        ({"since": "3m", "until": "1m30s"}, "ba"),
+        ({"since": "3m", "state": "cancelled"}, "b"),
+        ({"until": "1m30s"}, "ba"),
+        ({"until": "3m"}, ""),
+    ],
+    ids=str,
+)
+def test_runs_are_listed_by_when_they_ran_and_where(
+    enqueued: Scheduler, clock: VirtualClock, options: dict[str, Any], ids: str
+) -> None:
+    def claimed(queue: str) -> Run:
+        claim = Claim(worker="w", token=queue, limit=1, now=clock.now, lease=30_000, queues=(queue,))
+        (held,) = enqueued.store.claim_runs(claim).runs
+        return held
+
+    held = claimed("default")
+    again = attempts.failed(replace(held, execution=Execution(retries=1)), "boom", clock.now, "t")
+    assert enqueued.store.settle_runs([again]) == [True]
+    clock.advance("1m")
+    claimed("slow")
+    clock.advance("1m")
+    assert [run.id for run in enqueued.runs.list(**options)] == list(ids)
 
 
 def test_a_hundred_runs_are_listed_unless_told_otherwise(app: Scheduler) -> None:

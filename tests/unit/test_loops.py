@@ -9,6 +9,7 @@ import pytest
 
 from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import from_ms
+from evenbeat.live_nodes import live_nodes
 from evenbeat.loop import Loop
 from evenbeat.model import Run, Schedule, Transition
 from evenbeat.observe.events import Event, Events
@@ -287,8 +288,21 @@ def test_the_pruner_goes_on_soon_where_a_store_stopped_before_the_batch_was_full
 def node_info(name: str = "n1") -> NodeInfo:
     return NodeInfo(
         name=name, host="h", pid=1, version="", started_at=0, seen_at=0, ticker=True, worker=True,
-        tasks=["work"], queues=["default"],
+        tasks={"work": "thread"}, queues=["default"], slots={"thread": 1},
     )  # fmt: skip
+
+
+def test_a_node_says_which_tasks_it_has_learnt_since_it_started(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    presence = Presence(store, node_info())
+    presence.step(clock.now)
+    presence.learn("fetch", "async")
+    presence.step(clock.now)
+    (node,) = live_nodes(store)
+    assert node.tasks == frozenset(("work", "fetch"))
+    assert node.kinds == {"work": "thread", "fetch": "async"}
+    assert node.slots == {"thread": 1}
 
 
 def test_a_node_says_that_it_is_there_until_it_leaves(store: MemoryStore, clock: VirtualClock) -> None:

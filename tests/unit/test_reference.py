@@ -38,6 +38,7 @@ CLASSES: dict[str, tuple[type, object]] = {
 RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.ScheduleInfo, evenbeat.RunInfo, evenbeat.AttemptInfo, evenbeat.ScheduleHistory,
     evenbeat.SkippedInfo, evenbeat.LogLine,
+    evenbeat.WaitInfo, evenbeat.BulkInfo, evenbeat.RefusedRun, evenbeat.QueueInfo,
 ]  # fmt: skip
 
 

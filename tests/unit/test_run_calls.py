@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from evenbeat import RunNotFound, RunRefused, Scheduler
+from evenbeat import InvalidValue, RunNotFound, RunRefused, Scheduler, runs
 from evenbeat.model import Run, Transition
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, RunQuery
 from evenbeat.stores.memory import MemoryStore
+from evenbeat.tasks import TaskKind
 from evenbeat.testing import VirtualClock
+from evenbeat.upkeep import NodeInfo, Presence
 
 
 class Watched(MemoryStore):
@@ -174,3 +178,167 @@ def test_a_wait_without_a_limit_ends_with_the_run(
     monkeypatch.setattr(store, "wait", wait)
     assert app.runs.wait_for("r").state == "cancelled"
     assert store.waits[-4:] == [1.0, 1.0, 1.0, 1.0]
+
+
+# -- many at once --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failed(app: Scheduler, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+    """Seven runs that failed, looked at two at a time; r was the first."""
+    monkeypatch.setattr(runs, "_PAGE", 2)
+    for number in range(1, 7):
+        clock.advance("1s")
+        app.enqueue("work", id=f"r{number}", retries=0)
+    claim = Claim(worker="w", token="all", limit=100, now=clock.now, lease=30_000)
+    for held in app.store.claim_runs(claim).runs:
+        end = attempts.failed(replace(held, failures=3), "boom", clock.now, held.id)
+        assert app.store.settle_runs([end]) == [True]
+    return app
+
+
+def states(app: Scheduler) -> dict[str, str]:
+    return {run.id: run.state for run in app.runs.list()}
+
+
+def test_all_failed_runs_are_tried_again(failed: Scheduler, store: Watched) -> None:
+    store.hints = 0
+    done = failed.runs.retry_all()
+    assert (done.matched, done.done, done.refused, done.more) == (7, 7, (), False)
+    assert [run.id for run in done.sample] == ["r6", "r5", "r4", "r3", "r2"]
+    assert set(states(failed).values()) == {"queued"}
+    assert store.hints == 4
+    assert failed.runs.retry_all().matched == 0
+
+
+def test_a_dry_run_only_counts(failed: Scheduler, store: Watched) -> None:
+    store.hints = 0
+    found = failed.runs.retry_all(dry_run=True, limit=3)
+    assert (found.matched, found.done, found.more, len(found.sample)) == (3, 0, True, 3)
+    assert set(states(failed).values()) == {"failed"}
+    assert store.hints == 0
+
+
+def test_no_more_runs_are_changed_than_the_limit_allows(failed: Scheduler) -> None:
+    done = failed.runs.retry_all(limit=3)
+    assert (done.matched, done.done, done.more) == (3, 3, True)
+    assert [run_id for run_id, state in states(failed).items() if state == "queued"] == ["r6", "r5", "r4"]
+
+
+def test_a_run_that_fails_again_at_once_is_not_met_again(
+    failed: Scheduler, store: Watched, clock: VirtualClock
+) -> None:
+    seen: list[str] = []
+
+    def fails_again() -> None:
+        claim = Claim(worker="w", token=f"again-{len(seen)}", limit=100, now=clock.now, lease=30_000)
+        for held in MemoryStore.claim_runs(store, claim).runs:
+            seen.append(held.id)
+            end = attempts.failed(replace(held, failures=3), "boom", clock.now, f"again-{held.id}")
+            assert MemoryStore.settle_runs(store, [end]) == [True]
+        store.overtaken = fails_again
+
+    store.overtaken = fails_again
+    done = failed.runs.retry_all()
+    assert (done.matched, done.done) == (7, 7)
+    assert len(seen) == len(set(seen))
+
+
+def test_what_changes_meanwhile_is_left_as_it_is_and_named(failed: Scheduler, store: Watched) -> None:
+    store.overtaken = lambda: failed.runs.retry("r5")
+    done = failed.runs.retry_all(task="work")
+    assert (done.matched, done.done) == (7, 6)
+    (refused,) = done.refused
+    assert (refused.id, "r5 is queued" in refused.why) == ("r5", True)
+
+
+def test_runs_of_a_schedule_with_bounds_are_asked_of_the_schedule(
+    app: Scheduler, clock: VirtualClock
+) -> None:
+    app.runs.cancel("r")
+    app.schedules.add("beat", "@daily", "work", overlap="skip", retries=0)
+    for name in ("b1", "b2"):
+        app.schedules.trigger("beat", id=name)
+        held = claimed(app, clock)
+        assert app.store.settle_runs([attempts.failed(held, "boom", clock.now, name)]) == [True]
+        clock.advance("1s")
+    done = app.runs.retry_all(schedule="beat")
+    assert (done.matched, done.done) == (2, 1)
+    assert done.refused[0].id == "b1"
+    assert len(app.runs.list(schedule="beat", state="queued")) == 1
+
+
+def test_what_is_active_is_cancelled_all_at_once(
+    app: Scheduler, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_PAGE", 2)
+    claimed(app, clock)
+    app.enqueue_many(["work"] * 3, ids=["a", "b", "c"])
+    app.enqueue("work", id="other", tenant="acme")
+    assert app.runs.cancel_all(dry_run=True).matched == 4
+    assert app.runs.cancel_all(state="running").done == 1
+    assert app.runs.get("r").cancel_requested
+    done = app.runs.cancel_all()
+    assert (done.matched, done.done) == (4, 4)
+    assert states(app) == {"r": "running", "a": "cancelled", "b": "cancelled", "c": "cancelled"}
+    assert app.runs.get("other").state == "queued"
+    assert app.runs.cancel_all(all_tenants=True, queue="default").done == 2
+
+
+def test_a_run_that_ends_before_it_can_be_cancelled_is_named(
+    app: Scheduler, store: Watched, clock: VirtualClock
+) -> None:
+    held = claimed(app, clock)
+    end = attempts.succeeded(held, None, clock.now, "t")
+    store.overtaken = lambda: MemoryStore.settle_runs(store, [end])
+    done = app.runs.cancel_all()
+    assert (done.done, done.refused[0].why) == (0, "run r is over already: succeeded")
+
+
+def test_a_choice_that_makes_no_sense_is_refused(app: Scheduler) -> None:
+    unknown: Any = "asleep"
+    for call in (app.runs.retry_all, app.runs.cancel_all):
+        with pytest.raises(InvalidValue, match="asleep"):
+            call(state=unknown)
+        with pytest.raises(InvalidValue, match="has no option tasks; did you mean task"):
+            call(tasks="work")  # type: ignore[call-arg]
+        with pytest.raises(InvalidValue, match='until "2h" is not after since "1h"'):
+            call(since="1h", until="2h")
+
+
+# -- why a run waits -----------------------------------------------------------------------------------------
+
+
+def test_a_run_waits_for_a_node_and_then_for_a_slot(app: Scheduler, clock: VirtualClock) -> None:
+    def why(run_id: str) -> tuple[str, tuple[str, ...]]:
+        wait = app.runs.why_waiting(run_id)
+        assert wait is not None
+        return wait.reason, wait.nodes
+
+    assert why("r") == ("no_worker", ())
+    tasks: dict[str, TaskKind] = {"work": "thread", "other": "thread", "fetch": "async"}
+    for name in ("n1", "n2"):
+        info = NodeInfo(
+            name=name, host="h", pid=1, version="", started_at=0, seen_at=0, ticker=True, worker=True,
+            tasks=tasks, queues=["default"], slots={"thread": 2, "async": 100, "cpu": 1},
+        )  # fmt: skip
+        Presence(app.store, info).step(clock.now)
+    assert why("r") == ("next", ("n1", "n2"))
+    for number in range(5):
+        app.enqueue("other" if number % 2 else "work", id=f"busy-{number}", priority=9)
+    app.enqueue("fetch", id="fetch", priority=9)
+
+    def claim(worker: str, limit: int) -> None:
+        wanted = Claim(worker=worker, token=worker, limit=limit, now=clock.now, lease=30_000)
+        assert len(app.store.claim_runs(wanted).runs) == limit
+
+    claim("n1", 3)
+    assert why("r") == ("next", ("n1", "n2"))
+    claim("n2", 2)
+    assert why("r") == ("busy", ("n1", "n2"))
+    # Its slots are others.
+    app.runs.cancel_all(task="fetch")
+    app.enqueue("fetch", id="another")
+    assert why("another") == ("next", ("n1", "n2"))
+    with pytest.raises(RunNotFound):
+        app.runs.why_waiting("nobody")

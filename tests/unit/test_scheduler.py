@@ -152,9 +152,12 @@ def test_spread_delays_by_the_name_and_keeps_the_tick(scheduler: VirtualSchedule
     scheduler.schedules.add("beat", every("10m"), "work", spread="5m")
     runs = scheduler.travel("+36m")
     assert ticks(runs) == [10, 20, 30]
-    (late,) = {run.lateness for run in runs}
-    assert late is not None
-    assert 0 < late < 300
+    (delay,) = {(run.scheduled_at - run.tick).total_seconds() for run in runs if run.tick is not None}
+    assert 0 < delay < 300
+    assert {run.lateness for run in runs} == {0}
+    beat = scheduler.schedules.get("beat")
+    assert (beat.spread_delay, beat.next_run) == (delay * 1000, minute(40) + timedelta(seconds=delay))
+    assert scheduler.schedules.preview("beat", 1) == [minute(40)]
 
 
 def test_a_result_is_kept_and_an_async_task_is_awaited(scheduler: VirtualScheduler) -> None:

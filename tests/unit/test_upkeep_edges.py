@@ -137,7 +137,7 @@ def test_a_node_says_that_it_is_there_every_20_s_and_is_gone_65_s_after_it_did()
     store = MemoryStore(clock)
     info = NodeInfo(
         name="n1", host="h", pid=7, version="1", started_at=clock.now, seen_at=clock.now, ticker=True,
-        worker=False, tasks=["work"], queues=["default"],
+        worker=False, tasks={"work": "thread"}, queues=["default"], slots={"thread": 10},
     )  # fmt: skip
     presence = Presence(store, info)
     for _ in range(2):

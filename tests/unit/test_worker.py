@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from evenbeat.executors.inline import InlineExecutor
 from evenbeat.keeper import GRACE
 from evenbeat.model import Execution, Run, Transition
 from evenbeat.observe.events import Events
+from evenbeat.observe.logs import JsonFormatter
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Claimed, RunQuery
 from evenbeat.stores.memory import MemoryStore
@@ -90,6 +92,17 @@ def test_a_failed_attempt_is_tried_again_and_then_the_run_has_failed() -> None:
     assert [kind for kind in bench.kinds() if kind != "idle"] == ["started", "retrying", "started", "failed"]
     assert bench.told[1].delay is not None
     assert bench.told[1].delay > 0
+
+
+def test_the_log_of_a_success_has_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    bench.executor.end(result(1))
+    bench.step()
+    (record,) = [record for record in caplog.records if vars(record).get("job_id") == "r"]
+    assert "error" not in json.loads(JsonFormatter().format(record))
 
 
 def test_a_payload_that_does_not_fit_is_handed_back_and_the_log_says_why(

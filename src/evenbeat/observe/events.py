@@ -11,6 +11,7 @@ import msgspec
 
 from evenbeat.instants import Instant, from_ms
 from evenbeat.model import Reason, Run, Schedule
+from evenbeat.rules.firing import next_start
 from evenbeat.views import RunInfo, run_info
 
 EventKind: TypeAlias = Literal[
@@ -42,7 +43,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     """Of ``retrying``, and of ``released`` with an ``error``: seconds until the next attempt."""
     next_run: datetime | None = None
-    """Of ``fired`` and ``skipped``: the schedule's next tick."""
+    """Of ``fired`` and ``skipped``: when the schedule fires next."""
     reason: Reason | None = None
     """Of ``skipped``: why."""
     count: int = 1
@@ -84,7 +85,7 @@ class Events:
             key = (run.tenant, run.schedule or "")
         elif key is None and schedule is not None:
             key = schedule.key
-        upcoming = None if schedule is None or schedule.next_tick is None else from_ms(schedule.next_tick)
+        upcoming = None if schedule is None else next_start(schedule)
         event = Event(
             kind=kind,
             at=from_ms(at),
@@ -92,7 +93,7 @@ class Events:
             schedule=None if key is None else key[1] or None,
             run=None if run is None else run_info(run),
             delay=None if delay is None else delay / 1000,
-            next_run=upcoming,
+            next_run=None if upcoming is None else from_ms(upcoming),
             **facts,
         )
         for listener in self._listeners:

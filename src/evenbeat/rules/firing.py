@@ -122,6 +122,12 @@ def coming(schedule: Schedule) -> Instant | None:
     return trigger_of(schedule).next_ms(until - 1)
 
 
+def next_start(schedule: Schedule) -> Instant | None:
+    """When the coming tick fires: with the schedule's share of its spread."""
+    tick = coming(schedule)
+    return None if tick is None else tick + delay_of(schedule)
+
+
 def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
     """What a schedule that woke up becomes: fires, coalesces, skips, waits, or goes back to sleep.
 
@@ -373,8 +379,8 @@ def _run(schedule: Schedule, tick: Instant, now: Instant, coalesced: int = 0) ->
         queue=schedule.queue,
         priority=schedule.priority,
         execution=schedule.execution,
-        scheduled_at=tick,
-        run_at=tick,
+        scheduled_at=tick + delay_of(schedule),
+        run_at=tick + delay_of(schedule),
         created_at=now,
     )
 

@@ -84,6 +84,7 @@ class VirtualScheduler:
         self.runs = app.runs
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
+        self.queues = app.queues
         self.lock = app.lock
         self.events = app.events
         self.on_event = app.on_event

@@ -1,0 +1,72 @@
+"""Why a queued run has not started yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenbeat.model import Run
+from evenbeat.rules.waiting import Taker, Waiting, why_waiting
+
+NOW = 1_000_000
+
+
+def queued(**fields: Any) -> Run:
+    return Run(id="r", **{"task": "mail", "run_at": NOW, **fields})
+
+
+def node(name: str = "box-1", **fields: Any) -> Taker:
+    usual = {"worker": True, "tasks": frozenset({"mail", "report"}), "queues": ("default",)}
+    return Taker(name, **{**usual, **fields})
+
+
+def why(run: Run, *nodes: Taker, busy: tuple[str, ...] = ()) -> Waiting | None:
+    return why_waiting(run, NOW, nodes, frozenset(busy))
+
+
+@pytest.mark.parametrize("state", ["running", "succeeded", "failed", "cancelled"])
+def test_what_is_not_queued_does_not_wait(state: Any) -> None:
+    assert why(queued(state=state), node()) is None
+
+
+def test_a_run_that_is_not_due_says_when_it_is() -> None:
+    assert why(queued(run_at=NOW + 1), node()) == Waiting("later", NOW + 1, ("box-1",))
+    assert why(queued(run_at=NOW + 1)) == Waiting("later", NOW + 1)
+    assert why(queued(run_at=NOW), node()) == Waiting("next", None, ("box-1",))
+
+
+def test_a_run_that_failed_waits_for_its_next_attempt_until_that_is_due() -> None:
+    assert why(queued(run_at=NOW + 1, failures=2), node()) == Waiting("retry", NOW + 1, ("box-1",))
+    assert why(queued(run_at=NOW, failures=2), node()) == Waiting("next", None, ("box-1",))
+
+
+def test_a_run_waits_for_a_node_that_executes_runs() -> None:
+    assert why(queued()) == Waiting("no_worker")
+    assert why(queued(), node(worker=False, tasks=frozenset())) == Waiting("no_worker")
+    # A node without a worker has no tasks, whatever it says.
+    assert why(queued(), node(worker=False)) == Waiting("no_worker")
+
+
+def test_a_run_waits_for_a_node_that_has_its_task() -> None:
+    assert why(queued(task="other"), node(), node("box-2", queues=("slow",))) == Waiting("no_task")
+    assert why(queued(task="other"), node("ticker", worker=False), node()) == Waiting("no_task")
+
+
+def test_a_run_waits_for_a_node_that_has_its_task_and_takes_its_queue() -> None:
+    other = node("box-2", tasks=frozenset({"report"}), queues=("slow",))
+    assert why(queued(queue="slow"), node(), other) == Waiting("no_queue")
+    assert why(queued(queue="slow"), node("box-3", queues=("default", "slow"))) == Waiting(
+        "next", None, ("box-3",)
+    )
+
+
+def test_a_node_that_does_not_say_what_it_has_may_have_it() -> None:
+    assert why(queued(task="other"), node(tasks=None)) == Waiting("next", None, ("box-1",))
+
+
+def test_a_run_waits_for_a_free_slot_only_if_no_node_has_one() -> None:
+    nodes = (node(), node("box-2"), node("box-3", tasks=frozenset()))
+    both = ("box-1", "box-2")
+    assert why(queued(), *nodes, busy=both) == Waiting("busy", None, both)
+    assert why(queued(), *nodes, busy=("box-1", "box-3")) == Waiting("next", None, both)
