@@ -128,7 +128,7 @@ def test_the_demo_runs_stops_and_catches_up_when_it_is_started_again(tmp_path: P
     time.sleep(4.5)  # long enough that the interval of two seconds misses a tick
     with evenbeat(tmp_path, "demo", "--for", "1s") as again:
         assert again.process.wait(60) == 0
-        again.wait_for("Nobody was here for", "one run stands for them", "Stopped")
+        again.wait_for("Nobody was here for", "a later run stands for", "Stopped")
     with evenbeat(tmp_path, "demo", "--fresh", "--for", "500ms") as fresh:
         assert fresh.process.wait(60) == 0
         fresh.wait_for("Stopped")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -257,10 +257,11 @@ def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
         "digest", "At 09:00, Monday to Friday (UTC)", "state    active", "about    For everybody.",
         "task     send_digest", "trigger  0 9 * * 1-5", 'payload  {"team": "ops"}',
         "policy   catch-up skip (later than 1m), overlap queue, at most 2 runs at once, spread over 1m",
+        "(fires 1.5 s after each tick)",
         "runs     queue default, priority 5 (normal), 3 retries after 10s, doubled, timeout 5m,",
         "made     Mon 2026-03-02 08:00 +00:00, by hand",
-        "1  Wed 2026-03-04 10:00 +00:00  2 d 1 h",
-        "2  Thu 2026-03-05 09:00 +00:00      3 d",
+        "1  Wed 2026-03-04 10:00:01 +00:00  2 d 2 h",
+        "2  Thu 2026-03-05 09:00:01 +00:00  3 d 1 h",
         "history  1 run: 0 succeeded, 1 failed",
         "         last failure Mon 2026-03-02 08:00:01 +00:00, now",
         "         OSError: no �[31mroute",
@@ -335,7 +336,7 @@ def test_all_options_of_a_schedule_can_be_said(app: Scheduler) -> None:
     assert (info.overlap, info.max_concurrent, info.spread) == ("skip", 2, 30_000)
     assert (info.catch_up.kind, info.catch_up.grace, info.catch_up.limit) == ("all", 120_000, 5)
     assert (info.execution.retries, info.execution.timeout, info.execution.on_crash) == (3, 300_000, "fail")
-    assert info.next_run == datetime(2026, 3, 2, 11, tzinfo=UTC)
+    assert info.next_run == datetime(2026, 3, 2, 11, tzinfo=UTC) + timedelta(milliseconds=info.spread_delay)
 
 
 @pytest.mark.parametrize(
@@ -586,7 +587,7 @@ def test_a_run_is_shown_with_its_timing_and_result(app: Scheduler, clock: Clock)
         "state     succeeded",
         "task      t",
         "schedule  a",
-        "          stands for 2 missed ticks as well",
+        "          stands for 2 earlier ticks as well",
         "tenant    acme",
         "due       Mon 2026-03-02 08:03 +00:00, 3 s ago",
         "started   Mon 2026-03-02 08:03:02 +00:00, 2.5 s late",
@@ -843,7 +844,7 @@ def test_live_nodes_are_listed_and_asked_for_tasks(app: Scheduler, clock: Clock)
     assert "3 runs wait for a worker" in text
     assert "t: 1 run, for up to 5 min; nodes that have it are busy" in text
     assert "u: 1 run, for up to 5 min; no node at work has this task" in text
-    assert "t: 1 run, for up to 5 min; no node at work takes from queue mail" in text
+    assert "t: 1 run, for up to 5 min; no node at work that has it takes from queue mail" in text
 
 
 def test_who_only_fires_executes_nothing_and_who_only_executes_fires_nothing(
@@ -1222,3 +1223,383 @@ def test_ticks_of_a_period_are_in_the_local_zone(
 )
 def test_how_long_it_took_in_words(seconds: float, words: str) -> None:
     assert took(seconds) == words
+
+
+# -- on call ---------------------------------------------------------------------------------------
+
+
+def ids_of(*args: str) -> list[str]:
+    return [run["id"] for run in answered("runs", "list", *args)["runs"]]
+
+
+def execute(app: Scheduler, clock: Clock, run_id: str, took: int) -> None:
+    app.enqueue("t", id=run_id)
+    (held,) = claim(app)
+    clock.pass_(took)
+    succeed(app, held)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "found"),
+    [
+        ("07:55", "08:10", ["early"]),
+        ("7:55", "8:00:01", ["early"]),
+        ("08:30", "08:40", ["long"]),
+        ("2026-03-02T08:00", "2026-03-02T08:20Z", ["early"]),
+        ("35m", None, ["running"]),
+        ("45m", None, ["running", "long"]),
+        (None, "1h30m", ["early"]),
+        ("23:00", "08:01", ["early"]),
+    ],
+)
+def test_what_ran_between_two_times_is_listed(
+    app: Scheduler, clock: Clock, since: str | None, until: str | None, found: list[str]
+) -> None:
+    execute(app, clock, "early", 5 * MINUTE)  # from 08:00
+    clock.pass_(20 * MINUTE)
+    execute(app, clock, "long", 30 * MINUTE)  # from 08:25 to 08:55
+    app.enqueue("t", id="running")
+    claim(app)
+    app.enqueue("t", id="waiting")
+    clock.pass_(40 * MINUTE)  # 09:35
+
+    asked = [*(("--since", since) if since else ()), *(("--until", until) if until else ())]
+    assert ids_of(*asked) == found
+
+
+def test_a_time_of_day_is_the_last_one_that_has_come_in_the_local_zone(
+    app: Scheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    clock.pass_(14 * HOUR + 50 * MINUTE)  # 23:50 in Berlin
+    execute(app, clock, "night", 5 * MINUTE)
+    clock.pass_(20 * MINUTE)  # 00:15
+    assert ids_of("--since", "23:51", "--until", "00:05") == ["night"]
+    assert ids_of("--since", "23:56") == []
+    assert ids_of("--since", "00:01") == []
+    # An end that has not come yet.
+    assert ids_of("--since", "23:51", "--until", "00:30") == ["night"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--since", "soon"), '--since "soon" is neither a time nor a duration'),
+        (("--since", "25:00"), '--since "25:00" is neither a time nor a duration'),
+        (("--since", "1h", "--until", "2h"), "--until 2h is not after --since 1h"),
+        (("--state", "tired"), "'tired' is not one of"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_refused(app: Scheduler, args: tuple[str, ...], message: str) -> None:
+    assert message in failed("runs", "list", *args, code=2)
+
+
+def test_running_runs_are_listed_with_their_worker_and_for_how_long(app: Scheduler, clock: Clock) -> None:
+    app.enqueue("t", id="r")
+    claim(app)
+    app.enqueue("t", id="waits", queue="slow")
+    clock.pass_(185_000)
+
+    lines = printed("runs", "list").splitlines()
+    assert lines[0].split() == ["run", "state", "task", "due", "late", "took", "worker"]
+    assert lines[2].split() == ["r", "running", "t", "08:00", "0", "ms", "3", "min", "5", "s", "node-1"]
+    assert lines[3].split() == ["waits", "queued", "t", "08:00"]
+    assert ids_of("--worker", "node-1") == ["r"]
+    assert ids_of("--queue", "slow") == ["waits"]
+
+
+def test_runs_that_wait_for_their_next_attempt_are_asked_for_by_name(app: Scheduler) -> None:
+    app.enqueue("t", id="r", retries=2)
+    (held,) = claim(app)
+    fail(app, held, "no")
+    app.enqueue("t", id="new")
+
+    assert ids_of("--state", "retrying") == ["r"]
+    assert ids_of("--state", "queued") == ["new", "r"]
+
+
+def failures(app: Scheduler, count: int) -> None:
+    for number in range(count):
+        app.enqueue("t", id=f"r{number}")
+    for held in claim(app):
+        fail(app, held, "no")
+
+
+def test_all_of_a_choice_are_tried_again_once_somebody_says_yes(app: Scheduler, clock: Clock) -> None:
+    failures(app, 7)
+    app.enqueue("other", id="other")
+
+    assert failed("runs", "retry", "--all", "--task", "t") == (
+        "error: nothing was done: 7 runs match\nhint: add --yes to retry them\n"
+    )
+    assert failed("runs", "retry", "--all", "--json").startswith("error: nothing was done: 7 runs")
+    assert len(ids_of("--state", "failed")) == 7
+    assert printed("runs", "retry", "--all", "--task", "t", "--since", "1h", "--limit", "2", "--yes") == (
+        "queued 2 runs again\nthere are more: run it again, or with a higher --limit\n"
+    )
+    document = answered("runs", "retry", "--all", "--yes")
+    assert (document["matched"], document["done"], document["refused"], document["more"]) == (5, 5, [], False)
+    assert ids_of("--state", "failed") == []
+    assert printed("runs", "retry", "--all", "--task", "t") == "no such runs\n"
+
+
+def test_what_can_not_be_tried_again_is_named(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t", overlap="skip")
+    for name in ("r1", "r2"):
+        app.schedules.trigger("a", id=name)
+        (held,) = claim(app)
+        fail(app, held, "no")
+
+    lines = printed("runs", "retry", "--all", "--schedule", "a", "--yes", code=1).splitlines()
+    assert lines[:2] == ["queued 1 run again", "left 1 run alone:"]
+    assert "leave no room for another" in lines[2]
+
+
+def test_all_of_a_choice_are_cancelled(app: Scheduler) -> None:
+    app.enqueue("t", id="busy")
+    claim(app)
+    app.enqueue("t", id="r1")
+    app.enqueue("t", id="r2", queue="slow")
+
+    assert "add --yes to cancel them" in failed("runs", "cancel", "--all")
+    assert printed("runs", "cancel", "--all", "--queue", "slow", "-y") == (
+        "cancelled 1 run; running ones are asked to stop\n"
+    )
+    assert printed("runs", "cancel", "--all", "-y") == "cancelled 2 runs; running ones are asked to stop\n"
+    states = {
+        entry["id"]: (entry["state"], entry["cancel_requested"]) for entry in answered("runs", "list")["runs"]
+    }
+    assert states == {"busy": ("running", True), "r1": ("cancelled", False), "r2": ("cancelled", False)}
+
+
+@pytest.mark.parametrize("command", ["retry", "cancel"])
+def test_a_run_is_named_or_runs_are_chosen(app: Scheduler, command: str) -> None:
+    for args in ((), ("r", "--all"), ("r", "--task", "t"), ("r", "--state", "failed")):
+        assert run("runs", command, *args).exit_code == 2
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1)])
+def test_all_are_shown_and_asked_about_in_a_terminal(app: Scheduler, answer: str, code: int) -> None:
+    failures(app, 6)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "evenbeat", "runs", "retry", "--all"]
+    child = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.write(ours, answer.encode())
+    stdout, stderr = child.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+
+    assert child.returncode == code
+    assert "r0   failed" in stderr
+    assert "and 1 more" in stderr
+    assert "retry 6 runs? [y/N]" in stderr
+    assert stdout == ("" if code else "queued 6 runs again\n")
+
+
+def test_a_run_is_enqueued_by_hand(app: Scheduler) -> None:
+    words = printed("runs", "enqueue", "mail", "--payload", '{"to": "ops"}', "--id", "m1", "--queue", "slow")
+    assert words == "queued a run of mail: evenbeat runs show m1\n"
+    found = app.runs.get("m1")
+    assert (found.task, found.payload, found.queue, found.state) == ("mail", {"to": "ops"}, "slow", "queued")
+
+    later = printed(
+        "runs", "enqueue", "mail", "--at", "+2h", "--id", "m2", "--priority", "9", "--retries", "3"
+    )
+    assert later == "queued a run of mail for Mon 2026-03-02 10:00 +00:00, in 2 h: evenbeat runs show m2\n"
+    assert (app.runs.get("m2").priority, app.runs.get("m2").execution.retries) == (9, 3)
+
+
+def test_enqueueing_an_id_again_says_that_it_is_there(app: Scheduler, clock: Clock) -> None:
+    printed("runs", "enqueue", "mail", "--id", "m1")
+    clock.pass_(1_000)
+    assert printed("runs", "enqueue", "mail", "--id", "m1") == "m1 is there already: queued\n"
+
+
+def test_a_schedule_is_updated_and_the_differences_are_said(app: Scheduler) -> None:
+    app.schedules.add("a", "every 10m", "t", {"n": 1}, timeout="5m", description="kept")
+
+    assert printed(
+        "schedules", "update", "a", "--trigger", "every 5m", "--overlap", "skip", "--priority", "high",
+        "--payload", '{"n": 2}', "--retries", "3", "--no-timeout",
+    ).splitlines() == [
+        "updated a",
+        "  trigger: every 10m → every 5m",
+        '  payload: {"n": 1} → {"n": 2}',
+        "  retries: 0 → 3",
+        "  timeout: 5m → none",
+        "  priority: 5 → 8",
+        "  overlap: allow → skip",
+        "next run Mon 2026-03-02 08:05 +00:00, in 5 min",
+    ]  # fmt: skip
+    found = app.schedules.get("a")
+    assert (found.trigger, found.description, found.execution.timeout) == ("every 5m", "kept", None)
+    assert printed("schedules", "update", "a", "--overlap", "skip") == "a is so already\n"
+    printed("schedules", "update", "a", "--no-payload", "--task", "u", "--max-concurrent", "2")
+    printed("schedules", "update", "a", "--no-max-concurrent")
+    found = app.schedules.get("a")
+    assert (found.payload, found.task, found.max_concurrent) == (None, "u", None)
+
+
+def test_an_update_says_what_keeps_it_from_being_seen(app: Scheduler) -> None:
+    app.task(schedule="every 10m", name="t")(lambda: None)
+    app.declare_tasks()
+    app.schedules.pause("t")
+    assert printed("schedules", "update", "t", "--trigger", "every 5m").splitlines() == [
+        "updated t",
+        "  trigger: every 10m → every 5m",
+        "this stays until the code's own definition changes",
+        "back to what the code says: evenbeat schedules reset t",
+        "it is paused: evenbeat schedules resume t",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "say what to change"),
+        (("--tz", "UTC"), "--tz goes with --trigger"),
+        (("--timeout", "5s", "--no-timeout"), "--timeout and --no-timeout exclude each other"),
+        (("--trigger", "every 0s"), "every"),
+    ],
+)
+def test_an_update_that_makes_no_sense_is_refused(
+    app: Scheduler, args: tuple[str, ...], message: str
+) -> None:
+    app.schedules.add("a", "every 10m", "t")
+    assert message in failed("schedules", "update", "a", *args, code=2)
+
+
+def test_queues_are_shown_with_what_waits_who_takes_it_and_whether_it_drains(
+    app: Scheduler, clock: Clock
+) -> None:
+    assert printed("queues") == "no queues: nothing is queued, and no node is at work\n"
+    node(app, host="box", pid=12, tasks={"t": "thread"}, queues=["default"], slots={"thread": 1})
+    app.enqueue("t", queue="slow")
+    clock.pass_(12 * MINUTE)
+    for _ in range(3):
+        app.enqueue("t")
+    app.enqueue("t", delay="1h", tenant="acme")
+    (first, *_rest) = claim(app)
+    succeed(app, first)
+
+    lines = printed("queues").splitlines()
+    assert lines[0].split() == [
+        "queue", "due", "oldest", "running", "later", "in", "5", "min", "nodes",
+    ]  # fmt: skip
+    assert lines[2].split() == ["default", "0", "2", "1", "3", "due,", "1", "ended", "host-1"]
+    assert lines[3].split() == ["slow", "1", "12", "min", "0", "stands", "still", "none"]
+    document = answered("queues", "--period", "15m")
+    assert document["period"] == 15 * MINUTE
+    assert [(queue["name"], queue["came_due"], queue["trend"]) for queue in document["queues"]] == [
+        ("default", 3, "empty"), ("slow", 1, "stands still"),
+    ]  # fmt: skip
+
+
+def test_why_a_run_waits_is_shown(app: Scheduler, clock: Clock) -> None:
+    def waits(run_id: str) -> str:
+        (line,) = [line for line in printed("runs", "show", run_id).splitlines() if line.startswith("waits")]
+        return line.removeprefix("waits").strip()
+
+    app.enqueue("t", id="due")
+    assert waits("due") == "for a worker: no live node executes runs"
+    node(app, tasks={"t": "thread"}, queues=["default"], slots={"thread": 1})
+    app.enqueue("t", id="later", delay="1h")
+    app.enqueue("t", id="slow", queue="slow")
+    app.enqueue("u", id="unknown")
+    assert waits("due") == "host-1 may take it any moment"
+    assert waits("later") == "until it is due"
+    assert waits("slow") == "for a worker: no live node that has the task takes from queue slow"
+    assert waits("unknown") == "for a worker: no live node has the task u"
+    wanted = Claim(worker="host-1", token="c", limit=1, now=clock.now, lease=30_000)
+    (held,) = app.store.claim_runs(wanted).runs
+    assert "waits" not in printed("runs", "show", "due")
+    app.enqueue("t", id="next")
+    assert waits("next") == "for a free slot: host-1 is busy"
+    assert answered("runs", "show", "next")["waits"] == {"reason": "busy", "until": None, "nodes": ["host-1"]}
+    fail(app, replace(held, execution=replace(held.execution, retries=1)), "no")
+    assert waits("due") == "for its next attempt"
+    app.enqueue("u", id="nobody", delay="1h")
+    assert waits("nobody") == "until it is due; now no live node could take it"
+
+
+def test_how_long_a_run_has_been_running_is_shown(app: Scheduler, clock: Clock) -> None:
+    app.enqueue("t", id="r")
+    claim(app)
+    clock.pass_(61_000)
+    assert "took      1 min 1 s so far\n" in printed("runs", "show", "r")
+
+
+def test_a_spread_schedule_is_late_and_due_by_its_own_time(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("beat", "0 * * * *", "t", spread="20m")
+    delay = app.schedules.get("beat").spread_delay
+    assert 0 < delay < 20 * MINUTE
+    assert (
+        answered("schedules", "show", "beat")["next"][0]
+        == answered("schedules", "show", "beat")["schedule"]["next_run"]
+    )
+    clock.now += HOUR + delay - 1
+    # Not overdue before its own time.
+    assert "ago" not in printed("schedules", "list")
+    clock.pass_(1)
+    fire(app)
+    (held,) = claim(app)
+    found = answered("runs", "show", held.id)["run"]
+    assert found["lateness"] == 0
+    assert "late" not in printed("runs", "show", held.id)
+
+
+def test_ticks_that_waited_for_the_run_before_were_not_missed(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "* * * * *", "t", overlap="queue")
+    clock.pass_(MINUTE)
+    fire(app)
+    (held,) = claim(app, lease=HOUR)
+    clock.pass_(2 * MINUTE)
+    succeed(app, held)
+    fire(app)
+
+    (row,) = answered("schedules", "show", "a")["skipped"]
+    assert (row["count"], row["why"]) == (1, "a later run stands for it (overlap queue)")
+
+
+def test_the_attempts_of_a_run_are_shown_with_who_tried_and_how_it_ended(
+    app: Scheduler, clock: Clock
+) -> None:
+    app.enqueue("t", id="r", retries=3)
+    (held,) = claim(app)
+    clock.pass_(2_000)
+    fail(app, held, "Traceback (most recent call last):\n  File x\nOSError: no route")
+    clock.pass_(MINUTE)
+    (held,) = claim(app)
+    assert app.store.settle_runs([attempts.released(held, clock.now, "back")]) == [True]
+    assert "attempts  2: 1 failure, 1 handed back; up to 3 retries\n" in printed("runs", "show", "r")
+    (held,) = claim(app)
+    clock.pass_(500)
+
+    lines = printed("runs", "show", "r").splitlines()
+    assert "attempts  3: 1 failure, 1 handed back; up to 3 retries" in lines
+    assert [line.split() for line in lines[lines.index("") + 1 :] if line[:2].strip().isdigit()] == [
+        ["1", "failed", "08:00", "2.0", "s", "node-1", "OSError:", "no", "route"],
+        ["2", "handed", "back", "08:01:02", "0", "ms", "node-1"],
+    ]
+    succeed(app, held)
+    assert "3  succeeded    08:01:02  500 ms  node-1" in printed("runs", "show", "r")
+
+
+def test_one_attempt_needs_no_table(app: Scheduler) -> None:
+    app.enqueue("t", id="r")
+    (held,) = claim(app)
+    succeed(app, held)
+    text = printed("runs", "show", "r")
+    assert "attempts  1\n" in text
+    assert "#" not in text
+
+
+def test_who_paused_a_schedule_and_when_is_shown(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "@daily", "t")
+    app.schedules.pause("a", "migration")
+    clock.pass_(HOUR)
+    by = app.schedules.get("a").paused_by
+    assert by
+    text = printed("schedules", "show", "a")
+    assert "state    paused: migration\n" in text
+    assert f"paused   by {by}, Mon 2026-03-02 08:00 +00:00, 1 h ago\n" in text

@@ -101,7 +101,8 @@ class LiveOutput:
         if event.kind == "fired" or event.kind == "idle" or event.kind.startswith("node_"):
             return None
         if event.kind == "skipped":
-            said = f"{event.count:,} tick{'s' if event.count != 1 else ''} not run: {_REASONS[event.reason]}"
+            ticks, them = ("tick", "it") if event.count == 1 else ("ticks", "them")
+            said = f"{event.count:,} {ticks} not run: {_REASONS[event.reason].format(them)}"
             return self._row(event.at, "○", "yellow", event.schedule or "", said)
         if run is None:
             return self._row(event.at, "!", "bold red", event.kind.replace("_", " "), event.error or "")
@@ -123,7 +124,8 @@ class LiveOutput:
         if event.kind in ("failed", "crashed"):
             row.append(f"\n{'':>11}{_where(event.error)}runs show {run.id}", style="dim")
         if run.coalesced:
-            row.append(f"  (for {run.coalesced:,} missed, too)", style="yellow")
+            ticks = "tick" if run.coalesced == 1 else "ticks"
+            row.append(f"  (for {run.coalesced:,} earlier {ticks}, too)", style="yellow")
         if run.cause in ("trigger", "enqueue"):
             row.append("  (by hand)" if run.cause == "trigger" else "  (enqueued)", style="dim")
         return row
@@ -167,7 +169,7 @@ class LiveOutput:
                 done += f" · {counts[kind]:,} {words}"
         lines = [
             ("running", " · ".join(running) or "nothing"),
-            ("next", " · ".join(upcoming) or "nothing"),
+            ("next", " · ".join(upcoming) or "no tick to come"),
             ("so far", f"{done}   (Ctrl-C stops)"),
         ]
         rule = Text("─" * min(78, self.console.width), style="dim")
@@ -221,7 +223,7 @@ _ENDS = {
 }
 _REASONS = {
     None: "",
-    "coalesced": "one run stands for them",
+    "coalesced": "a later run stands for {}",
     "late": "too late to be of use (catch_up=skip)",
     "limit": "more than catch_up_limit were missed",
     "overlap": "the run before was still active (overlap=skip)",

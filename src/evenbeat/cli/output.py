@@ -29,6 +29,11 @@ def answer(
     click.echo(text, color=True)
 
 
+def show_before_asking(parts: Iterable[RenderableType]) -> None:
+    """Print on stderr what a question is about; the answer of the command alone goes to stdout."""
+    click.echo(_render(parts), color=True, err=True)
+
+
 def _render(parts: Iterable[RenderableType]) -> str:
     """As wide as the terminal or COLUMNS says, unbounded in a pipe; plain where NO_COLOR is set."""
     from rich.console import Console

@@ -35,7 +35,13 @@ class Root(Reporting, LazyGroup):
         },
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "Look at schedules, make and change them."),
-            "runs": Lazy("evenbeat.cli.commands.runs", "Look at runs, try them again, cancel them."),
+            "runs": Lazy(
+                "evenbeat.cli.commands.runs", "Look at runs, make them, try them again, cancel them."
+            ),
+            "queues": Lazy(
+                "evenbeat.cli.commands.queues",
+                "Show what waits in each queue, and whether it drains.",
+            ),
         },
         "The store and this machine": {
             "health": Lazy(

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from evenbeat.cli.layout import Cell
 from evenbeat.cli.phrases import one_line
 from evenbeat.cli.wall import Wall, took
 from evenbeat.errors import InvalidTrigger
-from evenbeat.model import Reason
+from evenbeat.instants import to_ms
+from evenbeat.model import Outcome, Reason
 from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
 from evenbeat.triggers.words import explain_bounds, explain_period
-from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo
+from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo, WaitInfo
 
 STYLES = {
     "active": "green", "paused": "yellow", "finished": "dim", "deleted": "dim",
     "queued": "cyan", "running": "blue", "succeeded": "green", "failed": "bold red", "cancelled": "yellow",
 }  # fmt: skip
 
+OUTCOMES: dict[Outcome, str] = {
+    "succeeded": STYLES["succeeded"], "failed": STYLES["failed"], "cancelled": STYLES["cancelled"],
+    "lost": STYLES["failed"], "handed back": STYLES["cancelled"],
+}  # fmt: skip
+
 _REASONS: dict[Reason, str] = {
-    "coalesced": "missed; a later run stands for them (catch-up latest)",
+    "coalesced": "missed; a later run stands for {} (catch-up latest)",
     "late": "found later than the grace allows (catch-up skip)",
     "limit": "more were missed than the catch-up limit",
     "overlap": "the run before was still active (overlap skip)",
@@ -51,7 +59,7 @@ def schedule_state(schedule: ScheduleInfo, wall: Wall) -> Cell:
 def run_state(run: RunInfo) -> Cell:
     if run.state == "running" and run.cancel_requested:
         return "stopping", STYLES["cancelled"]
-    if run.state == "queued" and run.failures:
+    if run.is_retrying:
         return "retrying", STYLES["cancelled"]
     return run.state, STYLES[run.state]
 
@@ -89,12 +97,45 @@ def lateness(run: RunInfo) -> Cell:
     return took(run.lateness), "yellow" if run.lateness >= 1 else ""
 
 
-def duration(run: RunInfo) -> str:
+def elapsed(since: datetime, wall: Wall) -> float:
+    """Seconds until now."""
+    return max(0, wall.now - to_ms(since)) / 1000
+
+
+def duration(run: RunInfo, wall: Wall) -> Cell:
+    """How long the latest attempt took; of a running one, how long it has been running."""
+    if run.state == "running" and run.started_at is not None:
+        return took(elapsed(run.started_at, wall)), STYLES["running"]
     return "" if run.duration is None else took(run.duration)
 
 
-def reason(why: Reason) -> str:
-    return _REASONS[why]
+def reason(row: SkippedInfo, schedule: ScheduleInfo) -> str:
+    words = _REASONS[row.reason]
+    if row.reason == "coalesced" and schedule.overlap == "queue":
+        # Mostly nothing was missed: the run before was still active.
+        words = "a later run stands for {} (overlap queue)"
+    return words.format("it" if row.count == 1 else "them")
+
+
+def waiting(run: RunInfo, wait: WaitInfo) -> str:
+    """Why a queued run has not started yet."""
+    words = {
+        "later": "until it is due",
+        "retry": "for its next attempt",
+        "no_worker": "for a worker: no live node executes runs",
+        "no_task": f"for a worker: no live node has the task {run.task}",
+        "no_queue": f"for a worker: no live node that has the task takes from queue {run.queue}",
+        "busy": f"for a free slot: {_nodes(wait)} {'is' if len(wait.nodes) == 1 else 'are'} busy",
+        "next": f"{_nodes(wait)} may take it any moment",
+    }[wait.reason]
+    if wait.until is not None and not wait.nodes:
+        words += "; now no live node could take it"
+    return words
+
+
+def _nodes(wait: WaitInfo) -> str:
+    more = f" and {len(wait.nodes) - 1:,} more" if len(wait.nodes) > 1 else ""
+    return "".join(wait.nodes[:1]) + more
 
 
 def bound(schedule: ScheduleInfo) -> Trigger:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from evenbeat.cli.here import LocalZone, local_zone
 from evenbeat.cli.phrases import date_time, span, timespec
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant, to_ms
+from evenbeat.instants import Instant, read_instant, to_ms
 from evenbeat.moments import read_moment
 
 _WEEK = 6
+_DAY = timedelta(days=1)
+_TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
 _NOW = 1_000
 _SOON = 600_000
 
@@ -65,6 +68,43 @@ class Wall(NamedTuple):
                 f"{field} {shown(text)} is neither a date and time nor a duration", field=field, value=text,
                 hint='write 2026-03-01T09:00, in your zone unless it has an offset, or "+2h"',
             ) from error  # fmt: skip
+
+    def read_window(self, since: str | None, until: str | None) -> tuple[Instant | None, Instant | None]:
+        """A stretch of the past: dates and times, durations before now (``2h``), or times of day.
+
+        A time of day is the last one that has come; that of an end, the first one after the start.
+        """
+        start = None if since is None else self._read_past(since, "--since", None)
+        end = None if until is None else self._read_past(until, "--until", start)
+        if start is not None and end is not None and end <= start:
+            raise InvalidValue(
+                f"--until {until} is not after --since {since}", field="until", value=until,
+                hint="leave it out to look until now",
+            )  # fmt: skip
+        return start, end
+
+    def _read_past(self, text: str, field: str, after: Instant | None) -> Instant:
+        try:
+            if _TIME_OF_DAY.fullmatch(text.strip()):
+                return self._time_of_day(text.strip(), field, after)
+            return read_moment(text, field, self.now, self.zone.tzinfo, ago=True)
+        except InvalidValue as error:
+            raise InvalidValue(
+                f"{field} {shown(text)} is neither a time nor a duration", field=field, value=text,
+                hint='write 02:55 or 2026-03-01T02:55, in your zone unless it has an offset, or "2h" ago',
+            ) from error  # fmt: skip
+
+    def _time_of_day(self, text: str, field: str, after: Instant | None) -> Instant:
+        """The first such time after ``after``; without that, the last one that has come."""
+        hour, _, rest = text.partition(":")
+        day = self.zone.show(self.now if after is None else after).date()
+
+        def on(date: date) -> Instant:
+            return read_instant(f"{date}T{hour:0>2}:{rest}", field, self.zone.tzinfo)
+
+        if after is None:
+            return on(day) if on(day) <= self.now else on(day - _DAY)
+        return on(day) if on(day) > after else on(day + _DAY)
 
 
 def whole(ms: int) -> int:

@@ -6,12 +6,15 @@ _HERE = "evenbeat.cli.commands.runs"
 
 command = lazy_group(
     "runs",
-    "Look at runs, try them again, cancel them.",
+    "Look at runs, make them, try them again, cancel them.",
     {
         "list": Lazy(f"{_HERE}.list", "List runs, the newest first."),
         "show": Lazy(f"{_HERE}.show", "Show all about a run: when, how long, with what result or error."),
         "logs": Lazy(f"{_HERE}.logs", "Show what a run wrote to its log."),
-        "retry": Lazy(f"{_HERE}.retry", "Try a failed or cancelled run again, now."),
-        "cancel": Lazy(f"{_HERE}.cancel", "Cancel a run: a queued one ends, a running one is told."),
+        "enqueue": Lazy(f"{_HERE}.enqueue", "Queue a run of a task, now or for a time to come."),
+        "retry": Lazy(f"{_HERE}.retry", "Try a failed or cancelled run again, now; or all that match."),
+        "cancel": Lazy(
+            f"{_HERE}.cancel", "Cancel a run: a queued one ends, a running one is told; or all that match."
+        ),
     },
 )

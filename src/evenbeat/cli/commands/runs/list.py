@@ -3,55 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.run_filter import is_narrowed, read_filter, run_filter_options
 from evenbeat.cli.run_table import run_table
-from evenbeat.cli.store_input import all_tenants_option, complete_schedule, opened, store_options
+from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall
-from evenbeat.model import RunState
+from evenbeat.runs import STATES, AskedState
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 @click.command("list")
-@click.option("--schedule", metavar="NAME", shell_complete=complete_schedule, help="Only those of this one.")
-@click.option("--task", metavar="TASK", help="Only those of this task.")
-@click.option("--state", type=click.Choice(get_args(RunState)), help="Only those in this state.")
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@run_filter_options
 @click.option(
     "--limit", metavar="COUNT", type=click.IntRange(1), default=20, show_default=True, help="How many."
 )
-@all_tenants_option
 @store_options
 @json_option
 def command(
-    schedule: str | None,
-    task: str | None,
-    state: RunState | None,
+    state: AskedState | None,
     limit: int,
-    all_tenants: bool,
     store: str | None,
     tenant: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, the newest first.
+
+    A time of day (--since 02:55 --until 03:10) is the last one that has come, in your zone. A queued run that
+    has failed before is retrying.
+    """
     with opened(store, tenant) as app:
-        if schedule is not None and not all_tenants:
-            app.schedules.get(schedule)  # a name that is misspelt is no empty list
-        # One more than is shown, to know whether there are more.
-        found = app.runs.list(
-            schedule=schedule, task=task, state=state, limit=limit + 1, all_tenants=all_tenants
-        )
         wall = Wall.at(app.store.now())
+        # One more than is shown, to know whether there are more.
+        found = app.runs.list(state=state, limit=limit + 1, **read_filter(app, wall, options))
     runs = found[:limit]
 
     def people() -> Iterable[RenderableType]:
         if not runs:
-            yield "no runs" if schedule is None and task is None and state is None else "no such runs"
+            yield "no such runs" if state is not None or is_narrowed(options) else "no runs"
             return
         yield run_table(runs, wall)
         if len(found) > limit:

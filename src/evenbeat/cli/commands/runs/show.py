@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenbeat.cli.json_form import json_form
-from evenbeat.cli.layout import listed, styled
+from evenbeat.cli.layout import Column, Fitted, listed, styled
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import count, printable
-from evenbeat.cli.states import priority_words, run_state
+from evenbeat.cli.phrases import count, one_line, printable
+from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, waiting
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall, took
-from evenbeat.views import RunInfo
+from evenbeat.model import EARLIER_KEPT, FINAL_STATES
+from evenbeat.views import AttemptInfo, RunInfo, WaitInfo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,19 +31,24 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
     """Show all about a run: when, how long, with what result or error."""
     with opened(store, tenant) as app:
         run = app.runs.get(run_id)
+        wait = app.runs.why_waiting(run_id)
         lines = len(app.runs.logs(run_id))
         wall = Wall.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         yield styled((run.id, "bold"))
         yield ""
-        yield listed([*_what(run), *_when(run, wall), *_how(run, lines)])
+        yield listed([*_what(run), *_when(run, wait, wall), *_how(run, lines)])
+        # One that ended the run has been told of above.
+        if len(run.attempts) > (run.state in FINAL_STATES):
+            yield ""
+            yield _attempt_table(run, wall)
         if run.error:
             yield ""
             yield styled((printable(run.error.rstrip()), "red"))
 
     times = {"lateness": run.lateness, "duration": run.duration, "log_lines": lines}
-    answer({"run": json_form(run) | times}, people, as_json=as_json)
+    answer({"run": json_form(run) | times, "waits": json_form(wait)}, people, as_json=as_json)
 
 
 def _what(run: RunInfo) -> Iterator[tuple[str, RenderableType]]:
@@ -49,35 +56,36 @@ def _what(run: RunInfo) -> Iterator[tuple[str, RenderableType]]:
     yield "task", run.task
     if run.schedule is not None:
         cause = {"tick": "", "trigger": ", triggered by hand", "backfill": ", backfilled"}
-        yield "schedule", run.schedule + cause.get(run.cause, "")
+        fired = "" if run.fired_by is None else f", fired by {run.fired_by}"
+        yield "schedule", run.schedule + cause.get(run.cause, "") + fired
     if run.coalesced:
-        yield "", f"stands for {count(run.coalesced, 'missed tick')} as well"
+        yield "", f"stands for {count(run.coalesced, 'earlier tick')} as well"
     if run.tenant != "default":
         yield "tenant", run.tenant
     if run.payload is not None:
         yield "payload", _json(run.payload)
 
 
-def _when(run: RunInfo, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
-    waiting = run.state == "queued" and run.failures > 0
-    if run.tick is not None or not waiting:
+def _when(run: RunInfo, wait: WaitInfo | None, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
+    if run.tick is not None or not run.is_retrying:
         yield "due", f"{wall.full(run.scheduled_at)}, {wall.away(run.scheduled_at)}"
     if run.started_at is not None:
         late = run.lateness or 0
         yield "started", wall.full(run.started_at) + (f", {took(late)} late" if late > 0 else "")
-    if waiting:
+    if run.is_retrying:
         yield "again", f"{wall.full(run.run_at)}, {wall.away(run.run_at)}"
+    if wait is not None:
+        yield "waits", waiting(run, wait)
     if run.finished_at is not None:
         yield "ended", wall.full(run.finished_at)
-    if run.duration is not None:
+    if run.state == "running" and run.started_at is not None:
+        yield "took", f"{took(elapsed(run.started_at, wall))} so far"
+    elif run.duration is not None:
         yield "took", took(run.duration)
 
 
 def _how(run: RunInfo, lines: int) -> Iterator[tuple[str, RenderableType]]:
-    words = f"{run.attempt}"
-    if run.failures or run.crashes:
-        words += f": {count(run.failures, 'failure')}"
-        words += f", {count(run.crashes, 'lost worker')}" if run.crashes else ""
+    words = _attempts(run)
     if run.execution.retries:
         words += f"; up to {count(run.execution.retries, 'retry', 'retries')}"
     yield "attempts", words
@@ -88,6 +96,44 @@ def _how(run: RunInfo, lines: int) -> Iterator[tuple[str, RenderableType]]:
         yield "log", f"{count(lines, 'line')}: evenbeat runs logs {run.id}"
     if run.state == "succeeded":
         yield "result", _json(run.result)
+
+
+def _attempts(run: RunInfo) -> str:
+    """``10: 6 failures, 4 handed back``."""
+    ended = Counter(attempt.outcome for attempt in run.attempts)
+    # Of very many only the latest are kept; the number of a run that was retried by hand skips one.
+    is_whole = len(run.attempts) < EARLIER_KEPT
+    number = len(run.attempts) + (run.state == "running") if is_whole else run.attempt
+    outcomes = [
+        count(ended["failed"], "failure") if ended["failed"] else "",
+        count(ended["lost"], "lost worker") if ended["lost"] else "",
+        f"{ended['handed back']:,} handed back" if ended["handed back"] else "",
+    ]
+    said = ", ".join(filter(None, outcomes))
+    words = f"{number:,}"
+    if said:
+        words += f": {said}" if is_whole else f"; of the last {len(run.attempts)}: {said}"
+    return words
+
+
+def _attempt_table(run: RunInfo, wall: Wall) -> Fitted:
+    rows = run.attempts
+
+    def took_of(attempt: AttemptInfo) -> str:
+        if attempt.started_at is None or attempt.ended_at is None:
+            return ""
+        return took((attempt.ended_at - attempt.started_at).total_seconds())
+
+    return Fitted(
+        [
+            Column("#", [str(attempt.number) for attempt in rows], justify="right"),
+            Column("attempt", [(attempt.outcome, OUTCOMES[attempt.outcome]) for attempt in rows]),
+            Column("started", ["" if a.started_at is None else wall.near(a.started_at) for a in rows]),
+            Column("took", [took_of(attempt) for attempt in rows], drop=1, justify="right"),
+            Column("worker", [attempt.worker or "" for attempt in rows], drop=2, wraps=16),
+            Column("error", [one_line(attempt.error or "") for attempt in rows], wraps=24),
+        ]
+    )
 
 
 def _json(value: Any) -> str:

@@ -16,7 +16,7 @@ from evenbeat.cli.run_table import run_table
 from evenbeat.cli.states import bound, in_words, priority_words, reason, schedule_state
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
-from evenbeat.cli.wall import Wall, whole
+from evenbeat.cli.wall import Wall, took, whole
 from evenbeat.durations import write_duration
 from evenbeat.instants import to_ms, write_instant
 from evenbeat.model import CatchUp, Execution
@@ -47,6 +47,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         skipped = app.schedules.skipped(name, _SKIPPED)
         runs = app.runs.list(schedule=name, limit=_RUNS)
         wall = Wall.at(app.store.now())
+    starts = [to_ms(moment) + schedule.spread_delay for moment in coming]
 
     def people() -> Iterable[RenderableType]:
         yield styled((schedule.name, "bold"))
@@ -56,9 +57,12 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         if coming:
             trigger = bound(schedule)
             yield ""
-            ticks = [to_ms(moment) for moment in coming]
-            notes = [trigger.note(tick) if isinstance(trigger, Cron) else None for tick in ticks]
-            away = [Tick(tick, tick - whole(wall.now), note) for tick, note in zip(ticks, notes, strict=True)]
+            away = [
+                Tick(
+                    start, start - whole(wall.now), trigger.note(tick) if isinstance(trigger, Cron) else None
+                )
+                for tick, start in zip(map(to_ms, coming), map(whole, starts), strict=True)
+            ]
             zone = trigger.zone if isinstance(trigger, Cron) else wall.zone.zone
             if zone is None or zone.fixed == 0:
                 zone = read_zone("UTC")  # containers call it Etc/UTC
@@ -70,16 +74,16 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             yield run_table(runs, wall, of_schedule=True)
         if skipped:
             yield ""
-            yield _ledger(skipped, wall)
+            yield _ledger(skipped, schedule, wall)
 
     answer(
         {
             "schedule": json_form(schedule),
             "explain": in_words(schedule),
-            "next": [write_instant(to_ms(moment)) for moment in coming],
+            "next": [write_instant(start) for start in starts],
             "history": json_form(history),
             "runs": json_form(runs),
-            "skipped": [json_form(row) | {"why": reason(row.reason)} for row in skipped],
+            "skipped": [json_form(row) | {"why": reason(row, schedule)} for row in skipped],
         },
         people,
         as_json=as_json,
@@ -88,6 +92,14 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
 
 def _definition(schedule: ScheduleInfo, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
     yield "state", styled(schedule_state(schedule, wall))
+    if schedule.paused and (schedule.paused_by or schedule.paused_at):
+        by = f"by {printable(schedule.paused_by)}, " if schedule.paused_by else ""
+        at = (
+            ""
+            if schedule.paused_at is None
+            else f"{wall.full(schedule.paused_at)}, {wall.away(schedule.paused_at)}"
+        )
+        yield "paused", f"{by}{at}"
     if schedule.damage:
         yield "damage", styled((printable(schedule.damage), "red"))
         yield "", "declare or update it (what can't be read gets its default), or delete it"
@@ -125,7 +137,8 @@ def _policies(schedule: ScheduleInfo) -> Iterator[str]:
     if schedule.max_concurrent is not None:
         yield f"at most {count(schedule.max_concurrent, 'run')} at once"
     if schedule.spread:
-        yield f"spread over {write_duration(schedule.spread)}"
+        share = took(schedule.spread_delay / 1000)
+        yield f"spread over {write_duration(schedule.spread)} (fires {share} after each tick)"
 
 
 def _execution(schedule: ScheduleInfo) -> Iterator[str]:
@@ -155,7 +168,7 @@ def _history(history: ScheduleHistory, wall: Wall) -> list[tuple[str, Renderable
     return labelled("history", lines)
 
 
-def _ledger(skipped: list[SkippedInfo], wall: Wall) -> Fitted:
+def _ledger(skipped: list[SkippedInfo], schedule: ScheduleInfo, wall: Wall) -> Fitted:
     def ticks(row: SkippedInfo) -> str:
         first, last = wall.near(row.first), wall.near(row.last)
         return first if row.count == 1 else f"{first} to {last}"
@@ -164,6 +177,6 @@ def _ledger(skipped: list[SkippedInfo], wall: Wall) -> Fitted:
         [
             Column("skipped", [ticks(row) for row in skipped]),
             Column("ticks", [f"{row.count:,}" for row in skipped], justify="right"),
-            Column("why", [reason(row.reason) for row in skipped], wraps=24),
+            Column("why", [reason(row, schedule) for row in skipped], wraps=24),
         ]
     )

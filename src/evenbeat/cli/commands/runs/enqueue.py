@@ -1,0 +1,52 @@
+"""``evenbeat runs enqueue``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from evenbeat.cli.json_form import json_form
+from evenbeat.cli.option_flags import run_options, said
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.payload import payload_option
+from evenbeat.cli.store_input import opened, store_options
+from evenbeat.cli.wall import Wall
+from evenbeat.instants import from_ms, to_ms
+
+
+@click.command("enqueue")
+@click.argument("task")
+@payload_option
+@click.option("--at", "at", metavar="WHEN", help="Not before this: 2026-03-01T09:00, or +2h from now.")
+@click.option("--id", "run_id", metavar="ID", help="Of your own: enqueueing it again adds nothing.")
+@run_options
+@store_options
+@json_option
+def command(
+    task: str,
+    payload: dict[str, Any] | None,
+    at: str | None,
+    run_id: str | None,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Queue a run of a task, now or for a time to come.
+
+    TASK is the name of a task that a node knows. Options that its code gives the task are not known here: say
+    those that matter.
+    """
+    with opened(store, tenant) as app:
+        wall = Wall.at(app.store.now())
+        moment = None if at is None else from_ms(wall.read(at, "--at"))
+        run = app.enqueue(task, payload, at=moment, id=run_id, **said(options))
+
+    def people() -> list[str]:
+        if run_id is not None and to_ms(run.created_at) < wall.now:
+            return [f"{run.id} is there already: {run.state}"]
+        when = "" if at is None else f" for {wall.full(run.run_at)}, {wall.away(run.run_at)}"
+        return [f"queued a run of {run.task}{when}: evenbeat runs show {run.id}"]
+
+    answer({"run": json_form(run)}, people, as_json=as_json)

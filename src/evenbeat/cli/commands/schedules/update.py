@@ -1,0 +1,116 @@
+"""``evenbeat schedules update``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenbeat.cli.json_form import json_form
+from evenbeat.cli.option_flags import said, schedule_options
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.payload import payload_option
+from evenbeat.cli.phrases import printable
+from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
+from evenbeat.cli.wall import Wall
+from evenbeat.durations import write_duration
+from evenbeat.options import EXECUTION, SCHEDULE
+from evenbeat.views import ScheduleInfo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_DURATIONS = frozenset(("grace", "spread", "backoff", "longest_backoff", "timeout"))
+
+
+@click.command("update", epilog=EXPRESSIONS.replace("EXPR", "TRIGGER"))
+@click.argument("name", shell_complete=complete_schedule)
+@click.option("--trigger", metavar="TRIGGER", help="When it runs.")
+@click.option("--tz", metavar="ZONE", help="With --trigger: zone of a cron, such as Europe/Berlin.")
+@click.option("--task", metavar="TASK", help="The name of a task that a node knows.")
+@payload_option
+@click.option("--no-payload", is_flag=True, help="Call the task without arguments.")
+@click.option("--no-timeout", is_flag=True, help="No run is stopped for taking long.")
+@click.option("--no-max-concurrent", is_flag=True, help="Any number of runs at once.")
+@schedule_options
+@store_options
+@json_option
+def command(
+    name: str,
+    trigger: str | None,
+    tz: str | None,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Change some of what was said about a schedule; the rest, and its pause, stay.
+
+    A trigger that means the same keeps the next run.
+    """
+    if tz is not None and trigger is None:
+        raise click.UsageError("--tz goes with --trigger")
+    changed = _without(options)
+    if trigger is not None:
+        changed["trigger"] = read_trigger_input((trigger,), tz=tz, since=None, name=name).written
+    if not changed:
+        raise click.UsageError("say what to change: --trigger, --payload, --overlap, …")
+    with opened(store, tenant) as app:
+        before = app.schedules.get(name)
+        after = app.schedules.update(name, **changed)
+        wall = Wall.at(app.store.now())
+
+    def people() -> Iterable[RenderableType]:
+        differences = list(_differences(before, after))
+        if not differences:
+            yield f"{name} is so already"
+            return
+        yield f"updated {name}"
+        yield from differences
+        if after.edited:
+            yield "this stays until the code's own definition changes"
+            yield f"back to what the code says: evenbeat schedules reset {name}"
+        if after.paused:
+            yield f"it is paused: evenbeat schedules resume {name}"
+        elif after.next_run is not None:
+            yield f"next run {wall.full(after.next_run)}, {wall.away(after.next_run)}"
+
+    answer({"schedule": json_form(after)}, people, as_json=as_json)
+
+
+def _without(options: dict[str, Any]) -> dict[str, Any]:
+    """What was said, with None where ``--no-…`` takes something away."""
+    removed = [name for name in ("payload", "timeout", "max_concurrent") if options.pop(f"no_{name}")]
+    for name in removed:
+        if options[name] is not None:
+            flag = name.replace("_", "-")
+            raise click.UsageError(f"--{flag} and --no-{flag} exclude each other")
+    return said(options) | dict.fromkeys(removed)
+
+
+def _differences(before: ScheduleInfo, after: ScheduleInfo) -> Iterator[str]:
+    """``overlap: allow → skip``."""
+    old, new = _said_of(before), _said_of(after)
+    for name, value in new.items():
+        if value != old[name]:
+            yield f"  {name}: {_words(name, old[name])} → {_words(name, value)}"
+
+
+def _said_of(schedule: ScheduleInfo) -> dict[str, Any]:
+    """What was said of a schedule, by the names under which it is said."""
+    catch_up = schedule.catch_up
+    policies = {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
+    policies |= {name: getattr(schedule.execution, name) for name in EXECUTION}
+    names = ("trigger", "task", "payload", *SCHEDULE)
+    return {name: policies[name] if name in policies else getattr(schedule, name) for name in names}
+
+
+def _words(name: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if name in _DURATIONS:
+        return write_duration(value)
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), keep="")

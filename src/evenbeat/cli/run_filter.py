@@ -1,0 +1,57 @@
+"""Which runs a command is about: options that ``list``, ``retry --all`` and ``cancel --all`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from evenbeat.cli.store_input import all_tenants_option, complete_schedule
+from evenbeat.cli.wall import Wall
+from evenbeat.instants import from_ms
+from evenbeat.runs import RunFilter
+from evenbeat.scheduler import Scheduler
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--schedule", metavar="NAME", shell_complete=complete_schedule, help="Only of this one."),
+    click.option("--task", metavar="TASK", help="Only of this task."),
+    click.option("--queue", metavar="NAME", help="Only of this queue."),
+    click.option("--worker", metavar="NAME", help="Only those that this node executes, or executed last."),
+    click.option(
+        "--since",
+        metavar="WHEN",
+        help="Only what was running, or ended, after this: 02:55, a date, or 2h ago.",
+    ),
+    click.option("--until", metavar="WHEN", help="Only what was running, or ended, before this."),
+    all_tenants_option,
+)
+
+
+def run_filter_options(function: _Function) -> _Function:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def read_filter(app: Scheduler, wall: Wall, options: dict[str, Any]) -> RunFilter:
+    """The options as ``app.runs`` takes them. A schedule that is misspelt is an error, not an empty list."""
+    if options["schedule"] is not None and not options["all_tenants"]:
+        app.schedules.get(options["schedule"])
+    since, until = wall.read_window(options["since"], options["until"])
+    return RunFilter(
+        schedule=options["schedule"],
+        task=options["task"],
+        queue=options["queue"],
+        worker=options["worker"],
+        since=None if since is None else from_ms(since),
+        until=None if until is None else from_ms(until),
+        all_tenants=options["all_tenants"],
+    )
+
+
+def is_narrowed(options: dict[str, Any]) -> bool:
+    """Whether less than all runs are asked for."""
+    return any(value is not None for name, value in options.items() if name != "all_tenants")

@@ -1,0 +1,63 @@
+"""The lines of ``evenbeat dev``: what each event is said to be."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evenbeat import Scheduler
+from evenbeat.cli.live import LiveOutput
+from evenbeat.model import Run
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+
+
+@pytest.fixture
+def page() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def app(page: io.StringIO) -> Iterator[Scheduler]:
+    app = Scheduler(MemoryStore(VirtualClock()))
+    LiveOutput(app).console = Console(file=page, width=200)
+    yield app
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("count", "reason", "said"),
+    [
+        (1, "coalesced", "1 tick not run: a later run stands for it"),
+        (2, "coalesced", "2 ticks not run: a later run stands for them"),
+        (1, "paused", "1 tick not run: the schedule was paused"),
+    ],
+)
+def test_skipped_ticks_are_counted_in_words(
+    app: Scheduler, page: io.StringIO, count: int, reason: Any, said: str
+) -> None:
+    app.events.tell("skipped", 0, key=("default", "beat"), count=count, reason=reason)
+    assert page.getvalue().rstrip().endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("coalesced", "said"), [(1, "(for 1 earlier tick, too)"), (2, "(for 2 earlier ticks, too)")]
+)
+def test_a_run_says_how_many_ticks_it_stands_for(
+    app: Scheduler, page: io.StringIO, coalesced: int, said: str
+) -> None:
+    run = Run(id="r", task="work", schedule="beat", cause="tick", coalesced=coalesced, attempt=1)
+    app.events.tell("started", 0, run=run)
+    app.events.tell("succeeded", 0, run=run, duration=0.1)
+    assert said in page.getvalue()
+
+
+def test_what_comes_next_is_said_also_if_it_is_nothing(app: Scheduler, page: io.StringIO) -> None:
+    live = LiveOutput(app)
+    live.console = Console(file=page, width=200)
+    live.console.print(live._status())
+    assert "next     no tick to come" in page.getvalue()
