@@ -40,7 +40,7 @@ from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import Call, Task, Tasks
 from evenbeat.triggers import Trigger, parse_trigger
 from evenbeat.twins import twin
-from evenbeat.views import QueueInfo, RunInfo
+from evenbeat.views import QueueInfo, RunInfo, queue_info
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -316,7 +316,7 @@ class Scheduler:
         nodes = [node for node in live_nodes(store) if node.worker]
         names = sorted({*counted, *(queue for node in nodes for queue in node.queues)})
         return [
-            views.queue_info(
+            queue_info(
                 counted.get(name) or QueueCounts(queue=name),
                 tuple(node.key for node in nodes if name in node.queues),
             )
