@@ -100,10 +100,10 @@ def main(chosen: list[str]) -> int:
         )
         return 0
     (ROOT / "docs" / "benchmarks.md").write_text(page(reports))
-    readme.write()
     (ROOT / "docs" / "img").mkdir(exist_ok=True)
     for plot in PLOTS:
         shutil.copy(plot, ROOT / "docs" / "img" / plot.name)
+    readme.write()
     print("written to docs/benchmarks.md, docs/img/ and README.md")
     return 0
 
