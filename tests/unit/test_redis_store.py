@@ -702,7 +702,9 @@ def test_a_row_that_changes_while_it_is_planned_is_not_fired(make: Make, clock: 
             assert other.put_schedules([Write(pause, row.version)])[0].accepted
         return plan(row, now, active)
 
-    assert [entry.schedule.name for entry in store.fire_due(clock.now, 10, meanwhile).planned] == ["b"]
+    done = store.fire_due(clock.now, 10, meanwhile)
+    assert [entry.schedule.name for entry in done.planned] == ["b"]
+    assert done.lost == (("default", "a"),)
     (row,) = store.find_schedules(ScheduleQuery(name="a")).items
     assert row.state == "paused"
 

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 @click.argument("task")
 @payload_option
 @click.option("--tz", metavar="ZONE", show_default="UTC", help="Zone of a cron, such as Europe/Berlin.")
-@click.option("--start-at", metavar="WHEN", help="No tick before this: 2026-03-01T09:00 or +2h.")
+@click.option(
+    "--start-at",
+    metavar="WHEN",
+    help="No tick before this; an interval counts from it. 2026-03-01T09:00 or +2h.",
+)
 @click.option("--run-now", is_flag=True, help="Run it once at once, besides.")
 @click.option("--paused", is_flag=True, help="Made paused: it waits to be resumed.")
 @click.option("--note", metavar="TEXT", default="", help="Why it is paused.")
