@@ -113,13 +113,28 @@ def test_a_run_goes_with_the_transaction_that_is_rolled_back(
     assert ids(scheduler) == ["second"]
 
 
+@contextmanager
+def long_lived(place: Place, kind: str) -> Iterator[Any]:
+    """A connection or session that begins one transaction after the other."""
+    if kind == "driver":
+        with LIBRARIES["driver"](place) as connection:
+            yield connection
+        return
+    engine = sqlalchemy.create_engine(engine_url(place))
+    with engine.connect() if kind == "connection" else Session(engine) as made:
+        yield made
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["driver", "connection", "session"])
 def test_one_connection_commits_and_rolls_back_again_and_again(
-    place: Place, scheduler: VirtualScheduler
+    place: Place, scheduler: VirtualScheduler, kind: str
 ) -> None:
-    with LIBRARIES["driver"](place) as connection:
-        for order, is_kept in enumerate([True, False, False, True]):
+    with long_lived(place, kind) as connection:
+        for order, end in enumerate(["commit", "rollback", "rollback", "commit", "rollback"]):
             place.app.enqueue("bill", {"order": order}, within=connection)
-            assert connection.commit() is None if is_kept else connection.rollback() is None
+            getattr(connection, end)()
+    del connection
     gc.collect()
     assert sorted(run.result for run in scheduler.run_pending()) == [0, 3]
 
