@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 import traceback
@@ -91,6 +92,8 @@ def _looking_at(what: str) -> Iterator[None]:
     try:
         _set_up_django()
         yield
+    except ModuleFailed:
+        raise
     except ModuleNotFoundError as error:
         # It is missing itself; that something it imports is missing is another matter.
         if what == error.name or what.startswith(f"{error.name}."):
@@ -104,11 +107,20 @@ def _looking_at(what: str) -> Iterator[None]:
 
 def _set_up_django() -> None:
     """Load the apps of a Django project, as manage.py does: modules that import its models need them."""
-    if not os.environ.get("DJANGO_SETTINGS_MODULE") or importlib.util.find_spec("django") is None:
+    settings = os.environ.get("DJANGO_SETTINGS_MODULE")
+    if not settings or importlib.util.find_spec("django") is None:
         return
     django = importlib.import_module("django")
-    if not importlib.import_module("django.apps").apps.ready:
+    if importlib.import_module("django.apps").apps.ready:
+        return
+    try:
         django.setup()
+    except Exception as error:
+        raise ModuleFailed(f"Django, with DJANGO_SETTINGS_MODULE={settings},", _told(error)) from error
+    # LOGGING in the settings disables the loggers that are there already, unless it says otherwise.
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.partition(".")[0] == "evenbeat" and isinstance(logger, logging.Logger):
+            logger.disabled = False
 
 
 def _told(error: BaseException) -> str:

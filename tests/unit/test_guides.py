@@ -119,6 +119,36 @@ def test_the_project_of_the_page_about_django_runs(tmp_path: Path) -> None:
         assert database.execute("SELECT is_invoiced FROM shop_order").fetchall() == [(1,)]
 
 
+def load_in_a_process(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Load ``plain_app:app`` where Django was not set up yet; then log as a node does."""
+    (folder / "plain_app.py").write_text('from evenbeat import Scheduler\napp = Scheduler("memory://")\n')
+    code = """
+import logging
+from evenbeat.observe import logs
+from evenbeat.loading import load_app
+logs.configure("text", "INFO")
+logging.getLogger("evenbeat.node")
+print(load_app("plain_app:app").url)
+logging.getLogger("evenbeat.node").info("started")
+"""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment(**variables), capture_output=True,
+        text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_settings_of_django_that_disable_loggers_leave_ours_alone(tmp_path: Path) -> None:
+    (tmp_path / "quiet_settings.py").write_text('LOGGING = {"version": 1}\n')
+    done = load_in_a_process(tmp_path, DJANGO_SETTINGS_MODULE="quiet_settings")
+    assert done.stdout == "memory://\n", done.stderr
+    assert "started" in done.stderr
+
+
+def test_settings_of_django_that_are_not_there_are_named(tmp_path: Path) -> None:
+    done = load_in_a_process(tmp_path, DJANGO_SETTINGS_MODULE="nowhere.settings")
+    assert "ModuleFailed: Django, with DJANGO_SETTINGS_MODULE=nowhere.settings, raised when it" in done.stderr
+
+
 def test_an_app_without_django_is_not_set_up(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "nowhere.settings")
     monkeypatch.setitem(sys.modules, "django", None)
