@@ -1,7 +1,7 @@
 """The pytest plugin: the fixtures ``scheduler`` and ``evenbeat_app``, the marker ``evenbeat``.
 
-Outside of the package on purpose: pytest imports plugins at every start, and importing anything from
-``evenbeat`` imports all of it. So only who asks for a fixture pays.
+Outside of the package on purpose: pytest imports plugins at every start, and only who asks for a fixture
+should pay for importing ``evenbeat``.
 """
 
 from __future__ import annotations
