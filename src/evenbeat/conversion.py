@@ -7,13 +7,14 @@ annotations. Where a value would come back as something else, enqueueing refuses
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import os
 import sys
 import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, NamedTuple, Union
 
@@ -62,10 +63,6 @@ class Converter:
         """Values of these types come back as they are."""
         self.read: Callable[[Any], Any] = msgspec.json.Decoder(kind).decode
 
-    @property
-    def is_typed(self) -> bool:
-        return self.text is not None and self.problem is None
-
 
 class _Converters(NamedTuple):
     """Those of one task."""
@@ -74,8 +71,6 @@ class _Converters(NamedTuple):
     others: Converter
     """For arguments that ``**others`` takes."""
     result: Converter
-    is_typed: bool
-    """Whether there is any argument to convert."""
 
 
 class Unresolved(NamedTuple):
@@ -107,7 +102,7 @@ class Signature:
     """The arguments and the result of one task: written as JSON, and read from it.
 
     Converters are made at first use, once: a name in an annotation may be defined below the function.
-    Making them takes about 15 us for each parameter, reading arguments with them 0.3 us more than plain JSON.
+    Making them takes about 15 us for each parameter, reading two arguments 0.8 us more than plain JSON.
     """
 
     def __init__(self, task: str, function: Callable[..., Any], signature: inspect.Signature) -> None:
@@ -126,7 +121,8 @@ class Signature:
             if type(value) not in converter.exact:
                 suspects[name] = converter
         if suspects:
-            written = _arguments.decode(text) or {}
+            written = _arguments.decode(text)
+            assert written is not None
             for name, converter in suspects.items():
                 self._check(name, payload[name], converter, written[name])
         return text
@@ -134,8 +130,6 @@ class Signature:
     def read(self, text: str) -> dict[str, Any]:
         """The arguments of a JSON text, converted. ``Unfit`` if one of them can't be."""
         made = self._converters()
-        if not made.is_typed and text.startswith("{"):
-            return dict(from_json(text))
         try:
             written = _arguments.decode(text) or {}
         except msgspec.ValidationError:
@@ -155,7 +149,7 @@ class Signature:
         """What a function returned, as JSON text, and what of it does not come back, in words."""
         result = self._converters().result
         text = to_json(value, "result")
-        if type(value) in _PLAIN and type(value) in result.exact:
+        if type(value) in result.exact:
             return text, None
         back = _read_or_plain(result, text)
         changed = find_change(value, back, said_as_json=False)
@@ -212,8 +206,7 @@ class Signature:
             else:
                 named[parameter.name] = converter
         result = _converter(resolve(self._signature.return_annotation, self._function))
-        is_typed = any(converter.is_typed for converter in (*named.values(), others))
-        return _Converters(named, others, result, is_typed)
+        return _Converters(named, others, result)
 
     def _kind(self, parameter: inspect.Parameter) -> Any:
         kind = resolve(parameter.annotation, self._function)
@@ -271,7 +264,7 @@ def resolve(annotation: Any, function: Callable[..., Any]) -> Any:
     except Exception as error:  # whatever stands in the text is evaluated
         # With the future import, a name in quotes has two pairs of them.
         text = annotation.strip("'\"") if isinstance(annotation, str) else _name_of(annotation)
-        return Unresolved(text, str(error) or type(error).__name__)
+        return Unresolved(text, str(error))
 
 
 def is_optional(kind: Any, wanted: type) -> bool:
@@ -279,7 +272,7 @@ def is_optional(kind: Any, wanted: type) -> bool:
     if kind is wanted:
         return True
     parts = typing.get_args(kind) if typing.get_origin(kind) in (Union, UnionType) else ()
-    return bool(parts) and all(part in (wanted, NoneType) for part in parts) and wanted in parts
+    return wanted in parts and all(part in (wanted, NoneType) for part in parts)
 
 
 def find_change(given: Any, back: Any, *, said_as_json: bool = True) -> Change | None:
@@ -293,9 +286,9 @@ def find_change(given: Any, back: Any, *, said_as_json: bool = True) -> Change |
     if _is_equal(given, back):
         return None
     if isinstance(given, datetime) and isinstance(back, datetime):
-        # Around a clock change, datetimes of different zones are never equal (PEP 495): compare in UTC.
-        aware = given.tzinfo is not None and back.tzinfo is not None
-        return None if aware and given.astimezone(UTC) == back.astimezone(UTC) else Change(given, back)
+        # In an hour that comes twice, those of different zones are never equal (PEP 495).
+        same = given.replace(tzinfo=None) == back.replace(tzinfo=None)
+        return None if same and given.utcoffset() == back.utcoffset() else Change(given, back)
     pairs = _pairs(given, back, said_as_json)
     if pairs is None:
         return Change(given, back)
@@ -412,9 +405,7 @@ def _part(value: object, changed: Change) -> str:
 
 
 def _annotate(place: str, kind: type) -> str:
-    if kind.__module__ == "builtins" and kind.__name__ in ("set", "frozenset", "dict", "list", "tuple"):
-        return f"annotate it: {place}{kind.__name__}[…]"
-    return f"annotate it: {place}{kind.__name__}"
+    return f"annotate it: {place}{kind.__name__}{'[…]' if kind in (set, frozenset, dict) else ''}"
 
 
 def _read_or_plain(converter: Converter, text: str) -> Any:
@@ -426,14 +417,11 @@ def _read_or_plain(converter: Converter, text: str) -> Any:
 
 def _written_by(function: Any) -> Any:
     """The function that wrote the annotations, which decorators and ``partial`` may hide."""
-    while True:
-        inner = getattr(inspect.unwrap(function), "func", None)
-        if inner is None or not callable(inner):
-            return inspect.unwrap(function)
-        function = inner
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = inspect.unwrap(function.func)
+    return function
 
 
 def _name_of(kind: Any) -> str:
-    if isinstance(kind, type) and not typing.get_args(kind):
-        return kind.__qualname__
-    return str(kind).replace("typing.", "")
+    return kind.__qualname__ if isinstance(kind, type) else str(kind).replace("typing.", "")

@@ -37,6 +37,11 @@ SUITES = (
         ),
     ),
     Suite(
+        "calls",
+        ("conversion.py",),
+        ("tests/unit/test_conversion.py",),
+    ),
+    Suite(
         "loops",
         ("loop.py", "ticker.py", "worker.py", "keeper.py", "upkeep.py"),
         (
