@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 from msgspec.structs import replace
 
 from evenbeat import locks
@@ -34,7 +35,10 @@ class RecordContract(Contract):
             for name in names:
                 assert locks.acquire(store, name, "30s", f"{tenant} {name}", tenant)
         assert locks.release(store, "a:b", "default a:b")
-        held = {(record.tenant, record.key, record.body) for record in store.find_records("lock")}
+        held = {
+            (record.tenant, record.key, msgspec.json.decode(record.body)["token"])
+            for record in store.find_records("lock")
+        }
         wanted = {(tenant, name) for tenant in ("default", "acme") for name in names} - {("default", "a:b")}
         assert held == {(tenant, name, f"{tenant} {name}") for tenant, name in wanted}
 
