@@ -68,7 +68,9 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
                 continue
         out, _ = process.communicate(timeout=30)
 
-    assert (process.returncode, out) == (1, "")
+    # A third one that comes while the interpreter ends is Python's own to handle.
+    assert process.returncode in (1, -signal.SIGINT)
+    assert out == ""
 
 
 def test_what_is_no_processor_is_refused(tmp_path: Path) -> None:

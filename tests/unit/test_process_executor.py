@@ -26,6 +26,7 @@ from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Li
 from evenbeat.executors.processes import ProcessExecutor
 from evenbeat.model import Run, from_json, to_json
 from evenbeat.observe.capture import start_capture, stop_capture
+from evenbeat.observe.logs import RunFields
 from evenbeat.signals import describe_exit
 from evenbeat.tasks import Task
 
@@ -257,15 +258,19 @@ def test_lines_and_log_records_reach_the_log_of_the_run_and_prints_go_to_stderr(
     hand: Hand, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     start_capture()
+    caplog.handler.addFilter(named := RunFields())
     try:
         with caplog.at_level(logging.INFO):
             attempt = hand.give("talk")
             assert hand.outcome() == Outcome("returned", '""')
     finally:
         stop_capture()
+        caplog.handler.removeFilter(named)
 
     assert [chunk.text for chunk in attempt.log.take()] == ["a line", "WARNING jobs: a record"]
-    assert ("jobs", logging.WARNING, "a record") in caplog.record_tuples
+    (record,) = [record for record in caplog.records if record.name == "jobs"]
+    assert (record.levelno, record.getMessage()) == (logging.WARNING, "a record")
+    assert (vars(record)["job_id"], vars(record)["attempt"]) == ("talk", 3)
     assert capfd.readouterr() == ("", "a print\n")
 
 
