@@ -89,6 +89,9 @@ def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repe
     app.start()
     run = app.runs.wait_for(app.enqueue(task).id, "60s")
     assert (run.state, run.result, run.attempt, run.error) == ("succeeded", "paid", 1, None)
+    assert [line.text for line in app.runs.logs(run.id)] == [
+        "WARNING evenbeat: it returned after its timeout, which counts as success"
+    ]
 
 
 def test_a_scheduler_that_runs_is_not_started_again(app: Scheduler) -> None:

@@ -163,6 +163,9 @@ class Executor(Protocol):
 def returned(attempt: Attempt, value: object) -> Outcome:
     """The outcome of a function that returned. What is not JSON is not kept, and what JSON changes is kept as
     that; the log says so. The work is done, and doing it again would be worse."""
+    if attempt.current.asked == "timeout":
+        attempt.log.add("WARNING evenbeat: it returned after its timeout, which counts as success")
+        _log.warning("a run returned after its timeout", extra=run_fields(attempt.run))
     if value is None:
         return _NOTHING
     if inspect.isawaitable(value) or inspect.isgenerator(value):
@@ -179,7 +182,9 @@ def returned(attempt: Attempt, value: object) -> Outcome:
         return _NOTHING
     if changed is not None:
         attempt.log.add(f"WARNING evenbeat: {changed}")
-        _log.warning("a result comes back as something else: %s", changed, extra=run_fields(attempt.run))
+        if attempt.run.task not in _noted:
+            _noted.add(attempt.run.task)
+            _log.warning("a result comes back as something else: %s", changed, extra=run_fields(attempt.run))
     return Outcome("returned", text)
 
 
@@ -227,5 +232,7 @@ def describe(error: BaseException) -> str:
 
 
 _NOTHING = Outcome("returned", "null")
+_noted: set[str] = set()
+"""Tasks whose results JSON changes: the logs of nodes say so once, those of runs each time."""
 _log = logging.getLogger("evenbeat.executors")
 _OURS = __file__.removesuffix("base.py")
