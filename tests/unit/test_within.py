@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -562,6 +563,33 @@ class Python312Connection(sqlite3.Connection):
     autocommit: Any = True
 
 
+class ThreadBoundConnection(sqlite3.Connection):
+    """A connection as of Python 3.12, which tells its ``autocommit`` only in the thread that made it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.thread = threading.get_ident()
+
+    @property
+    def autocommit(self) -> int:
+        if threading.get_ident() != self.thread:
+            raise sqlite3.ProgrammingError("used in another thread")
+        return -1
+
+
+def test_aiosqlite_is_asked_in_its_own_thread(tmp_path: Path) -> None:
+    app = Scheduler(f"sqlite:///{tmp_path / 'app.db'}")
+
+    async def work() -> None:
+        async with aiosqlite.connect(tmp_path / "app.db", factory=ThreadBoundConnection) as connection:
+            await app.aenqueue("bill", id="order-1", within=connection)
+            await connection.commit()
+
+    run_async(work)
+    assert app.runs.get("order-1").state == "queued"
+    app.close()
+
+
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_autocommit_of_sqlite3_counts_more_than_its_isolation_level(tmp_path: Path, is_begun: bool) -> None:
     app = Scheduler(f"sqlite:///{tmp_path / 'app.db'}")
@@ -610,5 +638,5 @@ def test_what_is_not_a_connection_is_refused(place: Place, wrong: object) -> Non
 def test_a_store_in_memory_has_no_transactions() -> None:
     app = Scheduler("memory://")
     app.task(name="bill")(lambda order: order)
-    with pytest.raises(InvalidValue, match="in memory"):
-        app.enqueue("bill", {"order": 1}, within=sqlite3.connect(":memory:"))
+    with closing(sqlite3.connect(":memory:")) as memory, pytest.raises(InvalidValue, match="in memory"):
+        app.enqueue("bill", {"order": 1}, within=memory)

@@ -242,7 +242,8 @@ def _sqlite3(connection: Any, say: Say[T]) -> T:
 
 
 async def _aiosqlite(connection: Any, say: Say[T]) -> T:
-    _check_transaction(_sqlite_joins(connection))
+    # In the thread that the connection lives in: Python 3.12 tells nobody else of its autocommit.
+    _check_transaction(await connection._execute(_sqlite_joins, connection))  # noqa: SLF001
 
     async def ask(statement: Statement) -> Rows:
         async with connection.execute(*_placed(statement, "?")) as cursor:
