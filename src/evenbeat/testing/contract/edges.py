@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from evenbeat.errors import InvalidValue
 from evenbeat.instants import Instant
 from evenbeat.model import FORMAT, Record, Schedule, Skipped, Statistics
 from evenbeat.rules import attempts, changes
@@ -17,6 +19,19 @@ from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
 
 
 class EdgeContract(Contract):
+    def test_a_store_that_is_closed_gets_ready_to_join_a_transaction(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.close()
+        store.open_to_join()
+        assert store.now() == clock.now
+        # What is not a connection is refused, and so is any where the store can't join.
+        with pytest.raises(InvalidValue) as caught:
+            store.add_runs_within(object(), [run("one")])
+        assert caught.value.field == "within"
+        store.open()
+        assert self.runs(store) == []
+
     def test_a_schedule_fires_at_its_millisecond_and_not_before(
         self, store: Store, clock: VirtualClock
     ) -> None:
