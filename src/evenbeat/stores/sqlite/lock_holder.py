@@ -1,7 +1,7 @@
 """Who holds the write lock of a file, as far as the operating system says.
 
-Linux lists all locks with their process. Nothing is opened to find out: closing a file gives up every
-lock that this process has on it, those of other connections, too.
+Linux lists all locks with their processes. The file itself is not opened: closing it would release every
+lock that this process has on it, also those of other connections.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Lock(NamedTuple):
 
 
 def write_lock_advice(path: str, locks: str = _LOCKS) -> str:
-    """What to do about a lock that is not to be had: it depends on whose it is."""
+    """Say who holds the lock, and what to do about it."""
     holder = _holder(path, locks)
     if holder == os.getpid():
         return (
