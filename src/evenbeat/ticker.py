@@ -14,7 +14,7 @@ from evenbeat.model import Record, Schedule
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
+from evenbeat.rules.firing import DEFERRED, Active, Planned, next_start, plan_or_defer
 from evenbeat.stores.base import Fired, RunQuery, Store
 
 # Schedules fired in one transaction: 13 ms on SQLite, in which nobody else writes there.
@@ -178,7 +178,8 @@ class Ticker:
             return
         for planned in fired:
             schedule = planned.schedule
-            upcoming = None if schedule.next_tick is None else write_instant(schedule.next_tick)
+            start = next_start(schedule)
+            upcoming = None if start is None else write_instant(start)
             for run in planned.runs:
                 if loud:
                     _log.info("fired", extra={**run_fields(run), "component": "ticker", "next_run": upcoming})

@@ -65,8 +65,15 @@ def test_schedules_and_runs_are_seen_and_changed(url: str) -> None:
         (("schedules", "pause", "report", "--note", "lunch"), "paused report"),
         (("schedules", "resume", "report"), "resumed report"),
         (("schedules", "trigger", "report"), "queued a run of send"),
+        (("schedules", "update", "report", "--retries", "3"), "retries: 0 → 3"),
         (("runs", "list"), "queued"),
-        (("doctor",), "no tick twice in 1 run"),
+        (("runs", "enqueue", "send", "--id", "by-hand"), "queued a run of send"),
+        (("runs", "show", "by-hand"), "no live node executes runs"),
+        (("runs", "cancel", "--all", "--task", "send", "--yes"), "cancelled 2 runs"),
+        (("runs", "list", "--since", "1h", "--state", "cancelled"), "by-hand"),
+        (("runs", "retry", "--all", "--state", "cancelled", "--since", "1h", "--yes"), "queued 2 runs again"),
+        (("queues",), "default    2"),
+        (("doctor",), "no tick twice in 2 runs"),
     ):
         said = evenbeat(*words, "--store", url)
         assert expected in said.output, said.output

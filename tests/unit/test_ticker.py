@@ -12,7 +12,7 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.instants import Instant, from_ms, write_instant
 from evenbeat.model import Record, Run, Schedule, Skipped
 from evenbeat.observe.events import Event, Events
-from evenbeat.rules.firing import DEFERRED, Planned
+from evenbeat.rules.firing import DEFERRED, Planned, delay_of
 from evenbeat.stores.base import Fired, PlanFunction, RunQuery
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
@@ -133,6 +133,19 @@ def test_a_fire_is_told_with_its_run_and_its_schedule(bench: Bench) -> None:
         "skipped", "acme", "beat", "late", 3,
     )  # fmt: skip
     assert fired.next_run == passed.next_run == from_ms(T + 60_000)
+
+
+def test_a_fire_of_a_spread_schedule_says_when_it_fires_next(
+    caplog: pytest.LogCaptureFixture, bench: Bench
+) -> None:
+    caplog.set_level("INFO")
+    spread = replace(BEAT, next_tick=T + 60_000, spread=30_000)
+    bench.step(Planned(spread, runs=(run(),)))
+    start = T + 60_000 + delay_of(spread)
+    assert start > T + 60_000
+    assert bench.heard[0].next_run == from_ms(start)
+    (record,) = [record for record in caplog.records if record.getMessage() == "fired"]
+    assert vars(record)["next_run"] == write_instant(start)
 
 
 def test_what_is_skipped_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture, bench: Bench) -> None:
