@@ -153,7 +153,8 @@ class Runs:
         """``retry`` all runs that are chosen as in ``list``, the newest first, up to ``limit``.
 
         One that can't be retried is left as it is and named with the reason. Each run is tried once, whatever
-        becomes of it meanwhile. ``dry_run`` only counts.
+        becomes of it meanwhile. Where a schedule bounds its active runs, ``retry`` makes new ones: the failed
+        ones stay failed, and match again. ``dry_run`` only counts.
         """
         check_one_of("state", state, ("failed", "cancelled"))
         return self._each(self._query(state=state, **chosen), limit, None if dry_run else self._retry_page)
@@ -179,6 +180,8 @@ class Runs:
         """Why a queued run has not started yet; None if it is not queued."""
         store = self._access.store()
         run = self._record(id)
+        if run.state != "queued":
+            return None
         nodes = live_nodes(store)
         takers = [node.taker for node in nodes]
         waiting = why_waiting(run, store.now(), takers, frozenset())

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.model import Execution, Run, Schedule
+from evenbeat.model import Attempt, Execution, Run, Schedule, with_attempt
 from evenbeat.rules import attempts
 
 T = 1_772_366_400_000
@@ -176,3 +176,64 @@ def test_a_heartbeat_touches_the_lease_alone() -> None:
     assert beat.lease == 5000
     assert beat.state is msgspec.UNSET
     assert beat.expect == ("running",)
+
+
+# -- when it was running -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "was"),
+    [
+        (None, None, True),
+        (T, T + 1, True),
+        (T - 10, T, False),
+        (None, T, False),
+        (T + 10, None, True),
+        (T + 11, None, False),
+        (T + 3, T + 4, True),
+    ],
+)
+def test_a_run_was_running_from_its_start_to_its_end(since: int | None, until: int | None, was: bool) -> None:
+    over = running(state="succeeded", started_at=T, finished_at=T + 10)
+    assert attempts.was_running(over, since, until) is was
+
+
+def test_a_run_that_is_running_has_no_end_yet() -> None:
+    now = running(started_at=T)
+    assert attempts.was_running(now, T + 1_000_000, None)
+    assert not attempts.was_running(now, None, T)
+
+
+def test_a_run_was_running_with_each_of_its_attempts_and_not_while_it_waited() -> None:
+    first = Attempt(1, "w", T, T + 10, "failed")
+    second = Attempt(2, "w", T + 100, T + 110, "handed back")
+    earlier = with_attempt(with_attempt(None, first), second)
+    waits = running(state="queued", worker=None, started_at=T + 100, earlier=earlier)
+    assert attempts.was_running(waits, T, T + 1)
+    assert attempts.was_running(waits, T + 110, T + 111)
+    assert not attempts.was_running(waits, T + 11, T + 100)
+    assert not attempts.was_running(waits, T + 111, None)
+    # Cancelled while it waited: it ended then, too.
+    cancelled = replace(waits, state="cancelled", finished_at=T + 200)
+    assert attempts.was_running(cancelled, T + 111, None)
+    assert not attempts.was_running(cancelled, T + 201, None)
+    assert not attempts.was_running(cancelled, T + 111, T + 200)
+
+
+def test_a_run_that_never_began_was_not_running_but_ends_when_it_is_cancelled() -> None:
+    waits = running(state="queued", worker=None, attempt=0)
+    assert not attempts.was_running(waits, None, None)
+    assert attempts.was_running(replace(waits, state="cancelled", finished_at=T), T, T + 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_retrying"),
+    [
+        ({"state": "queued", "failures": 1}, True),
+        ({"state": "queued", "crashes": 1}, False),
+        ({"state": "running", "failures": 1}, False),
+        ({"state": "failed", "failures": 1}, False),
+    ],
+)
+def test_a_run_is_retrying_if_it_failed_and_waits(fields: dict[str, Any], is_retrying: bool) -> None:
+    assert attempts.is_retrying(running(**fields)) is is_retrying

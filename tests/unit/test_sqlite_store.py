@@ -860,6 +860,7 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         ended = [step for step in steps if "evenbeat_runs_over" in step]
         assert all("SEARCH" in step and "(<expr>>?)" in step for step in ended), steps
         assert bool(ended) == (name != "runs that wait for a retry")
+        assert bool(scans) == (name != "failed runs of a window")
     elif name in ("newest runs", "count runs"):
         # In the order of an index and as far as the limit; and what is counted must be walked through.
         assert all("USING" in step and "INDEX" in step for step in scans)

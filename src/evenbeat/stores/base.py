@@ -26,7 +26,7 @@ what it was sent; nothing of the driver escapes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -192,6 +192,10 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     def created_by(self) -> Instant | None:
         """No run that was created later was running before ``until``: the bound for an index."""
         return None if self.until is None else self.until + _CLOCKS_APART
+
+    def asks_for(self, states: Iterable[str]) -> bool:
+        """Whether runs in any of these states may match."""
+        return self.states is None or not frozenset(states).isdisjoint(self.states)
 
     def matches(self, run: Run) -> bool:
         """Whether a run is asked for; for stores that have no index for what is asked. Not by its id."""

@@ -45,6 +45,8 @@ _BY_ID = Index(RUNS, "_id_", {"_id": 1})
 
 def find(commands: Commands, query: RunQuery) -> Page[Run]:
     after = read_run_cursor(query.cursor)
+    if query.states == ():
+        return Page((), None)
     found: list[Run] = []
     while True:
         # One more than asked for says whether there is more.
@@ -94,7 +96,9 @@ def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
         return [queued]
     if query.since is not None:
         ended: list[Document] = [{"state": {"$in": _FINAL}}, {"finished_at": {"$gte": query.since}}]
-        return [(ended, OVER), ([{"state": "running"}], LEASED), queued]
+        running = ([{"state": "running"}], LEASED)
+        parts = ((FINAL_STATES, (ended, OVER)), (("running",), running), (("queued",), queued))
+        return [source for states, source in parts if query.asks_for(states)]
     return [([], NEWEST if query.tenant is None or query.schedule is None else OF_SCHEDULE)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.postgres import past_statements as sql
@@ -25,7 +25,7 @@ _TEXT, _LAST_ERROR = LOG.index("text"), -1
 
 def find(commands: Commands, query: RunQuery) -> Page[Run]:
     after = read_run_cursor(query.cursor)
-    if not is_kept(query.tenant, query.schedule, query.task, query.queue):
+    if query.states == () or not is_kept(query.tenant, query.schedule, query.task, query.queue):
         return Page((), None)
     found: list[Run] = []
     while True:
@@ -60,7 +60,9 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
         given += [*value, *values]
     source = " UNION ALL ".join(text)
     if few:
-        source = f"WITH run AS MATERIALIZED ({source}) SELECT {_COLUMNS} FROM run"  # noqa: S608
+        # OFFSET 0: planned by itself. Unlike a MATERIALIZED query its rows are not kept: of many, the sort
+        # keeps as many as the limit.
+        source = f"SELECT {_COLUMNS} FROM ({source} OFFSET 0) AS run"  # noqa: S608
     return f"{source} ORDER BY run.created_at DESC, run.id", given
 
 
@@ -81,7 +83,9 @@ def _few(query: RunQuery) -> list[tuple[list[str], list[object]]]:
     if query.retrying:
         return [queued]
     if query.since is not None:
-        return [([sql.ENDED_SINCE.format("%s")], [query.since]), running, queued]
+        over: tuple[list[str], list[object]] = ([sql.ENDED_SINCE.format("%s")], [query.since])
+        parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
+        return [source for states, source in parts if query.asks_for(states)]
     return []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Statistics
+from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.parts import parts as in_parts
@@ -62,9 +62,13 @@ def _from_several(commands: Commands, query: RunQuery, after: tuple[Instant, str
     if query.since is None and not query.retrying:
         return None
     asked = _equal(query)
-    indexes = [(index, "-inf") for _, index in _ready(commands)]
-    if not query.retrying:
-        indexes += [("leases", "-inf"), ("over", str(query.since))]
+    indexes: list[tuple[str, str]] = []
+    if query.asks_for(("queued",)):
+        indexes += [(index, "-inf") for _, index in _ready(commands)]
+    if not query.retrying and query.asks_for(("running",)):
+        indexes.append(("leases", "-inf"))
+    if not query.retrying and query.asks_for(FINAL_STATES):
+        indexes.append(("over", str(query.since)))
     chosen: list[tuple[int, str]] = []
     for index, first in indexes:
         for run_id, _, values in _walk(commands, index, first, ("created_at", "started_at", *asked)):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.queue_counts import added_up
@@ -25,6 +25,8 @@ _Source: TypeAlias = tuple[str, list[str], list[object]]
 
 def find(commands: Commands, query: RunQuery) -> Page[Run]:
     after = read_run_cursor(query.cursor)
+    if query.states == ():
+        return Page((), None)
     found: list[Run] = []
     while True:
         # One more than asked for says whether there is more.
@@ -72,7 +74,9 @@ def _sources(query: RunQuery) -> list[_Source]:
         return [queued]
     if query.since is not None:
         ended = ["run.state <> 'queued' AND run.state <> 'running' AND coalesce(run.finished_at, 0) >= ?"]
-        return [(f"{runs} INDEXED BY evenbeat_runs_over", ended, [query.since]), running, queued]
+        over: _Source = (f"{runs} INDEXED BY evenbeat_runs_over", ended, [query.since])
+        parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
+        return [source for states, source in parts if query.asks_for(states)]
     if query.tenant is not None and query.schedule is not None:
         return [(f"{runs} INDEXED BY evenbeat_runs_of_schedule", [], [])]
     return [(runs, [], [])]
