@@ -1433,7 +1433,10 @@ def test_a_schedule_is_updated_and_the_differences_are_said(app: Scheduler) -> N
     ]  # fmt: skip
     found = app.schedules.get("a")
     assert (found.trigger, found.description, found.execution.timeout) == ("every 5m", "kept", None)
-    assert printed("schedules", "update", "a", "--overlap", "skip") == "a is so already\n"
+    assert (
+        printed("schedules", "update", "a", "--overlap", "skip")
+        == "nothing changed: a has these values already\n"
+    )
     printed("schedules", "update", "a", "--no-payload", "--task", "u", "--max-concurrent", "2")
     printed("schedules", "update", "a", "--no-max-concurrent")
     found = app.schedules.get("a")

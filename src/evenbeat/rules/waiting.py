@@ -47,7 +47,7 @@ def takers(run: Run, nodes: Iterable[Taker]) -> tuple[str, ...]:
 def why_waiting(run: Run, now: Instant, nodes: Iterable[Taker], busy: frozenset[str]) -> Waiting | None:
     """Why the run waits; None if it does not. ``busy`` are nodes without a free slot for it.
 
-    A run that is not due says so, whoever could take it then.
+    A run that is not due says so, even if no node could take it.
     """
     if run.state != "queued":
         return None

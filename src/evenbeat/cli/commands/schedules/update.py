@@ -66,7 +66,7 @@ def command(
     def people() -> Iterable[RenderableType]:
         differences = list(_differences(before, after))
         if not differences:
-            yield f"{name} is so already"
+            yield f"nothing changed: {name} has these values already"
             return
         yield f"updated {name}"
         yield from differences
