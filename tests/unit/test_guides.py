@@ -5,23 +5,27 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from evenbeat import Scheduler
 from evenbeat.loading import load_app
 from evenbeat.model import Run
+from tests.servers import free_port
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 SOURCE = HOWTO.parents[1] / "src"
+DJANGO = {"DJANGO_SETTINGS_MODULE": "shop.settings"}
 
 
 def page(name: str) -> str:
@@ -47,7 +51,6 @@ def write_files(name: str, folder: Path) -> list[str]:
         if found is not None:
             file = folder / found[1]
             file.parent.mkdir(exist_ok=True)
-            (file.parent / "__init__.py").touch()
             file.write_text(block)
             written.append(found[1])
     return written
@@ -92,31 +95,81 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 # -- Django ------------------------------------------------------------------------------------------------
 
 
-def test_the_tests_of_the_page_about_django_pass(tmp_path: Path) -> None:
-    assert "shop/tests.py" in write_files("django.md", tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "django", "test", "--settings", "shop.settings"], cwd=tmp_path,
-        env=environment(), capture_output=True, text=True, check=False, timeout=120,
+def make_django_project(folder: Path) -> list[str]:
+    """Follow the page in an empty folder up to its commands; these are what is left to run."""
+    package, *rest = [
+        line.removeprefix("$ ")
+        for block in blocks("django.md", "text")
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
+    subprocess.run(["sh", "-c", package], cwd=folder, check=True, timeout=60)
+    assert "shop/tests.py" in write_files("django.md", folder)
+    return rest
+
+
+def django_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = command.split()
+    assert words[:3] == ["python", "-m", "django"]
+    return subprocess.run(
+        [sys.executable, *words[1:]], cwd=folder, env=environment(**DJANGO), capture_output=True,
+        text=True, check=False, timeout=120,
     )  # fmt: skip
+
+
+@contextmanager
+def web_server(command: str, folder: Path) -> Iterator[str]:
+    """Start the page's server on a port of its own; its address."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, *command.split()[1:], "--noreload", str(port)], cwd=folder,
+        env=environment(**DJANGO), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 90
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                break
+            except ConnectionRefusedError:
+                assert process.poll() is None, process.communicate()[0]
+                assert time.monotonic() < deadline, "the server does not listen"
+                time.sleep(0.05)
+        yield f"localhost:{port}"
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+
+
+def test_the_tests_of_the_page_about_django_are_found_and_pass(tmp_path: Path) -> None:
+    *_, command = make_django_project(tmp_path)
+    assert command == "python -m django test"
+    done = django_command(command, tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "Found 4 test(s)." in done.stdout
+    assert "Found 4 test(s)." in page("django.md")
     assert "Ran 4 tests" in done.stderr
     assert not (tmp_path / "shop.sqlite3").exists()
 
 
 def test_the_project_of_the_page_about_django_runs(tmp_path: Path) -> None:
-    write_files("django.md", tmp_path)
+    export, makemigrations, migrate, node, server, order, _ = make_django_project(tmp_path)
+    assert export == "export DJANGO_SETTINGS_MODULE=shop.settings"
+    for command in (makemigrations, migrate):
+        done = django_command(command, tmp_path)
+        assert done.returncode == 0, done.stderr
+    curl, _, data, address = order.split()
+    assert (curl, address) == ("curl", "http://localhost:8000/buy")
+    with web_server(server, tmp_path) as host:
+        request = Request(address.replace("localhost:8000", host), data=data.encode())  # noqa: S310
+        with urlopen(request, timeout=60) as response:  # noqa: S310
+            assert response.status == 201
+    app = Scheduler(f"sqlite:///{tmp_path / 'shop.sqlite3'}")
+    state = run_until_done(f"$ {node}", tmp_path, app, "invoice-1", **DJANGO)
+    app.close()
+    assert state == "succeeded"
     with closing(sqlite3.connect(tmp_path / "shop.sqlite3")) as database:
-        database.execute("CREATE TABLE shop_order (id INTEGER PRIMARY KEY, item TEXT, is_invoiced BOOL)")
-        database.execute("INSERT INTO shop_order VALUES (7, 'tea', 0)")
-        database.commit()
-        app = Scheduler(f"sqlite:///{tmp_path / 'shop.sqlite3'}")
-        app.enqueue("send_invoice", {"order": 7}, id="invoice-7")
-        state = run_until_done(
-            command_of("django.md"), tmp_path, app, "invoice-7", DJANGO_SETTINGS_MODULE="shop.settings"
-        )
-        app.close()
-        assert state == "succeeded"
-        assert database.execute("SELECT is_invoiced FROM shop_order").fetchall() == [(1,)]
+        assert database.execute("SELECT item, is_invoiced FROM shop_order").fetchall() == [("tea", 1)]
 
 
 def load_in_a_process(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
