@@ -374,6 +374,8 @@ def test_a_tick_that_waits_after_a_pause_goes_on_waiting_when_it_is_resumed() ->
     assert resumed is not None
     assert (ledger(resumed), resumed.runs) == ([(0, 0, 1, "paused")], ())
     assert (resumed.schedule.state, resumed.schedule.next_tick) == ("active", T + MINUTE)
+    # The run may end before this is written, and finds a paused schedule then: nobody would wake this one.
+    assert resumed.schedule.wake_at == T + MINUTE
 
 
 # -- moved ---------------------------------------------------------------------------------------------------

@@ -219,7 +219,11 @@ def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) ->
     if settled.unfinished:
         return settled
     if settled.schedule.state != "paused":  # the pause had ended by itself
-        return settled._replace(schedule=_revised(settled.schedule, now))
+        ended = settled.schedule
+        if ended.state == "active" and ended.next_tick is not None and ended.next_tick <= now:
+            # It waits for a run that may end before this is written, and would wake nobody: plan looks again.
+            ended = replace(ended, wake_at=ended.next_tick)
+        return settled._replace(schedule=_revised(ended, now))
     planned = skip_until(awake(schedule), now + 1, "paused", now)
     return planned._replace(schedule=_revised(planned.schedule, now))
 
