@@ -181,7 +181,8 @@ def test_the_runs_of_a_killed_process_are_executed_again_without_waiting_for_the
     assert (supervised.begun("job"), run.crashes, run.failures) == (2, 1, 0)
     assert supervised.pid("job", 2) != pid
     assert supervised.logged("a process has ended")[0]["exit"] == "SIGKILL"
-    assert supervised.logged("a worker died")[0]["job_id"] == "job"
+    # A tick's run may have been in the same process.
+    assert "job" in {record["job_id"] for record in supervised.logged("a worker died")}
     assert supervised.stop() == 0
     supervised.check_ticks()
 
