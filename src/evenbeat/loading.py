@@ -30,9 +30,10 @@ def load_processor(target: str) -> Processor:
     return _load(target, Processor, "processor")
 
 
-def load_store(target: str) -> Store:
-    """The store that the code of an app names, not opened."""
-    return load_app(target)._access.unopened()  # noqa: SLF001  # what `store` would open
+def load_store(target: str) -> tuple[Store, str]:
+    """The store that the code of an app names, not opened, and its URL as it may be shown."""
+    app = load_app(target)
+    return app._access.unopened(), app.url  # noqa: SLF001  # what `store` would open
 
 
 def _load(target: str, kind: type[_T], field: str) -> _T:

@@ -27,7 +27,7 @@ _PREFIX = "EVENBEAT_"
 _OWN_FILE, _PROJECT_FILE = "evenbeat.toml", "pyproject.toml"
 _RELATIVE_SQLITE = re.compile(r"sqlite:///(?![/~])")
 
-OriginKind: TypeAlias = Literal["flag", "variable", "file", "default"]
+OriginKind: TypeAlias = Literal["flag", "variable", "file", "app", "default"]
 
 
 class Origin(NamedTuple):
@@ -35,7 +35,7 @@ class Origin(NamedTuple):
 
     kind: OriginKind
     name: str = ""
-    """The flag, the variable, or the key in the file."""
+    """The flag, the variable, the key in the file, or the app whose code says it."""
     file: Path | None = None
     line: int | None = None
     """None where it could not be found: TOML has many ways to say the same."""
@@ -43,7 +43,7 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         if self.file is not None:
             return f"{self.name} in {self.file}" + ("" if self.line is None else f":{self.line}")
-        return self.name or "default"
+        return f"the code of {self.name}" if self.kind == "app" else self.name or "default"
 
 
 class Setting(NamedTuple):

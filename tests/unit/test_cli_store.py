@@ -1105,6 +1105,7 @@ def test_who_named_a_database_that_is_not_there_is_said(monkeypatch: pytest.Monk
         "runs", "list", "--store", "sqlite:////nowhere/x.db"
     )
     assert "the folder /nowhere does not exist; make it first\n" in failed("db", "upgrade")
+    assert failed("doctor", "sqlite:///nope.db").startswith("error: there is no database nope.db\n")
 
 
 @pytest.mark.parametrize("args", [*READING, ("db", "upgrade")], ids=" ".join)
@@ -1398,15 +1399,93 @@ def test_all_are_shown_and_asked_about_in_a_terminal(app: Scheduler, answer: str
 
 def test_a_run_is_enqueued_by_hand(app: Scheduler) -> None:
     words = printed("runs", "enqueue", "mail", "--payload", '{"to": "ops"}', "--id", "m1", "--queue", "slow")
-    assert words == "queued a run of mail: evenbeat runs show m1\n"
+    assert words == (
+        "queued a run of mail in queue slow: evenbeat runs show m1\n"
+        "options that the code gives the task are not known here; name its app with EVENBEAT_APP\n"
+    )
     found = app.runs.get("m1")
     assert (found.task, found.payload, found.queue, found.state) == ("mail", {"to": "ops"}, "slow", "queued")
 
     later = printed(
         "runs", "enqueue", "mail", "--at", "+2h", "--id", "m2", "--priority", "9", "--retries", "3"
     )
-    assert later == "queued a run of mail for Mon 2026-03-02 10:00 +00:00, in 2 h: evenbeat runs show m2\n"
+    assert later.startswith(
+        "queued a run of mail in queue default for Mon 2026-03-02 10:00 +00:00, in 2 h: "
+        "evenbeat runs show m2\n"
+    )
     assert (app.runs.get("m2").priority, app.runs.get("m2").execution.retries) == (9, 3)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+    """An app in a file of its own, which the settings name; its database is made."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "shop_app", raising=False)
+    (tmp_path / "shop_app.py").write_text(
+        "from evenbeat import Scheduler\n"
+        "app = Scheduler('sqlite:///shop.db')\n"
+        "@app.task(queue='slow', timeout='5m', retries=2, priority='high')\n"
+        "def mail(to: str) -> None: ...\n"
+    )
+    monkeypatch.setenv("EVENBEAT_APP", "shop_app")
+    scheduler = Scheduler("sqlite:///shop.db")
+    scheduler.store.close()
+    return scheduler
+
+
+def test_a_run_by_hand_gets_the_options_of_its_task_where_the_app_is_known(
+    shop: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = ("--payload", '{"to": "ops"}')
+    words = printed("runs", "enqueue", "mail", *payload, "--id", "m1", "--retries", "5")
+    assert words == "queued a run of mail in queue slow: evenbeat runs show m1\n"
+    made = answered("runs", "show", "m1")["run"]
+    assert (made["queue"], made["priority_name"]) == ("slow", "high")
+    assert (made["execution"]["timeout"], made["execution"]["retries"]) == (300_000, 5)
+
+    added = answered("schedules", "add", "mails", "@daily", "mail", *payload)["schedule"]
+    assert (added["queue"], added["execution"]["retries"]) == ("slow", 2)
+    assert "it takes to" in failed("runs", "enqueue", "mail", "--payload", '{"too": "ops"}', code=2)
+
+    # Also where the settings name another store than the code does.
+    Scheduler("sqlite:///other.db").store.close()
+    monkeypatch.setenv("EVENBEAT_STORE", "sqlite:///other.db")
+    assert "in queue slow" in printed("runs", "enqueue", "mail", *payload)
+
+
+def test_a_task_that_the_app_does_not_have_is_said(shop: Scheduler) -> None:
+    said = "options that the code gives the task are not known here; the app has no such task"
+    words = printed("runs", "enqueue", "mial", "--id", "m1")
+    assert words.endswith(f"{said}: did you mean mail?\n")
+    assert printed("schedules", "add", "a", "@daily", "unlike").endswith(f"{said}\n")
+
+
+def test_the_store_of_the_app_is_named_where_it_is_used(shop: Scheduler) -> None:
+    assert printed("doctor").splitlines()[0] == "ok  store       sqlite:///shop.db"
+    assert answered("doctor")["checks"][0]["says"] == "sqlite:///shop.db"
+    assert printed("db", "upgrade") == "sqlite:///shop.db is up to date: schema 1\n"
+    lines = [" ".join(line.split()) for line in printed("config", "show").splitlines()]
+    assert "store sqlite:///shop.db the code of shop_app" in lines
+    assert answered("config", "show")["settings"]["store"] == {
+        "value": "sqlite:///shop.db", "from": "app", "name": "shop_app", "file": None, "line": None,
+    }  # fmt: skip
+
+
+def test_settings_are_shown_also_if_the_app_can_not_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "broken_app.py").write_text("1 / 0\n")
+    monkeypatch.setenv("EVENBEAT_APP", "broken_app.py")
+
+    result = run("config", "show", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["settings"]["store"]["value"] is None
+    assert result.stderr == (
+        "warning: the store is that of the app broken_app.py, which can't be imported: "
+        "ZeroDivisionError: division by zero\n"
+    )
+    assert "not known" in run("config", "show").stdout
 
 
 def test_enqueueing_an_id_again_says_that_it_is_there(app: Scheduler, clock: Clock) -> None:

@@ -7,19 +7,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
 from evenbeat.cli.failures import Failed, warn
-from evenbeat.errors import InvalidValue, RunNotFound, ScheduleExists, ScheduleNotFound, StoreUnavailable
+from evenbeat.cli.phrases import one_line
+from evenbeat.errors import InvalidValue, ModuleFailed, RunNotFound, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from evenbeat.scheduler import Scheduler
-from evenbeat.settings import Origin, Settings, read_settings
+from evenbeat.settings import Origin, Setting, Settings, read_settings
 from evenbeat.stores.base import Store
 from evenbeat.stores.urls import open_url, without_password
+from evenbeat.tasks import Tasks
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class FoundStore(NamedTuple):
+    """A store that is not opened yet."""
+
+    store: Store
+    where: str
+    """Its URL, fit to be shown."""
+
+
 
 store_option = click.option("--store", metavar="URL", help="The store; else EVENBEAT_STORE or the project's.")
 tenant_option = click.option("--tenant", metavar="NAME", help="Whose schedules and runs.")
@@ -45,11 +57,13 @@ def place(origin: Origin) -> str:
     return str(origin._replace(file=Path(origin.file.name)) if near and origin.file else origin)
 
 
-def find_store(settings: Settings, *, create: bool = False, empty: bool = False) -> Store:
-    """The store that the settings name, not opened. Only with ``create`` may its tables be missing, with
-    ``empty`` those of a server."""
+def find_store(
+    settings: Settings, *, create: bool = False, empty: bool = False, is_argument: bool = False
+) -> FoundStore:
+    """The store that the settings name. Only with ``create`` may its tables be missing, with ``empty`` those
+    of a server. ``is_argument``: the URL stands on the command line, without a flag."""
     said = settings.of("store")
-    if not settings.is_said("store") and settings.is_said("app"):
+    if _is_of_app(settings):
         return _store_of_app(settings, create=create, empty=empty)
     try:
         store = open_url(said.value)
@@ -65,19 +79,41 @@ def find_store(settings: Settings, *, create: bool = False, empty: bool = False)
             "name a database with --store or EVENBEAT_STORE",
         )
     if not create:
-        named = f", which {place(said.origin)} names" if settings.is_said("store") else ""
-        _refuse_missing(store, named, empty)
-    return store
+        has_origin = settings.is_said("store") and not is_argument
+        _refuse_missing(store, f", which {place(said.origin)} names" if has_origin else "", empty)
+    return FoundStore(store, said.shown)
 
 
-def _store_of_app(settings: Settings, *, create: bool, empty: bool) -> Store:
+def store_in_force(settings: Settings) -> Setting:
+    """The setting of the store; where no store is said but an app is, what the app's code says.
+
+    Its value is None, with a warning, if the app can't be imported.
+    """
+    if not _is_of_app(settings):
+        return settings.of("store")
+    from evenbeat.loading import load_store
+
+    origin = Origin("app", settings["app"])
+    try:
+        return Setting("store", load_store(settings["app"])[1], origin)
+    except (InvalidValue, ModuleFailed) as error:
+        reason = one_line(error.trace if isinstance(error, ModuleFailed) else str(error))
+        warn(f"the store is that of the app {settings['app']}, which can't be imported: {reason}")
+        return Setting("store", None, origin)
+
+
+def _is_of_app(settings: Settings) -> bool:
+    return settings.is_said("app") and not settings.is_said("store")
+
+
+def _store_of_app(settings: Settings, *, create: bool, empty: bool) -> FoundStore:
     """Where no store is said but an app is: the one that the app works on."""
     from evenbeat.loading import load_store
 
-    store = load_store(settings["app"])
+    found = FoundStore(*load_store(settings["app"]))
     if not create:
-        _refuse_missing(store, f", which {settings['app']} names", empty)
-    return store
+        _refuse_missing(found.store, f", which {settings['app']} names", empty)
+    return found
 
 
 def _refuse_missing(store: Store, named: str, empty: bool) -> None:
@@ -102,10 +138,20 @@ def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
 
 
 @contextmanager
-def opened(store: str | None, tenant: str | None, *, create: bool = False) -> Iterator[Scheduler]:
-    """A scheduler on the store that the options and settings name, closed at the end."""
+def opened(
+    store: str | None, tenant: str | None, *, create: bool = False, tasks: bool = False
+) -> Iterator[Scheduler]:
+    """A scheduler on the store that the options and settings name, closed at the end.
+
+    With ``tasks``, it has those of the app that the settings name, if they name one.
+    """
     settings = settings_here(store=store, tenant=tenant)
-    app = Scheduler(find_store(settings, create=create), tenant=settings["tenant"])
+    app = Scheduler(find_store(settings, create=create).store, tenant=settings["tenant"])
+    if tasks and settings.is_said("app"):
+        from evenbeat.loading import load_app
+
+        for task in load_app(settings["app"]).tasks:
+            app.tasks.add(task)
     try:
         yield app
     except ScheduleNotFound as error:
@@ -119,11 +165,23 @@ def opened(store: str | None, tenant: str | None, *, create: bool = False) -> It
         app.close()
 
 
+def options_unknown(tasks: Tasks, task: str) -> Iterator[str]:
+    """A line for who names a task that is not among these, which ``opened`` has found."""
+    if tasks.get(task) is not None:
+        return
+    if not len(tasks):
+        why = "name its app with EVENBEAT_APP"
+    else:
+        near = get_close_matches(task, [known.name for known in tasks], n=1, cutoff=0.6)
+        why = "the app has no such task" + (f": did you mean {near[0]}?" if near else "")
+    yield f"options that the code gives the task are not known here; {why}"
+
+
 def complete_schedule(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names for the shell. Whatever goes wrong, a completion says nothing and harms nothing."""
     try:
         settings = read_settings({"store": ctx.params.get("store"), "tenant": ctx.params.get("tenant")})
-        app = Scheduler(find_store(settings), tenant=settings["tenant"])
+        app = Scheduler(find_store(settings).store, tenant=settings["tenant"])
         try:
             return [row.name for row in app.schedules.list() if row.name.startswith(incomplete)]
         finally:

@@ -40,14 +40,14 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     left to you.
     """
     settings = settings_here(store=url or store)
-    database = find_store(settings, empty=True)
+    database, where = find_store(settings, empty=True, is_argument=url is not None)
     done: Repaired | None = None
     # What the store warns of when it is opened is in the table below.
     log = logging.getLogger("evenbeat.store")
     before = log.level
     log.setLevel(logging.ERROR)
     try:
-        findings = list(_store_checks(database, settings.of("store").shown))
+        findings = list(_store_checks(database, where))
         if all(finding.level != "fail" and finding.facts.get("schema") != 0 for finding in findings):
             done = repair(database) if repairs else None
             findings += diagnose(database, wall_clock())

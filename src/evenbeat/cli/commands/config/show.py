@@ -10,7 +10,7 @@ import click
 from evenbeat.cli.layout import Cell, Column, Fitted
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
-from evenbeat.cli.store_input import place, settings_here, store_options
+from evenbeat.cli.store_input import place, settings_here, store_in_force, store_options
 from evenbeat.settings import Setting
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def command(store: str | None, tenant: str | None, as_json: bool) -> None:
     pyproject.toml. Passwords are not shown.
     """
     settings = settings_here(store=store, tenant=tenant)
-    rows = [settings.of(name) for name in settings]
+    rows = [store_in_force(settings) if name == "store" else settings.of(name) for name in settings]
 
     def people() -> Iterable[RenderableType]:
         yield Fitted(
@@ -42,6 +42,8 @@ def command(store: str | None, tenant: str | None, as_json: bool) -> None:
 
 
 def _value(row: Setting) -> Cell:
+    if row.origin.kind == "app" and row.value is None:
+        return "not known", "yellow"
     return printable(row.shown, keep=""), "dim" if row.origin.kind == "default" else "bold"
 
 
@@ -52,7 +54,7 @@ def _origin(row: Setting) -> Cell:
 def _document(row: Setting) -> dict[str, Any]:
     origin = row.origin
     return {
-        "value": row.shown if row.name == "store" else row.value,
+        "value": row.shown if row.name == "store" and row.value is not None else row.value,
         "from": origin.kind,
         "name": origin.name or None,
         "file": None if origin.file is None else str(origin.file),

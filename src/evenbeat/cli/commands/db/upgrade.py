@@ -21,9 +21,7 @@ def command(sql: bool, store: str | None, as_json: bool) -> None:
 
     Nodes do the same when they start: this is for those who do it before, or by hand.
     """
-    settings = settings_here(store=store)
-    where = settings.of("store").shown
-    database = find_store(settings, create=True)
+    database, where = find_store(settings_here(store=store), create=True)
     before = database.schema()
     if sql:
         _print_script(before, where, as_json=as_json)

@@ -10,7 +10,7 @@ from evenbeat.cli.json_form import json_form
 from evenbeat.cli.option_flags import run_options, said
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
-from evenbeat.cli.store_input import opened, store_options
+from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.instants import from_ms, to_ms
 
@@ -35,10 +35,11 @@ def command(
 ) -> None:
     """Queue a run of a task, now or for a time to come.
 
-    TASK is the name of a task that a node knows. Options that its code gives the task are not known here: say
-    those that matter.
+    TASK is the name of a task that a node knows. Where the setting "app" names the app (EVENBEAT_APP=app.py),
+    the run gets the options that the code gives the task: queue, timeout, retries and so on. Elsewhere they
+    are not known: say those that matter.
     """
-    with opened(store, tenant) as app:
+    with opened(store, tenant, tasks=True) as app:
         wall = Wall.at(app.store.now())
         moment = None if at is None else from_ms(wall.read(at, "--at"))
         run = app.enqueue(task, payload, at=moment, id=run_id, **said(options))
@@ -47,6 +48,7 @@ def command(
         if run_id is not None and to_ms(run.created_at) < wall.now:
             return [f"{run.id} is there already: {run.state}"]
         when = "" if at is None else f" for {wall.full(run.run_at)}, {wall.away(run.run_at)}"
-        return [f"queued a run of {run.task}{when}: evenbeat runs show {run.id}"]
+        words = f"queued a run of {run.task} in queue {run.queue}{when}: evenbeat runs show {run.id}"
+        return [words, *options_unknown(app.tasks, task)]
 
     answer({"run": json_form(run)}, people, as_json=as_json)

@@ -13,7 +13,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import sentence
 from evenbeat.cli.states import in_words
-from evenbeat.cli.store_input import opened, store_options
+from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.cli.wall import Wall
 from evenbeat.instants import from_ms
@@ -56,10 +56,11 @@ def command(
 ) -> None:
     """Make a schedule.
 
-    TASK is the name of a task that a node knows. The database is made if it is not there.
+    TASK is the name of a task that a node knows. Where the setting "app" names the app (EVENBEAT_APP=app.py),
+    the runs get the options that the code gives the task. The database is made if it is not there.
     """
     written = read_trigger_input((trigger,), tz=tz, since=None, name=name).written
-    with opened(store, tenant, create=True) as app:
+    with opened(store, tenant, create=True, tasks=True) as app:
         wall = Wall.at(app.store.now())
         start = None if start_at is None else from_ms(wall.read(start_at, "--start-at"))
         given = said(options) | {"paused": paused, "note": note, "run_now": run_now, "start_at": start}
@@ -75,5 +76,7 @@ def command(
             yield f"next run {wall.full(made.next_run)}, {wall.away(made.next_run)}"
         if run_now:
             yield "and a run at once"
+        if len(app.tasks):
+            yield from options_unknown(app.tasks, task)
 
     answer({"schedule": json_form(made)}, people, as_json=as_json)
