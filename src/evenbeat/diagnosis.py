@@ -197,7 +197,7 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
             oldest[key] = min(oldest.get(key, now), run.run_at)
     facts = {"queued": [{"task": task, "queue": queue, "runs": n} for (task, queue), n in counts.items()]}
     if not counts:
-        return Finding(check="queue", level="ok", says="no run waits for a worker", facts=facts)
+        return Finding(check="queue", level="ok", says="no run has waited for over a minute", facts=facts)
     details = []
     for (task, queue), number in counts.most_common():
         why = _why_waiting(task, queue, alive)

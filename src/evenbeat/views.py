@@ -167,7 +167,7 @@ class WaitInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: WaitReason
     until: datetime | None
-    """Of ``later`` and ``retry``: when it is due."""
+    """Of ``later``, ``retry`` and ``unfit``: when it is due."""
     nodes: tuple[str, ...]
     """The live nodes that have its task and take its queue."""
 

@@ -473,7 +473,46 @@ def test_a_paused_schedule_that_is_moved_stays_paused_and_says_so(app: Scheduler
     app.schedules.add("a", "@daily", "t")
     app.schedules.pause("a")
 
-    assert "won't run before it is resumed" in printed("schedules", "reschedule", "a", "+2h")
+    assert printed("schedules", "reschedule", "a", "+2h") == (
+        "next run of a: Mon 2026-03-02 10:00 +00:00, in 2 h\n"
+        "it is paused: it won't run unless it is resumed before: evenbeat schedules resume a\n"
+    )
+
+
+def test_a_schedule_that_is_moved_into_its_pause_says_when_it_runs(app: Scheduler) -> None:
+    app.schedules.add("a", "@daily", "t")
+    app.schedules.pause("a", until="2026-03-03T12:00Z")
+
+    assert printed("schedules", "reschedule", "a", "+2h") == (
+        "moved the next tick of a to Mon 2026-03-02 10:00 +00:00, in 2 h\n"
+        "it is paused until Tue 2026-03-03 12:00 +00:00: this tick will be skipped\n"
+        "next run Wed 2026-03-04 00:00 +00:00, in 1 d 16 h\n"
+    )
+    assert printed("schedules", "reschedule", "a", "2026-03-03T13:00") == (
+        "next run of a: Tue 2026-03-03 13:00 +00:00, in 1 d 5 h\n"
+        "it is paused until Tue 2026-03-03 12:00 +00:00\n"
+    )
+
+
+def test_a_spread_schedule_that_is_moved_says_when_it_fires(app: Scheduler) -> None:
+    delay = app.schedules.add("a", "@daily", "t", spread="1h").spread_delay
+
+    first, second = printed("schedules", "reschedule", "a", "+2h").splitlines()
+    fires = datetime(2026, 3, 2, 10, tzinfo=UTC) + timedelta(milliseconds=delay)
+    assert first.startswith(f"next run of a: {fires:%a %Y-%m-%d %H:%M}")
+    assert second == (
+        f"that is Mon 2026-03-02 10:00 +00:00 and its share of the spread, {took(delay / 1000)}"
+    )
+
+
+@pytest.mark.parametrize("when", ["2020-01-01", "2026-03-02T07:59"])
+def test_a_schedule_is_not_moved_into_the_past(app: Scheduler, when: str) -> None:
+    app.schedules.add("slow", "@daily", "t")
+
+    assert failed("schedules", "reschedule", "slow", when, code=2) == (
+        f"error: {when} is over already; give a time to come; "
+        "'evenbeat schedules trigger slow' runs it now\n"
+    )
 
 
 def test_delete_asks_nobody_where_nobody_can_answer(app: Scheduler) -> None:
@@ -810,7 +849,7 @@ def test_all_is_well_with_a_new_store(app: Scheduler) -> None:
         "ok  clock       the store and this machine agree",
         "ok  nodes       no node is at work, and there is nothing to fire",
         "ok  schedules   none of 0 is overdue",
-        "ok  queue       no run waits for a worker",
+        "ok  queue       no run has waited for over a minute",
         "ok  leases      every running run has a worker",
         "ok  quarantine  every row could be read",
         "ok  duplicates  no tick twice in 0 runs",
@@ -1602,6 +1641,22 @@ def test_why_a_run_waits_is_shown(app: Scheduler, clock: Clock) -> None:
     assert waits("due") == "for its next attempt"
     app.enqueue("u", id="nobody", delay="1h")
     assert waits("nobody") == "until it is due; now no live node could take it"
+
+
+def test_a_run_that_was_handed_back_says_until_when_it_waits_and_for_what(
+    app: Scheduler, clock: Clock
+) -> None:
+    made = app.enqueue("mail", {"to": "ops"})
+    node(app, tasks={"mail": "thread"}, queues=["default"], slots={"thread": 1})
+    for _ in range(7):
+        (held,) = claim(app)
+        app.store.settle_runs([attempts.unfit(held, "no such argument", app.store.now(), f"{held.attempt}")])
+        clock.pass_(0 if held.attempt == 7 else MINUTE)
+
+    assert "waits     until Mon 2026-03-02 08:07 +00:00, in 1 min, for a node whose code its payload fits" in (
+        printed("runs", "show", made.id)
+    )
+    assert answered("runs", "show", made.id)["waits"]["reason"] == "unfit"
 
 
 def test_how_long_a_run_has_been_running_is_shown(app: Scheduler, clock: Clock) -> None:

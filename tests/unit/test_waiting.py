@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from evenbeat.model import Run
+from evenbeat.model import Run, Transition
+from evenbeat.rules import attempts
 from evenbeat.rules.waiting import Taker, Waiting, why_waiting
 
 NOW = 1_000_000
@@ -39,6 +41,22 @@ def test_a_run_that_is_not_due_says_when_it_is() -> None:
 def test_a_run_that_failed_waits_for_its_next_attempt_until_that_is_due() -> None:
     assert why(queued(run_at=NOW + 1, failures=2), node()) == Waiting("retry", NOW + 1, ("box-1",))
     assert why(queued(run_at=NOW, failures=2), node()) == Waiting("next", None, ("box-1",))
+
+
+def test_a_run_that_was_handed_back_waits_for_a_node_that_its_payload_fits() -> None:
+    held = queued(state="running", attempt=1, worker="box-1", started_at=NOW - 1)
+
+    def again(change: Transition, **fields: Any) -> Run:
+        assert isinstance(change.earlier, str)
+        return queued(earlier=change.earlier, attempt=1, **fields)
+
+    unfit = again(attempts.unfit(held, "no such argument", NOW, "a"), run_at=NOW + 1_000)
+    assert why(unfit, node()) == Waiting("unfit", NOW + 1_000, ("box-1",))
+    assert why(replace(unfit, failures=1)) == Waiting("unfit", NOW + 1_000)
+    assert why(replace(unfit, run_at=NOW), node()) == Waiting("next", None, ("box-1",))
+    # A worker that stopped handed it back for whoever comes first.
+    released = again(attempts.released(held, NOW, "a"), run_at=NOW + 1_000)
+    assert why(released, node()) == Waiting("later", NOW + 1_000, ("box-1",))
 
 
 def test_a_run_waits_for_a_node_that_executes_runs() -> None:

@@ -117,11 +117,13 @@ def reason(row: SkippedInfo, schedule: ScheduleInfo) -> str:
     return words.format("it" if row.count == 1 else "them")
 
 
-def waiting(run: RunInfo, wait: WaitInfo) -> str:
+def waiting(run: RunInfo, wait: WaitInfo, wall: Wall) -> str:
     """Why a queued run has not started yet."""
+    until = "" if wait.until is None else f"until {wall.full(wait.until)}, {wall.away(wait.until)}, "
     words = {
         "later": "until it is due",
         "retry": "for its next attempt",
+        "unfit": f"{until}for a node whose code its payload fits",
         "no_worker": "for a worker: no live node executes runs",
         "no_task": f"for a worker: no live node has the task {run.task}",
         "no_queue": f"for a worker: no live node that has the task takes from queue {run.queue}",

@@ -142,6 +142,12 @@ def is_retrying(run: Run) -> bool:
     return run.state == "queued" and run.failures > 0
 
 
+def was_unfit(run: Run) -> bool:
+    """Whether the latest attempt handed the run back because its payload did not fit the function there."""
+    over = past(run)
+    return bool(over) and over[-1].outcome == "handed back" and over[-1].error is not None
+
+
 def was_running(run: Run, since: Instant | None, until: Instant | None) -> bool:
     """Whether an attempt of the run began before ``until`` and was not over before ``since``.
 

@@ -7,11 +7,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from evenbeat.instants import Instant
 from evenbeat.model import Run
-from evenbeat.rules.attempts import is_retrying
+from evenbeat.rules.attempts import is_retrying, was_unfit
 
-WaitReason: TypeAlias = Literal["later", "retry", "no_worker", "no_task", "no_queue", "busy", "next"]
-"""``later``: it is not due yet. ``retry``: it failed and waits for its next attempt. ``no_worker``: no live
-node executes runs. ``no_task``, ``no_queue``: no live node has its task, or none that has it takes its queue.
+WaitReason: TypeAlias = Literal["later", "retry", "unfit", "no_worker", "no_task", "no_queue", "busy", "next"]
+"""``later``: it is not due yet. ``retry``: it failed and waits for its next attempt. ``unfit``: it was handed
+back, for a node whose code its payload fits, and waits for its next attempt. ``no_worker``: no live node
+executes runs. ``no_task``, ``no_queue``: no live node has its task, or none that has it takes its queue.
 ``busy``: all slots of the nodes that could take it are in use. ``next``: one of them takes it any moment."""
 
 
@@ -34,7 +35,7 @@ class Waiting(NamedTuple):
 
     reason: WaitReason
     until: Instant | None = None
-    """Of ``later`` and ``retry``: when it is due."""
+    """Of ``later``, ``retry`` and ``unfit``: when it is due."""
     nodes: tuple[str, ...] = ()
     """The live nodes that could take it."""
 
@@ -54,7 +55,8 @@ def why_waiting(run: Run, now: Instant, nodes: Iterable[Taker], busy: frozenset[
     nodes = list(nodes)
     able = takers(run, nodes)
     if run.run_at > now:
-        return Waiting("retry" if is_retrying(run) else "later", run.run_at, able)
+        reason: WaitReason = "unfit" if was_unfit(run) else "retry" if is_retrying(run) else "later"
+        return Waiting(reason, run.run_at, able)
     if able:
         return Waiting("busy" if busy.issuperset(able) else "next", None, able)
     return Waiting(lacking(run.task, nodes))

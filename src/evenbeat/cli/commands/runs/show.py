@@ -75,7 +75,7 @@ def _when(run: RunInfo, wait: WaitInfo | None, wall: Wall) -> Iterator[tuple[str
     if run.is_retrying:
         yield "again", f"{wall.full(run.run_at)}, {wall.away(run.run_at)}"
     if wait is not None:
-        yield "waits", waiting(run, wait)
+        yield "waits", waiting(run, wait, wall)
     if run.finished_at is not None:
         yield "ended", wall.full(run.finished_at)
     if run.state == "running" and run.started_at is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
-from evenbeat.cli.wall import Wall
+from evenbeat.cli.wall import Wall, took
+from evenbeat.errors import InvalidValue
 from evenbeat.instants import from_ms
 
 
@@ -20,18 +23,36 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
     """Move the next run of a schedule, and it alone.
 
     WHEN is a date and time, here unless it has an offset, or +2h from now. Those after it come as the
-    trigger says; ticks that are passed over are recorded as skipped.
+    trigger says; ticks that are passed over are recorded as skipped. A spread is added to it.
     """
     with opened(store, tenant) as app:
         wall = Wall.at(app.store.now())
-        moved = app.schedules.reschedule(name, from_ms(wall.read(when, "WHEN")))
+        tick = from_ms(wall.read(when, "WHEN"))
+        try:
+            moved = app.schedules.reschedule(name, tick)
+        except InvalidValue as error:
+            if error.field != "at":
+                raise
+            raise InvalidValue(
+                f"{when} is over already", field="WHEN", value=when,
+                hint=f"give a time to come; 'evenbeat schedules trigger {name}' runs it now",
+            ) from error  # fmt: skip
 
-    def people() -> list[str]:
+    def people() -> Iterator[str]:
+        until = moved.paused_until
+        if until is not None and tick < until:
+            yield f"moved the next tick of {name} to {wall.full(tick)}, {wall.away(tick)}"
+            yield f"it is paused until {wall.full(until)}: this tick will be skipped"
+            if moved.next_run is not None:
+                yield f"next run {wall.full(moved.next_run)}, {wall.away(moved.next_run)}"
+            return
         assert moved.next_run is not None
-        words = f"next run of {name}: {wall.full(moved.next_run)}, {wall.away(moved.next_run)}"
-        return [
-            words,
-            *(["it is paused: it won't run before it is resumed"] if moved.state == "paused" else []),
-        ]
+        yield f"next run of {name}: {wall.full(moved.next_run)}, {wall.away(moved.next_run)}"
+        if moved.spread_delay:
+            yield f"that is {wall.full(tick)} and its share of the spread, {took(moved.spread_delay / 1000)}"
+        if until is not None:
+            yield f"it is paused until {wall.full(until)}"
+        elif moved.paused:
+            yield f"it is paused: it won't run unless it is resumed before: evenbeat schedules resume {name}"
 
     answer({"schedule": json_form(moved)}, people, as_json=as_json)
