@@ -410,6 +410,20 @@ def test_a_pause_may_end_by_itself(app: Scheduler, until: str, end: str) -> None
     assert app.schedules.get("a").pause_note == "x"
 
 
+def test_a_time_of_day_to_come_is_the_next_one_in_the_local_zone(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")  # it is 09:00 there
+    app.schedules.add("a", "@daily", "t")
+
+    assert "until Mon 2026-03-02 18:00 +01:00, in 9 h" in printed("schedules", "pause", "a", "--until", "18:00")
+    assert "until Tue 2026-03-03 08:59 +01:00" in printed("schedules", "pause", "a", "--until", "8:59")
+    assert "until Tue 2026-03-03 09:00 +01:00" in printed("schedules", "pause", "a", "--until", "09:00")
+    assert "for Mon 2026-03-02 09:30 +01:00, in 30 min" in printed("runs", "enqueue", "t", "--at", "09:30")
+    assert "for Tue 2026-03-03 08:30:15" in printed("runs", "enqueue", "t", "--at", "08:30:15")
+    assert 'WHEN "25:00" is neither' in failed("schedules", "reschedule", "a", "25:00", code=2)
+
+
 def test_a_pause_without_an_end_says_how_to_end_it_and_resume_does(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t")
 
@@ -434,7 +448,7 @@ def test_a_finished_schedule_can_not_be_paused(app: Scheduler) -> None:
     ("until", "message"),
     [
         ("2026-03-01T00:00", "error: --until 2026-03-01T00:00 is not in the future\n"),
-        ("soon", 'error: --until "soon" is neither a date and time nor a duration; write 2026-'),
+        ("soon", 'error: --until "soon" is neither a date and time nor a duration; write 18:00 or 2026-'),
     ],
 )
 def test_an_end_that_makes_no_sense_is_refused(app: Scheduler, until: str, message: str) -> None:
@@ -1326,6 +1340,8 @@ def test_a_time_of_day_is_the_last_one_that_has_come_in_the_local_zone(
     [
         (("--since", "soon"), '--since "soon" is neither a time nor a duration'),
         (("--since", "25:00"), '--since "25:00" is neither a time nor a duration'),
+        (("--since", "+2h"), "--since +2h is from now on, and the past is listed; write 2h for so long ago"),
+        (("--since", "3h", "--until", "+2h"), "--until +2h is from now on"),
         (("--since", "1h", "--until", "2h"), "--until 2h is not after --since 1h"),
         (("--state", "tired"), "'tired' is not one of"),
     ],

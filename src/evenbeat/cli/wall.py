@@ -60,13 +60,16 @@ class Wall(NamedTuple):
         return words if words == "now" else " ".join(words.split()[:2]) + " ago"
 
     def read(self, text: str, field: str) -> Instant:
-        """A date and time, here unless it has an offset, or a duration from now: ``2h``, ``+2h``."""
+        """A time to come: a date and time, here unless it has an offset; a time of day, the next one; or a
+        duration from now: ``2h``, ``+2h``."""
         try:
+            if _TIME_OF_DAY.fullmatch(text.strip()):
+                return self._time_of_day(text.strip(), field, self.now)
             return read_moment(text, field, self.now, self.zone.tzinfo)
         except InvalidValue as error:
             raise InvalidValue(
                 f"{field} {shown(text)} is neither a date and time nor a duration", field=field, value=text,
-                hint='write 2026-03-01T09:00, in your zone unless it has an offset, or "+2h"',
+                hint='write 18:00 or 2026-03-01T09:00, in your zone unless it has an offset, or "+2h"',
             ) from error  # fmt: skip
 
     def read_window(self, since: str | None, until: str | None) -> tuple[Instant | None, Instant | None]:
@@ -84,6 +87,11 @@ class Wall(NamedTuple):
         return start, end
 
     def _read_past(self, text: str, field: str, after: Instant | None) -> Instant:
+        if text.strip().startswith("+"):
+            raise InvalidValue(
+                f"{field} {text.strip()} is from now on, and the past is listed", field=field, value=text,
+                hint=f"write {text.strip().removeprefix('+')} for so long ago",
+            )  # fmt: skip
         try:
             if _TIME_OF_DAY.fullmatch(text.strip()):
                 return self._time_of_day(text.strip(), field, after)

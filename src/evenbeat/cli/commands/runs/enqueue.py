@@ -18,7 +18,7 @@ from evenbeat.instants import from_ms, to_ms
 @click.command("enqueue")
 @click.argument("task")
 @payload_option
-@click.option("--at", "at", metavar="WHEN", help="Not before this: 2026-03-01T09:00, or +2h from now.")
+@click.option("--at", "at", metavar="WHEN", help="Not before this: 09:30, 2026-03-01T09:30, or +2h from now.")
 @click.option("--id", "run_id", metavar="ID", help="Of your own: enqueueing it again adds nothing.")
 @run_options
 @store_options

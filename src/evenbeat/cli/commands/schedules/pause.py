@@ -22,7 +22,7 @@ _RUNS = 1_000
 @click.command("pause")
 @click.argument("name", shell_complete=complete_schedule)
 @click.option("--note", metavar="TEXT", default="", help="Why, for whoever looks at it.")
-@click.option("--until", metavar="WHEN", help="It goes on by itself: 2026-03-01T09:00, or 2h from now.")
+@click.option("--until", metavar="WHEN", help="It goes on by itself: 18:00, a date and time, or 2h from now.")
 @click.option("--cancel-queued", is_flag=True, help="End its runs that are queued already, too.")
 @store_options
 @json_option

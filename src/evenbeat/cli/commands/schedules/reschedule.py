@@ -22,8 +22,8 @@ from evenbeat.instants import from_ms
 def command(name: str, when: str, store: str | None, tenant: str | None, as_json: bool) -> None:
     """Move the next run of a schedule, and it alone.
 
-    WHEN is a date and time, here unless it has an offset, or +2h from now. Those after it come as the
-    trigger says; ticks that are passed over are recorded as skipped. A spread is added to it.
+    WHEN is a time of day, the next one, a date and time, here unless it has an offset, or +2h from now. Those
+    after it come as the trigger says; ticks that are passed over are recorded as skipped. A spread is added.
     """
     with opened(store, tenant) as app:
         wall = Wall.at(app.store.now())
