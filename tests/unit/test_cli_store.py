@@ -416,7 +416,9 @@ def test_a_time_of_day_to_come_is_the_next_one_in_the_local_zone(
     monkeypatch.setenv("TZ", "Europe/Berlin")  # it is 09:00 there
     app.schedules.add("a", "@daily", "t")
 
-    assert "until Mon 2026-03-02 18:00 +01:00, in 9 h" in printed("schedules", "pause", "a", "--until", "18:00")
+    assert "until Mon 2026-03-02 18:00 +01:00, in 9 h" in printed(
+        "schedules", "pause", "a", "--until", "18:00"
+    )
     assert "until Tue 2026-03-03 08:59 +01:00" in printed("schedules", "pause", "a", "--until", "8:59")
     assert "until Tue 2026-03-03 09:00 +01:00" in printed("schedules", "pause", "a", "--until", "09:00")
     assert "for Mon 2026-03-02 09:30 +01:00, in 30 min" in printed("runs", "enqueue", "t", "--at", "09:30")
@@ -524,8 +526,7 @@ def test_a_schedule_is_not_moved_into_the_past(app: Scheduler, when: str) -> Non
     app.schedules.add("slow", "@daily", "t")
 
     assert failed("schedules", "reschedule", "slow", when, code=2) == (
-        f"error: {when} is over already; give a time to come; "
-        "'evenbeat schedules trigger slow' runs it now\n"
+        f"error: {when} is over already; give a time to come; 'evenbeat schedules trigger slow' runs it now\n"
     )
 
 
@@ -1669,8 +1670,9 @@ def test_a_run_that_was_handed_back_says_until_when_it_waits_and_for_what(
         app.store.settle_runs([attempts.unfit(held, "no such argument", app.store.now(), f"{held.attempt}")])
         clock.pass_(0 if held.attempt == 7 else MINUTE)
 
-    assert "waits     until Mon 2026-03-02 08:07 +00:00, in 1 min, for a node whose code its payload fits" in (
-        printed("runs", "show", made.id)
+    assert (
+        "waits     until Mon 2026-03-02 08:07 +00:00, in 1 min, for a node whose code its payload fits"
+        in printed("runs", "show", made.id)
     )
     assert answered("runs", "show", made.id)["waits"]["reason"] == "unfit"
 

@@ -14,7 +14,14 @@ import click
 
 from evenbeat.cli.failures import Failed, warn
 from evenbeat.cli.phrases import one_line
-from evenbeat.errors import InvalidValue, ModuleFailed, RunNotFound, ScheduleExists, ScheduleNotFound, StoreUnavailable
+from evenbeat.errors import (
+    InvalidValue,
+    ModuleFailed,
+    RunNotFound,
+    ScheduleExists,
+    ScheduleNotFound,
+    StoreUnavailable,
+)
 from evenbeat.scheduler import Scheduler
 from evenbeat.settings import Origin, Setting, Settings, read_settings
 from evenbeat.stores.base import Store
@@ -30,7 +37,6 @@ class FoundStore(NamedTuple):
     store: Store
     where: str
     """Its URL, fit to be shown."""
-
 
 
 store_option = click.option("--store", metavar="URL", help="The store; else EVENBEAT_STORE or the project's.")
