@@ -15,6 +15,7 @@ import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, NamedTuple, Union
 
@@ -283,6 +284,11 @@ def find_change(given: Any, back: Any, *, said_as_json: bool = True) -> Change |
     """
     if said_as_json and type(given) in _PLAIN:
         return None
+    if isinstance(given, Decimal) and not given.is_finite():
+        raise InvalidValue(
+            f"payload holds {given!r}, which JSON has no word for", field="payload", value=str(given),
+            hint="write None or a text instead",
+        )  # fmt: skip
     if _is_equal(given, back):
         return None
     if isinstance(given, datetime) and isinstance(back, datetime):

@@ -74,7 +74,7 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
                     f"{field} {shown(value)} has no offset and no time zone",
                     field=field,
                     value=value,
-                    hint=f'write "{value.strip()}Z" if UTC is meant, or an offset such as +01:00',
+                    hint=f'write "{_in_utc(value.strip())}" if UTC is meant, or an offset such as +01:00',
                 )
             moment = _on_the_wall(moment, tz)
     elif isinstance(value, datetime):
@@ -92,6 +92,11 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
             f"{field} {shown(str(value))} is outside the years 1 to 9999", field=field, value=value
         )
     return instant
+
+
+def _in_utc(text: str) -> str:
+    """A date, or a date and time, with the mark of UTC."""
+    return f"{text}Z" if len(text) > len("2026-03-01") else f"{text}T00:00Z"
 
 
 def _on_the_wall(moment: datetime, tz: tzinfo) -> datetime:

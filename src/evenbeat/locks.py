@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from evenbeat.durations import Duration, read_duration
-from evenbeat.errors import LockHeld
+from evenbeat.errors import InvalidValue, LockHeld, shown
 from evenbeat.instants import from_ms
 from evenbeat.model import Record, check_description, check_name
 from evenbeat.stores.base import Store
@@ -97,7 +97,12 @@ def _read(record: Record) -> Held:
 
 
 def _lock(store: Store, name: str, ttl: Duration, held: Held, tenant: str) -> Record:
-    expires = store.now() + read_duration(ttl, "ttl")
+    length = read_duration(ttl, "ttl")
+    if length == 0:
+        raise InvalidValue(
+            f"ttl {shown(ttl)} is no time at all", field="ttl", value=ttl, hint='give how long, like "30s"'
+        )
+    expires = store.now() + length
     # A version of its own each time: who held the lock before, and was frozen since, must not match.
     version = secrets.randbits(53)
     body = msgspec.json.encode(held).decode()

@@ -385,7 +385,7 @@ def check_execution(execution: Execution) -> Execution:
 
 def check_run(run: Run) -> Run:
     """Refuse a run that no store should ever hold."""
-    if not _RUN_ID.fullmatch(run.id):
+    if not _RUN_ID.fullmatch(run.id if type(run.id) is str else ""):
         raise InvalidValue(f"id {shown(run.id)} is not 1 to 400 visible characters", field="id", value=run.id)
     if "/" in run.id and run.tick is None:
         raise InvalidValue(

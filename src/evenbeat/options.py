@@ -111,7 +111,8 @@ def read_execution(options: Mapping[str, Any], base: Execution) -> Execution:
     for name in EXECUTION:
         if name in options:
             value = options[name]
-            said[name] = read_duration(value, name) if name in _DURATIONS and value is not None else value
+            is_none = value is None and name == "timeout"
+            said[name] = read_duration(value, name) if name in _DURATIONS and not is_none else value
     return check_execution(replace(base, **said)) if said else base
 
 

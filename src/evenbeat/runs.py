@@ -20,7 +20,7 @@ from evenbeat.options import refuse_unknown
 from evenbeat.rules import attempts
 from evenbeat.rules.waiting import why_waiting
 from evenbeat.schedules import Schedules
-from evenbeat.stores.base import RunQuery
+from evenbeat.stores.base import RunQuery, check_limit
 from evenbeat.tasks import Task
 from evenbeat.twins import twin
 from evenbeat.views import BulkInfo, LogLine, RefusedRun, RunInfo, WaitInfo
@@ -262,7 +262,7 @@ class Runs:
 
     def _pages(self, query: RunQuery, limit: int) -> Iterator[tuple[Sequence[Run], bool]]:
         """Up to ``limit`` runs, a page at a time, each with whether there are more behind it."""
-        query = replace(query, limit=min(limit, _PAGE))
+        query = replace(query, limit=min(check_limit(limit), _PAGE))
         left = limit
         while True:
             page = self._access.store().find_runs(query)

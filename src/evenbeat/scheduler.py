@@ -38,7 +38,7 @@ from evenbeat.settings import default_store
 from evenbeat.stores.base import QueueCounts, RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import Call, Task, Tasks
-from evenbeat.triggers import Trigger, parse_trigger
+from evenbeat.triggers import Trigger, check_trigger, parse_trigger
 from evenbeat.twins import twin
 from evenbeat.views import QueueInfo, RunInfo, queue_info
 
@@ -65,6 +65,11 @@ class Scheduler:
     ) -> None:
         if store is None:
             store = default_store()
+        if not isinstance(store, str) and not hasattr(store, "fire_due"):
+            raise InvalidValue(
+                f"store {shown(store)} is not a store", field="store", value=store,
+                hint='give a URL such as "sqlite:///evenbeat.db", or a store',
+            )  # fmt: skip
         self.url = without_password(store) if isinstance(store, str) else type(store).__name__
         """The store's URL, fit to be shown."""
         self._tasks = Tasks()
@@ -139,6 +144,8 @@ class Scheduler:
                 value=policies[min(policies)], hint="say when it runs: schedule=cron(…) or every(…)",
             )  # fmt: skip
         fields = read_run_fields(options, Execution())
+        if schedule is not None:
+            check_trigger(schedule, "schedule")
         trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:

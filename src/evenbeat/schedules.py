@@ -46,10 +46,18 @@ from evenbeat.options import (
     refuse_unknown,
 )
 from evenbeat.rules import attempts, changes
-from evenbeat.rules.firing import Active, Planned, coming, may_be_stuck, needs_active, trigger_of
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.rules.firing import (
+    Active,
+    Planned,
+    coming,
+    may_be_stuck,
+    needs_active,
+    readable_trigger,
+    trigger_of,
+)
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Write, check_limit
 from evenbeat.tasks import Call, Task
-from evenbeat.triggers import Trigger, parse_trigger
+from evenbeat.triggers import Trigger, check_trigger, parse_trigger
 from evenbeat.twins import twin
 from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo
 
@@ -122,6 +130,13 @@ class Schedules:
         ``run_now``, ``paused`` and ``note`` count only when it is made.
         """
         wanted = self._wanted(name, trigger, task, payload, tenant, options)
+        decorated = self._access.tasks.get(name)
+        if decorated is not None and decorated.trigger is not None and wanted.task != name:
+            # Each would take back what the other one says whenever a node starts.
+            raise InvalidValue(
+                f"name {shown(name)} is that of a task with a schedule of its own", field="name", value=name,
+                hint="give this schedule, or the task, another name",
+            )  # fmt: skip
         return self._declare(wanted, self._start(start_at, wanted), run_now)
 
     def declare_task(self, task: Task[..., Any]) -> ScheduleInfo:
@@ -131,7 +146,8 @@ class Schedules:
         info = self._declare(replace(wanted, managed_by="code"), None, run_now=False)
         if info.edited:
             _log.warning(
-                "a schedule was edited by hand and stays so, whatever the code says",
+                "a schedule was edited by hand, and stays so until its definition in the code changes; "
+                f"to take the edit back: evenbeat schedules reset {info.name}",
                 extra={"schedule_id": info.name, "tenant": info.tenant, "code_says": info.edited},
             )
         return info
@@ -153,7 +169,7 @@ class Schedules:
         query = ScheduleQuery(
             tenant=None if all_tenants else self._access.tenant_of(tenant),
             task=task.name if isinstance(task, Task) else task,
-            limit=_PAGE if limit is None else min(limit, _PAGE),
+            limit=_PAGE if limit is None else min(check_limit(limit), _PAGE),
         )
         if state is not None:
             check_one_of("state", state, get_args(ScheduleState))
@@ -384,7 +400,7 @@ class Schedules:
             tenant=self._access.tenant_of(tenant),
             name=name,
             task=task_name,
-            trigger=str(trigger),
+            trigger=str(check_trigger(trigger, "trigger")),
             payload=text,
             state="paused" if is_paused else "active",
             pause_note=note,
@@ -395,7 +411,7 @@ class Schedules:
     def _wishes(self, row: Schedule, changed: dict[str, Any]) -> dict[str, Any]:
         wishes: dict[str, Any] = {}
         if "trigger" in changed:
-            wishes["trigger"] = str(changed["trigger"])
+            wishes["trigger"] = str(check_trigger(changed["trigger"], "trigger"))
         if "task" in changed or "payload" in changed:
             task = changed.get("task", row.task)
             says_payload = "payload" in changed or isinstance(task, Call)
@@ -449,13 +465,25 @@ class Schedules:
         return self._write(wanted.tenant, wanted.name, decided)
 
     def _declare(self, wanted: Schedule, start: Instant | None, run_now: bool) -> ScheduleInfo:
+        dropped: dict[str, Any] = {}
+
         def declared(
             wanted: Schedule, now: Instant, previous: Schedule | None, start: Instant | None
         ) -> Planned | None:
             active = () if previous is None else self._active(previous)
-            return changes.declare(wanted, now, previous, active, start)
+            planned = changes.declare(wanted, now, previous, active, start)
+            dropped.clear()
+            if planned is not None and previous is not None and readable_trigger(previous) is not None:
+                dropped.update({name: edit.present for name, edit in changes.edits(previous).items()})
+            return planned
 
-        return self._create(wanted, start, run_now, declared)
+        info = self._create(wanted, start, run_now, declared)
+        if dropped:
+            _log.warning(
+                "the definition of a schedule changed in the code, which replaces what was edited by hand",
+                extra={"schedule_id": info.name, "tenant": info.tenant, "replaced": dropped},
+            )
+        return info
 
     def _change(
         self,

@@ -63,7 +63,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
     """Why it could not be fired, until it is fired again."""
     edited: dict[str, Any]
-    """What was edited by hand since it was declared: the names of the fields, and what the code says."""
+    """What was edited by hand since it was declared: the names of the options, and what the code says."""
     damage: str
     """Why the stored row can't be read, and is shown as far as it can be; empty if it can."""
     revision: int
@@ -261,7 +261,7 @@ def schedule_info(
         damage = damage or str(error)
     try:
         payload = model.from_json(schedule.payload)
-        edited = edits(schedule)
+        edited = {name: edit.declared for name, edit in edits(schedule).items()}
     except (msgspec.MsgspecError, InvalidValue, UnicodeError) as error:
         damage = damage or f"payload: {error}"
     zone = UTC if trigger is None else trigger.tzinfo

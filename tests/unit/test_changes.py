@@ -113,7 +113,7 @@ class TestDeclare:
         first = certain(changes.declare(wanted(retries=1), T, None)).schedule
         edited = certain(changes.change(first, {"trigger": "every 5m", "priority": 9}, T + 1)).schedule
         assert changes.declare(wanted(retries=1), T + 2, edited) is None
-        assert changes.edits(edited) == {"trigger": "every 1m", "priority": 5}
+        assert changes.edits(edited) == {"trigger": ("every 5m", "every 1m"), "priority": (9, 5)}
         paused = changes.pause(edited, T + 3).schedule
         assert changes.declare(wanted(retries=1), T + 4, paused) is None
         moved_on = certain(changes.declare(wanted(retries=2), T + 5, edited)).schedule
@@ -125,7 +125,7 @@ class TestDeclare:
         assert changes.reset(first, T + 1) is None
         wishes = {"payload": '{"a":2}', "execution": Execution(), "catch_up": CatchUp("all")}
         edited = certain(changes.change(first, wishes, T + 1)).schedule
-        assert sorted(changes.edits(edited)) == ["catch_up", "execution", "payload"]
+        assert sorted(changes.edits(edited)) == ["catch_up", "payload", "retries"]
         back = certain(changes.reset(edited, T + 2)).schedule
         assert (back.payload, back.execution.retries, back.catch_up) == ('{"a":1}', 3, CatchUp())
         assert (back.declared, changes.edits(back)) == (first.declared, {})

@@ -189,7 +189,6 @@ def test_a_moment_in_the_hour_that_comes_twice_arrives(fold: int) -> None:
         (Options, {"since": "2026-01-01", "until": "2026-02-01"}, " which comes back as {'since'", "what"),
         (dict[str, object], {"at": MORNING}, " by its annotation dict[str, object]", "it for datetime"),
         (list[int], {1}, " is {1}, which comes back as [1] by its annotation list[int]", "for set"),
-        (Decimal, Decimal("NaN"), " is Decimal('NaN'), which comes back as Decimal('NaN')", "annotation"),
     ],
 )  # fmt: skip
 def test_what_an_annotation_makes_something_else_of_is_refused(

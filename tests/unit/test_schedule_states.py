@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from evenbeat import DamagedSchedule, InvalidValue, Scheduler, cron, every, ticker
+from evenbeat import DamagedSchedule, InvalidValue, Scheduler, at, cron, every, ticker
 from evenbeat.cli.root import root
 from evenbeat.instants import from_ms
 from evenbeat.model import Schedule
@@ -111,7 +114,7 @@ def test_the_cli_names_the_runs_that_a_pause_leaves_queued(
     said = printed(path, "schedules", "pause", "beat").splitlines()
     assert said[1:] == [
         f"1 run is queued and will run: {run.id}",
-        "to end them, too: evenbeat schedules pause beat --cancel-queued",
+        "to end it, too: evenbeat runs cancel --all --schedule beat --state queued",
     ]
     assert "cancelled 1 queued run" in printed(path, "schedules", "pause", "beat", "--cancel-queued")
     assert [run.state for run in app.runs.list()] == ["cancelled"]
@@ -220,6 +223,9 @@ def test_an_edit_by_hand_stays_until_the_code_says_something_else(
     assert "edited by hand" in record.message
     assert (record.schedule_id, record.code_says) == ("digest", seen.edited)  # type: ignore[attr-defined]
     app = started("every 2h")
+    (record,) = caplog.records
+    assert "replaces what was edited by hand" in record.message
+    assert record.replaced == {"trigger": "every 5m", "priority": 8}  # type: ignore[attr-defined]
     assert app.schedules.get("digest").trigger == "every 2h"
     assert app.schedules.get("digest").edited == {}
 
@@ -234,6 +240,62 @@ def test_the_cli_shows_an_edit_and_takes_it_back(app: Scheduler, path: Path) -> 
     back = app.schedules.get("beat")
     assert (back.trigger, back.payload, back.edited) == ("every 1h", {"value": 1}, {})
     assert "nothing to take back" in printed(path, "schedules", "reset", "beat")
+
+
+def test_an_edit_is_named_by_the_options_that_people_give(app: Scheduler) -> None:
+    app.schedules.declare("beat", every("1h"), "work", retries=2, timeout="90s")
+    app.schedules.update(
+        "beat", retries=5, timeout=None, catch_up="all", catch_up_limit=7, grace="2m", spread="1m"
+    )
+    assert app.schedules.get("beat").edited == {
+        "retries": 2, "timeout": "1m30s", "catch_up": "latest", "catch_up_limit": 100, "grace": "1m",
+        "spread": "0s",
+    }  # fmt: skip
+
+
+def test_a_pause_that_is_repeated_keeps_its_note(app: Scheduler) -> None:
+    app.schedules.add("beat", every("1m"), "work")
+    app.schedules.pause("beat", "mail is down")
+    assert app.schedules.pause("beat", cancel_queued=True).pause_note == "mail is down"
+    assert app.schedules.pause("beat", "mail is slow").pause_note == "mail is slow"
+
+
+def test_a_declaration_under_the_name_of_a_decorated_task_is_refused(app: Scheduler) -> None:
+    digest = app.task(name="digest", schedule=every("1h"))(lambda: None)
+    with pytest.raises(InvalidValue, match='"digest" is that of a task with a schedule of its own; give'):
+        app.schedules.declare("digest", every("5m"), "work")
+    app.schedules.declare("digest", every("5m"), digest)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda app: app.task(schedule=timedelta(minutes=5))(print),
+            "schedule .* is not a trigger; write ev",
+        ),
+        (lambda app: app.schedules.add("x", timedelta(minutes=5), "work"), "trigger .* is not a trigger"),
+        (lambda app: app.schedules.update("beat", trigger=5), "trigger 5 is not a trigger"),
+        (lambda app: app.enqueue("work", id=5), "id 5 is not 1 to 400 visible characters"),
+        (lambda app: app.enqueue("work", backoff=None), "backoff None is not a duration"),
+        (lambda app: app.runs.list(limit="5"), 'limit "5" is not a whole number'),
+        (lambda app: app.schedules.list(limit="5"), 'limit "5" is not a whole number'),
+        (lambda _: Scheduler(cast(Any, 5)), "store 5 is not a store; give a URL"),
+        (lambda app: app.lock("x", ttl="0s").acquire(), "ttl .* is no time at all"),
+        (lambda _: at("2026-01-01"), 'write "2026-01-01T00:00Z" if UTC is meant'),
+        (lambda app: app.enqueue("pay", {"amount": Decimal("Infinity")}), "JSON has no word for"),
+        (lambda app: app.enqueue("pay", {"amount": Decimal("NaN")}), "JSON has no word for"),
+    ],
+)
+def test_natural_mistakes_are_refused_in_words(
+    app: Scheduler, call: Callable[[Any], object], says: str
+) -> None:
+    @app.task
+    def pay(amount: Decimal) -> None: ...
+
+    app.schedules.add("beat", every("1m"), "work")
+    with pytest.raises(InvalidValue, match=says):
+        call(app)
 
 
 # Damaged, or stuck.

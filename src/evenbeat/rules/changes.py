@@ -13,10 +13,11 @@ changed and deleted, too. Nobody can count what it has missed: the ledger then n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from evenbeat.durations import write_duration
 from evenbeat.errors import (
     DamagedSchedule,
     InvalidValue,
@@ -116,13 +117,34 @@ def definition(schedule: Schedule) -> str:
     return to_json(said | {"payload": from_json(schedule.payload)}, "definition")
 
 
-def edits(schedule: Schedule) -> dict[str, Any]:
-    """What was edited by hand since the schedule was declared: the declared values, by their fields."""
+class Edit(NamedTuple):
+    """An option of a schedule that was edited by hand since it was declared."""
+
+    present: Any
+    declared: Any
+
+
+def edits(schedule: Schedule) -> dict[str, Edit]:
+    """What was edited by hand since the schedule was declared, by the names of the options."""
     if not schedule.declared:
         return {}
-    present = from_json(definition(schedule))
-    declared = from_json(schedule.declared)
-    return {name: value for name, value in declared.items() if value != present.get(name)}
+    present = _options(from_json(definition(schedule)))
+    declared = _options(from_json(schedule.declared))
+    return {
+        name: Edit(present.get(name), value) for name, value in declared.items() if value != present.get(name)
+    }
+
+
+def _options(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a definition as users say them: flat, and with durations in words."""
+    flat = {**fields, **fields["execution"]}
+    catch_up = fields["catch_up"]
+    flat |= {"catch_up": catch_up["kind"], "grace": catch_up["grace"], "catch_up_limit": catch_up["limit"]}
+    del flat["execution"]
+    for name in ("spread", "grace", "backoff", "longest_backoff", "timeout"):
+        if flat[name] is not None:
+            flat[name] = write_duration(flat[name])
+    return flat
 
 
 def reset(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
@@ -198,7 +220,8 @@ def pause(
     paused = replace(
         settled.schedule,
         state="paused",
-        pause_note=note,
+        # Whoever pauses it once more and says nothing means the same.
+        pause_note=note or settled.schedule.pause_note,
         paused_until=until,
         paused_by=by,
         paused_at=now,

@@ -31,7 +31,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, g
 
 import msgspec
 
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.instants import Instant
 from evenbeat.model import (
     LogChunk,
@@ -55,6 +55,8 @@ PlanFunction: TypeAlias = Callable[[Schedule, Instant, tuple[Active, ...]], Plan
 
 def check_limit(limit: int) -> int:
     """Refuse a negative limit: databases read it as "all", as an error or as another number."""
+    if not isinstance(limit, int):
+        raise InvalidValue(f"limit {shown(limit)} is not a whole number", field="limit", value=limit)
     if limit < 0:
         raise InvalidValue(f"limit {limit} is negative", field="limit", value=limit, hint="give 0 or more")
     return limit

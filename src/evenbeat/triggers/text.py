@@ -13,7 +13,7 @@ from typing import Any
 
 from evenbeat.errors import InvalidTrigger, InvalidValue, UnknownTriggerZone, UnknownZone, shown
 from evenbeat.triggers.at import At, at
-from evenbeat.triggers.base import check_text
+from evenbeat.triggers.base import Trigger, check_text
 from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
@@ -23,6 +23,16 @@ _OPTION = re.compile(r"[^\s=]*=\S*")
 _CRON_OPTIONS = ("tz", "gap", "repeat", "start", "until")
 _EVERY_OPTIONS = ("start", "until")
 _AT_OPTIONS = ("tz",)
+
+
+def check_trigger(value: object, field: str) -> object:
+    """Refuse what is neither a trigger nor a text: a timedelta, say, whose text would be taken for a cron."""
+    if isinstance(value, (Trigger, str)):
+        return value
+    raise InvalidValue(
+        f"{field} {shown(value)} is not a trigger", field=field, value=value,
+        hint='write every("5m"), cron("0 9 * * *") or at("2026-03-01T09:00Z")',
+    )  # fmt: skip
 
 
 # Rows of a store repeat the same few texts: one immutable trigger serves them all.

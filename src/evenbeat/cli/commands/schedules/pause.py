@@ -64,7 +64,8 @@ def command(
             number = f"{len(queued):,} or more" if len(queued) == _RUNS else f"{len(queued):,}"
             are = "run is" if len(queued) == 1 else "runs are"
             yield f"{number} {are} queued and will run: {_some(queued)}"
-            yield f"to end them, too: evenbeat schedules pause {name} --cancel-queued"
+            them = "it" if len(queued) == 1 else "them"
+            yield f"to end {them}, too: evenbeat runs cancel --all --schedule {name} --state queued"
 
     shown = {"schedule": json_form(paused), "queued": [run.id for run in queued]}
     answer(shown, people, as_json=as_json)
