@@ -13,7 +13,7 @@ from evenbeat.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.model import Cause, Kind, Outcome, Reason, RunState, ScheduleState
 from evenbeat.rules import attempts
 from evenbeat.rules.changes import edits
-from evenbeat.rules.firing import delay_of, next_start
+from evenbeat.rules.firing import delay_of, is_waiting, next_start
 from evenbeat.rules.waiting import Waiting, WaitReason
 from evenbeat.stores.base import QueueCounts
 from evenbeat.tasks import Tasks
@@ -60,8 +60,12 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """When it last added a run."""
     last_run_at: datetime | None
     """When one of its runs last ended."""
+    is_waiting: bool
+    """Whether its coming tick was due and waits for a run of it to end (``overlap``, ``max_concurrent``)."""
     last_error: str | None
     """Why it could not be fired, until it is fired again."""
+    declared: bool
+    """Whether code declared it: ``declare``, or a decorated task."""
     edited: dict[str, Any]
     """What was edited by hand since it was declared: the names of the options, and what the code says."""
     damage: str
@@ -156,8 +160,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the latest attempt took; None if it has not ended."""
-        if self.started_at is None or self.finished_at is None:
+        """Seconds that the attempt took that ended the run; None if none did."""
+        # A run that is cancelled while it waits for a retry has no worker.
+        if self.started_at is None or self.finished_at is None or self.worker is None:
             return None
         return (self.finished_at - self.started_at).total_seconds()
 
@@ -292,7 +297,9 @@ def schedule_info(
         timezone=str(zone),
         last_enqueued_at=_moment(schedule.last_fire),
         last_run_at=_moment(last_run),
+        is_waiting=not damage and trouble is None and is_waiting(schedule),
         last_error=trouble,
+        declared=bool(schedule.declared),
         edited=edited,
         damage=damage,
         revision=schedule.revision,

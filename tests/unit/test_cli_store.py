@@ -229,6 +229,27 @@ def test_a_list_fits_any_terminal(app: Scheduler, monkeypatch: pytest.MonkeyPatc
     assert columns < 80 or any("weekly-digest-for-all-customers" in line for line in lines)
 
 
+def titles(*args: str) -> list[str]:
+    return [word.strip() for word in printed(*args).splitlines()[0].split("  ") if word.strip()]
+
+
+def test_what_is_left_of_a_narrow_table_has_its_title(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.schedules.add("weekly-digest-for-all-customers", "0 8 * * mon tz=Europe/Berlin", "send_the_digest")
+    app.schedules.trigger("weekly-digest-for-all-customers")
+    held = claim(app)[0]
+    succeed(app, held)
+    app.schedules.trigger("weekly-digest-for-all-customers")
+    claim(app)
+
+    monkeypatch.setenv("COLUMNS", "80")
+    assert titles("schedules", "list") == ["name", "state", "next", "trigger", "last run"]
+    assert titles("runs", "list") == ["run", "state", "task", "due", "took"]
+    monkeypatch.setenv("COLUMNS", "70")
+    assert titles("runs", "list") == ["run", "state", "task", "due"]
+
+
 def test_the_list_as_json_has_the_definition_and_the_history(app: Scheduler) -> None:
     app.schedules.add("a", "0 9 * * * tz=Europe/Berlin", "t", {"team": "ops"}, timeout="5m")
 
@@ -275,6 +296,44 @@ def test_what_the_name_decides_is_shown_as_decided(app: Scheduler) -> None:
     app.schedules.add("nightly-report", "H 3 * * *", "t")
 
     assert "At 03:18 every day (UTC)" in printed("schedules", "show", "nightly-report")
+
+
+def test_a_schedule_that_code_declared_says_so(app: Scheduler) -> None:
+    app.schedules.declare("a", "@daily", "t")
+    assert "made     Mon 2026-03-02 08:00 +00:00, by code" in printed("schedules", "show", "a")
+    assert app.schedules.get("a").declared
+
+
+def test_a_cancelled_retry_took_no_time_and_is_in_the_history(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "@daily", "t", retries=1)
+    made = app.schedules.trigger("a")
+    (held,) = claim(app)
+    fail(app, held, "no")
+    clock.pass_(450)
+    app.runs.cancel(made.id)
+
+    assert app.runs.get(made.id).duration is None
+    assert "took" not in printed("runs", "show", made.id).partition("#")[0]
+    assert "history  1 run: 0 succeeded, 0 failed, 1 cancelled" in printed("schedules", "show", "a")
+
+
+def test_a_tick_that_waits_for_a_run_to_end_says_so(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "@hourly", "t", overlap="queue")
+    app.schedules.trigger("a")
+    (held,) = claim(app, lease=2 * HOUR)
+    clock.pass_(HOUR)
+    assert "09:00     now" in printed("schedules", "list")
+    fire(app)
+    clock.pass_(1_000)
+
+    assert "09:00     waits for a run to end" in printed("schedules", "list")
+    shown = printed("schedules", "show", "a")
+    assert "waits    for a run to end, with the tick of Mon 2026-03-02 09:00 +00:00" in shown
+    assert app.schedules.get("a").is_waiting
+    succeed(app, held)
+    fire(app)
+    assert not app.schedules.get("a").is_waiting
+    assert "waits" not in printed("schedules", "list")
 
 
 def test_what_was_never_run_has_no_history(app: Scheduler) -> None:
@@ -1544,6 +1603,12 @@ def test_settings_are_shown_also_if_the_app_can_not_be_imported(
     assert "not known" in run("config", "show").stdout
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_has_no_word_for_is_refused_in_words_of_json(app: Scheduler, word: str) -> None:
+    text = failed("runs", "enqueue", "pay", "--payload", f'{{"amount": {word}}}', code=2)
+    assert f"is not JSON: it has no word {word}; write null or a text instead" in text
+
+
 def test_enqueueing_an_id_again_says_that_it_is_there(app: Scheduler, clock: Clock) -> None:
     printed("runs", "enqueue", "mail", "--id", "m1")
     clock.pass_(1_000)
@@ -1576,6 +1641,19 @@ def test_a_schedule_is_updated_and_the_differences_are_said(app: Scheduler) -> N
     printed("schedules", "update", "a", "--no-max-concurrent")
     found = app.schedules.get("a")
     assert (found.payload, found.task, found.max_concurrent) == (None, "u", None)
+
+
+def test_an_update_says_that_the_zone_is_another_one(app: Scheduler) -> None:
+    app.schedules.add("a", "0 8 * * * tz=Europe/Berlin", "t")
+
+    said = printed("schedules", "update", "a", "--trigger", "30 8 * * 1-5")
+    assert "the zone is now UTC, was Europe/Berlin; --tz Europe/Berlin keeps it\n" in said
+    said = printed("schedules", "update", "a", "--trigger", "30 8 * * 1-5", "--tz", "Europe/Paris")
+    assert "the zone is now Europe/Paris, was UTC\n" in said
+    said = printed("schedules", "update", "a", "--trigger", "45 8 * * *", "--tz", "Europe/Paris")
+    assert "zone" not in said
+    # An interval has no zone.
+    assert "zone" not in printed("schedules", "update", "a", "--trigger", "every 5m")
 
 
 def test_an_update_says_what_keeps_it_from_being_seen(app: Scheduler) -> None:

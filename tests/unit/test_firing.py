@@ -20,6 +20,7 @@ from evenbeat.rules.firing import (
     WAIT_CHECK,
     Active,
     Planned,
+    is_waiting,
     plan,
     plan_or_defer,
     trigger_of,
@@ -370,3 +371,20 @@ def test_what_is_later_than_the_grace_and_what_is_beyond_the_limit_are_told_apar
     planned = plan(schedule, T + 10 * MINUTE)
     assert ticks(planned) == [9, 10]
     assert ledger(planned) == [(1, 4, 4, "late"), (5, 8, 4, "limit")]
+
+
+def test_a_schedule_waits_once_its_due_tick_has_found_an_active_run() -> None:
+    due = T + MINUTE
+    queue = made(overlap="queue", spread=10_000)
+    assert not is_waiting(queue)
+    # Not before its share of the spread is over.
+    assert not is_waiting(plan(queue, due, BUSY).schedule)
+    waiting = plan(queue, due + 10_000, BUSY).schedule
+    assert is_waiting(waiting)
+    assert is_waiting(plan(made(max_concurrent=1), due, BUSY).schedule)
+    assert not is_waiting(plan(waiting, due + 20_000).schedule)
+    assert not is_waiting(replace(waiting, state="paused"))
+    assert not is_waiting(replace(waiting, wake_at=None))
+    # Put off by a node, with policies for which no schedule waits.
+    for policies in ({}, {"overlap": "skip"}, {"overlap": "skip", "max_concurrent": 1}):
+        assert not is_waiting(replace(made(**policies), wake_at=due + DEFERRED))

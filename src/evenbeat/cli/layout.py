@@ -62,6 +62,8 @@ class Column(NamedTuple):
     wraps: int = 0
     """It may wrap, and asks for no more than this width where others need theirs."""
     justify: Literal["left", "right"] = "left"
+    alone: str | None = None
+    """Its title where the column before it was dropped."""
 
     def widest(self) -> int:
         from rich.cells import cell_len
@@ -85,7 +87,10 @@ class Fitted(NamedTuple):
             droppable = [column for column in columns if column.drop]
             if not droppable:
                 break
-            columns.remove(max(droppable, key=lambda column: column.drop))
+            place = columns.index(max(droppable, key=lambda column: column.drop))
+            del columns[place]
+            if place < len(columns) and (alone := columns[place].alone) is not None:
+                columns[place] = columns[place]._replace(title=alone)
         table = ruled(ascii_only=options.ascii_only)
         for column in columns:
             width = column.width()

@@ -12,13 +12,18 @@ def _read(ctx: click.Context, param: click.Parameter, value: str | None) -> dict
     if value is None:
         return None
     try:
-        payload = json.loads(value)
+        payload = json.loads(value, parse_constant=_refuse_constant)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} is not JSON: {error}", ctx, param) from None
     if not isinstance(payload, dict):
         example = '{"team": "ops"}'
         raise click.BadParameter(f"{value!r} is not an object of named arguments: {example}", ctx, param)
     return payload
+
+
+def _refuse_constant(word: str) -> None:
+    """Python's reader takes NaN and infinity for numbers."""
+    raise ValueError(f"it has no word {word}; write null or a text instead")
 
 
 payload_option = click.option(

@@ -16,15 +16,15 @@ def run_table(runs: Sequence[RunInfo], wall: Wall, *, of_schedule: bool = False)
         Column("run", [run.id for run in runs]),
         Column("state", [run_state(run) for run in runs]),
         Column("due", [wall.near(run.scheduled_at) for run in runs]),
-        Column("late", [lateness(run) for run in runs], drop=3, justify="right"),
-        Column("took", [duration(run, wall) for run in runs], drop=1, justify="right"),
+        Column("late", [lateness(run) for run in runs], drop=4, justify="right"),
+        Column("took", [duration(run, wall) for run in runs], drop=2, justify="right"),
         # Of those that are over, who executed them is rarely asked: "show" tells.
         Column(
-            "worker", [run.worker or "" if run.state == "running" else "" for run in runs], drop=2, wraps=12
+            "worker", [run.worker or "" if run.state == "running" else "" for run in runs], drop=3, wraps=12
         ),
         # The first attempt is what everybody expects.
         Column("attempt", [str(run.attempt) if run.attempt > 1 else "" for run in runs], drop=5),
     ]
     if not of_schedule:
-        columns.insert(2, Column("task", [run.task for run in runs], drop=4))
+        columns.insert(2, Column("task", [run.task for run in runs], drop=1))
     return Fitted(columns)

@@ -72,6 +72,8 @@ def next_run(schedule: ScheduleInfo, wall: Wall) -> tuple[Cell, Cell]:
         return "", ""
     if schedule.paused_until is not None and schedule.paused_until > moment:
         return "", ""  # its next tick is known when the pause ends
+    if schedule.is_waiting:
+        return wall.near(moment), ("waits for a run to end", "yellow")
     overdue = wall.away(moment).endswith("ago")
     return wall.near(moment), (wall.away(moment), "yellow" if overdue else "cyan")
 

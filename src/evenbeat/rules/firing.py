@@ -175,6 +175,15 @@ def waits(schedule: Schedule) -> bool:
     return needs_active(schedule) and schedule.wake_at > schedule.next_tick
 
 
+def is_waiting(schedule: Schedule) -> bool:
+    """Whether the next tick was found due and waits for a run to end; or this node could not plan it, of
+    which there is a note."""
+    if schedule.state != "active" or schedule.wake_at is None or schedule.next_tick is None:
+        return False
+    may_wait = needs_active(schedule) and schedule.overlap != "skip"
+    return may_wait and schedule.wake_at > schedule.next_tick + delay_of(schedule)
+
+
 def may_be_stuck(schedule: Schedule) -> bool:
     """Whether somebody may have put the schedule to sleep, or off, because it could not be fired."""
     if schedule.damage:

@@ -53,7 +53,7 @@ def command(
                 Column("name", [row.name for row in rows]),
                 Column("state", [schedule_state(row, wall) for row in rows], wraps=16),
                 Column("next run", [when for when, _ in coming], drop=3),
-                Column("", [away for _, away in coming]),
+                Column("", [away for _, away in coming], wraps=16, alone="next"),
                 Column("trigger", [row.trigger for row in rows], drop=1, wraps=16),
                 Column("task", [row.task for row in rows], drop=4),
                 Column("last run", [last_result(history, wall) for history in histories], drop=2),

@@ -100,6 +100,8 @@ def _definition(schedule: ScheduleInfo, wall: Wall) -> Iterator[tuple[str, Rende
             else f"{wall.full(schedule.paused_at)}, {wall.away(schedule.paused_at)}"
         )
         yield "paused", f"{by}{at}"
+    if schedule.is_waiting and schedule.next_run is not None:
+        yield "waits", f"for a run to end, with the tick of {wall.full(schedule.next_run)}"
     if schedule.damage:
         yield "damage", styled((printable(schedule.damage), "red"))
         yield "", "declare or update it (what can't be read gets its default), or delete it"
@@ -117,7 +119,7 @@ def _definition(schedule: ScheduleInfo, wall: Wall) -> Iterator[tuple[str, Rende
         said = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
         yield "edited", f"by hand; the code says {printable(said)}"
         yield "", f"back to that: evenbeat schedules reset {schedule.name}"
-    made = f"{wall.full(schedule.created_at)}, by {'code' if schedule.managed_by == 'code' else 'hand'}"
+    made = f"{wall.full(schedule.created_at)}, by {'code' if schedule.declared else 'hand'}"
     yield "made", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
 
 
@@ -159,6 +161,8 @@ def _history(history: ScheduleHistory, wall: Wall) -> list[tuple[str, Renderable
     if history.last_run is None:
         return [("history", "no run has ended yet")]
     ended = f"{history.success_count:,} succeeded, {history.failure_count:,} failed"
+    if cancelled := history.run_count - history.success_count - history.failure_count:
+        ended += f", {cancelled:,} cancelled"
     lines: list[RenderableType] = [f"{count(history.run_count, 'run')}: {ended}"]
     for word, moment in (("success", history.last_success), ("failure", history.last_failure)):
         if moment is not None:

@@ -18,6 +18,7 @@ from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.cli.wall import Wall
 from evenbeat.durations import write_duration
 from evenbeat.options import EXECUTION, SCHEDULE
+from evenbeat.triggers import Cron, parse_trigger
 from evenbeat.views import ScheduleInfo
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _DURATIONS = frozenset(("grace", "spread", "backoff", "longest_backoff", "timeou
 @click.command("update", epilog=EXPRESSIONS.replace("EXPR", "TRIGGER"))
 @click.argument("name", shell_complete=complete_schedule)
 @click.option("--trigger", metavar="TRIGGER", help="When it runs.")
-@click.option("--tz", metavar="ZONE", help="With --trigger: zone of a cron, such as Europe/Berlin.")
+@click.option("--tz", metavar="ZONE", help="With --trigger: zone of a cron, such as Europe/Berlin; else UTC.")
 @click.option("--task", metavar="TASK", help="The name of a task that a node knows.")
 @payload_option
 @click.option("--no-payload", is_flag=True, help="Call the task without arguments.")
@@ -70,6 +71,7 @@ def command(
             return
         yield f"updated {name}"
         yield from differences
+        yield from _zone_change(before, after)
         if after.edited:
             yield "this stays until the code's own definition changes"
             yield f"back to what the code says: evenbeat schedules reset {name}"
@@ -97,6 +99,15 @@ def _differences(before: ScheduleInfo, after: ScheduleInfo) -> Iterator[str]:
     for name, value in new.items():
         if value != old[name]:
             yield f"  {name}: {_words(name, old[name])} → {_words(name, value)}"
+
+
+def _zone_change(before: ScheduleInfo, after: ScheduleInfo) -> Iterator[str]:
+    """A line for who gives a cron another zone, most of all by not saying one."""
+    if before.timezone == after.timezone or before.damage:
+        return
+    if isinstance(parse_trigger(after.trigger), Cron) and isinstance(parse_trigger(before.trigger), Cron):
+        kept = f"; --tz {before.timezone} keeps it" if after.timezone == "UTC" else ""
+        yield f"the zone is now {after.timezone}, was {before.timezone}{kept}"
 
 
 def _said_of(schedule: ScheduleInfo) -> dict[str, Any]:
