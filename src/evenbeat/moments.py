@@ -26,7 +26,7 @@ def read_moment(
         if ago and text != moment.strip():
             raise InvalidValue(
                 f"{field} {shown(moment)} is a time to come, and the past is meant", field=field,
-                value=moment, hint=f'write "{text}" for so long ago',
+                value=moment, hint=f'write "{text}", which counts back from now',
             )  # fmt: skip
         if text != moment.strip() or is_duration(text):
             return now + sign * read_duration(text, field)

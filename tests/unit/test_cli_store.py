@@ -1400,7 +1400,10 @@ def test_a_time_of_day_is_the_last_one_that_has_come_in_the_local_zone(
     [
         (("--since", "soon"), '--since "soon" is neither a time nor a duration'),
         (("--since", "25:00"), '--since "25:00" is neither a time nor a duration'),
-        (("--since", "+2h"), "--since +2h is from now on, and the past is listed; write 2h for so long ago"),
+        (
+            ("--since", "+2h"),
+            "--since +2h is from now on, and the past is listed; write 2h, which counts back from now",
+        ),
         (("--since", "3h", "--until", "+2h"), "--until +2h is from now on"),
         (("--since", "1h", "--until", "2h"), "--until 2h is not after --since 1h"),
         (("--state", "tired"), "'tired' is not one of"),

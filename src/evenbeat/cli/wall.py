@@ -90,7 +90,7 @@ class Wall(NamedTuple):
         if text.strip().startswith("+"):
             raise InvalidValue(
                 f"{field} {text.strip()} is from now on, and the past is listed", field=field, value=text,
-                hint=f"write {text.strip().removeprefix('+')} for so long ago",
+                hint=f"write {text.strip().removeprefix('+')}, which counts back from now",
             )  # fmt: skip
         try:
             if _TIME_OF_DAY.fullmatch(text.strip()):
