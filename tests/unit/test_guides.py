@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -45,15 +45,18 @@ def command_of(name: str) -> str:
 
 def write_files(name: str, folder: Path) -> list[str]:
     """Write the files of a page: blocks whose first line is a path, as in ``# shop/jobs.py``."""
-    written = []
-    for block in blocks(name, "text"):
-        found = re.match(r"# (\w+/\w+\.py)\n", block)
-        if found is not None:
-            file = folder / found[1]
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(block)
-            written.append(found[1])
-    return written
+    written = [write_file(block, folder) for block in blocks(name, "text")]
+    return [path for path in written if path is not None]
+
+
+def write_file(block: str, folder: Path) -> str | None:
+    found = re.match(r"# (\w+/\w+\.py)\n", block)
+    if found is None:
+        return None
+    file = folder / found[1]
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(block)
+    return found[1]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -95,26 +98,23 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 # -- Django ------------------------------------------------------------------------------------------------
 
 
-def make_django_project(folder: Path) -> list[str]:
-    """Follow the page in an empty folder up to its commands; these are what is left to run."""
-    package, *rest = [
-        line.removeprefix("$ ")
-        for block in blocks("django.md", "text")
-        for line in block.splitlines()
-        if line.startswith("$ ")
-    ]
-    subprocess.run(["sh", "-c", package], cwd=folder, check=True, timeout=60)
-    assert "shop/tests.py" in write_files("django.md", folder)
-    return rest
+def follow_django(folder: Path) -> Iterator[str]:
+    """Write the files of the page in its order, and stop at each of its commands: these are the caller's."""
+    for block in blocks("django.md", "text"):
+        if write_file(block, folder) is None:
+            yield from [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
 
 
-def django_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_command(command: str, folder: Path) -> str:
+    """What a command of the page prints, in the project's folder."""
     words = command.split()
-    assert words[:3] == ["python", "-m", "django"]
-    return subprocess.run(
-        [sys.executable, *words[1:]], cwd=folder, env=environment(**DJANGO), capture_output=True,
-        text=True, check=False, timeout=120,
+    words = [sys.executable, *words[1:]] if words[0] == "python" else ["sh", "-c", command]
+    done = subprocess.run(
+        words, cwd=folder, env=environment(**DJANGO), text=True, check=False, timeout=120,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 @contextmanager
@@ -141,29 +141,36 @@ def web_server(command: str, folder: Path) -> Iterator[str]:
         process.communicate(timeout=60)
 
 
-def test_the_tests_of_the_page_about_django_are_found_and_pass(tmp_path: Path) -> None:
-    *_, command = make_django_project(tmp_path)
-    assert command == "python -m django test"
-    done = django_command(command, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Found 4 test(s)." in done.stdout
+def test_the_tests_of_the_page_about_django_are_found_and_leave_the_database_alone(tmp_path: Path) -> None:
+    commands = follow_django(tmp_path)
+    run_command(next(commands), tmp_path)
+    *_, tests = commands
+    assert tests == "python -m django test"
+    printed = run_command(tests, tmp_path)
+    assert "Found 4 test(s)." in printed
+    assert "Ran 4 tests" in printed
     assert "Found 4 test(s)." in page("django.md")
-    assert "Ran 4 tests" in done.stderr
     assert not (tmp_path / "shop.sqlite3").exists()
 
 
-def test_the_project_of_the_page_about_django_runs(tmp_path: Path) -> None:
-    export, makemigrations, migrate, node, server, order, _ = make_django_project(tmp_path)
-    assert export == "export DJANGO_SETTINGS_MODULE=shop.settings"
-    for command in (makemigrations, migrate):
-        done = django_command(command, tmp_path)
-        assert done.returncode == 0, done.stderr
-    curl, _, data, address = order.split()
-    assert (curl, address) == ("curl", "http://localhost:8000/buy")
-    with web_server(server, tmp_path) as host:
-        request = Request(address.replace("localhost:8000", host), data=data.encode())  # noqa: S310
-        with urlopen(request, timeout=60) as response:  # noqa: S310
-            assert response.status == 201
+def test_the_project_of_the_page_about_django_works_step_by_step(tmp_path: Path) -> None:
+    printed, node, host = "", "", ""
+    with ExitStack() as stack:
+        for command in follow_django(tmp_path):
+            match command.split():
+                case ["export", setting]:
+                    assert setting == "DJANGO_SETTINGS_MODULE=shop.settings"
+                case ["evenbeat", "run", _]:
+                    node = command
+                case ["python", "-m", "django", "runserver"]:
+                    host = stack.enter_context(web_server(command, tmp_path))
+                case ["curl", "--data", data, address]:
+                    request = Request(address.replace("localhost:8000", host), data=data.encode())  # noqa: S310
+                    with urlopen(request, timeout=60) as response:  # noqa: S310
+                        assert response.status == 201
+                case _:
+                    printed = run_command(command, tmp_path)
+    assert "Ran 4 tests" in printed
     app = Scheduler(f"sqlite:///{tmp_path / 'shop.sqlite3'}")
     state = run_until_done(f"$ {node}", tmp_path, app, "invoice-1", **DJANGO)
     app.close()
