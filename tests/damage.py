@@ -8,11 +8,14 @@ from evenbeat.rules.firing import plan
 from evenbeat.stores.base import ScheduleQuery, Store, Write
 
 
-def can_be_found_and_written_anew(store: Store, name: str, *, listed: bool = True) -> None:
-    """Check it of a schedule that is damaged, and asleep. ``listed``: whether pages have it, too."""
+def can_be_found_and_written_anew(
+    store: Store, name: str, *, listed: bool = True, paged: bool = True
+) -> None:
+    """Check it of a schedule that is damaged, and asleep. ``listed``: whether listings have it, too;
+    ``paged``: whether it has its place in their order."""
     names = [row.name for row in store.find_schedules(ScheduleQuery()).items]
     assert (name in names) == listed
-    if listed:
+    if listed and paged:
         # Also where a page ends with it, or begins behind it.
         at = names.index(name)
         page = store.find_schedules(ScheduleQuery(limit=at + 1))

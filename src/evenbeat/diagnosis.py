@@ -351,12 +351,12 @@ def _settled(store: Store, transitions: list[Transition]) -> list[bool]:
 
 
 def _is_asleep(row: Schedule) -> bool:
-    return row.state == "active" and row.wake_at is None and (row.next_tick is not None or bool(row.damage))
+    return row.state == "active" and row.wake_at is None
 
 
 def _wake(store: Store, row: Schedule, now: Instant) -> bool:
     """Wake a schedule that can be planned here, and drop the note that put it to sleep."""
-    if row.damage:
+    if row.damage or row.next_tick is None:
         return False
     awake = replace(row, wake_at=row.next_tick)
     try:

@@ -24,6 +24,7 @@ PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
 PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 LONGEST_PAYLOAD = 1_000_000
 LONGEST_ERROR = 10_000
+LONGEST_SPREAD = 86_400_000
 # What a run keeps of attempts before its present one: the newest, and the beginnings of their errors.
 EARLIER_KEPT = 20
 EARLIER_ERROR = 500
@@ -351,7 +352,7 @@ def check_schedule(schedule: Schedule) -> Schedule:
     check_one_of("catch_up", schedule.catch_up.kind, ("latest", "all", "skip"))
     _whole("catch_up.grace", schedule.catch_up.grace, 0)
     _whole("catch_up.limit", schedule.catch_up.limit, 1, 10_000)
-    _whole("spread", schedule.spread, 0, 86_400_000)
+    _whole("spread", schedule.spread, 0, LONGEST_SPREAD)
     if schedule.max_concurrent is not None:
         _whole("max_concurrent", schedule.max_concurrent, 1, 10_000)
     check_execution(schedule.execution)
@@ -370,6 +371,12 @@ def check_description(text: str) -> None:
             f"description is {len(text):,} characters long", field="description", value=text,
             hint="at most 1,000",
         )  # fmt: skip
+
+
+def check_texts(**texts: str) -> None:
+    """Refuse texts, by the names of their fields, that no database takes."""
+    for field, text in texts.items():
+        _storable(field, text)
 
 
 def check_execution(execution: Execution) -> Execution:
@@ -488,10 +495,16 @@ def from_json(text: str) -> Any:
 
 def read_definition(text: str) -> dict[str, Any]:
     """The fields of a schedule that were declared: what ``changes.definition`` wrote."""
-    fields: dict[str, Any] = msgspec.json.decode(text)
-    fields["payload"] = to_json(fields["payload"])
-    fields["catch_up"] = msgspec.convert(fields["catch_up"], CatchUp)
-    fields["execution"] = msgspec.convert(fields["execution"], Execution)
+    try:
+        fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        fields["payload"] = encode(fields["payload"])
+        fields["catch_up"] = msgspec.convert(fields["catch_up"], CatchUp)
+        fields["execution"] = msgspec.convert(fields["execution"], Execution)
+    except (msgspec.MsgspecError, UnicodeError, KeyError) as error:
+        raise InvalidValue(
+            f"what was declared can't be read: {error}", field="declared", value=text,
+            hint="declare it again, or update it",
+        ) from None  # fmt: skip
     return fields
 
 
@@ -499,7 +512,7 @@ _encoder = msgspec.json.Encoder()
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def encode(record: msgspec.Struct) -> str:
+def encode(record: Any) -> str:
     """A record as JSON text, for stores that keep records whole."""
     return _encoder.encode(record).decode()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, Unpack, get_args
 from uuid import uuid4
 
+import msgspec
 from msgspec.structs import replace
 
 from evenbeat import views
@@ -52,7 +54,6 @@ from evenbeat.rules.firing import (
     coming,
     may_be_stuck,
     needs_active,
-    readable_trigger,
     trigger_of,
 )
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write, check_limit
@@ -231,7 +232,8 @@ class Schedules:
         """No ticks from now on, until it is resumed or ``until`` comes; they are recorded as skipped, also
         those that are due and not fired yet.
 
-        Runs that are queued already still run, unless ``cancel_queued`` ends them. ``by`` says who paused it
+        Runs that are queued already still run, unless ``cancel_queued`` ends them; those that a worker has
+        taken go on, begun or not: ``runs.cancel_all(schedule=…)`` asks them to stop. ``by`` says who paused it
         (the user of this process).
         """
         actor = this_user() if by is None else by
@@ -473,8 +475,9 @@ class Schedules:
             active = () if previous is None else self._active(previous)
             planned = changes.declare(wanted, now, previous, active, start)
             dropped.clear()
-            if planned is not None and previous is not None and readable_trigger(previous) is not None:
-                dropped.update({name: edit.present for name, edit in changes.edits(previous).items()})
+            if planned is not None and previous is not None and not previous.damage:
+                with suppress(InvalidValue, msgspec.MsgspecError):  # what was declared is damaged: so be it
+                    dropped.update({name: edit.present for name, edit in changes.edits(previous).items()})
             return planned
 
         info = self._create(wanted, start, run_now, declared)

@@ -267,7 +267,9 @@ def schedule_info(
     try:
         payload = model.from_json(schedule.payload)
         edited = {name: edit.declared for name, edit in edits(schedule).items()}
-    except (msgspec.MsgspecError, InvalidValue, UnicodeError) as error:
+    except InvalidValue as error:
+        damage = damage or str(error)
+    except (msgspec.MsgspecError, UnicodeError) as error:
         damage = damage or f"payload: {error}"
     zone = UTC if trigger is None else trigger.tzinfo
     return ScheduleInfo(
@@ -348,7 +350,7 @@ def _result(run: model.Run, tasks: Tasks | None) -> Any:
         return None
     try:
         return _value(run.result) if tasks is None else tasks.read_result(run.task, run.result)
-    except (msgspec.MsgspecError, UnicodeError):
+    except Exception:  # a class of the user's that takes what is stored no more
         return _value(run.result)
 
 
@@ -391,11 +393,11 @@ def queue_info(counts: QueueCounts, nodes: tuple[str, ...]) -> QueueInfo:
 
 def skipped_info(skipped: model.Skipped) -> SkippedInfo:
     return SkippedInfo(
-        first=from_ms(skipped.first),
-        last=from_ms(skipped.last),
+        first=_shown(skipped.first),
+        last=_shown(skipped.last),
         count=skipped.count,
         reason=skipped.reason,
-        recorded_at=from_ms(skipped.recorded_at),
+        recorded_at=_shown(skipped.recorded_at),
         run=skipped.run,
     )
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from evenbeat import Scheduler
-from evenbeat.errors import Conflict, StoreUnavailable
-from evenbeat.model import FINAL_STATES, CatchUp, Execution, Run, Schedule
+from evenbeat.errors import Conflict, ScheduleTooNew, StoreUnavailable
+from evenbeat.model import FINAL_STATES, FORMAT, CatchUp, Execution, Run, Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
@@ -205,9 +205,19 @@ def await_rest(store: Store) -> None:
 def _pause(app: Scheduler, name: str) -> bool:
     try:
         app.schedules.pause(name)
+    except ScheduleTooNew:
+        return _pause_as_newer(app.store, name)
     except (StoreUnavailable, Conflict):
         return False  # MongoDB: a transaction of a node that was killed is still in the way
     return True
+
+
+def _pause_as_newer(store: Store, name: str) -> bool:
+    """As the version of Evenbeat would that wrote the row."""
+    (row,) = store.find_schedules(ScheduleQuery(name=name)).items
+    planned = changes.pause(replace(row, format=FORMAT), store.now())
+    paused = replace(planned.schedule, format=row.format)
+    return store.put_schedules([Write(planned._replace(schedule=paused), row.version)])[0].accepted
 
 
 class Account(NamedTuple):

@@ -324,7 +324,10 @@ def test_a_pause() -> None:
 def test_a_schedule_that_lost_its_next_tick_is_changed_like_any_other() -> None:
     without = row(next_tick=None, wake_at=None)
     assert changes.pause(without, NOW) == Planned(revised(without, state="paused", paused_at=NOW))
-    assert changes.change(without, {"priority": 9}, NOW) == Planned(revised(without, priority=9))
+    # With the next change it is counted anew, under a new generation: nobody knows what has run.
+    found = changes.change(without, {"priority": 9}, NOW)
+    assert found is not None
+    assert (found.schedule.next_tick, found.schedule.wake_at, found.schedule.generation) == (T, T, 3)
 
 
 def test_a_resume() -> None:
@@ -538,7 +541,31 @@ def test_a_damaged_schedule_can_be_deleted(before: Schedule) -> None:
 def test_a_schedule_whose_trigger_can_not_be_read_can_be_paused(before: Schedule) -> None:
     planned = changes.pause(before, T, "until somebody mends it")
     assert (planned.schedule.state, planned.schedule.wake_at) == ("paused", None)
-    assert (planned.schedule.trigger, ledger(planned)) == (before.trigger, [(0, 0, 1, "paused")])
+    # A machine that can read it records the ticks when the pause ends: each of them once.
+    assert (planned.schedule.trigger, planned.schedule.next_tick, ledger(planned)) == (before.trigger, T, [])
+
+
+def test_a_damaged_schedule_is_replaced_by_the_same_declaration() -> None:
+    declared = changes.declare(WANTED, NOW, None)
+    assert declared is not None
+    for state in ("active", "paused"):
+        damaged = replace(declared.schedule, state=state, damage="execution: not JSON")
+        again = changes.declare(WANTED, NOW, damaged)
+        assert again is not None
+        assert (again.schedule.damage, again.schedule.state) == ("", state)
+        same = changes.change(damaged, {"priority": 9}, NOW)
+        assert same is not None
+        assert same.schedule.damage == ""
+
+
+@pytest.mark.parametrize("fields", [{"description": "x" * 1200}, {"payload": "{"}, {"queue": "a b"}])
+def test_a_pause_checks_what_it_is_given_and_nothing_else(fields: dict[str, Any]) -> None:
+    assert changes.pause(row(**fields), NOW).schedule.state == "paused"
+
+
+def test_a_definition_of_any_size_can_be_compared() -> None:
+    large = replace(WANTED, payload=f'"{"x" * 999_990}"')
+    assert changes.declare(large, NOW, None) is not None
 
 
 def test_nothing_is_done_by_the_defaults_of_a_damaged_row() -> None:

@@ -657,3 +657,20 @@ def test_arguments_that_are_too_long_together_are_called_the_payload() -> None:
         app.enqueue("two", {"a": half, "b": half})
     with pytest.raises(InvalidValue, match='argument a of task "two" is 1,200,002 bytes'):
         app.enqueue("two", {"a": half * 2, "b": ""})
+
+
+class Strict(msgspec.Struct):
+    value: int
+
+    def __post_init__(self) -> None:
+        assert self.value < 5
+
+
+def test_a_result_that_a_class_of_the_users_refuses_is_given_as_json() -> None:
+    app = Scheduler("memory://")
+
+    @app.task
+    def make() -> Strict: ...  # type: ignore[empty-body]  # only its annotation counts
+
+    assert app.tasks.read_result("make", '{"value":9}') == {"value": 9}
+    assert app.tasks.read_result("make", '{"value":3}') == Strict(3)

@@ -1125,6 +1125,7 @@ def test_schedules_that_can_not_be_read_sleep_and_their_neighbours_fire(
     damages = {
         "b": "catch_up = '{nonsense'", "c": "execution = '[1, 2]'", "d": "state = 'dreaming'",
         "e": "overlap = 'maybe'", "f": "trigger = 'every now and then'",
+        "g": "next_tick = 9223372036854775807, spread = 5",
     }  # fmt: skip
     add_schedules(alone, "a", *damages, "z")
     for name, damage in damages.items():
@@ -1138,7 +1139,7 @@ def test_schedules_that_can_not_be_read_sleep_and_their_neighbours_fire(
     assert all(note.body for note in notes)
     clock.advance("1m")
     assert alone.fire_due(clock.now, 10, plan).quarantined == ()
-    for name in "bcde":
+    for name in "bcdeg":
         can_be_found_and_written_anew(alone, name)
     spoil(alone, "schedules", "execution = '[1, 2]'", "name = 'b'")
     for name in "bf":

@@ -904,6 +904,9 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
         {"next_run": "tomorrow"},
         {"updated_at": ""},
         {"revision": "many"},
+        {"fire_seq": b"\xff"},
+        {"next_run": "9007199254740993000"},
+        {"name": "a"},
     ],
 )
 def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +22,7 @@ from evenbeat.instants import from_ms
 from evenbeat.model import Schedule
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import Claim
+from evenbeat.stores.base import Claim, ScheduleQuery
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.stores.sqlite import SqliteStore
 from evenbeat.testing import VirtualClock
@@ -118,6 +119,14 @@ def test_the_cli_names_the_runs_that_a_pause_leaves_queued(
     ]
     assert "cancelled 1 queued run" in printed(path, "schedules", "pause", "beat", "--cancel-queued")
     assert [run.state for run in app.runs.list()] == ["cancelled"]
+    app.schedules.trigger("beat")
+    claim = Claim(worker="w", token="t", limit=1, now=clock.now, lease=60_000)
+    assert len(app.store.claim_runs(claim).runs) == 1
+    said = printed(path, "schedules", "pause", "beat").splitlines()
+    assert said[1:] == [
+        "1 run is with workers and will end, or begin and end",
+        "to stop it: evenbeat runs cancel --all --schedule beat",
+    ]
     assert "paused" in printed(path, "schedules", "show", "beat")
 
 
@@ -307,6 +316,11 @@ DAMAGES = {
     "trigger = '0 9 * * * tz=Moon/Base'": "Moon/Base",
     "payload = '{'": "payload",
     "updated_at = 9223372036854775807": "",
+    "next_tick = 9223372036854775807, spread = 9": "outside the calendar",
+    "priority = 10": "priority 10",
+    "payload = CAST(X'224aff22' AS TEXT)": "not UTF-8",
+    "declared = '5'": "declared",
+    "generation = 9223372036854775807": "counts",
 }
 
 
@@ -337,6 +351,71 @@ def test_a_damaged_schedule_is_listed_shown_replaced_and_deleted(
     fire(app)
     assert {run.schedule for run in app.runs.list(limit=3)} == {"a", "b", "d"}
     assert app.store.get_record("quarantine", "default", "b") is None
+
+
+def test_text_that_can_not_be_read_must_be_said_anew(app: Scheduler, path: Path) -> None:
+    app.schedules.add("beat", every("1m"), "work", {"value": "Jürgen"})
+    spoil(path, "payload = CAST(X'7b2276616c7565223a224aff227d' AS TEXT)", "beat")
+    with pytest.raises(InvalidValue, match="payload"):
+        app.schedules.update("beat", description="mended?")
+    mended = app.schedules.update("beat", payload={"value": "Jürgen"})
+    assert (mended.damage, mended.payload) == ("", {"value": "Jürgen"})
+
+
+def test_a_pause_whose_state_can_not_be_read_is_not_ended(app: Scheduler, path: Path) -> None:
+    app.schedules.declare("beat", every("1m"), "work")
+    app.schedules.pause("beat", by="eve")
+    spoil(path, "state = 'pausd'", "beat")
+    assert app.schedules.declare("beat", every("1m"), "work").paused
+
+
+def test_a_schedule_that_lost_its_next_tick_is_found_and_can_be_mended(
+    app: Scheduler, clock: VirtualClock, path: Path
+) -> None:
+    app.schedules.declare("beat", every("1m"), "work")
+    spoil(path, "next_tick = NULL, wake_at = NULL", "beat")
+    result = CliRunner().invoke(root, ["doctor", f"sqlite:///{path}"], prog_name="evenbeat")
+    assert "asleep for ever" in result.output
+    app.schedules.declare("beat", every("1m"), "work")
+    clock.advance("1m")
+    fire(app)
+    assert len(app.runs.list()) == 1
+
+
+def test_a_run_whose_texts_for_people_were_spoilt_runs_all_the_same(app: Scheduler, path: Path) -> None:
+    app.enqueue("work", id="a")
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE evenbeat_runs SET fired_by = CAST(X'ff' AS TEXT), earlier = CAST(X'fe' AS TEXT)"
+        )
+    connection.close()
+    assert app.runs.get("a").state == "queued"
+    claim = Claim(worker="w", token="t", limit=1, now=app.store.now(), lease=60_000)
+    assert [run.id for run in app.store.claim_runs(claim).runs] == ["a"]
+
+
+@dataclass
+class Filter:
+    names: set[str]
+
+
+def test_an_edit_stays_also_where_the_payload_holds_sets(clock: VirtualClock) -> None:
+    texts = set()
+    for words in (["a", "b", "c"], ["c", "b", "a"]):
+        app = Scheduler(MemoryStore(clock))
+
+        @app.task
+        def select(filters: dict[str, set[str]], one: Filter) -> None: ...
+
+        # The order in which a set is filled may decide the order in which it is read.
+        names = set[str]()
+        for word in words * 20:
+            names |= {word, word * 9}
+        app.schedules.declare("pick", every("1h"), select, {"filters": {"x": names}, "one": Filter(names)})
+        (row,) = app.store.find_schedules(ScheduleQuery()).items
+        texts.add(row.payload)
+    names_sorted = '["a","aaaaaaaaa","b","bbbbbbbbb","c","ccccccccc"]'
+    assert texts == {f'{{"filters":{{"x":{names_sorted}}},"one":{{"names":{names_sorted}}}}}'}
 
 
 def test_an_update_replaces_what_can_not_be_read(app: Scheduler, path: Path) -> None:

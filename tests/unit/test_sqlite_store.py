@@ -588,6 +588,8 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
         "overlap = 'maybe'",
         "trigger = 'every now and then'",
         "payload = CAST(X'ff00fe' AS TEXT)",
+        "next_tick = 9223372036854775807, spread = 5",
+        "priority = 10",
     ],
 )
 def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(

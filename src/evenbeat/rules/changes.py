@@ -32,9 +32,10 @@ from evenbeat.model import (
     Run,
     Schedule,
     check_schedule,
+    check_texts,
+    encode,
     from_json,
     read_definition,
-    to_json,
 )
 from evenbeat.rules.firing import (
     BYTES_A_STEP,
@@ -106,7 +107,7 @@ def declare(
         return create(wanted, now, previous, start)
     if previous.format > FORMAT:
         return None  # a newer node's: it is not ours to change
-    if previous.declared == wanted.declared and not _is_asleep(previous):
+    if previous.declared == wanted.declared and not previous.damage and not _is_asleep(previous):
         return None
     return _change(previous, wanted, now, active)
 
@@ -114,7 +115,7 @@ def declare(
 def definition(schedule: Schedule) -> str:
     """What a declaration says of a schedule, as JSON text. ``managed_by`` only says who declared it."""
     said = {name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"}
-    return to_json(said | {"payload": from_json(schedule.payload)}, "definition")
+    return encode(said | {"payload": from_json(schedule.payload)})
 
 
 class Edit(NamedTuple):
@@ -128,18 +129,19 @@ def edits(schedule: Schedule) -> dict[str, Edit]:
     """What was edited by hand since the schedule was declared, by the names of the options."""
     if not schedule.declared:
         return {}
-    present = _options(from_json(definition(schedule)))
-    declared = _options(from_json(schedule.declared))
+    declared = _options(read_definition(schedule.declared))
+    present = _options({name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"})
     return {
         name: Edit(present.get(name), value) for name, value in declared.items() if value != present.get(name)
     }
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a definition as users say them: flat, and with durations in words."""
-    flat = {**fields, **fields["execution"]}
-    catch_up = fields["catch_up"]
-    flat |= {"catch_up": catch_up["kind"], "grace": catch_up["grace"], "catch_up_limit": catch_up["limit"]}
+    """The fields of a definition as users say them: flat, values instead of JSON, and durations in words."""
+    execution, catch_up = fields["execution"], fields["catch_up"]
+    flat = {**fields, **{name: getattr(execution, name) for name in execution.__struct_fields__}}
+    flat |= {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
+    flat["payload"] = from_json(fields["payload"])
     del flat["execution"]
     for name in ("spread", "grace", "backoff", "longest_backoff", "timeout"):
         if flat[name] is not None:
@@ -175,11 +177,13 @@ def _change(schedule: Schedule, wanted: Schedule, now: Instant, active: tuple[Ac
     """``wanted`` has the definition that the schedule is to get."""
     said = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
     before = readable_trigger(schedule)
-    same_trigger = parse_trigger(wanted.trigger) == before
+    # An active row without a next tick has lost it: the trigger is counted anew.
+    is_lost = schedule.state == "active" and schedule.next_tick is None
+    same_trigger = parse_trigger(wanted.trigger) == before and not is_lost
     if same_trigger:
         said["trigger"] = schedule.trigger
     # Saying again what a row in quarantine should be wakes it up.
-    if replace(schedule, **said) == schedule and not _is_asleep(schedule):
+    if replace(schedule, **said, damage="") == schedule and not _is_asleep(schedule):
         return None
     settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
     if settled.unfinished:
@@ -213,8 +217,10 @@ def pause(
     """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is recorded as skipped:
     a pause may be an emergency stop, and must not start anything."""
     _check_whole(schedule)
-    check_schedule(replace(schedule, pause_note=note, paused_by=by))
-    settled = _skip_overdue(schedule, now, "paused", even_paused=False)
+    check_texts(note=note, by=by)
+    # What a machine that can't read the trigger would have to record comes with the end of the pause.
+    readable = readable_trigger(schedule) is not None
+    settled = _skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
     if settled.schedule.state == "finished":
         return settled._replace(schedule=_revised(settled.schedule, now))
     paused = replace(

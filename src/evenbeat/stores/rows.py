@@ -10,7 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.errors import EvenbeatError
+from evenbeat.instants import FIRST, LAST
 from evenbeat.model import (
+    LONGEST_SPREAD,
     CatchUp,
     Cause,
     Execution,
@@ -70,7 +72,13 @@ _CAUSES = frozenset(get_args(Cause))
 
 
 class Garbled(tuple[Any, ...]):
-    """A row with text that is not UTF-8. SQLite keeps such bytes, if somebody writes them."""
+    """A row with text that is not UTF-8, which has REPLACED in it. SQLite keeps such bytes, if somebody
+    writes them."""
+
+
+REPLACED = "\N{REPLACEMENT CHARACTER}"
+# What a run is executed by; the rest is for people.
+_ESSENTIAL = tuple(RUN.index(name) for name in ("id", "tenant", "schedule", "task", "payload", "queue"))
 
 
 class Unreadable(EvenbeatError):
@@ -81,6 +89,19 @@ def check_counts(first: int, second: int, third: int) -> None:
     """Refuse counts that can't be counted up: writing such a row would fail, and with it all of its batch."""
     if not (0 <= first < MOST_COUNTED and 0 <= second < MOST_COUNTED and 0 <= third < MOST_COUNTED):
         raise Unreadable(f"one of the counts {first}, {second} and {third} is out of range")
+
+
+def check_place(schedule: Schedule) -> Schedule:
+    """Refuse numbers with which nothing can be planned: they would fail the batch that the row is fired in.
+
+    0.4 us a row.
+    """
+    for instant in (schedule.next_tick, schedule.moved, schedule.paused_until, schedule.anchor):
+        if instant is not None and not FIRST <= instant <= LAST:
+            raise Unreadable(f"the instant {instant} is outside the calendar")
+    if not 0 <= schedule.priority <= 9 or not 0 <= schedule.spread <= LONGEST_SPREAD:
+        raise Unreadable(f"priority {schedule.priority} or spread {schedule.spread} is out of range")
+    return schedule
 
 
 def quarantine_note(error: Exception) -> str:
@@ -102,7 +123,7 @@ def read_schedule(row: Row) -> Schedule:
     if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, overlap {overlap!r} or kind {kind!r}")
     check_counts(generation, revision, fire_seq)
-    return Schedule(
+    schedule = Schedule(
         tenant=tenant, name=name, task=task, trigger=trigger, kind=kind, payload=payload, queue=queue,
         priority=priority, description=description, catch_up=_policy("catch_up", catch_up, CatchUp),
         overlap=overlap, max_concurrent=max_concurrent, spread=spread,
@@ -112,6 +133,7 @@ def read_schedule(row: Row) -> Schedule:
         last_fire=last_fire, revision=revision, fire_seq=fire_seq, generation=generation,
         created_at=created_at, updated_at=updated_at, format=format_,
     )  # fmt: skip
+    return check_place(schedule)
 
 
 def version_of(row: Row) -> Version:
@@ -146,12 +168,16 @@ def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> Schedule:
             if isinstance(value, str) and field.name in ("catch_up", "execution"):
                 value = msgspec.json.decode(value)
             kept[field.name] = msgspec.convert(value, field.type)
-            check_schedule(replace(blank, **{field.name: kept[field.name]}))
+            check_place(check_schedule(replace(blank, **{field.name: kept[field.name]})))
+            if REPLACED in str(kept[field.name]):
+                raise Unreadable(f"{field.name} holds text that is not UTF-8")
         except (msgspec.MsgspecError, EvenbeatError, UnicodeError, OverflowError):
             kept.pop(field.name, None)
-    # Nobody may run by a task or trigger that was made up: these have no default, so they must be said anew.
+    if "state" not in kept and kept.get("paused_at") is not None:
+        kept["state"] = "paused"  # nobody has resumed it
+    # Nobody may run by a task, trigger or payload that was made up: these must be said anew.
     counts = {name: getattr(version, name) for name in Version.__struct_fields__}
-    return replace(blank, **{"task": "", "trigger": "", **kept, **counts})
+    return replace(blank, **{"task": "", "trigger": "", "payload": "", **kept, **counts})
 
 
 def schedule_row(schedule: Schedule) -> Row:
@@ -173,7 +199,7 @@ def read_run(row: Row) -> Run:
         lease_until, cancel_requested, created_at, started_at, finished_at, result, error, fired_by,
         earlier, settled, format_, *_,
     ) = row  # fmt: skip
-    if type(row) is Garbled:
+    if type(row) is Garbled and any(REPLACED in (row[at] or "") for at in _ESSENTIAL):
         raise Unreadable("the row holds text that is not UTF-8")
     if state not in _RUN_STATES or cause not in _CAUSES or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, cause {cause!r} or kind {kind!r}")

@@ -15,7 +15,7 @@ from bson import MaxKey, MinKey
 from evenbeat.errors import InvalidValue
 from evenbeat.model import LogChunk, Record, Run, Schedule, Skipped, Statistics
 from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.rows import Unreadable, check_counts, salvaged
+from evenbeat.stores.rows import Unreadable, check_counts, check_place, salvaged
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -63,7 +63,9 @@ def schedule_document(schedule: Schedule) -> Document:
 def read_schedule(document: Document) -> Schedule:
     schedule = _read(document, Schedule, _SCHEDULE)
     check_counts(schedule.generation, schedule.revision, schedule.fire_seq)
-    return schedule
+    if key_text(schedule.key) != document["_id"]:
+        raise Unreadable(f"it calls itself {schedule.name} of tenant {schedule.tenant}")
+    return check_place(schedule)
 
 
 def run_document(run: Run) -> Document:

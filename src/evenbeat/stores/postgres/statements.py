@@ -311,9 +311,9 @@ INSERT INTO evenbeat.statistics AS known ({", ".join(STATISTICS)})
 SELECT {", ".join(STATISTICS)} FROM {rows_of(STATISTICS)}
 ORDER BY tenant COLLATE "C", schedule COLLATE "C"
 ON CONFLICT (tenant, schedule) DO UPDATE SET
-    run_count = known.run_count + excluded.run_count,
-    success_count = known.success_count + excluded.success_count,
-    failure_count = known.failure_count + excluded.failure_count,
+    run_count = least(known.run_count, 9007199254740991) + excluded.run_count,
+    success_count = least(known.success_count, 9007199254740991) + excluded.success_count,
+    failure_count = least(known.failure_count, 9007199254740991) + excluded.failure_count,
     last_run = coalesce(nullif(excluded.last_run, 0), known.last_run),
     last_success = coalesce(nullif(excluded.last_success, 0), known.last_success),
     last_failure = coalesce(nullif(excluded.last_failure, 0), known.last_failure),

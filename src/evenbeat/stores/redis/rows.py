@@ -31,7 +31,7 @@ from evenbeat.model import (
     Version,
     encode_policy,
 )
-from evenbeat.stores.rows import Unreadable, check_counts, salvaged
+from evenbeat.stores.rows import Unreadable, check_counts, check_place, salvaged
 
 Fields = dict[str, str]
 
@@ -147,6 +147,13 @@ def _optional(value: Instant | None) -> str:
     return "" if value is None else instant_text(value)
 
 
+def count_text(text: str | None) -> str | bool:
+    """A count as the scripts compare it: one that can't be read is 0, and False if it is not there."""
+    if text is None:
+        return False
+    return text if text.isascii() and text.isdigit() and len(text) < 16 else "0"
+
+
 def version_fields(version: Version) -> list[str]:
     return [str(version.generation), str(version.revision), str(version.fire_seq)]
 
@@ -214,7 +221,7 @@ def read_schedule(fields: Fields) -> Schedule:
         if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS:
             raise Unreadable(f"unknown state {state!r} or overlap {overlap!r}")
         check_counts(int(fields["generation"]), int(fields["revision"]), int(fields["fire_seq"]))
-        return Schedule(
+        schedule = Schedule(
             tenant=fields["tenant"], name=fields["name"], task=fields["task"], trigger=fields["trigger"],
             kind=rest.kind, payload=rest.payload, queue=rest.queue, priority=_priority(rest.priority),
             description=rest.description, catch_up=_read_policy(bytes(rest.catch_up), CatchUp),
@@ -232,6 +239,7 @@ def read_schedule(fields: Fields) -> Schedule:
             generation=int(fields["generation"]), created_at=_read_instant(rest.created_at),
             updated_at=_read_instant(fields["updated_at"]), format=int(fields["format"]),
         )  # fmt: skip
+        return check_place(schedule)
     except KeyError as error:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
     except (ValueError, OverflowError, msgspec.MsgspecError) as error:
@@ -320,10 +328,18 @@ def readable_runs(rows: list[list[str]]) -> list[Run]:
     return found
 
 
+def schedule_of(member: str, fields: Fields) -> Schedule:
+    """The schedule that the indexes call so."""
+    schedule = read_schedule(fields)
+    if schedule.key != read_member(member):
+        raise Unreadable(f"it calls itself {schedule.name} of tenant {schedule.tenant}")
+    return schedule
+
+
 def found_schedule(member: str, fields: Fields) -> Schedule:
     """A schedule, also a damaged one, as far as it can be read."""
     try:
-        return read_schedule(fields)
+        return schedule_of(member, fields)
     except Unreadable as error:
         return salvaged(read_member(member), _plain(fields), error)
 

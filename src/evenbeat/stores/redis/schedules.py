@@ -19,6 +19,7 @@ from evenbeat.stores.redis.ledger import skipped_row
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
     Fields,
+    count_text,
     fields_of,
     found_schedule,
     member_of,
@@ -26,8 +27,8 @@ from evenbeat.stores.redis.rows import (
     path_of,
     place_fields,
     read_member,
-    read_schedule,
     schedule_fields,
+    schedule_of,
     version_fields,
 )
 from evenbeat.stores.rows import Unreadable, quarantine_note
@@ -59,7 +60,7 @@ class Taken(NamedTuple):
     @property
     def version(self) -> list[str | bool]:
         """As it was read: also where the rest can't be, it is what is compared."""
-        return [self.fields.get(name, False) for name in ("generation", "revision", "fire_seq")]
+        return [count_text(self.fields.get(name)) for name in ("generation", "revision", "fire_seq")]
 
 
 def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
@@ -195,7 +196,7 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
         try:
             if not row.fields:
                 raise Unreadable(f"there is no hash at schedules:{path_of(*row.key)}")
-            schedule = read_schedule(row.fields)
+            schedule = schedule_of(row.member, row.fields)
             if schedule.format > FORMAT:
                 continue  # somebody's edit: not ours to touch
             active = _active(row.active) if row.active is not None and needs_active(schedule) else ()

@@ -182,9 +182,9 @@ FROM json_each(?) AS wanted WHERE evenbeat_runs.id = {expressions[0]}
 COUNT = f"""
 {_insert("evenbeat_statistics", STATISTICS)}
 ON CONFLICT (tenant, schedule) DO UPDATE SET
-    run_count = run_count + excluded.run_count,
-    success_count = success_count + excluded.success_count,
-    failure_count = failure_count + excluded.failure_count,
+    run_count = min(run_count, 9007199254740991) + excluded.run_count,
+    success_count = min(success_count, 9007199254740991) + excluded.success_count,
+    failure_count = min(failure_count, 9007199254740991) + excluded.failure_count,
     last_run = coalesce(nullif(excluded.last_run, 0), last_run),
     last_success = coalesce(nullif(excluded.last_success, 0), last_success),
     last_failure = coalesce(nullif(excluded.last_failure, 0), last_failure),

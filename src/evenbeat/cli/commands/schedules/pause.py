@@ -50,6 +50,7 @@ def command(
             name, note, until=None if end is None else from_ms(end), cancel_queued=cancel_queued
         )
         queued = app.runs.list(schedule=name, state="queued", limit=_RUNS)
+        running = app.runs.list(schedule=name, state="running", limit=_RUNS)
 
     def people() -> Iterator[str]:
         if paused.state != "paused":
@@ -66,8 +67,17 @@ def command(
             yield f"{number} {are} queued and will run: {_some(queued)}"
             them = "it" if len(queued) == 1 else "them"
             yield f"to end {them}, too: evenbeat runs cancel --all --schedule {name} --state queued"
+        if running:
+            # A worker takes more than it executes at once: some of these may not have begun.
+            are = "run is" if len(running) == 1 else "runs are"
+            yield f"{len(running):,} {are} with workers and will end, or begin and end"
+            yield f"to stop {'it' if len(running) == 1 else 'them'}: evenbeat runs cancel --all --schedule {name}"
 
-    shown = {"schedule": json_form(paused), "queued": [run.id for run in queued]}
+    shown = {
+        "schedule": json_form(paused),
+        "queued": [run.id for run in queued],
+        "running": [run.id for run in running],
+    }
     answer(shown, people, as_json=as_json)
 
 

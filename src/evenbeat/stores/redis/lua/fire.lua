@@ -9,7 +9,7 @@
 
 local function unchanged(key, version)
   local found = read('HMGET', key, 'generation', 'revision', 'fire_seq')
-  return (found[1] or false) == version[1] and (found[2] or false) == version[2] and (found[3] or false) == version[3]
+  return count_of(found[1]) == version[1] and count_of(found[2]) == version[2] and count_of(found[3]) == version[3]
 end
 
 -- A run that ended meanwhile may have been what the plan waits for: then there must be a new plan.

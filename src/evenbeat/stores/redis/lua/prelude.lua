@@ -316,3 +316,9 @@ local function next_wake(families)
   end
   return least
 end
+
+-- As rows.count_text: a count that can't be read is 0, for who reads the row as for who compares it; false if there is none.
+local function count_of(text)
+  if not text then return false end
+  return string.match(text, '^%d+$') and #text < 16 and text or '0'
+end

@@ -2,11 +2,6 @@
 -- asked: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels}.
 -- Answers for each: 1, or {the row as it is, 1 if all of the runs are there}.
 
--- As rows.salvaged_version: a count that can't be read is 0, for who reads the row as for who compares it.
-local function count_of(text)
-  return text and string.match(text, '^%d+$') and #text < 16 and text or '0'
-end
-
 need_for_runs()
 need('zset', 'schedules')
 for _, row in ipairs(asked) do
@@ -24,7 +19,8 @@ for at, row in ipairs(asked) do
   if not is_hash then
     same = false
   elseif expect then
-    same = count_of(found[1]) == expect[1] and count_of(found[2]) == expect[2] and count_of(found[3]) == expect[3]
+    same = (count_of(found[1]) or '0') == expect[1] and (count_of(found[2]) or '0') == expect[2]
+      and (count_of(found[3]) or '0') == expect[3]
   else
     same = not found[2]
   end
