@@ -233,8 +233,8 @@ class Schedules:
         those that are due and not fired yet.
 
         Runs that are queued already still run, unless ``cancel_queued`` ends them; those that a worker has
-        taken go on, begun or not: ``runs.cancel_all(schedule=…)`` asks them to stop. ``by`` says who paused it
-        (the user of this process).
+        taken go on, begun or not: ``runs.cancel_all(schedule=…)`` asks them to stop. ``by`` says who paused
+        it (the user of this process).
         """
         actor = this_user() if by is None else by
 

@@ -69,9 +69,9 @@ def command(
             yield f"to end {them}, too: evenbeat runs cancel --all --schedule {name} --state queued"
         if running:
             # A worker takes more than it executes at once: some of these may not have begun.
-            are = "run is" if len(running) == 1 else "runs are"
+            are, them = ("run is", "it") if len(running) == 1 else ("runs are", "them")
             yield f"{len(running):,} {are} with workers and will end, or begin and end"
-            yield f"to stop {'it' if len(running) == 1 else 'them'}: evenbeat runs cancel --all --schedule {name}"
+            yield f"to stop {them}: evenbeat runs cancel --all --schedule {name}"
 
     shown = {
         "schedule": json_form(paused),
