@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from evenbeat.model import Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import ScheduleQuery, Store, Write
+from evenbeat.testing import VirtualClock
 
 
 def can_be_found_and_written_anew(
@@ -45,3 +48,48 @@ def can_be_deleted(store: Store, name: str) -> None:
 def found(store: Store, name: str) -> Schedule:
     (row,) = store.find_schedules(ScheduleQuery(tenant="default", name=name)).items
     return row
+
+
+def sweep(
+    store: Store,
+    clock: VirtualClock,
+    fields: Sequence[str],
+    values: Sequence[object],
+    spoil: Callable[[str, str, object], None],
+) -> None:
+    """Damage each field of a schedule in each of these ways: whatever becomes of it, its neighbours fire, and
+    it can be listed, replaced and deleted. ``spoil`` is given a name, a field and a value."""
+    for field in fields:
+        for at, value in enumerate(values):
+            what = f"{field} = {value!r}"
+            good, bad, gone = (f"{word}-{field.replace('_', '-')}-{at}" for word in ("good", "bad", "gone"))
+            for name in (good, bad, gone):
+                made = changes.declare(
+                    Schedule(name=name, task="work", trigger="every 1m"), store.now(), None
+                )
+                assert made is not None
+                assert store.put_schedules([Write(made, None)])[0].accepted
+            for name in (bad, gone):
+                spoil(name, field, value)
+            clock.advance("1m")
+            fired = [planned.schedule.name for planned in store.fire_due(clock.now, 10, plan).planned]
+            assert good in fired, what
+            clock.advance("1m")
+            fired = [planned.schedule.name for planned in store.fire_due(clock.now, 10, plan).planned]
+            assert good in fired, what
+            for name, wish in ((bad, "declare"), (gone, "delete")):
+                row = found(store, name)
+                wanted = Schedule(name=name, task="other", trigger="every 5m", payload="7")
+                planned = (
+                    changes.delete(row, store.now())
+                    if wish == "delete"
+                    else changes.declare(wanted, store.now(), row)
+                )
+                assert planned is not None, what
+                assert store.put_schedules([Write(planned, row.version)])[0].accepted, what
+            assert found(store, bad).damage == "", what
+            for name in (good, bad):
+                row = found(store, name)
+                assert store.put_schedules([Write(changes.delete(row, store.now()), row.version)])[0].accepted
+            left = store.find_schedules(ScheduleQuery()).items
+            assert left == (), what

@@ -25,6 +25,7 @@ PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 LONGEST_PAYLOAD = 1_000_000
 LONGEST_ERROR = 10_000
 LONGEST_SPREAD = 86_400_000
+MOST_CONCURRENT = 10_000
 # What a run keeps of attempts before its present one: the newest, and the beginnings of their errors.
 EARLIER_KEPT = 20
 EARLIER_ERROR = 500
@@ -354,7 +355,7 @@ def check_schedule(schedule: Schedule) -> Schedule:
     _whole("catch_up.limit", schedule.catch_up.limit, 1, 10_000)
     _whole("spread", schedule.spread, 0, LONGEST_SPREAD)
     if schedule.max_concurrent is not None:
-        _whole("max_concurrent", schedule.max_concurrent, 1, 10_000)
+        _whole("max_concurrent", schedule.max_concurrent, 1, MOST_CONCURRENT)
     check_execution(schedule.execution)
     check_payload(schedule.payload)
     for field in ("pause_note", "paused_by", "managed_by"):

@@ -23,6 +23,7 @@ from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLar
 from evenbeat.model import FORMAT, CatchUp, LogChunk, Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
+from evenbeat.stores import rows
 from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.mongo import MongoStore, abandoned, claims, clients, firing, history, purging, schema
 from evenbeat.stores.mongo import schedules as schedule_documents
@@ -31,7 +32,7 @@ from evenbeat.stores.server_clock import ServerClock
 from evenbeat.testing import VirtualClock
 from evenbeat.testing.places import own_place
 from tests.conftest import server_url
-from tests.damage import can_be_deleted, can_be_found_and_written_anew
+from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
 
 MINUTE = 60_000
 COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
@@ -958,6 +959,17 @@ def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
     listed = "tenant" not in damage.get("$unset", {})
     can_be_found_and_written_anew(store, "b", listed=listed, paged="name" not in damage.get("$set", {}))
     can_be_deleted(store, "d")
+
+
+def test_whatever_a_field_holds_the_neighbours_fire_and_the_document_can_be_replaced(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    def damage(name: str, field: str, value: object) -> None:
+        change = {"$unset": {field: ""}} if value is None else {"$set": {field: value}}
+        plain(store).schedules.update_one({"_id": f"default/{name}"}, change)
+
+    fields = [field for field in rows.SCHEDULE if field not in ("tenant", "name", "format", "wake_at")]
+    sweep(store, clock, fields, [None, "?", [1], -1, (1 << 63) - 1], damage)
 
 
 def test_a_schedule_of_a_newer_format_is_left_alone(store: MongoStore, clock: VirtualClock) -> None:

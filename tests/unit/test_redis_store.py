@@ -32,6 +32,7 @@ from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores import parts
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore, runs, schedules
+from evenbeat.stores.redis import rows as redis_rows
 from evenbeat.stores.redis.address import read_address
 from evenbeat.stores.redis.commands import translated
 from evenbeat.stores.redis.scripts import script
@@ -39,7 +40,7 @@ from evenbeat.stores.urls import open_url
 from evenbeat.testing import VirtualClock
 from tests import servers
 from tests.contract.redis_indexes import differences
-from tests.damage import can_be_deleted, can_be_found_and_written_anew
+from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
 
 MINUTE = 60_000
 Make = Callable[..., RedisStore]
@@ -926,6 +927,19 @@ def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
     assert store.fire_due(clock.now, 10, plan).quarantined == ()
     can_be_found_and_written_anew(store, "b")
     can_be_deleted(store, "d")
+
+
+def test_whatever_a_field_holds_the_neighbours_fire_and_the_row_can_be_replaced(
+    store: RedisStore, clock: VirtualClock, client: Any
+) -> None:
+    def damage(name: str, field: str, value: Any) -> None:
+        if value is None:
+            client.hdel(key(store, f"schedules:{name}"), field)
+        else:
+            client.hset(key(store, f"schedules:{name}"), field, value)
+
+    fields = [field for field in redis_rows.SCHEDULE if field != "format"]
+    sweep(store, clock, [*fields, "declared"], [None, "", "?", b"\xff", "-1", "9" * 19], damage)
 
 
 def test_a_schedule_whose_hash_is_gone_is_noted_and_not_looked_at_again(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +26,7 @@ from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
 from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.testing import VirtualClock
-from tests.damage import can_be_deleted, can_be_found_and_written_anew
+from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
 
 MINUTE = 60_000
 
@@ -608,6 +608,24 @@ def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
     assert store.fire_due(clock.now, 10, plan).quarantined == ()
     can_be_found_and_written_anew(store, "b")
     can_be_deleted(store, "d")
+
+
+def test_whatever_a_column_holds_the_neighbours_fire_and_the_row_can_be_replaced(
+    store: SqliteStore, clock: VirtualClock, path: Path
+) -> None:
+    def damage(name: str, column: str, value: object) -> None:
+        with plain(path) as connection:
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            # Where the column can't hold it (STRICT, NOT NULL), the row stays as it was.
+            with suppress(sqlite3.IntegrityError):
+                connection.execute(
+                    f"UPDATE evenbeat_schedules SET {column} = {value} WHERE name = ?",  # noqa: S608
+                    (name,),
+                )
+
+    columns = [column for column in rows.SCHEDULE if column not in ("tenant", "name", "format")]
+    values = ["NULL", "''", "'?'", "CAST(X'ff' AS TEXT)", "-1", "9223372036854775807", "-9223372036854775808"]
+    sweep(store, clock, columns, values, damage)
 
 
 def test_a_schedule_of_a_newer_format_is_left_alone(

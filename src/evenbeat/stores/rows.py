@@ -13,6 +13,7 @@ from evenbeat.errors import EvenbeatError
 from evenbeat.instants import FIRST, LAST
 from evenbeat.model import (
     LONGEST_SPREAD,
+    MOST_CONCURRENT,
     CatchUp,
     Cause,
     Execution,
@@ -92,15 +93,22 @@ def check_counts(first: int, second: int, third: int) -> None:
 
 
 def check_place(schedule: Schedule) -> Schedule:
-    """Refuse numbers with which nothing can be planned: they would fail the batch that the row is fired in.
+    """Refuse numbers with which nothing can be planned or written: they would fail the batch that the row is
+    fired in.
 
-    0.4 us a row.
+    0.7 us a row.
     """
-    for instant in (schedule.next_tick, schedule.moved, schedule.paused_until, schedule.anchor):
+    s = schedule
+    for instant in (
+        s.next_tick, s.moved, s.wake_at, s.last_fire, s.paused_until, s.paused_at, s.anchor, s.created_at,
+        s.updated_at,
+    ):  # fmt: skip
         if instant is not None and not FIRST <= instant <= LAST:
             raise Unreadable(f"the instant {instant} is outside the calendar")
-    if not 0 <= schedule.priority <= 9 or not 0 <= schedule.spread <= LONGEST_SPREAD:
-        raise Unreadable(f"priority {schedule.priority} or spread {schedule.spread} is out of range")
+    if not 0 <= s.priority <= 9 or not 0 <= s.spread <= LONGEST_SPREAD:
+        raise Unreadable(f"priority {s.priority} or spread {s.spread} is out of range")
+    if s.max_concurrent is not None and not 1 <= s.max_concurrent <= MOST_CONCURRENT:
+        raise Unreadable(f"max_concurrent {s.max_concurrent} is out of range")
     return schedule
 
 
@@ -169,7 +177,7 @@ def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> Schedule:
                 value = msgspec.json.decode(value)
             kept[field.name] = msgspec.convert(value, field.type)
             check_place(check_schedule(replace(blank, **{field.name: kept[field.name]})))
-            if REPLACED in str(kept[field.name]):
+            if b"\xef\xbf\xbd" in str(kept[field.name]).encode():
                 raise Unreadable(f"{field.name} holds text that is not UTF-8")
         except (msgspec.MsgspecError, EvenbeatError, UnicodeError, OverflowError):
             kept.pop(field.name, None)
