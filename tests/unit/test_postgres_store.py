@@ -1413,14 +1413,13 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
     assert (found.task, found.error) == ("work", "a\0b")
 
 
-def test_a_connection_to_a_database_without_our_tables_is_named(make: Callable[..., PostgresStore]) -> None:
-    store = make()
-    sql(store, "DROP TABLE evenbeat.runs CASCADE")
+def test_a_connection_to_a_database_without_our_tables_is_named(alone: PostgresStore) -> None:
+    sql(alone, "DROP TABLE evenbeat.runs CASCADE")
     with (
-        psycopg.connect(store.place.conninfo) as theirs,
+        psycopg.connect(alone.place.conninfo) as theirs,
         pytest.raises(psycopg.errors.UndefinedTable) as caught,
     ):
-        store.add_runs_within(theirs, [Run(id="one", task="work")])
+        alone.add_runs_within(theirs, [Run(id="one", task="work")])
     (note,) = caught.value.__notes__
     assert "without the tables of the store" in note
     assert "evenbeat.testing.virtual(app)" in note

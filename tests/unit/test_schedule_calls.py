@@ -92,7 +92,7 @@ def test_the_next_run_of_a_pause_is_known_if_its_end_is(app: Scheduler) -> None:
 def test_a_pause_keeps_its_note_and_does_not_end_at_once(app: Scheduler, clock: VirtualClock) -> None:
     app.schedules.add("beat", every("1h"), "work")
     assert app.schedules.pause("beat", "the database moves").pause_note == "the database moves"
-    assert app.schedules.pause("beat").pause_note == ""
+    assert app.schedules.pause("beat").pause_note == "the database moves"
     now = datetime.fromtimestamp(clock.now / 1000, UTC)
     for over in (now, now - HOUR):
         with pytest.raises(InvalidValue, match="over already"):

@@ -243,7 +243,7 @@ def test_during_a_pause_with_an_end_the_next_run_is_the_first_after_it(
 
 def test_a_note_that_no_store_can_hold_is_refused(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", every("10m"), "work")
-    with pytest.raises(InvalidValue, match="pause_note 3 is not a text"):
+    with pytest.raises(InvalidValue, match="note 3 is not a text"):
         scheduler.schedules.pause("beat", 3)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="lone surrogate"):
         scheduler.schedules.pause("beat", "\udc80")

@@ -152,7 +152,8 @@ def version_of(row: Row) -> Version:
 def salvaged_version(generation: object, revision: object, fire_seq: object) -> Version:
     """Counts that can't be read are 0: whoever reads the row and whoever compares it agree on that."""
     counts = (
-        value if type(value) is int and 0 <= value < MOST_COUNTED else 0
+        # Not by its type: MongoDB's driver has one of its own for integers of 64 bits.
+        int(value) if isinstance(value, int) and 0 <= value < MOST_COUNTED else 0
         for value in (generation, revision, fire_seq)
     )
     return Version(*counts)

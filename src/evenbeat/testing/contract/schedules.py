@@ -111,6 +111,18 @@ class ScheduleContract(Contract):
         clock.advance("5m")
         assert sorted(planned.schedule.name for planned in self.fire(store).planned) == ["a", "b", "d"]
 
+    def test_a_schedule_that_has_fired_often_can_be_changed(self, store: Store, clock: VirtualClock) -> None:
+        # Counts beyond 32 bits are other integers to some drivers.
+        often = replace(changes.create(schedule(), store.now()).schedule, fire_seq=1 << 40, revision=1 << 35)
+        (written,) = store.put_schedules([Write(Planned(often), None)])
+        assert written.accepted
+        clock.advance("1m")
+        assert len(self.fire(store).planned) == 1
+        row = self.get(store)
+        assert row is not None
+        assert (row.damage, row.fire_seq, row.revision) == ("", (1 << 40) + 1, 1 << 35)
+        assert self.put(store, row, changes.pause(row, clock.now)).accepted
+
     def test_what_was_declared_stays_when_the_schedule_fires(self, store: Store, clock: VirtualClock) -> None:
         planned = changes.declare(schedule(), store.now(), None)
         assert planned is not None
