@@ -39,7 +39,7 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
         yield styled((run.id, "bold"))
         yield ""
         yield listed([*_what(run), *_when(run, wait, wall), *_how(run, lines)])
-        # One that ended the run has been told of above.
+        # The lines above already show the attempt that ended the run.
         if len(run.attempts) > (run.state in FINAL_STATES):
             yield ""
             yield _attempt_table(run, wall)

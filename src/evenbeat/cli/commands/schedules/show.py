@@ -40,7 +40,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     """Show all about a schedule, also which ticks were skipped and why."""
     with opened(store, tenant) as app:
         schedule = app.schedules.get(name)
-        # What a paused or unreadable schedule would do is not what is coming.
+        # A paused or unreadable schedule has no ticks to come.
         waits = schedule.damage or (schedule.paused and schedule.paused_until is None)
         coming = [] if waits else app.schedules.preview(name, _TICKS)
         history = app.schedules.history(name)

@@ -111,7 +111,7 @@ def _zone_change(before: ScheduleInfo, after: ScheduleInfo) -> Iterator[str]:
 
 
 def _said_of(schedule: ScheduleInfo) -> dict[str, Any]:
-    """What was said of a schedule, by the names under which it is said."""
+    """Return the options of a schedule, by the names that users give them."""
     catch_up = schedule.catch_up
     policies = {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
     policies |= {name: getattr(schedule.execution, name) for name in EXECUTION}
