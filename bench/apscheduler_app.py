@@ -58,9 +58,11 @@ def job_store(url: str) -> Iterator[Any]:
 def scheduler(store: Any, jobs: int) -> Iterator[Any]:
     """A scheduler that does nothing by itself, with jobs that are all due."""
     made = BackgroundScheduler(
-        jobstores={"default": store}, executors={"default": Counting()}, timezone=UTC,
+        jobstores={"default": store},
+        executors={"default": Counting()},
+        timezone=UTC,
         job_defaults={"misfire_grace_time": None, "coalesce": True},
-    )  # fmt: skip
+    )
     made.start(paused=True)
     trigger = CronTrigger.from_crontab("0 * * * *", timezone=UTC)
     for at in range(jobs):

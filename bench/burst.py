@@ -10,7 +10,7 @@ from bench.measure import Row, percentile
 from bench.plot import curve
 from bench.processes import ROOT, scratch, until
 from evenbeat import Scheduler
-from evenbeat.model import Run, Schedule
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.stores.base import RunQuery, Write
 
@@ -55,7 +55,7 @@ def _late() -> list[float]:
         database = folder / "bench.db"
         app = apps.make("stamp", database)
         with apps.node("stamp", database):
-            assert app.runs.wait_for(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
+            assert app.runs.join(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
             due = _fill(app)
             # Nobody asks while it is measured: that would be work for the same processors and the same file.
             time.sleep(due - time.time() + GOAL / 1000)
@@ -78,7 +78,7 @@ def _fill(app: Scheduler) -> int:
     payload = f'{{"due":{due}}}'
     for start in range(0, SCHEDULES, _BATCH):
         made = (
-            Schedule(name=f"daily-{number:05}", task="stamp", trigger=trigger, payload=payload)
+            ScheduleRecord(name=f"daily-{number:05}", task="stamp", trigger=trigger, payload=payload)
             for number in range(start, start + _BATCH)
         )
         written = store.put_schedules(
@@ -93,7 +93,7 @@ def _fill(app: Scheduler) -> int:
 def _check(app: Scheduler, due: int) -> None:
     """Each schedule has one run, of this tick, and it succeeded at the first attempt."""
     assert app.runs.count() == {"succeeded": SCHEDULES + 1}
-    found: list[Run] = []
+    found: list[RunRecord] = []
     query = RunQuery(task="stamp", states=("succeeded",), limit=_PAGE)
     while True:
         page = app.store.find_runs(query)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import msgspec
 
 from bench.processes import ROOT
-from evenbeat.model import Schedule
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Store, Write
@@ -55,7 +55,7 @@ def make_due(store: Store, count: int, name: str = "due") -> None:
     trigger = f"{tick.tm_min} {tick.tm_hour} * * *"
     for start in range(0, count, _BATCH):
         wanted = (
-            Schedule(name=f"{name}-{number:06}", task="noop", trigger=trigger)
+            ScheduleRecord(name=f"{name}-{number:06}", task="noop", trigger=trigger)
             for number in range(start, min(start + _BATCH, count))
         )
         made = store.put_schedules(
@@ -68,11 +68,13 @@ def fire(url: str, claimers: Sequence[int], limit: int) -> list[Work]:
     """All that is due, by processes with so many claimers each, all of which are ready before they begin."""
     children = [
         subprocess.Popen(
-            [sys.executable, "-m", "bench.claimers", url, str(threads), str(limit)], cwd=ROOT,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "bench.claimers", url, str(threads), str(limit)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         for threads in claimers
-    ]  # fmt: skip
+    ]
     try:
         for child in children:
             assert child.stdout is not None

@@ -17,8 +17,7 @@ import psycopg
 import redis
 from psycopg.sql import SQL, Identifier
 from tests import servers
-
-from evenbeat.testing.places import own_place
+from tests.isolation import own_place
 
 Database: TypeAlias = Literal["postgres", "valkey", "mongo"]
 TITLES: dict[Database, str] = {"postgres": "PostgreSQL", "valkey": "Valkey", "mongo": "MongoDB"}

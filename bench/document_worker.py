@@ -15,7 +15,7 @@ from tests.documents.places import KINDS, Place
 
 from bench.one_at_a_time import taker
 from evenbeat.documents import Document, Processor
-from evenbeat.signals import until_signalled
+from evenbeat.processes.signals import until_signalled
 
 
 def main(kind: str, url: str, how: str, concurrency: str, ledger: str) -> None:

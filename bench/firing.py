@@ -9,7 +9,7 @@ from bench import apscheduler_app, databases
 from bench.claimers import Work, fire, make_due, opened
 from bench.databases import TITLES, Database
 from bench.measure import Row, median, percentile
-from evenbeat.ticker import BATCH
+from evenbeat.node.ticker import BATCH
 
 SCHEDULES = 10_000
 NODES = 2
@@ -66,16 +66,22 @@ def _claimers() -> list[Row]:
     p99 = percentile(calls, 0.99)
     rows.append(
         Row(
-            "firing", f"… batches of {best}, times what was first asked for: ticks a second", "x",
-            rate / FIRST_GOAL, goal=f"1x = {FIRST_GOAL:,}/s",
+            "firing",
+            f"… batches of {best}, times what was first asked for: ticks a second",
+            "x",
+            rate / FIRST_GOAL,
+            goal=f"1x = {FIRST_GOAL:,}/s",
         )
-    )  # fmt: skip
+    )
     rows.append(
         Row(
-            "firing", f"… batches of {best}, times what was first asked for: p99", "x", p99 / FIRST_P99,
+            "firing",
+            f"… batches of {best}, times what was first asked for: p99",
+            "x",
+            p99 / FIRST_P99,
             goal=f"1x = {FIRST_P99} ms",
         )
-    )  # fmt: skip
+    )
     return rows
 
 

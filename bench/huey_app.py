@@ -29,8 +29,8 @@ def noop() -> None:
 
 
 def make(place: Path | str, keep: bool = False) -> Any:
-    """A queue on an SQLite file, or on a server by its URL. ``keep``: also the results None are kept, so that
-    there is a record of each success."""
+    """A queue on an SQLite file, or on a server by its URL. ``keep`` stores None results, too, so
+    that there is a record of each success."""
     if isinstance(place, str):
         made = RedisHuey("bench", url=place, store_none=keep)
     else:

@@ -14,12 +14,12 @@ from bench import apscheduler_app, databases
 from bench.claimers import make_due, opened
 from bench.databases import TITLES, Database
 from bench.measure import Row, interleaved, median, percentile
-from evenbeat import locks
-from evenbeat.model import Schedule
+from evenbeat.app import locks
+from evenbeat.core.records import ScheduleRecord
+from evenbeat.node.ticker import BATCH
 from evenbeat.rules import changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import ScheduleQuery, Store, Write
-from evenbeat.ticker import BATCH
 
 PASSES, DUE = 30, 100
 PASS_GOAL = 10
@@ -88,7 +88,7 @@ def _lock(store: Store) -> dict[str, Callable[[], object]]:
 
 def _schedule(store: Store) -> dict[str, Callable[[], object]]:
     now = store.now()
-    made = changes.create(Schedule(name="it", task="noop", trigger="0 0 1 1 *"), now)
+    made = changes.create(ScheduleRecord(name="it", task="noop", trigger="0 0 1 1 *"), now)
     written = store.put_schedules([Write(made, None)])[0]
     assert written.current is not None
     present = [written.current]
@@ -98,7 +98,7 @@ def _schedule(store: Store) -> dict[str, Callable[[], object]]:
         assert store.find_schedules(ScheduleQuery(tenant="default", name="it", limit=1)).items
 
     def write() -> None:
-        wanted = Schedule(name="it", task="noop", trigger=f"0 {next(hours)} 1 1 *")
+        wanted = ScheduleRecord(name="it", task="noop", trigger=f"0 {next(hours)} 1 1 *")
         planned = changes.declare(wanted, store.now(), present[0])
         assert planned is not None
         answer = store.put_schedules([Write(planned, present[0].version)])[0]

@@ -22,9 +22,11 @@ def process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A Python process, ended by SIGTERM and given the time to end well; it must."""
     child = subprocess.Popen(
-        [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **(environment or {})},
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     try:
         yield child
         child.terminate()

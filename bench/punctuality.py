@@ -104,7 +104,7 @@ def order(app: Scheduler, how: How, numbers: Iterator[int], due: float) -> None:
 
 def _ordered(app: Scheduler, how: How, seed: int) -> None:
     """All of it, from warming up to the last success, for a node that runs somewhere."""
-    assert app.runs.wait_for(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
+    assert app.runs.join(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
     dues = _dues(seed)
     _hand_over(dues, partial(order, app, how, itertools.count()))
     _wait(dues, lambda: app.runs.count().get("succeeded") == JOBS + 1)

@@ -7,7 +7,7 @@ import time
 from bench import apps
 from bench.measure import Row, median
 from bench.processes import processor_seconds, scratch
-from evenbeat.model import Schedule
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.stores.base import Store, Write
 
@@ -32,13 +32,13 @@ def _share() -> float:
         app = apps.make("both", database)
         fill(app.store, SCHEDULES)
         with apps.node("both", database) as pid:
-            assert app.runs.wait_for(app.enqueue("noop").id, "30s").state == "succeeded"
+            assert app.runs.join(app.enqueue("noop").id, "30s").state == "succeeded"
             time.sleep(SETTLE)
             before, begin = processor_seconds(pid), time.perf_counter()
             time.sleep(SECONDS)
             used, taken = processor_seconds(pid) - before, time.perf_counter() - begin
             # Alive and at work: it does a run at once, and none of the schedules had one.
-            assert app.runs.wait_for(app.enqueue("noop").id, "2s").state == "succeeded"
+            assert app.runs.join(app.enqueue("noop").id, "2s").state == "succeeded"
         assert app.runs.count() == {"succeeded": 2}
         app.close()
     return used / taken * 100
@@ -50,10 +50,11 @@ def fill(store: Store, count: int) -> None:
     month = time.gmtime(now / 1000 + 60 * 86_400).tm_mon
     for start in range(0, count, _BATCH):
         wanted = [
-            Schedule(
-                name=f"yearly-{number:06}", task="noop",
+            ScheduleRecord(
+                name=f"yearly-{number:06}",
+                task="noop",
                 trigger=f"{number % 60} {number // 60 % 24} {number % 28 + 1} {month} *",
             )
             for number in range(start, min(start + _BATCH, count))
-        ]  # fmt: skip
+        ]
         store.put_schedules([Write(changes.create(schedule, now), None) for schedule in wanted])

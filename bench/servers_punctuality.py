@@ -59,7 +59,7 @@ def _lates(seed: int, name: Database) -> dict[How, list[float]]:
         noted = folder / "bench.starts"
         app = apps.make("stamp", url)
         with apps.node("stamp", url, noted):
-            assert app.runs.wait_for(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
+            assert app.runs.join(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
             dues, numbers = _dues(seed), itertools.count()
             # The earliest first, so that the lead is enough for each.
             for due, how in sorted((due, how) for how, instants in dues.items() for due in instants):

@@ -79,7 +79,7 @@ def _node(stack: ExitStack, name: Database, size: int) -> Callable[[], Counts]:
     fill(app.store, size)
     databases.analyze(url)
     stack.enter_context(apps.node("def", url, stack.enter_context(scratch()) / "bench.starts"))
-    assert app.runs.wait_for(app.enqueue("noop").id, "30s").state == "succeeded"
+    assert app.runs.join(app.enqueue("noop").id, "30s").state == "succeeded"
     app.close()
     return count
 
@@ -141,5 +141,7 @@ def _mongo(stack: ExitStack) -> tuple[Server, Callable[[], Counts]]:
 
 
 _SERVERS: dict[Database, Callable[[ExitStack], tuple[Server, Callable[[], Counts]]]] = {
-    "postgres": _postgres, "valkey": _valkey, "mongo": _mongo,
-}  # fmt: skip
+    "postgres": _postgres,
+    "valkey": _valkey,
+    "mongo": _mongo,
+}

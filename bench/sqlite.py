@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.measure import Row, interleaved, median
-from evenbeat.model import Run, Schedule
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, Write
@@ -77,7 +77,7 @@ def _fill(store: SqliteStore, count: int, trigger: str) -> None:
     now = store.now()
     for start in range(0, count, 5_000):
         names = (f"schedule-{at:06}" for at in range(start, min(count, start + 5_000)))
-        made = (Schedule(name=name, task="work", trigger=trigger, payload='{"n":1}') for name in names)
+        made = (ScheduleRecord(name=name, task="work", trigger=trigger, payload='{"n":1}') for name in names)
         store.put_schedules([Write(changes.create(schedule, now), None) for schedule in made])
 
 
@@ -118,9 +118,9 @@ def _seconds_a_run(batch: int) -> tuple[float, float, float]:
         return adding / RUNS, claiming / RUNS, settling / RUNS
 
 
-def _queued(count: int, run_at: int) -> list[Run]:
+def _queued(count: int, run_at: int) -> list[RunRecord]:
     return [
-        Run(id=f"run-{at:06}", task="work", payload=f'{{"n":{at}}}', run_at=run_at, created_at=run_at)
+        RunRecord(id=f"run-{at:06}", task="work", payload=f'{{"n":{at}}}', run_at=run_at, created_at=run_at)
         for at in range(count)
     ]
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from bench import apscheduler_app
 from bench.measure import Row, median
-from evenbeat.model import Schedule
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Store, Write
@@ -58,7 +58,7 @@ def _ours(name: str, count: int) -> float:
         store.open()
         for start in range(0, count, BATCH):
             wanted = [
-                changes.create(Schedule(name=f"s{at}", task="work", trigger="0 * * * *"), clock.now)
+                changes.create(ScheduleRecord(name=f"s{at}", task="work", trigger="0 * * * *"), clock.now)
                 for at in range(start, start + BATCH)
             ]
             store.put_schedules([Write(planned, None) for planned in wanted])
@@ -98,7 +98,7 @@ def _hold(who: str) -> object:
         store = MemoryStore(clock)
         for at in range(MANY):
             trigger = f"{at % 60} {at // 60 % 24} * * *"
-            wanted = changes.create(Schedule(name=f"job-{at}", task="work", trigger=trigger), clock.now)
+            wanted = changes.create(ScheduleRecord(name=f"job-{at}", task="work", trigger=trigger), clock.now)
             store.put_schedules([Write(wanted, None)])
         return store
     from apscheduler.schedulers.background import BackgroundScheduler

@@ -60,8 +60,11 @@ def main(folder: Path) -> None:
     for text, due in left:
         print(f"  {text:<26} {'no job any more' if due is None else f'held: {due}'}")
     assert [text for text, due in left if due is None] == [
-        "once", "in two seconds", "every second, 3 s long", "never: no date"
-    ]  # fmt: skip
+        "once",
+        "in two seconds",
+        "every second, 3 s long",
+        "never: no date",
+    ]
     assert "once, and then gone" not in dict(left)
     db.close()
 

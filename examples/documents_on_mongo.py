@@ -25,15 +25,27 @@ def main() -> None:
     orders.drop()
     orders.create_index("schedule.sleepUntil", sparse=True)
     now = datetime.now(UTC)
-    orders.insert_many([
-        {"customer": "Ada", "active": True, "schedule": {"sleepUntil": now}},
-        {"customer": "Bob", "active": True, "schedule": {"sleepUntil": now + timedelta(seconds=1)}},
-        {"customer": "Cleo", "active": False, "schedule": {"sleepUntil": now}},  # by the condition: not ours
-        {"customer": "Dan", "active": True, "schedule": {"sleepUntil": None}},  # no date: no job
-        {"customer": "Eve", "active": True, "schedule": {
-            "sleepUntil": now, "cron": "* * * * * *", "repeatUntil": now + timedelta(seconds=3),
-        }},
-    ])  # fmt: skip
+    orders.insert_many(
+        [
+            {"customer": "Ada", "active": True, "schedule": {"sleepUntil": now}},
+            {"customer": "Bob", "active": True, "schedule": {"sleepUntil": now + timedelta(seconds=1)}},
+            {
+                "customer": "Cleo",
+                "active": False,
+                "schedule": {"sleepUntil": now},
+            },  # by the condition: not ours
+            {"customer": "Dan", "active": True, "schedule": {"sleepUntil": None}},  # no date: no job
+            {
+                "customer": "Eve",
+                "active": True,
+                "schedule": {
+                    "sleepUntil": now,
+                    "cron": "* * * * * *",
+                    "repeatUntil": now + timedelta(seconds=3),
+                },
+            },
+        ]
+    )
     handled: list[str] = []
     enough = threading.Event()
 

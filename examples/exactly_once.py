@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from evenbeat import Run, Scheduler, parse_trigger
+from evenbeat import RunContext, Scheduler, parse_trigger
 
 SCHEDULES = {"heartbeat": "every 500ms", "poll": "* * * * * *", "report": "*/3 * * * * *"}
 NODES = 3
@@ -24,10 +24,10 @@ KILL_AFTER = 4
 
 def scheduler(database: Path) -> Scheduler:
     """What every node makes: the same tasks, on the same file. The lease is short to be seen ending."""
-    app = Scheduler(f"sqlite:///{database}", lease="1500ms", threads=2)
+    app = Scheduler(f"sqlite:///{database}", lease="1500ms", thread_concurrency=2)
 
     @app.task
-    def job(run: Run) -> None:
+    def job(run: RunContext) -> None:
         time.sleep(0.3)
         again = f", attempt {run.attempt}: its first worker died" if run.attempt > 1 else ""
         print(

@@ -20,19 +20,19 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from evenbeat import Run, Scheduler, every
+from evenbeat import RunContext, Scheduler, every
 
 
 def make_app(url: str) -> Scheduler:
     """What every node makes: the same tasks on the same store. The lease is short to be seen ending."""
-    app = Scheduler(url, lease="2s", threads=2)
+    app = Scheduler(url, lease="2s", thread_concurrency=2)
 
     @app.task(schedule=every("1s"))
-    def heartbeat(run: Run) -> None:
+    def heartbeat(run: RunContext) -> None:
         say(run, "tick")
 
     @app.task
-    def count_stock(run: Run) -> None:
+    def count_stock(run: RunContext) -> None:
         if run.attempt > 1:
             say(run, f"attempt {run.attempt}: its first worker died, and I have it now")
         for shelf in range(1, 6):
@@ -42,7 +42,7 @@ def make_app(url: str) -> Scheduler:
     return app
 
 
-def say(run: Run, text: str) -> None:
+def say(run: RunContext, text: str) -> None:
     print(f"  {sys.argv[-1]:7} {run.task:12} {text}", flush=True)
 
 
@@ -61,7 +61,7 @@ def story(url: str, console: Console, script: str = __file__) -> None:
         victim.kill()
         name = f"node-{nodes.index(victim) + 1}"
         console.print(f"\n[bold red]kill -9 {name}[/bold red], in the middle of its job\n")
-        over = app.runs.wait_for(job.id, timeout="60s")
+        over = app.runs.join(job.id, timeout="60s")
         console.print(f"\n{over.task}: {over.state} at attempt {over.attempt}")
         app.schedules.pause("heartbeat")
         while {"queued", "running"} & app.runs.count().keys():

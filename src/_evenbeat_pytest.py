@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini(
-        "evenbeat_app",
-        "the Scheduler of the fixture scheduler, as in jobs.py or shop.jobs:app",
-    )
+    parser.addini("evenbeat_app", "the Scheduler of the fixture scheduler, as in jobs.py or shop.jobs:app")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,8 +35,8 @@ def evenbeat_app(pytestconfig: pytest.Config) -> Scheduler:
     named = pytestconfig.getini("evenbeat_app")
     if not named:
         return Scheduler("memory://")
+    from evenbeat.app.loading import load_app
     from evenbeat.errors import EvenbeatError
-    from evenbeat.loading import load_app
 
     root = str(pytestconfig.rootpath)
     if root not in sys.path:

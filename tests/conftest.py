@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import Phase, settings
 
-from evenbeat.testing.places import own_place
 from tests import servers
+from tests.isolation import own_place
 
 # Phase.explain traces every line once an example fails, which takes longer than reading the example.
 settings.register_profile(
@@ -34,7 +34,7 @@ def server_url(name: str) -> str:
 @pytest.fixture(autouse=True)
 def log_levels() -> Iterator[None]:
     """What a test, or a command that it calls, does to log levels ends with it."""
-    loggers = [logging.getLogger(name) for name in (None, "evenbeat", "evenbeat.worker")]
+    loggers = [logging.getLogger(name) for name in (None, "evenbeat", "evenbeat.node.worker")]
     before = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, before, strict=True):

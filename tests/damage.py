@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from evenbeat.model import Schedule
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import ScheduleQuery, Store, Write
@@ -28,7 +28,7 @@ def can_be_found_and_written_anew(
             assert [row.name for row in rest.items] == names[at + 1 :]
     row = found(store, name)
     assert row.damage or row.trigger == "every now and then"
-    wanted = Schedule(name=name, task="other", trigger="every 1m", payload="7")
+    wanted = ScheduleRecord(name=name, task="other", trigger="every 1m", payload="7")
     planned = changes.declare(wanted, store.now(), row)
     assert planned is not None
     assert store.put_schedules([Write(planned, row.version)])[0].accepted
@@ -45,7 +45,7 @@ def can_be_deleted(store: Store, name: str) -> None:
     assert name not in [row.name for row in store.find_schedules(ScheduleQuery()).items]
 
 
-def found(store: Store, name: str) -> Schedule:
+def found(store: Store, name: str) -> ScheduleRecord:
     (row,) = store.find_schedules(ScheduleQuery(tenant="default", name=name)).items
     return row
 
@@ -65,7 +65,7 @@ def sweep(
             good, bad, gone = (f"{word}-{field.replace('_', '-')}-{at}" for word in ("good", "bad", "gone"))
             for name in (good, bad, gone):
                 made = changes.declare(
-                    Schedule(name=name, task="work", trigger="every 1m"), store.now(), None
+                    ScheduleRecord(name=name, task="work", trigger="every 1m"), store.now(), None
                 )
                 assert made is not None
                 assert store.put_schedules([Write(made, None)])[0].accepted
@@ -79,7 +79,7 @@ def sweep(
             assert good in fired, what
             for name, wish in ((bad, "declare"), (gone, "delete")):
                 row = found(store, name)
-                wanted = Schedule(name=name, task="other", trigger="every 5m", payload="7")
+                wanted = ScheduleRecord(name=name, task="other", trigger="every 5m", payload="7")
                 planned = (
                     changes.delete(row, store.now())
                     if wish == "delete"

@@ -33,11 +33,26 @@ class Standby(Postgres):
     def start(self) -> None:
         data = self.folder / "data"
         if not data.exists():
-            self._launch([
-                str(self._bin / "pg_basebackup"), "--pgdata", str(data), "--host", "127.0.0.1",
-                "--port", str(self._primary.port), "--username", "evenbeat", "--checkpoint", "fast",
-                "--wal-method", "stream", "--write-recovery-conf", "--no-sync", "--no-password",
-            ])  # fmt: skip
+            self._launch(
+                [
+                    str(self._bin / "pg_basebackup"),
+                    "--pgdata",
+                    str(data),
+                    "--host",
+                    "127.0.0.1",
+                    "--port",
+                    str(self._primary.port),
+                    "--username",
+                    "evenbeat",
+                    "--checkpoint",
+                    "fast",
+                    "--wal-method",
+                    "stream",
+                    "--write-recovery-conf",
+                    "--no-sync",
+                    "--no-password",
+                ]
+            )
             assert self._process is not None
             if self._process.wait(60) != 0:
                 raise Unavailable(f"pg_basebackup failed: {self._last_words()}")
@@ -209,11 +224,26 @@ def make_certificate(key: Path, certificate: Path) -> None:
         raise Unavailable("there is no openssl to make a certificate with", is_required=False)
     subprocess.run(
         [
-            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=evenbeat",
-            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate),
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=evenbeat",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
         ],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+    )
     key.chmod(0o600)
     certificate.chmod(0o644)
 
@@ -243,10 +273,16 @@ class PgBouncer(Server):
 
     def _command(self) -> list[str]:
         settings = {
-            "listen_addr": "127.0.0.1", "listen_port": str(self.port), "unix_socket_dir": "",
-            "auth_type": "any", "pool_mode": self._pool_mode, "max_client_conn": "500",
-            "default_pool_size": "10", "server_login_retry": "1", **self._settings,
-        }  # fmt: skip
+            "listen_addr": "127.0.0.1",
+            "listen_port": str(self.port),
+            "unix_socket_dir": "",
+            "auth_type": "any",
+            "pool_mode": self._pool_mode,
+            "max_client_conn": "500",
+            "default_pool_size": "10",
+            "server_login_retry": "1",
+            **self._settings,
+        }
         lines = [f"{name} = {value}" for name, value in settings.items()]
         place = f"* = host=127.0.0.1 port={self._server.port} user=evenbeat"
         configuration = self.folder / "pgbouncer.ini"

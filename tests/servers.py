@@ -92,10 +92,17 @@ class Server(ABC):
         with (self.folder / "output").open("ab") as output:
             # A session of its own: Ctrl-C in a terminal is for the tests, which then stop the server.
             self._process = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, user=user,
-                group=group, extra_groups=None if user is None else [], start_new_session=True,
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                user=user,
+                group=group,
+                extra_groups=None if user is None else [],
+                start_new_session=True,
                 env={**(os.environ if environment is None else environment), **self.environment},
-            )  # fmt: skip
+            )
 
     def _await(self, ready: Callable[[], None]) -> None:
         deadline = time.monotonic() + _PATIENCE
@@ -149,10 +156,23 @@ class Postgres(Server):
         data = self.folder / "data"
         if not data.exists():
             _reachable(self._bin)
-            self._launch([
-                str(self._bin / "initdb"), "--pgdata", str(data), "--username", "evenbeat", "--auth", "trust",
-                "--encoding", "UTF8", "--locale", "C", "--no-instructions", "--no-sync",
-            ])  # fmt: skip
+            self._launch(
+                [
+                    str(self._bin / "initdb"),
+                    "--pgdata",
+                    str(data),
+                    "--username",
+                    "evenbeat",
+                    "--auth",
+                    "trust",
+                    "--encoding",
+                    "UTF8",
+                    "--locale",
+                    "C",
+                    "--no-instructions",
+                    "--no-sync",
+                ]
+            )
             assert self._process is not None
             if self._process.wait(_PATIENCE) != 0:
                 raise Unavailable(f"initdb failed: {self._last_words()}")
@@ -194,10 +214,15 @@ class Valkey(Server):
 
     def _command(self) -> list[str]:
         settings = {
-            "bind": "127.0.0.1", "port": str(self.port), "dir": str(self.folder), "save": "",
-            "appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction",
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": str(self.folder),
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "maxmemory-policy": "noeviction",
             **self.settings,
-        }  # fmt: skip
+        }
         options = [word for name, value in settings.items() for word in (f"--{name}", value)]
         _reachable(self._binary.parent)
         return [str(self._binary), *options]
@@ -252,9 +277,19 @@ class Mongo(Server):
             os.chown(data, *self._user)
         _reachable(self._binary.parent)
         return [
-            str(self._binary), "--dbpath", str(data), "--port", str(self.port), "--bind_ip", "127.0.0.1",
-            *self._replica_set(), "--wiredTigerCacheSizeGB", "0.25", "--nounixsocket", "--quiet",
-        ]  # fmt: skip
+            str(self._binary),
+            "--dbpath",
+            str(data),
+            "--port",
+            str(self.port),
+            "--bind_ip",
+            "127.0.0.1",
+            *self._replica_set(),
+            "--wiredTigerCacheSizeGB",
+            "0.25",
+            "--nounixsocket",
+            "--quiet",
+        ]
 
     def _replica_set(self) -> list[str]:
         return ["--replSet", "rs0"]

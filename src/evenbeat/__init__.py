@@ -3,20 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenbeat.current import Run
+    from evenbeat.app.scheduler import Scheduler
     from evenbeat.errors import (
-        Conflict,
+        AppImportError,
         DamagedSchedule,
+        DocumentLockLost,
         EvenbeatError,
         InvalidTrigger,
         InvalidValue,
         LockHeld,
-        LockLost,
-        ModuleFailed,
         RunCancelled,
         RunExists,
         RunNotFound,
         RunRefused,
+        ScheduleConflict,
         ScheduleExists,
         ScheduleNotFound,
         ScheduleTooNew,
@@ -27,64 +27,64 @@ if TYPE_CHECKING:
         UnknownZone,
     )
     from evenbeat.observe.events import Event
-    from evenbeat.scheduler import Scheduler
-    from evenbeat.tasks import Call, Task
-    from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
-    from evenbeat.views import (
-        AttemptInfo,
-        BulkInfo,
+    from evenbeat.observe.views import (
+        BulkResult,
         LogLine,
-        QueueInfo,
+        QueueStats,
         RefusedRun,
-        RunInfo,
-        ScheduleHistory,
-        ScheduleInfo,
-        SkippedInfo,
-        WaitInfo,
+        Run,
+        RunAttempt,
+        RunWait,
+        Schedule,
+        ScheduleStats,
+        SkippedTicks,
     )
+    from evenbeat.tasks.context import RunContext
+    from evenbeat.tasks.task import Call, Task
+    from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AppImportError",
     "At",
-    "AttemptInfo",
-    "BulkInfo",
+    "BulkResult",
     "Call",
-    "Conflict",
     "Cron",
     "DamagedSchedule",
+    "DocumentLockLost",
     "EvenbeatError",
     "Event",
     "Every",
     "InvalidTrigger",
     "InvalidValue",
     "LockHeld",
-    "LockLost",
     "LogLine",
-    "ModuleFailed",
-    "QueueInfo",
+    "QueueStats",
     "RefusedRun",
     "Run",
+    "RunAttempt",
     "RunCancelled",
+    "RunContext",
     "RunExists",
-    "RunInfo",
     "RunNotFound",
     "RunRefused",
+    "RunWait",
+    "Schedule",
+    "ScheduleConflict",
     "ScheduleExists",
-    "ScheduleHistory",
-    "ScheduleInfo",
     "ScheduleNotFound",
+    "ScheduleStats",
     "ScheduleTooNew",
     "Scheduler",
     "SchemaTooNew",
-    "SkippedInfo",
+    "SkippedTicks",
     "StoreUnavailable",
     "Task",
     "TooLarge",
     "Trigger",
     "UnknownTriggerZone",
     "UnknownZone",
-    "WaitInfo",
     "__version__",
     "at",
     "cron",
@@ -94,16 +94,16 @@ __all__ = [
 
 # Imported when they are first asked for: what needs none of them, such as `evenbeat health`, starts at once.
 _MODULES = {
-    "evenbeat.current": ("Run",),
+    "evenbeat.tasks.context": ("RunContext",),
     "evenbeat.errors": (
-        "Conflict",
+        "ScheduleConflict",
         "DamagedSchedule",
         "EvenbeatError",
         "InvalidTrigger",
         "InvalidValue",
         "LockHeld",
-        "LockLost",
-        "ModuleFailed",
+        "DocumentLockLost",
+        "AppImportError",
         "RunCancelled",
         "RunExists",
         "RunNotFound",
@@ -118,20 +118,20 @@ _MODULES = {
         "UnknownZone",
     ),
     "evenbeat.observe.events": ("Event",),
-    "evenbeat.scheduler": ("Scheduler",),
-    "evenbeat.tasks": ("Call", "Task"),
+    "evenbeat.app.scheduler": ("Scheduler",),
+    "evenbeat.tasks.task": ("Call", "Task"),
     "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),
-    "evenbeat.views": (
-        "AttemptInfo",
-        "BulkInfo",
+    "evenbeat.observe.views": (
+        "RunAttempt",
+        "BulkResult",
         "LogLine",
-        "QueueInfo",
+        "QueueStats",
         "RefusedRun",
-        "RunInfo",
-        "ScheduleHistory",
-        "ScheduleInfo",
-        "SkippedInfo",
-        "WaitInfo",
+        "Run",
+        "ScheduleStats",
+        "Schedule",
+        "SkippedTicks",
+        "RunWait",
     ),
 }
 

@@ -104,7 +104,7 @@ class UnknownTriggerZone(InvalidTrigger, UnknownZone):
     """A trigger whose time zone this machine does not have."""
 
 
-class ModuleFailed(EvenbeatError):
+class AppImportError(EvenbeatError):
     """A user's module raised when it was imported; ``trace`` is its traceback, as Python shows it."""
 
     def __init__(self, module: str, trace: str) -> None:
@@ -216,7 +216,7 @@ class RunRefused(EvenbeatError):
 
 
 class RunCancelled(EvenbeatError):
-    """Raised inside a task by ``run.check()``: somebody asked this run to stop, or it is not ours any more.
+    """Raised inside a task by ``run.raise_if_cancelled()``: the run was asked to stop, or its lease is lost.
 
     ``reason`` is ``cancelled``, ``timeout``, ``lost`` (the lease ended, another worker may have the run) or
     ``stopping`` (the worker stops and hands the run back).
@@ -253,7 +253,7 @@ class LockHeld(EvenbeatError):
         self.created_at = created_at
 
 
-class LockLost(EvenbeatError):
+class DocumentLockLost(EvenbeatError):
     """The lock of a document ended, or others changed its ``sleep_until``, while it was processed: its end is
     not written. ``document`` is its id."""
 
@@ -265,7 +265,7 @@ class LockLost(EvenbeatError):
         self.document = document
 
 
-class Conflict(EvenbeatError):
+class ScheduleConflict(EvenbeatError):
     """Others changed the schedule each time between reading and writing it; nothing was done: try again."""
 
     def __init__(self, tenant: str, name: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import redis
 
-from evenbeat.model import ACTIVE_STATES, FINAL_STATES, Run
-from evenbeat.stores.redis.address import read_address
+from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord
+from evenbeat.stores.redis.location import read_location
 from evenbeat.stores.redis.rows import member_of, path_of, read_run, read_schedule
 
 # Kept for a moment, or by themselves the whole of what there is: nothing to compare with.
@@ -17,7 +17,7 @@ _NO_INDEX = ("meta", "firing", "logs:", "records:", "schedule_lock:", "skipped",
 
 def differences(url: str) -> dict[str, tuple[object, object]]:
     """Index to (what it holds, what it should hold), for those that differ."""
-    address = read_address(url)
+    address = read_location(url)
     with redis.Redis.from_url(address.url, decode_responses=True, protocol=2) as client:
         keys = [key.removeprefix(address.base) for key in client.scan_iter(f"{address.base}*", count=1000)]
         wanted = _wanted(client, address.base, keys)
@@ -45,7 +45,7 @@ def _wanted(client: Any, base: str, keys: list[str]) -> dict[str, dict[str, Any]
     return indexes
 
 
-def _run(indexes: defaultdict[str, dict[str, Any]], run: Run) -> None:
+def _run(indexes: defaultdict[str, dict[str, Any]], run: RunRecord) -> None:
     indexes["newest"][run.id] = -run.created_at
     indexes[f"newest:tenant:{run.tenant}"][run.id] = -run.created_at
     state = f"{run.tenant} {run.state}"

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import MemoryDocuments
 from evenbeat.documents.base import Documents
-from evenbeat.instants import Instant, from_ms, to_ms
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.documents import DocumentsContract, Ground, Row
 

@@ -16,13 +16,13 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.read_concern import ReadConcern
 from tests.conftest import server_url
+from tests.isolation import own_place
 
+from evenbeat.core.instants import Instant
 from evenbeat.documents import MongoDocuments, paths
 from evenbeat.documents.base import Documents, Fields, Found
-from evenbeat.instants import Instant
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.documents import DocumentsContract, Ground, Row
-from evenbeat.testing.places import own_place
 
 NESTED = Fields("schedule.sleepUntil", "schedule.cron", "schedule.until.last", "flags.remove")
 
@@ -41,10 +41,14 @@ class MongoGround(Ground):
     def handle(self, *, only_active: bool = False) -> Documents:
         fields = self._fields
         documents = MongoDocuments(
-            self._theirs, sleep_until=fields.sleep_until, interval=fields.interval,
-            repeat_until=fields.repeat_until, auto_remove=fields.auto_remove,
-            condition={"active": True} if only_active else None, clock=self._clock,
-        )  # fmt: skip
+            self._theirs,
+            sleep_until=fields.sleep_until,
+            interval=fields.interval,
+            repeat_until=fields.repeat_until,
+            auto_remove=fields.auto_remove,
+            condition={"active": True} if only_active else None,
+            clock=self._clock,
+        )
         documents.open()
         return documents
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import psycopg
 import pytest
 from tests.conftest import server_url
+from tests.isolation import own_place
 
+from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import PostgresDocuments
 from evenbeat.documents.base import Documents
-from evenbeat.instants import Instant, from_ms, to_ms
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.documents import DocumentsContract, Ground, Row
-from evenbeat.testing.places import own_place
 
 
 @pytest.fixture(scope="module", name="server")
@@ -55,10 +55,15 @@ class PostgresGround(Ground):
 
     def handle(self, *, only_active: bool = False) -> Documents:
         documents = PostgresDocuments(
-            self._url, self._table, key="Key", sleep_until="sleepUntil", clock=self._clock, timeout=30,
+            self._url,
+            self._table,
+            key="Key",
+            sleep_until="sleepUntil",
+            clock=self._clock,
+            timeout=30,
             condition="active = %s AND note IS DISTINCT FROM '100%%'" if only_active else None,
             parameters=[True] if only_active else (),
-        )  # fmt: skip
+        )
         documents.open()
         self._handles.append(documents)
         return documents
@@ -71,9 +76,14 @@ class PostgresGround(Ground):
     def add(self, key: str, sleep_until: Instant | None, **fields: Any) -> None:
         self._sql(
             "INSERT INTO REMINDERS VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            key, self._moment(sleep_until), fields.get("interval"), self._moment(fields.get("repeat_until")),
-            fields.get("auto_remove"), fields.get("active", True), fields.get("note"),
-        )  # fmt: skip
+            key,
+            self._moment(sleep_until),
+            fields.get("interval"),
+            self._moment(fields.get("repeat_until")),
+            fields.get("auto_remove"),
+            fields.get("active", True),
+            fields.get("note"),
+        )
 
     def row(self, key: str) -> Row | None:
         rows = self._sql('SELECT "sleepUntil", note FROM REMINDERS WHERE "Key" = %s', key)

@@ -10,15 +10,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import redis
 from tests.conftest import server_url
+from tests.isolation import own_place
 
-from evenbeat.documents import times
+from evenbeat.core.instants import Instant
+from evenbeat.documents import time_formats
 from evenbeat.documents.base import Documents, Found
 from evenbeat.documents.redis import RedisDocuments
-from evenbeat.documents.times import TimeFormat
-from evenbeat.instants import Instant
+from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.documents import DocumentsContract, Ground, Row
-from evenbeat.testing.places import own_place
 
 
 class RedisGround(Ground):
@@ -40,7 +40,7 @@ class RedisGround(Ground):
             # Where the keys of this test are: whoever shares the server finds nothing of it afterwards.
             index=f"{self._prefix}:due{':active' if only_active else ''}",
             condition={"active": "1"} if only_active else None,
-            times=self._form,
+            time_formats=self._form,
             clock=self._clock,
         )
         self._stack.callback(documents.close)
@@ -59,10 +59,13 @@ class RedisGround(Ground):
         note: str | None = None,
     ) -> None:
         fields = {
-            "sleep_until": self._time(sleep_until), "interval": interval,
-            "repeat_until": self._time(repeat_until), "auto_remove": "1" if auto_remove else None,
-            "active": "1" if active else "0", "note": note,
-        }  # fmt: skip
+            "sleep_until": self._time(sleep_until),
+            "interval": interval,
+            "repeat_until": self._time(repeat_until),
+            "auto_remove": "1" if auto_remove else None,
+            "active": "1" if active else "0",
+            "note": note,
+        }
         present = {name: value for name, value in fields.items() if value is not None}
         self._client.hset(self._key(key), mapping=present)
 
@@ -70,7 +73,7 @@ class RedisGround(Ground):
         found = self._client.hgetall(self._key(key))
         if not found:
             return None
-        return Row(times.read(found.get("sleep_until"), self._form), found.get("note"))
+        return Row(time_formats.read(found.get("sleep_until"), self._form), found.get("note"))
 
     def move(self, key: str, sleep_until: Instant | None) -> None:
         if sleep_until is None:
@@ -88,7 +91,7 @@ class RedisGround(Ground):
         return f"{self._prefix}:{key}"
 
     def _time(self, instant: Instant | None) -> str | None:
-        return None if instant is None else str(times.write(instant, self._form))
+        return None if instant is None else str(time_formats.write(instant, self._form))
 
 
 def _plain(url: str) -> str:

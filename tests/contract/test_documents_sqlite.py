@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from evenbeat.documents import SqliteDocuments, times
+from evenbeat.core.instants import Instant
+from evenbeat.documents import SqliteDocuments, time_formats
 from evenbeat.documents.base import Documents
-from evenbeat.documents.times import TimeFormat
-from evenbeat.instants import Instant
+from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.documents import DocumentsContract, Ground, Row
 
@@ -41,27 +41,38 @@ class SqliteGround(Ground):
 
     def handle(self, *, only_active: bool = False) -> Documents:
         documents = SqliteDocuments(
-            self._path, '"My reminders"', key="Key", sleep_until='sleep"Until', clock=self._clock,
-            times=self._form, busy_timeout=30, condition="active = ? -- as it is" if only_active else None,
+            self._path,
+            '"My reminders"',
+            key="Key",
+            sleep_until='sleep"Until',
+            clock=self._clock,
+            time_formats=self._form,
+            busy_timeout=30,
+            condition="active = ? -- as it is" if only_active else None,
             parameters=[True] if only_active else (),
-        )  # fmt: skip
+        )
         documents.open()
         self._handles.append(documents)
         return documents
 
     def _time(self, instant: Instant | None) -> Any:
-        return None if instant is None else times.write(instant, self._form, self._like)
+        return None if instant is None else time_formats.write(instant, self._form, self._like)
 
     def add(self, key: str, sleep_until: Instant | None, **fields: Any) -> None:
         self._sql(
             'INSERT INTO "My reminders" VALUES (?, ?, ?, ?, ?, ?, ?)',
-            key, self._time(sleep_until), fields.get("interval"), self._time(fields.get("repeat_until")),
-            fields.get("auto_remove"), fields.get("active", True), fields.get("note"),
-        )  # fmt: skip
+            key,
+            self._time(sleep_until),
+            fields.get("interval"),
+            self._time(fields.get("repeat_until")),
+            fields.get("auto_remove"),
+            fields.get("active", True),
+            fields.get("note"),
+        )
 
     def row(self, key: str) -> Row | None:
         rows = self._sql('SELECT "sleep""Until", note FROM "My reminders" WHERE "Key" = ?', key)
-        return Row(times.read(rows[0][0], self._form), rows[0][1]) if rows else None
+        return Row(time_formats.read(rows[0][0], self._form), rows[0][1]) if rows else None
 
     def move(self, key: str, sleep_until: Instant | None) -> None:
         text = 'UPDATE "My reminders" SET "sleep""Until" = ? WHERE "Key" = ?'

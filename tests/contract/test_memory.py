@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue
-from evenbeat.model import Run
 from evenbeat.stores import memory
 from evenbeat.stores.base import Claim, Schema
 from evenbeat.stores.memory import MemoryStore
@@ -36,7 +36,7 @@ def test_claims_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(memory, "_CLAIMS_KEPT", 2)
     store = MemoryStore(VirtualClock())
     for token in ("a", "b", "c"):
-        store.add_runs([Run(id=token, task="work")])
+        store.add_runs([RunRecord(id=token, task="work")])
         store.claim_runs(Claim(worker="w", token=token, limit=1, now=store.now(), lease=1_000))
         assert len(store._claims) <= 2
     assert list(store._claims) == ["b", "c"]

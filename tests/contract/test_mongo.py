@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import server_url
+from tests.isolation import own_place
 
 from evenbeat.stores.mongo import MongoStore, schema
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
-from evenbeat.testing.places import own_place
 
 # Everything but the version of the schema and the hints, which are capped: they can't be emptied.
 COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
@@ -38,7 +38,7 @@ class OneDatabase(StoreContract):
         store = MongoStore(self.place)
         store.open()
         for name in COLLECTIONS:
-            store._connection.commands().database[name].delete_many({})
+            store._connection.session().database[name].delete_many({})
         store.close()
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.conftest import server_url
+from tests.isolation import own_place
 
 from evenbeat.stores.postgres import PostgresStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
-from evenbeat.testing.places import own_place
 
 TABLES = ("schedules", "runs", "skipped", "statistics", "records", "logs")
 

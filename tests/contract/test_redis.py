@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import server_url
+from tests.isolation import own_place
 
 from evenbeat.stores.redis import RedisStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
-from evenbeat.testing.places import own_place
 
 # More patience than by default: ten threads of a loaded machine take turns.
 PATIENCE = 60.0

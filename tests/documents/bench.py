@@ -1,4 +1,4 @@
-"""A desk to be stepped by hand: handlers end when the test says so, and the store fails when it says so."""
+"""A worker to be stepped by hand: handlers end when the test says so, and the store fails when it says so."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from evenbeat.documents import Change, Document, Lock, MemoryDocuments, Taken
-from evenbeat.documents.desk import Calls, Desk, Item, Pace
+from evenbeat.core.instants import Instant, from_ms, to_ms
+from evenbeat.documents import Change, Document, DocumentLock, MemoryDocuments, Taken
 from evenbeat.documents.rules import Policy
+from evenbeat.documents.worker import Calls, DocumentWorker, HeldDocument, Limits
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant, from_ms, to_ms
 from evenbeat.testing.clock import VirtualClock
 
 _T = TypeVar("_T")
@@ -52,7 +52,7 @@ class Flaky(MemoryDocuments):
     def update(self, changes: Sequence[Change]) -> list[bool]:
         return self._call("update", list(changes), lambda: super(Flaky, self).update(changes))
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
         return self._call("remove", list(locks), lambda: super(Flaky, self).remove(locks))
 
     def _call(self, name: str, what: object, effect: Callable[[], _T]) -> _T:
@@ -80,23 +80,23 @@ class Steady(random.Random):
 
 
 class Bench:
-    def __init__(self, policy: Policy | None = None, **pace: int) -> None:
+    def __init__(self, policy: Policy | None = None, **limits: int) -> None:
         self.clock = VirtualClock()
         self.rows = Rows()
         self.store = Flaky(self.rows, self.clock)
-        self.begun: list[Item] = []
+        self.begun: list[HeldDocument] = []
         self.told: list[tuple[BaseException, Document | None]] = []
-        self.interrupted: list[Item] = []
+        self.interrupted: list[HeldDocument] = []
         self.idles = 0
         self.wakes = 0
         calls = Calls(
             self._handle, lambda error, about: self.told.append((error, about)), self._idle, self._wake
         )
-        self.pace = Pace(**{"concurrency": 10, "lock_duration": LOCK} | pace)
-        self.desk = Desk(self.store, self.pace, policy or Policy(), calls)
-        self.desk._dice = Steady()  # so that instants can be named
+        self.limits = Limits(**{"concurrency": 10, "lock_duration": LOCK} | limits)
+        self.worker = DocumentWorker(self.store, self.limits, policy or Policy(), calls)
+        self.worker._dice = Steady()  # so that instants can be named
 
-    def _handle(self, item: Item) -> None:
+    def _handle(self, item: HeldDocument) -> None:
         item.interrupt = lambda: self.interrupted.append(item)
         self.begun.append(item)
 
@@ -118,18 +118,18 @@ class Bench:
     # Called, not read: what a property says may change from line to line.
 
     def is_processing(self) -> bool:
-        return self.desk.is_processing
+        return self.worker.is_processing
 
     def is_handling(self) -> bool:
-        return self.desk.is_handling
+        return self.worker.is_handling
 
     def is_idle(self) -> bool:
-        return self.desk.is_idle
+        return self.worker.is_idle
 
     def step(self, later: int = 0) -> Instant | None:
-        """Answers how long from now the desk wants to sleep."""
+        """Answers how long from now the worker wants to sleep."""
         self.clock.now += later
-        answer = self.desk.step(self.clock.now)
+        answer = self.worker.step(self.clock.now)
         return None if answer is None else answer - self.clock.now
 
     def keys(self) -> list[Any]:
@@ -141,7 +141,7 @@ class Bench:
 
     def end(self, key: Any, failure: BaseException | None = None) -> None:
         item = next(item for item in reversed(self.begun) if item.id == key and not item.is_over)
-        self.desk.ended(item, failure)
+        self.worker.ended(item, failure)
 
     def document(self, key: Any) -> Document:
         return next(item.document for item in reversed(self.begun) if item.id == key)

@@ -20,17 +20,11 @@ from psycopg.rows import dict_row
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
-from evenbeat.documents import (
-    Documents,
-    MongoDocuments,
-    PostgresDocuments,
-    RedisDocuments,
-    SqliteDocuments,
-)
-from evenbeat.documents.times import read, write
-from evenbeat.instants import Instant, to_ms
-from evenbeat.testing.places import own_place
+from evenbeat.core.instants import Instant, to_ms
+from evenbeat.documents import Documents, MongoDocuments, PostgresDocuments, RedisDocuments, SqliteDocuments
+from evenbeat.documents.time_formats import read, write
 from tests import servers
+from tests.isolation import own_place
 
 Row: TypeAlias = Mapping[str, Any]
 """A document: ``id``, ``sleep_until`` (an instant or None), ``interval`` and ``note``."""
@@ -86,10 +80,12 @@ class MongoPlace(Place):
         self.collection.create_index("sleep_until", sparse=True)
 
     def fill(self, first: int, count: int, due: datetime, interval: str | None = None) -> None:
-        self.collection.insert_many([
-            {"_id": number, "sleep_until": due, "interval": interval, "text": TEXT, "note": ""}
-            for number in range(first, first + count)
-        ])  # fmt: skip
+        self.collection.insert_many(
+            [
+                {"_id": number, "sleep_until": due, "interval": interval, "text": TEXT, "note": ""}
+                for number in range(first, first + count)
+            ]
+        )
 
     def rows(self) -> list[Row]:
         return [

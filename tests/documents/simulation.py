@@ -9,7 +9,7 @@ The oracle knows nothing of the rules' code. It watches the documents themselves
 * A handler begins only under a lock that stands.
 * Whoever writes or removes, holds: no other has locked the document since, nor has its owner moved it.
 * Whoever holds is not refused; whoever was refused knows.
-* A lock passes on only from a desk that crashed, stalled, or had trouble with the store.
+* A lock passes on only from a worker that crashed, stalled, or had trouble with the store.
 * What an end says is the next tick that was not yet past, once; nothing that failed is removed.
 * An owner's words stay.
 * When the trouble is over, everything that was due has been processed.
@@ -26,11 +26,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from evenbeat.documents import HELD, Change, Lock, MemoryDocuments, Taken
-from evenbeat.documents.desk import LONGEST_SLEEP, Calls, Desk, Item, Pace, locked_for
+from evenbeat.core.instants import Instant, from_ms, to_ms
+from evenbeat.documents import HELD, Change, DocumentLock, MemoryDocuments, Taken
 from evenbeat.documents.rules import Policy
-from evenbeat.errors import LockLost, StoreUnavailable
-from evenbeat.instants import Instant, from_ms, to_ms
+from evenbeat.documents.worker import LONGEST_SLEEP, Calls, DocumentWorker, HeldDocument, Limits, locked_for
+from evenbeat.errors import DocumentLockLost, StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
 
 _T = TypeVar("_T")
@@ -41,7 +41,7 @@ DELAY_OF_RETRIES = 700
 
 
 class Violation(BaseException):
-    """A promise was broken. Not an Exception: a desk goes on after those."""
+    """A promise was broken. Not an Exception: a worker goes on after those."""
 
 
 class Crashed(BaseException):
@@ -52,7 +52,7 @@ class Kinds(NamedTuple):
     """What a simulation is made of: broken ones are put in here."""
 
     store: type[MemoryDocuments] = MemoryDocuments
-    desk: type[Desk] = Desk
+    worker: type[DocumentWorker] = DocumentWorker
 
 
 class Report(NamedTuple):
@@ -64,7 +64,7 @@ class Report(NamedTuple):
 
 
 class Tenure:
-    """A lock of a desk on a document, as the oracle follows it."""
+    """A lock of a worker on a document, as the oracle follows it."""
 
     def __init__(self, node: Node, key: str, due: Instant, lock: Instant, said: Mapping[str, Any]) -> None:
         self.node = node
@@ -87,15 +87,15 @@ class Tenure:
         """Its owner has moved the document meanwhile."""
         self.is_refused = False
         self.is_orphan = False
-        """The desk never heard of it."""
-        self.item: Item | None = None
+        """The worker never heard of it."""
+        self.item: HeldDocument | None = None
 
     def __str__(self) -> str:
         return f"{self.key} of {self.node.name} ({self.outcome}, due {self.due}, lock {self.lock})"
 
 
 class Node:
-    """A process: a desk, what it is told, and what it does to the store."""
+    """A process: a worker, what it is told, and what it does to the store."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -103,15 +103,15 @@ class Node:
         dice = world.dice
         self.duration = world.duration
         self.wire = Wire(world, self)
-        pace = Pace(
+        limits = Limits(
             concurrency=4 if world.is_calm else dice.randint(1, 4),
             lock_duration=self.duration,
             next_delay=0 if world.is_calm else dice.choice([0, 0, 0, 150]),
             idle_delay=0 if world.is_calm else dice.choice([0, 0, 0, 400]),
         )
         calls = Calls(self.handle, lambda _error, _document: None, lambda: None, self.wake)
-        self.desk = world.kinds.desk(self.wire, pace, world.policy, calls)
-        self.desk._dice = dice
+        self.worker = world.kinds.worker(self.wire, limits, world.policy, calls)
+        self.worker._dice = dice
         self.next_at = world.clock.now
         self.is_busy = False
         self.is_alive = True
@@ -128,7 +128,7 @@ class Node:
 
     stalled_until: Instant = 0
 
-    def handle(self, item: Item) -> None:
+    def handle(self, item: HeldDocument) -> None:
         world, dice = self.world, self.world.dice
         now = world.clock.now
         tenure = world.oracle.begun(self, item)
@@ -167,10 +167,10 @@ class Node:
             tenure.over_at = now
             failure: BaseException | None = None
             if item.document.is_lost:
-                failure = LockLost(tenure.key)
+                failure = DocumentLockLost(tenure.key)
             elif tenure.outcome == "failed":
                 failure = RuntimeError("the handler failed")
-            self.desk.ended(item, failure)
+            self.worker.ended(item, failure)
 
     def step(self) -> None:
         world, dice = self.world, self.world.dice
@@ -178,7 +178,7 @@ class Node:
         self.is_busy = True
         began = world.clock.now
         try:
-            due = self.desk.step(self.wire.now())
+            due = self.worker.step(self.wire.now())
         except Crashed:
             pass
         except StoreUnavailable:
@@ -192,7 +192,7 @@ class Node:
             self.is_busy = False
             if world.clock.now - began > 50:
                 self.troubled_until = world.clock.now
-        if any(item.is_over for item in self.desk._held):
+        if any(item.is_over for item in self.worker._held):
             self.wake()
 
     def events(self) -> list[tuple[Instant, Callable[[], None]]]:
@@ -243,7 +243,7 @@ class Wire:
         self._hear(tenures, answers)
         return answers
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
         sent = list(locks)
         oracle = self._world.oracle
         tenures = [oracle.asked(self._node, lock) for lock in sent]
@@ -340,10 +340,11 @@ class Oracle:
             # A lock is renewed at a third, so that two thirds of it without trouble are enough.
             has_excuse = node.troubled_until > holder.lock - locked_for(node.duration) - 50
             check(
-                has_excuse, f"{holder} passed on at {now}, and its desk was well since {node.troubled_until}"
+                has_excuse,
+                f"{holder} passed on at {now}, and its worker was well since {node.troubled_until}",
             )
 
-    def asked(self, node: Node, lock: Lock) -> Tenure:
+    def asked(self, node: Node, lock: DocumentLock) -> Tenure:
         """Whose request it is."""
         for tenure in reversed(self.tenures):
             if tenure.node is node and tenure.key == lock.id and lock.ends[0] in tenure.sent:
@@ -390,7 +391,7 @@ class Oracle:
             self._end(tenure, self.due(tenure.key))
         self._check_words()
 
-    def remove(self, tenures: Sequence[Tenure], locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, tenures: Sequence[Tenure], locks: Sequence[DocumentLock]) -> list[bool]:
         before = [(self.due(tenure.key), self._document(tenure.key)) for tenure in tenures]
         answers = self._world.store.remove(locks)
         for tenure, lock, (due, document), answer in zip(tenures, locks, before, answers, strict=True):
@@ -411,7 +412,7 @@ class Oracle:
             self._settle(tenure, None)
         return answers
 
-    def _is_coincidence(self, tenure: Tenure, due: Instant | None, lock: Lock) -> bool:
+    def _is_coincidence(self, tenure: Tenure, due: Instant | None, lock: DocumentLock) -> bool:
         """A tick that is due at the very millisecond at which a lock of before would have ended. Who sent
         that long ago, whose end got no answer, or whose document was moved by its owner, takes it for the
         lock: the price of adding no field to the documents."""
@@ -426,7 +427,7 @@ class Oracle:
         is_again = tenure.is_written and tenure.written not in tenure.sent
         check(not is_again, f"the end of {tenure} is written twice")
 
-    def _check_refusal(self, tenure: Tenure, due: Instant | None, lock: Lock) -> None:
+    def _check_refusal(self, tenure: Tenure, due: Instant | None, lock: DocumentLock) -> None:
         # What was late may well be refused: newer ones were written before it.
         is_wrong = not self._world.is_late and tenure.stands and not tenure.is_written and tenure.lock == due
         check(not is_wrong, f"{tenure} was refused, asking for {lock.ends}, and {due} is there")
@@ -488,7 +489,7 @@ class Oracle:
 
     # Handlers
 
-    def begun(self, node: Node, item: Item) -> Tenure:
+    def begun(self, node: Node, item: HeldDocument) -> Tenure:
         now = self._world.clock.now
         for tenure in reversed(self.tenures):
             is_its_own = tenure.node is node and tenure.key == item.id and tenure.item is None
@@ -504,12 +505,12 @@ class Oracle:
         return tenure
 
     def _see_adopted(self, node: Node) -> None:
-        """A desk may lock anew what it has in hand, and go on with it under that lock."""
+        """A worker may lock anew what it has in hand, and go on with it under that lock."""
         for again in [one for one in self.tenures[-200:] if one.node is node and one.item is None]:
             for first in self.tenures[-200:]:
                 if (
                     first is not again
-                    and first.item in node.desk._held
+                    and first.item in node.worker._held
                     and first.key == again.key
                     and first.item.ends == (again.lock,)
                 ):
@@ -524,7 +525,7 @@ class Oracle:
     def stepped(self, node: Node) -> None:
         self._see_adopted(node)
         for tenure in self.tenures[-200:]:
-            if tenure.node is node and tenure.is_refused and tenure.item in node.desk._held:
+            if tenure.node is node and tenure.is_refused and tenure.item in node.worker._held:
                 assert tenure.item is not None
                 check(tenure.item.document.is_lost, f"{tenure} was refused, and goes on")
 

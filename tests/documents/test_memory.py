@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evenbeat import InvalidValue
-from evenbeat.documents import Change, Lock, MemoryDocuments
-from evenbeat.instants import from_ms
+from evenbeat.core.instants import from_ms
+from evenbeat.documents import Change, DocumentLock, MemoryDocuments
 from evenbeat.testing.clock import VirtualClock
 
 
@@ -32,7 +32,7 @@ def test_a_change_with_a_field_that_can_not_be_is_not_written_at_all() -> None:
     rows: dict[str, dict[str, Any]] = {"a": {"sleep_until": from_ms(clock.now)}}
     documents = MemoryDocuments(rows, clock=clock)
     (found,) = documents.lock_next(1000, 1).found
-    lock = Lock("a", (found.locked_until,))
+    lock = DocumentLock("a", (found.locked_until,))
     with pytest.raises(InvalidValue, match="field"):
         documents.update([Change(lock, None, {"fine": 1, "not..fine": 2})])
     assert rows == {"a": {"sleep_until": from_ms(found.locked_until)}}

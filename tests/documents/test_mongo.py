@@ -20,12 +20,12 @@ from pymongo import AsyncMongoClient, MongoClient, monitoring
 from pymongo.collection import Collection
 from pymongo.write_concern import WriteConcern
 
+from evenbeat.core.instants import FIRST, LAST
 from evenbeat.documents import Document, MongoDocuments, rules
-from evenbeat.documents.base import Change, Found, Lock
-from evenbeat.documents.mongo import calls, crowd, store
+from evenbeat.documents.base import Change, DocumentLock, Found
+from evenbeat.documents.mongo import calls, contention, store
 from evenbeat.documents.mongo.calls import Calls
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import FIRST, LAST
 from evenbeat.testing.clock import VirtualClock
 from tests import servers
 from tests.conftest import server_url
@@ -55,8 +55,8 @@ def due(clock: VirtualClock, ago: int = 0) -> DatetimeMS:
     return DatetimeMS(clock.now - ago)
 
 
-def lock_of(found: Found) -> Lock:
-    return Lock(found.id, (found.locked_until,))
+def lock_of(found: Found) -> DocumentLock:
+    return DocumentLock(found.id, (found.locked_until,))
 
 
 def ids(found: Any) -> list[Any]:
@@ -195,10 +195,7 @@ def test_documents_come_as_the_collection_gives_them(
     moment = datetime(2026, 3, 1, 12, tzinfo=UTC if is_aware else None)
     orders.insert_one({"_id": 1, "at": {"due": due(clock), "last": due(clock)}, "sold": due(clock)})
     documents = MongoDocuments(
-        orders.with_options(codec_options=options),
-        sleep_until="at.due",
-        repeat_until="at.last",
-        clock=clock,
+        orders.with_options(codec_options=options), sleep_until="at.due", repeat_until="at.last", clock=clock
     )
     (found,) = documents.lock_next(LOCK, 1).found
     assert found.data == {"_id": 1, "at": {"due": moment, "last": moment}, "sold": moment}
@@ -224,9 +221,13 @@ def test_fields_are_set_as_set_sets_them(
     fields = {"items.1.n": 5, "name": "$items", "of.a": {"$literal": 1}, "gone": None}
     assert documents.update([Change(lock_of(found), None, fields)]) == [True]
     assert orders.find_one() == {
-        "_id": 1, "sleep_until": None, "items": [{"n": 1}, {"n": 5}], "name": "$items",
-        "of": {"a": {"$literal": 1}}, "gone": None,
-    }  # fmt: skip
+        "_id": 1,
+        "sleep_until": None,
+        "items": [{"n": 1}, {"n": 5}],
+        "name": "$items",
+        "of": {"a": {"$literal": 1}},
+        "gone": None,
+    }
 
 
 def test_it_goes_by_the_clock_of_the_server(orders: Orders) -> None:
@@ -249,10 +250,12 @@ def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Ord
     documents = MongoDocuments(orders)
     documents.open()
     now = documents.now()
-    orders.insert_many([
-        {"_id": "later", "sleep_until": DatetimeMS(now + 600_000)},
-        {"_id": "old", "sleep_until": DatetimeMS(now - 1000)},
-    ])  # fmt: skip
+    orders.insert_many(
+        [
+            {"_id": "later", "sleep_until": DatetimeMS(now + 600_000)},
+            {"_id": "old", "sleep_until": DatetimeMS(now - 1000)},
+        ]
+    )
     clock = documents._calls.clock
     assert clock._ahead is not None
     clock._ahead += 1_200_000  # as it was, before
@@ -266,7 +269,7 @@ def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Ord
         assert taken.next_due < now + 600_000  # look again, at once
         assert documents.lock_next(LOCK, limit) == ([], now + 600_000)
     assert documents.now() < now + 600_000
-    assert documents._crowd.window(1) == 1  # nobody else was it
+    assert documents._contention.window(1) == 1  # nobody else was it
 
 
 def test_a_server_that_has_two_opinions_of_the_time_is_not_asked_without_a_pause(orders: Orders) -> None:
@@ -330,12 +333,14 @@ def test_times_that_python_has_no_room_for_are_due_as_well(
 ) -> None:
     options = orders.codec_options.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
     lenient = MongoDocuments(orders.with_options(codec_options=options), clock=clock)
-    orders.insert_many([
-        {"_id": "ancient", "sleep_until": DatetimeMS(-(2**60)), "interval": "every 10m"},
-        {"_id": "far", "sleep_until": DatetimeMS(2**60)},
-        {"_id": "now", "sleep_until": due(clock)},
-        {"_id": "endless", "sleep_until": due(clock, -1), "repeat_until": DatetimeMS(2**60)},
-    ])  # fmt: skip
+    orders.insert_many(
+        [
+            {"_id": "ancient", "sleep_until": DatetimeMS(-(2**60)), "interval": "every 10m"},
+            {"_id": "far", "sleep_until": DatetimeMS(2**60)},
+            {"_id": "now", "sleep_until": due(clock)},
+            {"_id": "endless", "sleep_until": due(clock, -1), "repeat_until": DatetimeMS(2**60)},
+        ]
+    )
     taken = documents.lock_next(LOCK, 3)
     assert ids(taken.found) == ["ancient", "now"]
     ancient = taken.found[0]
@@ -370,10 +375,12 @@ def test_what_is_no_date_is_warned_of(
     documents = MongoDocuments(orders, condition={"active": True})
     if is_indexed:
         orders.create_index("sleep_until")
-    orders.insert_many([
-        {"_id": number, "sleep_until": value, "active": True}
-        for number, value in enumerate(["", None, datetime(2026, 3, 1)])
-    ])  # fmt: skip
+    orders.insert_many(
+        [
+            {"_id": number, "sleep_until": value, "active": True}
+            for number, value in enumerate(["", None, datetime(2026, 3, 1)])
+        ]
+    )
     orders.insert_one({"_id": "not ours", "sleep_until": value})
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
         documents.open()
@@ -412,10 +419,12 @@ def test_a_document_that_cant_be_read_is_told_of_and_holds_up_nobody(
     orders: Orders, clock: VirtualClock, value: Any
 ) -> None:
     options = orders.codec_options.with_options(type_registry=TypeRegistry([_Exploding()]))
-    orders.insert_many([
-        {"_id": 1, "sleep_until": due(clock, 2), "value": value, "interval": "* * * * *"},
-        {"_id": 2, "sleep_until": due(clock, 1)},
-    ])  # fmt: skip
+    orders.insert_many(
+        [
+            {"_id": 1, "sleep_until": due(clock, 2), "value": value, "interval": "* * * * *"},
+            {"_id": 2, "sleep_until": due(clock, 1)},
+        ]
+    )
     documents = MongoDocuments(orders.with_options(codec_options=options), clock=clock)
     bad, good = documents.lock_next(LOCK, 5).found
     assert rules.read(good).sleep_until == clock.now - 1
@@ -438,9 +447,19 @@ def test_ids_that_cant_be_read_are_told_of_and_hold_up_nobody(
 
 def test_ids_of_all_types(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:
     kinds: list[Any] = [
-        1, 1.5, "1", True, None, datetime(2026, 1, 1), DatetimeMS(2**60), Binary(bytes(16), 4),
-        {"a": {"b": 1}}, {"b": 1, "a": 1}, {"a": 1, "b": 1}, Decimal128("NaN"),
-    ]  # fmt: skip
+        1,
+        1.5,
+        "1",
+        True,
+        None,
+        datetime(2026, 1, 1),
+        DatetimeMS(2**60),
+        Binary(bytes(16), 4),
+        {"a": {"b": 1}},
+        {"b": 1, "a": 1},
+        {"a": 1, "b": 1},
+        Decimal128("NaN"),
+    ]
     orders.insert_many([{"_id": kind, "sleep_until": due(clock, n)} for n, kind in enumerate(kinds)])
     found = documents.lock_next(LOCK, 100).found
     assert len(found) == len(kinds)
@@ -492,7 +511,7 @@ def test_who_finds_that_others_took_the_last_knows_when_the_next_is_due(
 
 def test_who_did_not_try_all_that_are_due_looks_again_at_once(orders: Orders, clock: VirtualClock) -> None:
     one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
-    one._crowd.met(1, 1)
+    one._contention.met(1, 1)
     orders.insert_many([{"_id": number, "sleep_until": due(clock)} for number in range(4)])
     before_writing(one, lambda: orders.delete_many({"_id": {"$in": ids(other.lock_next(LOCK, 2).found)}}))
     taken = one.lock_next(LOCK, 3)
@@ -562,7 +581,7 @@ def test_what_comes_back_and_is_locked_by_others_at_once_is_theirs(
 
 
 def test_the_more_are_lost_to_others_the_further_one_looks() -> None:
-    others = crowd.Crowd()
+    others = contention.Contention()
     assert others.window(10) == 10
     others.met(10, 2)  # a fifth, no more
     assert others.window(10) == 10
@@ -581,14 +600,14 @@ def test_the_more_are_lost_to_others_the_further_one_looks() -> None:
 
 
 def test_who_takes_one_at_a_time_knows_little_by_one() -> None:
-    others = crowd.Crowd()
+    others = contention.Contention()
     others.met(1, 1)
     others.met(1, 0)
     assert others.window(1) == 16
 
 
 def test_of_many_some_are_chosen_in_their_order() -> None:
-    others = crowd.Crowd()
+    others = contention.Contention()
     assert list(others.choose("abc", 3)) == ["a", "b", "c"]
     chosen = others.choose(range(1000), 100)
     assert list(chosen) == sorted(set(chosen))
@@ -625,7 +644,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     assert "documents can't be locked" in caplog.text
     assert documents.lock_next(LOCK, 2) == ([], clock.now + LOCK)
     strict.database.command("collMod", "orders", validator={})
-    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
+    monkeypatch.setattr("evenbeat.documents.unlockable._ASIDE", -1.0)  # a minute later
     assert ids(documents.lock_next(LOCK, 9).found) == [0, 1, 2]
 
 
@@ -645,7 +664,7 @@ def test_more_than_can_be_set_aside_starve_nobody(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_TRIES", 3)
-    documents._aside._ids = deque(maxlen=5)
+    documents._unlockable._ids = deque(maxlen=5)
     orders.insert_many([{"_id": number, "sleep_until": due(clock, 900 - number)} for number in range(30)])
     orders.insert_many([{"_id": key, "sleep_until": due(clock), "email": "x"} for key in "abc"])
     orders.database.command("collMod", "orders", validator={"email": {"$exists": True}})
@@ -718,8 +737,13 @@ def test_of_what_is_gone_the_rest_is_known(
     orders.update_one({"_id": {"n": 2}}, {"$set": {"sleep_until": None}})
     locks = [lock_of(one) for one in found]
     assert documents.update([Change(lock, clock.now + LOCK) for lock in locks]) == [
-        True, False, False, True, True, True
-    ]  # fmt: skip
+        True,
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
     orders.delete_one({"_id": {"n": 4}})
     # Those that are gone now are gone, whoever it was: the log tells that it was not always us.
     assert documents.remove(locks[2:]) == [False, True, True, True]
@@ -742,7 +766,7 @@ def test_a_server_that_is_not_there_is_away() -> None:
     url = f"mongodb://127.0.0.1:{servers.free_port()}"
     with MongoClient[Any](url, serverSelectionTimeoutMS=50) as client:
         documents = MongoDocuments(client.shop.orders, clock=VirtualClock())
-        lock = Lock(1, (2,))
+        lock = DocumentLock(1, (2,))
         calls: list[Callable[[], object]] = [
             documents.open,
             lambda: documents.lock_next(LOCK, 1),

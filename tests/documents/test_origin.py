@@ -21,10 +21,10 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.database import Database
 
+from evenbeat.core.instants import Instant, from_ms
 from evenbeat.documents import Document, MongoDocuments, Processor
-from evenbeat.instants import Instant, from_ms
-from evenbeat.testing.places import own_place
 from tests.conftest import server_url
+from tests.isolation import own_place
 
 SECOND = 1000
 EVERY_SECOND = "* * * * * *"
@@ -51,9 +51,13 @@ class Scene:
 
     def processor(self, takes: float = 0, condition: dict[str, Any] | None = None, **words: Any) -> None:
         documents = MongoDocuments(
-            self.orders, sleep_until="sleepUntil", interval="interval", repeat_until="repeatUntil",
-            auto_remove="autoRemove", condition=condition,
-        )  # fmt: skip
+            self.orders,
+            sleep_until="sleepUntil",
+            interval="interval",
+            repeat_until="repeatUntil",
+            auto_remove="autoRemove",
+            condition=condition,
+        )
 
         def handle(document: Document) -> None:
             self.calls.append("document")
@@ -67,10 +71,14 @@ class Scene:
 
         self.processors.append(
             Processor(
-                documents, handle, on_idle=idle, on_start=lambda: self.calls.append("start"),
-                on_stop=lambda: self.calls.append("stop"), **words,
+                documents,
+                handle,
+                on_idle=idle,
+                on_start=lambda: self.calls.append("start"),
+                on_stop=lambda: self.calls.append("stop"),
+                **words,
             )
-        )  # fmt: skip
+        )
 
     @property
     def ids(self) -> list[Any]:
@@ -100,8 +108,16 @@ def scenes() -> Iterator[Scenes]:
         # Collections take their time to be made, and the processors half a second to be started.
         made.began = began = (clock.now() // SECOND + 3) * SECOND
         for prepare in (
-            _waiting, _recurring, _slow, _overdue, _ending, _removing, _conditioned, _hooked, _yearly,
-        ):  # fmt: skip
+            _waiting,
+            _recurring,
+            _slow,
+            _overdue,
+            _ending,
+            _removing,
+            _conditioned,
+            _hooked,
+            _yearly,
+        ):
             scene = made[prepare.__name__.strip("_")] = Scene(database, prepare.__name__)
             scene.orders.create_index("sleepUntil")
             prepare(scene, began)

@@ -13,10 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from evenbeat.core.instants import FIRST, from_ms, to_ms
 from evenbeat.documents import PostgresDocuments
-from evenbeat.documents.base import HELD, Change, Found, Lock
+from evenbeat.documents.base import HELD, Change, DocumentLock, Found
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import FIRST, from_ms, to_ms
 from evenbeat.testing.clock import VirtualClock
 from tests.servers import free_port
 
@@ -75,8 +75,8 @@ def place(postgres: str) -> Iterator[Workplace]:
     place.close()
 
 
-def lock_of(found: Found) -> Lock:
-    return Lock(found.id, (found.locked_until,))
+def lock_of(found: Found) -> DocumentLock:
+    return DocumentLock(found.id, (found.locked_until,))
 
 
 def ids(found: Any) -> list[Any]:
@@ -222,9 +222,7 @@ def test_twins_of_a_key_that_are_not_due_are_left_alone(place: Workplace) -> Non
     )
     place.sql("CREATE TABLE all_days PARTITION OF reminders DEFAULT")
     later = from_ms(place.clock.now + 5)
-    place.sql(
-        "INSERT INTO reminders VALUES (1, 1, %s), (1, 2, NULL), (1, 3, %s)", place.now(), later
-    )  # fmt: skip
+    place.sql("INSERT INTO reminders VALUES (1, 1, %s), (1, 2, NULL), (1, 3, %s)", place.now(), later)
     documents = place.documents()
     (found,) = documents.lock_next(LOCK, 5).found
     assert found.data["day"] == 1
@@ -288,8 +286,11 @@ def test_values_that_python_has_not_come_as_texts(place: Workplace) -> None:
     for key, until, made in ((1, "infinity", "infinity"), (2, "2030-01-01Z", "2020-02-02")):
         place.sql(
             "INSERT INTO reminders VALUES (%s, %s, %s, %s, 'n', '[2020-01-01,infinity)', '{0044-03-15 BC}')",
-            key, place.now(), until, made,
-        )  # fmt: skip
+            key,
+            place.now(),
+            until,
+            made,
+        )
     first, second = sorted(place.documents().lock_next(LOCK, 2).found, key=lambda one: int(one.id))
     assert first.repeat_until is None
     assert first.data["repeat_until"] == "infinity"
@@ -313,9 +314,12 @@ def test_the_styles_of_the_session_change_nothing(place: Workplace, style: str, 
     documents.open()
     (found,) = documents.lock_next(LOCK, 1).found
     assert dict(found.data) == {
-        "id": 1, "sleep_until": place.now(), "note": timedelta(days=1, hours=2, minutes=3),
-        "day": date(2026, 2, 3), "local": datetime(2026, 2, 3, 4, 5),
-    }  # fmt: skip
+        "id": 1,
+        "sleep_until": place.now(),
+        "note": timedelta(days=1, hours=2, minutes=3),
+        "day": date(2026, 2, 3),
+        "local": datetime(2026, 2, 3, 4, 5),
+    }
     assert documents.update([Change(lock_of(found), place.clock.now)]) == [True]
 
 
@@ -369,9 +373,11 @@ def test_the_time_zone_of_the_server_changes_nothing(place: Workplace, kind: str
     place.add(1, place.now().replace(tzinfo=None if kind == "timestamp" else UTC))
     place.add(2, from_ms(place.clock.now + 1).replace(tzinfo=None if kind == "timestamp" else UTC))
     documents = PostgresDocuments(
-        f"{place.url}?options=-cTimeZone%3DAsia/Kolkata", place.table, clock=place.clock,
+        f"{place.url}?options=-cTimeZone%3DAsia/Kolkata",
+        place.table,
+        clock=place.clock,
         condition="current_setting('TimeZone') = 'UTC'",
-    )  # fmt: skip
+    )
     place.opened.append(documents)
     documents.open()
     taken = documents.lock_next(LOCK, 2)
@@ -396,12 +402,20 @@ def test_without_a_clock_it_goes_by_the_servers(place: Workplace) -> None:
 @pytest.mark.parametrize(
     ("kind", "key"),
     [
-        ("bigint", 2**62), ("smallint", 7), ("numeric(30, 2)", Decimal("12345678901234567890.25")),
-        ("uuid", uuid.UUID(int=5)), ("text", "it's \"100%\" {}; \\ $1 %s"), ("varchar(20)", "x"),
-        ("char(10)", "abc       "), ("bytea", b"\0\xff"), ("mood", "sad"), ("date", "0044-03-15 BC"),
-        ("timestamptz", datetime(2026, 1, 1, tzinfo=UTC)), ("inet", "10.0.0.1"),
+        ("bigint", 2**62),
+        ("smallint", 7),
+        ("numeric(30, 2)", Decimal("12345678901234567890.25")),
+        ("uuid", uuid.UUID(int=5)),
+        ("text", 'it\'s "100%" {}; \\ $1 %s'),
+        ("varchar(20)", "x"),
+        ("char(10)", "abc       "),
+        ("bytea", b"\0\xff"),
+        ("mood", "sad"),
+        ("date", "0044-03-15 BC"),
+        ("timestamptz", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("inet", "10.0.0.1"),
     ],
-)  # fmt: skip
+)
 def test_keys_of_any_type(place: Workplace, kind: str, key: object) -> None:
     place.sql("CREATE TYPE mood AS ENUM ('sad', 'happy')")
     place.create(f"id {kind} PRIMARY KEY, sleep_until timestamptz, note text")
@@ -423,9 +437,13 @@ def test_values_of_all_kinds_are_read_and_written(place: Workplace) -> None:
     place.add(1, place.now())
     documents = place.documents()
     values = {
-        "a": {"deep": [1, None, "x"]}, "b": "text", "tags": ["a", "b"], "price": Decimal("1.10"), "ok": True,
+        "a": {"deep": [1, None, "x"]},
+        "b": "text",
+        "tags": ["a", "b"],
+        "price": Decimal("1.10"),
+        "ok": True,
         'odd %s "name"': "%",
-    }  # fmt: skip
+    }
     (found,) = documents.lock_next(LOCK, 1).found
     assert documents.update([Change(lock_of(found), place.clock.now, values)]) == [True]
     (found,) = documents.lock_next(LOCK, 1).found
@@ -442,11 +460,23 @@ class Strange:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"nothing": 1}, {"note": "far too long"}, {"note": None}, {"number": "many"}, {"number": 2**80},
-        {"number": Strange()}, {"number": {"a": 1}}, {"note": "a\0b"}, {"note": "\ud800"}, {"note": "never"},
-        {"a": Strange()}, {"a": {"x": float("nan")}}, {"id": 5}, {"sleep_until": None}, {"made": 4},
+        {"nothing": 1},
+        {"note": "far too long"},
+        {"note": None},
+        {"number": "many"},
+        {"number": 2**80},
+        {"number": Strange()},
+        {"number": {"a": 1}},
+        {"note": "a\0b"},
+        {"note": "\ud800"},
+        {"note": "never"},
+        {"a": Strange()},
+        {"a": {"x": float("nan")}},
+        {"id": 5},
+        {"sleep_until": None},
+        {"made": 4},
     ],
-)  # fmt: skip
+)
 def test_a_value_that_is_refused_says_so_and_changes_nothing(
     place: Workplace, fields: dict[str, Any]
 ) -> None:
@@ -542,7 +572,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     assert record.getMessage().startswith("rows can't be locked: ")
     assert (record.__dict__["document"], record.__dict__["count"]) == ('"0"', 3)
     assert documents.lock_next(LOCK, limit) == ([], place.clock.now + LOCK)
-    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
+    monkeypatch.setattr("evenbeat.documents.unlockable._ASIDE", -1.0)  # a minute later
     with pytest.raises(InvalidValue):
         documents.lock_next(LOCK, limit)
     if how != "check":
@@ -555,7 +585,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
 def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     place: Workplace, how: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
+    monkeypatch.setattr("evenbeat.documents.unlockable._MOST_ASIDE", 5)
     monkeypatch.setattr("evenbeat.documents.postgres.store._WINDOW", 4)
     place.create()
     trigger(place, REFUSALS[how])
@@ -703,11 +733,20 @@ def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> 
 @pytest.mark.parametrize(
     ("condition", "parameters"),
     [
-        ("", ()), ("note =", ()), ("nothing = 1", ()), ("note = %s", ["a", "b"]), ("note = %s", ()),
-        ("note", ()), (None, ["a"]), (5, ()), ("note = %s", "a"), ("note = %s AND id % 2 = 0 AND (", [5]),
-        ("id = %s", ["many"]), ("note = %s", [Strange()]),
+        ("", ()),
+        ("note =", ()),
+        ("nothing = 1", ()),
+        ("note = %s", ["a", "b"]),
+        ("note = %s", ()),
+        ("note", ()),
+        (None, ["a"]),
+        (5, ()),
+        ("note = %s", "a"),
+        ("note = %s AND id % 2 = 0 AND (", [5]),
+        ("id = %s", ["many"]),
+        ("note = %s", [Strange()]),
     ],
-)  # fmt: skip
+)
 def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
     place.create()
     assert place.refused(condition=condition, parameters=parameters).field in ("condition", "parameters")
@@ -734,10 +773,19 @@ def test_places_and_parameters_are_counted(
 @pytest.mark.parametrize(
     ("table", "options"),
     [
-        ("", {}), ("a.b.c", {}), ('"open', {}), ("a..b", {}), (".a", {}), (None, {}), ('a"b', {}),
-        ("a\0", {}), ("t", {"key": ""}), ("t", {"interval": None}), ("t", {"key": "sleep_until"}),
+        ("", {}),
+        ("a.b.c", {}),
+        ('"open', {}),
+        ("a..b", {}),
+        (".a", {}),
+        (None, {}),
+        ('a"b', {}),
+        ("a\0", {}),
+        ("t", {"key": ""}),
+        ("t", {"interval": None}),
+        ("t", {"key": "sleep_until"}),
     ],
-)  # fmt: skip
+)
 def test_names_that_are_none_are_refused_at_once(table: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         PostgresDocuments("postgresql://nobody.invalid/x", table, **options)
@@ -817,7 +865,7 @@ def test_what_was_answered_survives_a_crash_whatever_the_default_is(
     place.add(1, place.now())
     place.sql("CREATE TABLE seen (how text)")
     seen = f"{place.schema}.seen"
-    written = f"INSERT INTO {seen} VALUES (current_setting('synchronous_commit'))"  # noqa: S608
+    written = f"INSERT INTO {seen} VALUES (current_setting('synchronous_commit'))"
     trigger(place, f"{written}; RETURN coalesce(new, old);", "UPDATE OR DELETE")
     url = f"{place.url}?options=-csynchronous_commit%3D{default}"
     documents = PostgresDocuments(url, place.table, clock=place.clock)
@@ -826,7 +874,7 @@ def test_what_was_answered_survives_a_crash_whatever_the_default_is(
     (found,) = documents.lock_next(LOCK, 1).found
     until = found.locked_until + LOCK
     assert documents.update([Change(lock_of(found), until)]) == [True]
-    assert documents.remove([Lock(found.id, (until,))]) == [True]
+    assert documents.remove([DocumentLock(found.id, (until,))]) == [True]
     assert place.sql("SELECT how FROM seen") == [(used,)] * 3
 
 
@@ -836,8 +884,9 @@ def test_a_lost_connection_is_made_anew(place: Workplace) -> None:
     documents = place.documents()
     ended = place.sql(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-        "WHERE application_name = 'evenbeat documents' AND query LIKE 'COMMIT%%' AND %s", True
-    )  # fmt: skip
+        "WHERE application_name = 'evenbeat documents' AND query LIKE 'COMMIT%%' AND %s",
+        True,
+    )
     assert ended == [(True,)]
     for _ in range(2):
         # The end of a connection may be heard of before something is sent, or only then.

@@ -17,9 +17,18 @@ from typing import Any, cast
 import pytest
 
 from evenbeat import InvalidTrigger, InvalidValue
-from evenbeat.documents import HELD, Change, Document, LockLost, MemoryDocuments, Processor, Taken, shift
+from evenbeat.core.instants import from_ms, to_ms
+from evenbeat.documents import (
+    HELD,
+    Change,
+    Document,
+    DocumentLockLost,
+    MemoryDocuments,
+    Processor,
+    Taken,
+    runtime,
+)
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import from_ms, to_ms
 from evenbeat.stores.base import wall_clock
 
 LONG = 30.0
@@ -119,7 +128,7 @@ def no_thread_is_left() -> Iterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shift, "_PATIENCE", 0.3)
+    monkeypatch.setattr(runtime, "_PATIENCE", 0.3)
 
 
 # Hooks
@@ -438,8 +447,10 @@ def test_it_can_be_stopped_from_within(shop: Shop, where: str) -> None:
         raise RuntimeError("oh")
 
     handlers: dict[str, Callable[[Document], Any]] = {
-        "on_document": stop, "on_document, async": stop_async, "on_error": fail,
-    }  # fmt: skip
+        "on_document": stop,
+        "on_document, async": stop_async,
+        "on_error": fail,
+    }
     hooks: dict[str, Any] = {} if where.startswith("on_document") else {where: stop}
     if where.startswith(("on_document", "on_error")):
         shop.add("a", interval="every 1s")
@@ -700,7 +711,7 @@ def test_a_handler_whose_lock_is_lost_is_told(shop: Shop, errors: Errors, is_asy
         while not cancelled.wait(0.001):
             try:
                 document.check()
-            except LockLost:
+            except DocumentLockLost:
                 cancelled.set()
                 raise
 
@@ -712,7 +723,7 @@ def test_a_handler_whose_lock_is_lost_is_told(shop: Shop, errors: Errors, is_asy
         wait(cancelled)
         wait(errors.came)
     ((error, document),) = errors.all
-    assert isinstance(error, LockLost)
+    assert isinstance(error, DocumentLockLost)
     assert document is not None
     assert document.is_lost
     assert shop.due("a") == from_ms(HELD)
@@ -1012,7 +1023,10 @@ print("end", os.getpid() == main, rows, flush=True)
 def test_a_forked_child_ends_where_its_function_does(how: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, how],
-        capture_output=True, text=True, timeout=2 * LONG, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=2 * LONG,
+        check=False,
+    )
     children = 2 if how == "idle" else 1
     assert done.stdout.splitlines() == ["child"] * children + ["stop True", "end True {}"], done.stderr

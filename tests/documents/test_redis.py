@@ -17,11 +17,11 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from evenbeat.documents import Processor, times
-from evenbeat.documents.base import HELD, Change, Lock
+from evenbeat.core.instants import FIRST, Instant, from_ms, write_instant
+from evenbeat.documents import Processor, time_formats
+from evenbeat.documents.base import HELD, Change, DocumentLock
 from evenbeat.documents.redis import RedisDocuments, documents, patterns
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import FIRST, Instant, from_ms, write_instant
 from evenbeat.testing.clock import VirtualClock
 from tests import servers
 from tests.conftest import server_url
@@ -84,30 +84,89 @@ def own_server(**settings: str) -> Iterator[servers.Valkey]:
 
 # Times.
 
-DATES = ["2026-03-01", "2024-02-29", "1969-12-31", "0001-01-03", "9999-12-29", "2023-02-29", "2026-13-01",
-         "2026-00-10", "2026-04-31", "26-03-01", "2026-3-1", "1900-02-29", "2000-02-29"]  # fmt: skip
-CLOCKS = ["", "T09:00:00", " 09:00", "t23:59:59", "T09:00:00.1", "T09:00:00.123", "T09:00:00,123456",
-          "T09:00:00.1230000", "T09:00:00.0000001", "T24:00:00", "T09:60:00", "T09:00:60", "T9:00", "T09",
-          "x09:00:00", "T09:00:00.", "  09:00:00"]  # fmt: skip
+DATES = [
+    "2026-03-01",
+    "2024-02-29",
+    "1969-12-31",
+    "0001-01-03",
+    "9999-12-29",
+    "2023-02-29",
+    "2026-13-01",
+    "2026-00-10",
+    "2026-04-31",
+    "26-03-01",
+    "2026-3-1",
+    "1900-02-29",
+    "2000-02-29",
+]
+CLOCKS = [
+    "",
+    "T09:00:00",
+    " 09:00",
+    "t23:59:59",
+    "T09:00:00.1",
+    "T09:00:00.123",
+    "T09:00:00,123456",
+    "T09:00:00.1230000",
+    "T09:00:00.0000001",
+    "T24:00:00",
+    "T09:60:00",
+    "T09:00:60",
+    "T9:00",
+    "T09",
+    "x09:00:00",
+    "T09:00:00.",
+    "  09:00:00",
+]
 ZONES = ["", "Z", "z", " Z", "+01:00", "-0930", "+14", " +01:00", "+24:00", "+01:60", "+1", "Zulu", "  Z"]
-NUMBERS = ["0", "1773050400", "1773050400.123", "1773050400123", "1773050400.1234", "-86400.5", "-0.0001",
-           "+5", " 7 ", ".5", "5.", ".", "", "-", "1e3", "1.773050400123E+12", "1.5e-3", "1e", "e3", "1e999",
-           "0x10", "nan", "inf", "12a", "1 2", "1,5", "001.50", "2026-03-01",
-           "--1", "1.2.3", "1-2", "1+2"]  # fmt: skip
+NUMBERS = [
+    "0",
+    "1773050400",
+    "1773050400.123",
+    "1773050400123",
+    "1773050400.1234",
+    "-86400.5",
+    "-0.0001",
+    "+5",
+    " 7 ",
+    ".5",
+    "5.",
+    ".",
+    "",
+    "-",
+    "1e3",
+    "1.773050400123E+12",
+    "1.5e-3",
+    "1e",
+    "e3",
+    "1e999",
+    "0x10",
+    "nan",
+    "inf",
+    "12a",
+    "1 2",
+    "1,5",
+    "001.50",
+    "2026-03-01",
+    "--1",
+    "1.2.3",
+    "1-2",
+    "1+2",
+]
 
 
-def expected(text: str, form: times.TimeFormat) -> Instant | None:
+def expected(text: str, form: time_formats.TimeFormat) -> Instant | None:
     try:
-        return times.read(text, form)
+        return time_formats.read(text, form)
     except InvalidValue:
         return None
 
 
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
 def test_the_server_reads_times_as_python_does(
-    make: Make, client: Any, prefix: str, form: times.TimeFormat
+    make: Make, client: Any, prefix: str, form: time_formats.TimeFormat
 ) -> None:
-    store = make(times=form)
+    store = make(time_formats=form)
     texts = [date + clock + zone for date in DATES for clock in CLOCKS for zone in (ZONES if clock else [""])]
     texts = (
         texts
@@ -142,17 +201,17 @@ def test_the_server_reads_times_as_python_does(
 def test_what_is_written_keeps_the_style_of_what_was_there(
     make: Make, client: Any, prefix: str, clock: VirtualClock, form: str, before: str, locked: str
 ) -> None:
-    clock.now = times.read("2026-03-01T09:00:00Z", "text") or 0
-    store = make(times=form)
+    clock.now = time_formats.read("2026-03-01T09:00:00Z", "text") or 0
+    store = make(time_formats=form)
     client.hset(f"{prefix}:a", mapping={"sleep_until": before, "x": "1"})
     (found,) = store.lock_next(LOCK, 1).found
     assert found.data["sleep_until"] == before
     assert client.hget(f"{prefix}:a", "sleep_until") == locked
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), found.locked_until + MINUTE)]) == [
-        True
-    ]
+    assert store.update(
+        [Change(DocumentLock(found.id, (found.locked_until,)), found.locked_until + MINUTE)]
+    ) == [True]
     after = client.hget(f"{prefix}:a", "sleep_until")
-    assert times.read(after, store._times) == found.locked_until + MINUTE
+    assert time_formats.read(after, store._times) == found.locked_until + MINUTE
     assert len(after) == len(locked)
 
 
@@ -160,11 +219,11 @@ def test_what_is_written_keeps_the_style_of_what_was_there(
 def test_seconds_are_written_to_the_millisecond(
     make: Make, client: Any, prefix: str, clock: VirtualClock, instant: Instant
 ) -> None:
-    store = make(times="seconds")
+    store = make(time_formats="seconds")
     store.put(f"{prefix}:a", {"sleep_until": "5"})
     (found,) = store.lock_next(LOCK, 1).found
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), instant)]) == [True]
-    assert times.read(client.hget(f"{prefix}:a", "sleep_until"), "seconds") == instant
+    assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), instant)]) == [True]
+    assert time_formats.read(client.hget(f"{prefix}:a", "sleep_until"), "seconds") == instant
 
 
 def test_instants_far_ahead_are_not_taken_for_each_other(
@@ -174,7 +233,9 @@ def test_instants_far_ahead_are_not_taken_for_each_other(
     for key in "ab":
         store.put(f"{prefix}:{key}", {"sleep_until": from_ms(clock.now)})
     found = store.lock_next(LOCK, 2).found
-    changes = [Change(Lock(one.id, (one.locked_until,)), HELD + place) for place, one in enumerate(found)]
+    changes = [
+        Change(DocumentLock(one.id, (one.locked_until,)), HELD + place) for place, one in enumerate(found)
+    ]
     assert store.update(changes) == [True, True]
     texts = [client.hget(one.id, "sleep_until") for one in found]
     assert texts == ["9999-01-01T00:00:00Z", "9999-01-01T00:00:00.001Z"]
@@ -188,7 +249,7 @@ def test_none_is_early_by_a_part_of_a_millisecond(
     client.hset(f"{prefix}:a", "sleep_until", text)
     assert store.lock_next(LOCK, 1) == ([], clock.now + 2)
     # It is not a lock that ends at the millisecond, either.
-    assert store.remove([Lock(f"{prefix}:a", (clock.now + 1, clock.now + 2))]) == [False]
+    assert store.remove([DocumentLock(f"{prefix}:a", (clock.now + 1, clock.now + 2))]) == [False]
     clock.now += 2
     (found,) = store.lock_next(LOCK, 1).found
     assert found.sleep_until == clock.now - 1
@@ -225,10 +286,11 @@ def test_what_is_no_time_is_said_once(
 def test_repeat_until_is_a_time_like_the_others(make: Make, client: Any, prefix: str) -> None:
     for key, until in (("a", "1700000000.5"), ("b", "never")):
         client.hset(f"{prefix}:{key}", mapping={"sleep_until": "1", "repeat_until": until})
-    found = make(times="seconds").lock_next(LOCK, 2).found
+    found = make(time_formats="seconds").lock_next(LOCK, 2).found
     assert {str(one.id)[-1]: one.repeat_until for one in found} == {
-        "a": from_ms(1_700_000_000_500), "b": "never"
-    }  # fmt: skip
+        "a": from_ms(1_700_000_000_500),
+        "b": "never",
+    }
 
 
 # The index.
@@ -277,7 +339,7 @@ def test_a_lock_on_what_has_become_something_else_is_worth_nothing(
     store.put(f"{prefix}:a", {"sleep_until": from_ms(clock.now)})
     (found,) = store.lock_next(LOCK, 1).found
     client.set(f"{prefix}:a", "text")
-    lock = Lock(found.id, (found.locked_until,))
+    lock = DocumentLock(found.id, (found.locked_until,))
     assert store.update([Change(lock, None)]) == [False]
     assert store.remove([lock]) == [False]
     assert client.get(f"{prefix}:a") == "text"
@@ -290,7 +352,7 @@ def test_a_lost_index_is_made_again(make: Make, client: Any, prefix: str, clock:
     (found,) = store.lock_next(LOCK, 1).found
     client.delete(store.index, f"{store.index}:scan")
     assert sorted([*keys(store), str(found.id)[-1]]) == ["a", "b"]
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), clock.now)]) == [True]
+    assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), clock.now)]) == [True]
     assert keys(store) == [str(found.id)[-1]]
 
 
@@ -324,7 +386,7 @@ def test_whatever_its_owner_does_no_document_is_lost_to_the_index(
     chance = random.Random(seed)
     store = make(condition={"active": "1"})
     names = [f"{prefix}:k{number}" for number in range(8)]
-    held: list[Lock] = []
+    held: list[DocumentLock] = []
     for _ in range(300):
         key, due = chance.choice(names), clock.now + chance.randrange(-MINUTE, MINUTE)
         deed = chance.randrange(9)
@@ -348,7 +410,7 @@ def test_whatever_its_owner_does_no_document_is_lost_to_the_index(
             for found in store.lock_next(MINUTE, chance.randrange(1, 4)).found:
                 assert found.sleep_until <= clock.now
                 assert found.data["active"] == "1"
-                held.append(Lock(found.id, (found.locked_until,)))
+                held.append(DocumentLock(found.id, (found.locked_until,)))
         clock.now += chance.randrange(5000)
     # All that is due is found, and nothing else.
     for key in names:
@@ -357,7 +419,7 @@ def test_whatever_its_owner_does_no_document_is_lost_to_the_index(
     wanted = set()
     for key in names:
         document = client.hgetall(key)
-        instant = times.read(document.get("sleep_until"), "text")
+        instant = time_formats.read(document.get("sleep_until"), "text")
         if instant is not None and instant <= clock.now and document.get("active") == "1":
             wanted.add(key)
     assert {found.id for found in store.lock_next(MINUTE, 100).found} == wanted
@@ -368,7 +430,7 @@ def test_the_index_of_others_is_another(valkey: str) -> None:
     assert plain_one.index == "evenbeat:order:*:sleep_until:due"
     other = RedisDocuments(valkey, "order:*", sleep_until="at", condition={"kind": "x", "active": "1"})
     assert other.index == "evenbeat:order:*:at:active=1:kind=x:due"
-    numbers = RedisDocuments(valkey, "order:*", times="seconds")
+    numbers = RedisDocuments(valkey, "order:*", time_formats="seconds")
     assert numbers.index == "evenbeat:order:*:sleep_until:due-seconds"
     odd = RedisDocuments(valkey, "{a:b}=*", sleep_until="b:c", condition={"x": "50%=y"})
     assert odd.index == "evenbeat:{a:b}=*:b%3Ac:x=50%25%3Dy:due"
@@ -379,10 +441,13 @@ def test_no_two_indexes_have_the_same_key() -> None:
     texts = [*pieces, *(one + other for one in pieces for other in pieces)]
     few = ["a", "b", "a:b", "a=b", "b=", "a:b=", "a%3Ab"]
     conditions: list[dict[str, str]] = [
-        {}, *({name: value} for name in few for value in few), {"a": "b", "b": "a"}, {"a": "b:b=a"},
-    ]  # fmt: skip
-    kinds: list[times.TimeFormat] = ["text", "seconds", "milliseconds"]
-    given: list[tuple[str, str, dict[str, str], times.TimeFormat]]
+        {},
+        *({name: value} for name in few for value in few),
+        {"a": "b", "b": "a"},
+        {"a": "b:b=a"},
+    ]
+    kinds: list[time_formats.TimeFormat] = ["text", "seconds", "milliseconds"]
+    given: list[tuple[str, str, dict[str, str], time_formats.TimeFormat]]
     given = [(pattern, field, {}, kind) for pattern in texts for field in texts for kind in kinds]
     given += [(pattern, field, some, "text") for pattern in few for field in few for some in conditions]
     keys = {str(words): patterns.index_key(*words) for words in given}
@@ -440,7 +505,7 @@ def test_the_expiry_of_a_document_stays(make: Make, client: Any, prefix: str, cl
     client.hset(f"{prefix}:a", mapping={"sleep_until": "2020-01-01", "x": "1"})
     client.expireat(f"{prefix}:a", 4_000_000_000)
     (found,) = store.lock_next(LOCK, 1).found
-    change = Change(Lock(found.id, (found.locked_until,)), clock.now + 1, {"x": None, "y": "2"})
+    change = Change(DocumentLock(found.id, (found.locked_until,)), clock.now + 1, {"x": None, "y": "2"})
     assert store.update([change]) == [True]
     assert client.expiretime(f"{prefix}:a") == 4_000_000_000
     client.expireat(f"{prefix}:a", 1)
@@ -580,8 +645,11 @@ def test_put_writes_a_document(make: Make, client: Any, prefix: str, clock: Virt
     store.put(f"{prefix}:a", {"sleep_until": moment, "n": 5, "f": 1.5, "b": b"\xff", "gone": None})
     with redis.Redis.from_url(plain(server_url("valkey"))) as raw:
         assert raw.hgetall(f"{prefix}:a") == {
-            b"sleep_until": b"2026-03-01T09:00:00.005Z", b"n": b"5", b"f": b"1.5", b"b": b"\xff",
-        }  # fmt: skip
+            b"sleep_until": b"2026-03-01T09:00:00.005Z",
+            b"n": b"5",
+            b"f": b"1.5",
+            b"b": b"\xff",
+        }
     assert client.zscore(store.index, f"{prefix}:a") == 1_772_355_600_005
     store.put(f"{prefix}:a", {"sleep_until": None})
     assert client.zscore(store.index, f"{prefix}:a") is None
@@ -593,7 +661,7 @@ def test_put_takes_a_document_from_who_has_it_locked(make: Make, prefix: str, cl
     store.put(f"{prefix}:a", {"sleep_until": from_ms(clock.now)})
     (found,) = store.lock_next(LOCK, 1).found
     store.put(f"{prefix}:a", {"sleep_until": from_ms(clock.now)})
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), None)]) == [False]
+    assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [False]
     assert keys(store) == ["a"]
 
 
@@ -604,8 +672,27 @@ def test_put_refuses_a_key_that_nobody_would_find_again(make: Make, client: Any,
     assert not client.exists(f"not{prefix}:a")
 
 
-PATTERNS = ["a*", "*", "a?c", "a[bx]c", "a[^b]c", "a[a-c]c", "a[c-a]c", "a\\*c", "a[\\]]c", "a.c", "*c",
-            "a**c", "a[b", "[", "a[]c", "a[^]c", "a\\", "a[b-]c", "a[^a-c]?"]  # fmt: skip
+PATTERNS = [
+    "a*",
+    "*",
+    "a?c",
+    "a[bx]c",
+    "a[^b]c",
+    "a[a-c]c",
+    "a[c-a]c",
+    "a\\*c",
+    "a[\\]]c",
+    "a.c",
+    "*c",
+    "a**c",
+    "a[b",
+    "[",
+    "a[]c",
+    "a[^]c",
+    "a\\",
+    "a[b-]c",
+    "a[^a-c]?",
+]
 KEYS = [
     "a",
     "abc",
@@ -642,15 +729,12 @@ def test_bytes_that_are_no_text_come_and_go_as_they_are(
     make: Make, valkey: str, prefix: str, clock: VirtualClock, options: dict[str, Any]
 ) -> None:
     key = f"{prefix}:".encode() + b"\xff\xfe"
-    with (
-        redis.Redis.from_url(plain(valkey)) as raw,
-        redis.Redis.from_url(plain(valkey), **options) as client,
-    ):
+    with redis.Redis.from_url(plain(valkey)) as raw, redis.Redis.from_url(plain(valkey), **options) as client:
         raw.hset(key, mapping={b"sleep_until": b"2020-01-01", b"\x80": b"\xf0\x00", b"text": "é".encode()})
         store = make(client)
         (found,) = store.lock_next(LOCK, 1).found
         assert found.data == {"sleep_until": "2020-01-01", "\udc80": "\udcf0\x00", "text": "é"}
-        lock = Lock(found.id, (found.locked_until,))
+        lock = DocumentLock(found.id, (found.locked_until,))
         fields = {"\udc80": None, "copy": found.data["\udc80"], "text": "ü"}
         assert store.update([Change(lock, None, fields)]) == [True]
         assert raw.hgetall(key) == {b"copy": b"\xf0\x00", b"text": "ü".encode()}
@@ -663,7 +747,7 @@ def test_what_redis_can_not_hold_is_refused_before_anything_is_written(
     store = make()
     for key in "ab":
         store.put(f"{prefix}:{key}", {"sleep_until": from_ms(clock.now)})
-    locks = [Lock(found.id, (found.locked_until,)) for found in store.lock_next(LOCK, 2).found]
+    locks = [DocumentLock(found.id, (found.locked_until,)) for found in store.lock_next(LOCK, 2).found]
     with pytest.raises(InvalidValue) as caught:
         store.update([Change(locks[0], None), Change(locks[1], None, {"total": value})])
     assert caught.value.field == "total"
@@ -678,7 +762,7 @@ def test_yes_and_no_are_written_as_they_are_read(
     store.put(f"{prefix}:a", {"sleep_until": from_ms(clock.now), "active": True})
     (found,) = store.lock_next(LOCK, 1).found
     fields = {"auto_remove": True, "active": False}
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), None, fields)]) == [True]
+    assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), None, fields)]) == [True]
     assert client.hgetall(f"{prefix}:a") == {"auto_remove": "1", "active": "0"}
 
 
@@ -690,7 +774,7 @@ def test_a_change_of_very_many_fields_is_written(
     (found,) = store.lock_next(LOCK, 1).found
     assert len(found.data) == 10_001
     fields: dict[str, Any] = {f"old{n}": None for n in range(10_000)} | {f"new{n}": n for n in range(10_000)}
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), clock.now, fields)]) == [True]
+    assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), clock.now, fields)]) == [True]
     assert client.hlen(f"{prefix}:a") == 10_001
 
 
@@ -698,7 +782,7 @@ def test_a_document_without_a_field_is_gone(make: Make, client: Any, prefix: str
     store = make()
     client.hset(f"{prefix}:a", "sleep_until", "2020-01-01")
     (found,) = store.lock_next(LOCK, 1).found
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), None)]) == [True]
+    assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
     assert not client.exists(f"{prefix}:a")
 
 
@@ -713,7 +797,7 @@ def test_scripts_that_the_server_has_forgotten_are_sent_again(
     client.script_flush()
     (found,) = store.lock_next(LOCK, 1).found
     client.script_flush()
-    assert store.update([Change(Lock(found.id, (found.locked_until,)), None)]) == [True]
+    assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
 
 
 def test_without_a_clock_of_ours_the_servers_decides(make: Make, client: Any, prefix: str) -> None:
@@ -744,7 +828,7 @@ def test_a_server_that_is_away_is_unavailable_and_no_password_is_told(source: st
     client = redis.Redis(port=port, password="s3cret", username="me", retry=Retry(NoBackoff(), 0))
     url = f"redis://me:s3cret@127.0.0.1:{port}/0"
     store = RedisDocuments(url if source == "url" else client, "order:*")
-    lock = Lock("order:1", (1,))
+    lock = DocumentLock("order:1", (1,))
     calls: list[Callable[[], object]] = [
         store.open,
         store.now,
@@ -772,7 +856,7 @@ def test_it_goes_on_after_a_restart_of_the_server() -> None:
         with pytest.raises(StoreUnavailable):
             store.lock_next(LOCK, 1)
         server.start()
-        assert store.update([Change(Lock(found.id, (found.locked_until,)), None)]) == [True]
+        assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
         assert client.hgetall("order:1") == {b"x": b"1"}
         store.close()
 
@@ -785,7 +869,7 @@ def test_where_memory_has_run_out_nothing_is_written() -> None:
         (found,) = store.lock_next(LOCK, 1).found
         before = client.hgetall(found.id)
         client.config_set("maxmemory", "1")
-        lock = Lock(found.id, (found.locked_until,))
+        lock = DocumentLock(found.id, (found.locked_until,))
         calls: list[Callable[[], object]] = [
             lambda: store.update([Change(lock, found.locked_until + 1)]),
             lambda: store.put(found.id, {"x": "2"}),
@@ -820,7 +904,7 @@ def test_in_a_cluster_one_hash_tag_keeps_all_together(source: str) -> None:
         client.hset("{other}:order:1", mapping={"sleep_until": "2020-01-01", "x": "1"})
         found = store.lock_next(LOCK, 5).found
         assert [one.id for one in found] == ["{shop}:order:1", "{shop}:order:2"]
-        locks = [Lock(one.id, (one.locked_until,)) for one in found]
+        locks = [DocumentLock(one.id, (one.locked_until,)) for one in found]
         assert store.update([Change(locks[0], None)]) == [True]
         assert store.remove(locks) == [False, True]
         slots = {

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenbeat import InvalidTrigger, InvalidValue
+from evenbeat.core.instants import from_ms, to_ms
 from evenbeat.documents import HELD, Found
 from evenbeat.documents.rules import (
     REMOVE,
-    Fate,
+    Disposition,
     Plan,
     Policy,
     after_failure,
@@ -22,7 +23,6 @@ from evenbeat.documents.rules import (
     next_start,
     read,
 )
-from evenbeat.instants import from_ms, to_ms
 from evenbeat.testing.clock import START
 from tests.unit.strategies import triggers
 
@@ -34,7 +34,7 @@ def plan(due: int = START, **fields: Any) -> Plan:
     return read(Found(fields.pop("id", "a"), due, due + HOUR, **fields))
 
 
-def success(due: int, now: int, policy: Policy = PLAIN, **fields: Any) -> Fate:
+def success(due: int, now: int, policy: Policy = PLAIN, **fields: Any) -> Disposition:
     return after_success(plan(due, **fields), now, policy)
 
 
@@ -161,7 +161,7 @@ def test_reprocess_delay_and_repeat_until() -> None:
 # Failure
 
 
-def failure(now: int, policy: Policy, **fields: Any) -> Fate:
+def failure(now: int, policy: Policy, **fields: Any) -> Disposition:
     return after_failure(plan(**fields), now, policy)
 
 
@@ -307,8 +307,8 @@ def test_sleep_until_only_ever_grows(
     """So that no lock of before ever stands there again."""
     policy = Policy(on_failure=on_failure, retry_delay=0)
     decide = after_failure if fails else after_success
-    fate = decide(plan(due, interval=interval, auto_remove=remove), due + late, policy)
-    assert fate is None or fate == REMOVE or fate > due
+    disposition = decide(plan(due, interval=interval, auto_remove=remove), due + late, policy)
+    assert disposition is None or disposition == REMOVE or disposition > due
 
 
 def test_an_interval_of_postgresql_is_an_interval() -> None:

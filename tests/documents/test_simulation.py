@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evenbeat.documents import Change, Found, Lock, MemoryDocuments, Taken, rules
-from evenbeat.documents.desk import Desk, Item
-from evenbeat.instants import Instant, from_ms
+from evenbeat.core.instants import Instant, from_ms
+from evenbeat.documents import Change, DocumentLock, Found, MemoryDocuments, Taken, rules
+from evenbeat.documents.worker import DocumentWorker, HeldDocument
 from tests.documents.simulation import Kinds, Violation, simulate
 
 SEEDS = 200
@@ -58,14 +58,14 @@ class WritesWithoutFence(MemoryDocuments):
 
 
 class RemovesWithoutFence(MemoryDocuments):
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
         return [self._documents.pop(lock.id, None) is not None for lock in locks]
 
 
 class FencesByOrder(MemoryDocuments):
     """Compares with "not later" where it should compare with "the same"."""
 
-    def _holds(self, lock: Lock) -> bool:
+    def _holds(self, lock: DocumentLock) -> bool:
         document = self._documents.get(lock.id)
         moment = None if document is None else document["sleep_until"]
         return moment is not None and moment <= from_ms(max(lock.ends))
@@ -130,38 +130,42 @@ class Forgets(MemoryDocuments):
 # Desks
 
 
-class IgnoresRefusals(Desk):
+class IgnoresRefusals(DocumentWorker):
     """Renews, and does not look at the answer."""
 
-    def _lose(self, item: Item) -> None:
+    def _lose(self, item: HeldDocument) -> None:
         pass
 
 
-class NeverRenews(Desk):
+class NeverRenews(DocumentWorker):
     def _renew(self, now: Instant) -> None:
         pass
 
 
-class TrustsRenewals(Desk):
+class TrustsRenewals(DocumentWorker):
     """Believes that a renewal was written, also when no answer came."""
 
-    def _send_renewals(self, items: Sequence[Item], locks: Sequence[Lock], now: Instant) -> None:
+    def _send_renewals(
+        self, items: Sequence[HeldDocument], locks: Sequence[DocumentLock], now: Instant
+    ) -> None:
         for item in items:
             item.ends = item.ends[-1:]
         super()._send_renewals(items, locks, now)
 
 
-class EndsAgain(Desk):
+class EndsAgain(DocumentWorker):
     """Takes what it has written itself for its lock, and so writes it once more when no answer came."""
 
-    def _decide(self, item: Item, now: Instant) -> tuple[Item, rules.Fate, Mapping[str, Any]]:
+    def _decide(
+        self, item: HeldDocument, now: Instant
+    ) -> tuple[HeldDocument, rules.Disposition, Mapping[str, Any]]:
         decided = super()._decide(item, now)
         if isinstance(decided[1], int):
             item.ends = (*item.ends, decided[1])
         return decided
 
 
-class BeginsLate(Desk):
+class BeginsLate(DocumentWorker):
     """Begins whatever it was given, however long that took."""
 
     def _still_ours(self, found: Sequence[Found]) -> Sequence[Found]:
@@ -186,7 +190,7 @@ def _without_end(plan: rules.Plan, now: Instant, reprocess_delay: int) -> Instan
     )
 
 
-def _at_once(_plan: rules.Plan, now: Instant, _policy: rules.Policy) -> rules.Fate:
+def _at_once(_plan: rules.Plan, now: Instant, _policy: rules.Policy) -> rules.Disposition:
     return now
 
 
@@ -217,8 +221,8 @@ def test_a_broken_store_is_found(store: type[MemoryDocuments]) -> None:
 
 
 @pytest.mark.parametrize("broken", [IgnoresRefusals, NeverRenews, TrustsRenewals, EndsAgain, BeginsLate])
-def test_a_broken_desk_is_found(broken: type[Desk]) -> None:
-    _found(Kinds(desk=broken))
+def test_a_broken_desk_is_found(broken: type[DocumentWorker]) -> None:
+    _found(Kinds(worker=broken))
 
 
 @pytest.mark.parametrize(
@@ -244,5 +248,5 @@ def _with(change: Change, documents: Mapping[Any, Mapping[str, Any]]) -> Change:
     if moment is None:
         return change
     return Change(
-        Lock(change.lock.id, (round(moment.timestamp() * 1000),)), change.sleep_until, change.fields
+        DocumentLock(change.lock.id, (round(moment.timestamp() * 1000),)), change.sleep_until, change.fields
     )

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from evenbeat.documents import SqliteDocuments, times
-from evenbeat.documents.base import HELD, Change, Found, Lock
+from evenbeat.core.instants import FIRST, Instant, from_ms
+from evenbeat.documents import SqliteDocuments, time_formats
+from evenbeat.documents.base import HELD, Change, DocumentLock, Found
 from evenbeat.documents.sqlite import table as sqlite_table
-from evenbeat.documents.times import TimeFormat
+from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import FIRST, Instant, from_ms
 from evenbeat.testing.clock import VirtualClock
 
 LOCK = 600_000
@@ -62,8 +62,8 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
         documents.close()
 
 
-def lock_of(found: Found) -> Lock:
-    return Lock(found.id, (found.locked_until,))
+def lock_of(found: Found) -> DocumentLock:
+    return DocumentLock(found.id, (found.locked_until,))
 
 
 def ids(found: Any) -> list[Any]:
@@ -99,10 +99,26 @@ def test_texts_of_all_styles_are_due_and_keep_their_style(place: Workplace) -> N
     assert place.time(5) == "2026-11-16T13:00:00.123+01:00"
 
 
-@pytest.mark.parametrize("value", [
-    "soon", "", "12:00:00", "2460000.5", 5, 2460000.5, b"2026", "2026-02-30", "2026-11-15 24:00:00", "now",
-    "0000-01-01 00:00:00", "2020-01-01 00:00:00 and more", "-4713-11-24 12:00:00", "\0", float("-inf"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        "soon",
+        "",
+        "12:00:00",
+        "2460000.5",
+        5,
+        2460000.5,
+        b"2026",
+        "2026-02-30",
+        "2026-11-15 24:00:00",
+        "now",
+        "0000-01-01 00:00:00",
+        "2020-01-01 00:00:00 and more",
+        "-4713-11-24 12:00:00",
+        "\0",
+        float("-inf"),
+    ],
+)
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
 def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
     place: Workplace, value: object, form: TimeFormat, caplog: pytest.LogCaptureFixture
@@ -111,10 +127,10 @@ def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
     # A number is a time where numbers are.
     place.add(1, "5" if form != "text" and value in (5, 2460000.5) else value)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
-        documents = place.documents(times=form)
+        documents = place.documents(time_formats=form)
     assert ("a row is never due" in caplog.text) == (value != "")
-    place.add(2, times.write(NOON, form))
-    place.add(3, times.write(NOON + 5, form))
+    place.add(2, time_formats.write(NOON, form))
+    place.add(3, time_formats.write(NOON + 5, form))
     taken = documents.lock_next(LOCK, 1)
     assert ids(taken.found) == [2]
     assert documents.lock_next(LOCK, 1) == ([], NOON + 5)
@@ -123,28 +139,36 @@ def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
 @pytest.mark.parametrize(
     ("value", "form", "advice"),
     [
-        (1_794_766_239, "text", 'say times="seconds"'), (1_794_766_239.5, "text", 'say times="seconds"'),
+        (1_794_766_239, "text", 'say times="seconds"'),
+        (1_794_766_239.5, "text", 'say times="seconds"'),
         (1_794_766_239_000, "text", 'say times="milliseconds"'),
         (1_794_766_239_000, "seconds", 'say times="milliseconds"'),
         ("2026-11-15 12:00:00", "seconds", 'say times="text"'),
         ("soon", "text", "write it as 2026-03-01T09:00:00Z, or as a number"),
     ],
-)  # fmt: skip
+)
 def test_a_warning_of_what_is_no_time_says_what_to_do(
     place: Workplace, value: object, form: TimeFormat, advice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.sql(PLAIN)
     place.add(1, value)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
-        place.documents(times=form)
+        place.documents(time_formats=form)
     (said,) = caplog.messages
     assert said.endswith(f'is no time as times="{form}" has them; {advice}')
 
 
-@pytest.mark.parametrize("text", [
-    "2026-11-15T11:00:00+0000", "2026-11-15T11:00:00+01", "2026-11-15T11:00:00,5Z", "2026-11-15t11:00:00",
-    " 2026-11-15", "2026-11-15 11:00+15:00",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-15T11:00:00+0000",
+        "2026-11-15T11:00:00+01",
+        "2026-11-15T11:00:00,5Z",
+        "2026-11-15t11:00:00",
+        " 2026-11-15",
+        "2026-11-15 11:00+15:00",
+    ],
+)
 def test_a_text_that_sqlite_does_not_read_is_told_of(
     place: Workplace, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,17 +182,32 @@ def test_a_text_that_sqlite_does_not_read_is_told_of(
     assert f'SQLite does not read "{text}" as a time; write 2026-03-01 09:00:00' in record.getMessage()
     assert record.__dict__["document"] == "2"
     assert ids(documents.lock_next(LOCK, 5).found) == [0]
-    instant = times.read(text, "text")
+    instant = time_formats.read(text, "text")
     assert instant is not None
-    assert documents.update([Change(Lock(2, (instant,)), NOON)]) == [False]
+    assert documents.update([Change(DocumentLock(2, (instant,)), NOON)]) == [False]
 
 
-@pytest.mark.parametrize("text", [
-    "2026-11-15", "2026-11-15 ", "2026-11-15 11:00", "2026-11-15T11:00:00.5", "2026-11-15T11:00:00.500 Z",
-    "2026-11-15T11:00:00z", "2026-11-15T11:00:00+14:00", "2026-11-15T11:00:00 +01:00\n",
-    "9999-12-31 23:59:59", "2026-11-15t11:00", "2026-11-15 11:00+0000", "2026-11-15 11:00:00,5",
-    "2026-11-15 11:00+14:60", "\u00a02026-11-15", "2026-11-15\u00a0", "2026-11-15 11:00-15:00",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-15",
+        "2026-11-15 ",
+        "2026-11-15 11:00",
+        "2026-11-15T11:00:00.5",
+        "2026-11-15T11:00:00.500 Z",
+        "2026-11-15T11:00:00z",
+        "2026-11-15T11:00:00+14:00",
+        "2026-11-15T11:00:00 +01:00\n",
+        "9999-12-31 23:59:59",
+        "2026-11-15t11:00",
+        "2026-11-15 11:00+0000",
+        "2026-11-15 11:00:00,5",
+        "2026-11-15 11:00+14:60",
+        "\u00a02026-11-15",
+        "2026-11-15\u00a0",
+        "2026-11-15 11:00-15:00",
+    ],
+)
 def test_what_sqlite_reads_is_known(place: Workplace, text: str) -> None:
     ((is_read,),) = place.sql("SELECT julianday(?) IS NOT NULL", text)
     assert bool(sqlite_table._READABLE.fullmatch(text)) == is_read
@@ -177,14 +216,17 @@ def test_what_sqlite_reads_is_known(place: Workplace, text: str) -> None:
 @pytest.mark.parametrize(
     ("form", "value"),
     [
-        ("text", "0001-01-01 00:00:00"), ("text", "0001-01-01T00:00:00Z"), ("text", "0001-01-01"),
-        ("seconds", -62_135_596_800), ("milliseconds", -62_135_596_800_000),
+        ("text", "0001-01-01 00:00:00"),
+        ("text", "0001-01-01T00:00:00Z"),
+        ("text", "0001-01-01"),
+        ("seconds", -62_135_596_800),
+        ("milliseconds", -62_135_596_800_000),
     ],
-)  # fmt: skip
+)
 def test_the_first_day_of_all_is_due(place: Workplace, form: TimeFormat, value: object) -> None:
     place.sql(PLAIN)
     place.add(1, value)
-    documents = place.documents(times=form)
+    documents = place.documents(time_formats=form)
     (found,) = documents.lock_next(LOCK, 5).found
     assert found.sleep_until == FIRST
     assert documents.update([Change(lock_of(found), NOON)]) == [True]
@@ -195,11 +237,11 @@ def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> 
     """SQLite computes days as floats, of which a millisecond is some 1e-8."""
     place.sql(PLAIN)
     with closing(sqlite3.connect(place.path)) as connection, connection:
-        rows = [(ms, times.write(NOON + ms, form, "2026-11-15 12:00:00")) for ms in range(1000)]
+        rows = [(ms, time_formats.write(NOON + ms, form, "2026-11-15 12:00:00")) for ms in range(1000)]
         if form != "text":
             rows = [(ms, float(time)) for ms, time in rows]
         connection.executemany("INSERT INTO reminders (id, sleep_until) VALUES (?, ?)", rows)
-    documents = place.documents(times=form)
+    documents = place.documents(time_formats=form)
     for ms in range(0, 990, 9):
         place.clock.now = NOON + ms
         first = max(0, ms - 8)
@@ -213,7 +255,7 @@ def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> 
 def test_seconds_are_whole_where_they_can_be(place: Workplace) -> None:
     place.sql("CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until INTEGER, repeat_until INTEGER)")
     place.sql("INSERT INTO reminders VALUES (1, ?, ?)", NOON // 1000, NOON // 1000 + 60)
-    documents = place.documents(times="seconds")
+    documents = place.documents(time_formats="seconds")
     place.clock.now += 123
     (found,) = documents.lock_next(LOCK, 1).found
     assert found.repeat_until == from_ms(NOON + 60_000)
@@ -233,18 +275,18 @@ def test_an_index_is_used(place: Workplace, form: TimeFormat, where: str) -> Non
     place.sql(PLAIN)
     indexed = "julianday(sleep_until)" if form == "text" else "sleep_until"
     place.sql(f"CREATE INDEX due ON reminders ({indexed}){where}")
-    documents = place.documents(times=form, condition="note = ? OR note IS NULL", parameters=[5])
+    documents = place.documents(time_formats=form, condition="note = ? OR note IS NULL", parameters=[5])
     asked: list[str] = []
-    with documents._connections.read() as commands:
-        commands.connection.set_trace_callback(asked.append)
-        documents._connections._keep_writer(commands)
+    with documents._connections.read() as session:
+        session.connection.set_trace_callback(asked.append)
+        documents._connections._keep_writer(session)
         documents.lock_next(LOCK, 1)
-        commands.connection.set_trace_callback(None)
+        session.connection.set_trace_callback(None)
         plans = [
             row[3]
             for text in asked
             if text.lstrip().startswith("SELECT")
-            for row in commands.rows("explain", f"EXPLAIN QUERY PLAN {text}")
+            for row in session.rows("explain", f"EXPLAIN QUERY PLAN {text}")
         ]
     assert len(plans) == 2
     assert all(plan.startswith("SEARCH reminders USING INDEX due (") for plan in plans)
@@ -264,10 +306,13 @@ def test_a_file_that_is_not_there_is_refused_and_not_made(place: Workplace) -> N
 @pytest.mark.parametrize(
     ("url", "path"),
     [
-        ("sqlite:///m.db", "m.db"), ("sqlite:////var/m.db?timeout=5", "/var/m.db"),
-        ("sqlite+pysqlite:///data/m.db", "data/m.db"), ("sqlite://", None), ("sqlite://m.db", "m.db"),
+        ("sqlite:///m.db", "m.db"),
+        ("sqlite:////var/m.db?timeout=5", "/var/m.db"),
+        ("sqlite+pysqlite:///data/m.db", "data/m.db"),
+        ("sqlite://", None),
+        ("sqlite://m.db", "m.db"),
     ],
-)  # fmt: skip
+)
 def test_a_url_is_no_path(url: str, path: str | None) -> None:
     with pytest.raises(InvalidValue) as refusal:
         SqliteDocuments(url, "reminders")
@@ -389,13 +434,13 @@ def test_a_row_is_known_by_its_very_key_and_found_in_an_index(place: Workplace, 
         place.add(key, "2026-11-15")
     documents = place.documents()
     asked: list[str] = []
-    with documents._connections.read() as commands:
-        commands.connection.set_trace_callback(asked.append)
-        documents._connections._keep_writer(commands)
+    with documents._connections.read() as session:
+        session.connection.set_trace_callback(asked.append)
+        documents._connections._keep_writer(session)
         (first, second) = documents.lock_next(LOCK, 2).found
         assert documents.update([Change(lock_of(first), NOON + 1)]) == [True]
         assert documents.remove([lock_of(second)]) == [True]
-        commands.connection.set_trace_callback(None)
+        session.connection.set_trace_callback(None)
     assert place.sql("SELECT id, sleep_until FROM reminders") == [(first.id, "2026-11-15 12:00:00.001")]
     known = [text for text in asked if "COLLATE BINARY" in text]
     assert len(known) >= 8
@@ -406,17 +451,21 @@ def test_a_row_is_known_by_its_very_key_and_found_in_an_index(place: Workplace, 
 @pytest.mark.parametrize(
     ("declared", "form", "is_strict"),
     [
-        ("TEXT", "seconds", False), ("VARCHAR(30)", "milliseconds", False), ("INTEGER", "seconds", True),
-        ("INTEGER", "text", True), ("REAL", "text", True), ("TEXT", "seconds", True),
+        ("TEXT", "seconds", False),
+        ("VARCHAR(30)", "milliseconds", False),
+        ("INTEGER", "seconds", True),
+        ("INTEGER", "text", True),
+        ("REAL", "text", True),
+        ("TEXT", "seconds", True),
     ],
-)  # fmt: skip
+)
 def test_a_column_that_can_hold_no_lock_is_refused(
     place: Workplace, declared: str, form: TimeFormat, is_strict: bool
 ) -> None:
     rest = " STRICT" if is_strict else ""
     place.sql(f"CREATE TABLE reminders (id TEXT PRIMARY KEY, sleep_until {declared}){rest}")
-    assert place.refused(times=form).field == "times"
-    assert place.refused(times="minutes").field == "times"
+    assert place.refused(time_formats=form).field == "times"
+    assert place.refused(time_formats="minutes").field == "times"
 
 
 @pytest.mark.parametrize("declared", ["TEXT NOT NULL", "NOT NULL", "TEXT NOT NULL DEFAULT ''"])
@@ -434,8 +483,8 @@ def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, declared:
 )
 def test_strict_tables_work(place: Workplace, declared: str, form: TimeFormat) -> None:
     place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until {declared}, note TEXT) STRICT")
-    place.add(1, times.write(NOON, form))
-    documents = place.documents(times=form)
+    place.add(1, time_formats.write(NOON, form))
+    documents = place.documents(time_formats=form)
     place.clock.now += 7
     (found,) = documents.lock_next(LOCK, 1).found
     assert documents.update([Change(lock_of(found), NOON + 8)]) == [True]
@@ -462,10 +511,19 @@ def test_the_file_is_left_as_it_is(place: Workplace, mode: str) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"nothing": 1}, {"note": "never"}, {"note": None}, {"note": {"a": 1}}, {"note": 2**80},
-        {"note": "\ud800"}, {"note": object()}, {"id": 5}, {"sleep_until": None}, {"made": 4}, {"note": "no"},
+        {"nothing": 1},
+        {"note": "never"},
+        {"note": None},
+        {"note": {"a": 1}},
+        {"note": 2**80},
+        {"note": "\ud800"},
+        {"note": object()},
+        {"id": 5},
+        {"sleep_until": None},
+        {"made": 4},
+        {"note": "no"},
     ],
-)  # fmt: skip
+)
 def test_a_value_that_is_refused_says_so_and_changes_nothing(
     place: Workplace, fields: dict[str, Any]
 ) -> None:
@@ -524,7 +582,7 @@ def test_rows_that_miss_the_condition_are_not_read(place: Workplace, monkeypatch
 
     def instant_of(value: object, form: TimeFormat) -> Instant | None:
         read.append(value)
-        return times.read(value, form)
+        return time_formats.read(value, form)
 
     monkeypatch.setattr("evenbeat.documents.sqlite.connections.instant_of", instant_of)
     assert ids(documents.lock_next(LOCK, 2).found) == [6]
@@ -568,7 +626,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     assert (record.__dict__["document"], record.__dict__["count"]) == ("0", 3)
     assert documents.lock_next(LOCK, limit) == ([], NOON + LOCK)
     assert [place.time(key) for key in range(3)] == ["2026-11-14"] * 3
-    monkeypatch.setattr("evenbeat.documents.aside._ASIDE", -1.0)  # a minute later
+    monkeypatch.setattr("evenbeat.documents.unlockable._ASIDE", -1.0)  # a minute later
     with pytest.raises(InvalidValue):
         documents.lock_next(LOCK, limit)
     if REFUSALS[how]:
@@ -580,7 +638,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
 def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     place: Workplace, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.documents.aside._MOST_ASIDE", 5)
+    monkeypatch.setattr("evenbeat.documents.unlockable._MOST_ASIDE", 5)
     monkeypatch.setattr("evenbeat.documents.sqlite.store._LOOKS", 4)
     place.sql(PLAIN)
     place.sql(f"CREATE TRIGGER refuse {REFUSALS['ignore']}")
@@ -623,11 +681,14 @@ def test_a_key_that_cant_be_read_stands_in_nobodys_way(place: Workplace) -> None
 @pytest.mark.parametrize(
     ("condition", "parameters"),
     [
-        ("note LIKE '10%'", ()), ("note = ?", ["100"]),
-        ("note = ? -- so", ["100"]), ("note <> '{}' AND id=2", []),
-        ("reminders.note IN (?, ?)", ["100", "5"]), ("id IN (SELECT max(id) FROM reminders)", ()),
+        ("note LIKE '10%'", ()),
+        ("note = ?", ["100"]),
+        ("note = ? -- so", ["100"]),
+        ("note <> '{}' AND id=2", []),
+        ("reminders.note IN (?, ?)", ["100", "5"]),
+        ("id IN (SELECT max(id) FROM reminders)", ()),
     ],
-)  # fmt: skip
+)
 def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> None:
     place.sql(PLAIN)
     place.add(1, "2026-11-15", "20")
@@ -639,10 +700,18 @@ def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> 
 @pytest.mark.parametrize(
     ("condition", "parameters"),
     [
-        ("", ()), ("note =", ()), ("nothing = 1", ()), ("note = ?", ["a", "b"]), ("note = ?", ()),
-        (None, ["a"]), (5, ()), ("note = ?", "a"), ("note = ?", [object()]), ("true) OR (", ()),
+        ("", ()),
+        ("note =", ()),
+        ("nothing = 1", ()),
+        ("note = ?", ["a", "b"]),
+        ("note = ?", ()),
+        (None, ["a"]),
+        (5, ()),
+        ("note = ?", "a"),
+        ("note = ?", [object()]),
+        ("true) OR (", ()),
     ],
-)  # fmt: skip
+)
 def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
     place.sql(PLAIN)
     assert place.refused(condition=condition, parameters=parameters).field in ("condition", "parameters")
@@ -651,11 +720,12 @@ def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: 
 @pytest.mark.parametrize(
     ("condition", "parameters", "counts"),
     [
-        ("note = ?", (), "1 place for 0 parameters"), ("note = ?", ["a", "b"], "1 place for 2 parameters"),
+        ("note = ?", (), "1 place for 0 parameters"),
+        ("note = ?", ["a", "b"], "1 place for 2 parameters"),
         ("note = '?'", ["a"], "0 places for 1 parameter"),
         ("note IN (?, ?)", [1], "2 places for 1 parameter"),
     ],
-)  # fmt: skip
+)
 def test_places_and_parameters_are_counted(
     place: Workplace, condition: str, parameters: list[Any], counts: str
 ) -> None:

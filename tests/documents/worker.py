@@ -12,8 +12,8 @@ import secrets
 import sys
 import time
 
+from evenbeat.core.instants import to_ms
 from evenbeat.documents import Document, Processor
-from evenbeat.instants import to_ms
 from evenbeat.observe import logs
 from tests.documents.places import KINDS
 

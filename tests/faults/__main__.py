@@ -101,9 +101,12 @@ def line(row: Row) -> str:
     else:
         account, faults, recovery, _ = row.outcome
         cells += [
-            f"{faults:,}", f"{account.ticks:,}", f"{account.completions:,}",
-            "" if recovery is None else f"{recovery:.1f} s", row.verdict,
-        ]  # fmt: skip
+            f"{faults:,}",
+            f"{account.ticks:,}",
+            f"{account.completions:,}",
+            "" if recovery is None else f"{recovery:.1f} s",
+            row.verdict,
+        ]
     return f"| {' | '.join([*cells, row.played])} |"
 
 

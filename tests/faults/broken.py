@@ -10,8 +10,8 @@ from uuid import uuid4
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from evenbeat.instants import Instant
-from evenbeat.model import Run, Schedule, Transition
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, ScheduleRecord, Transition
 from evenbeat.rules.firing import Active, Planned
 from evenbeat.stores.base import Fired, PlanFunction, RunQuery, ScheduleQuery, Store, Write
 
@@ -56,7 +56,7 @@ class Unchecked(Over):
         rows = self._store.find_schedules(ScheduleQuery(states=("active",), limit=1000)).items
         due = [row for row in rows if row.wake_at is not None and row.wake_at <= now][:limit]
         planned = [plan(row, now, ()) for row in due]
-        runs: list[Run] = []
+        runs: list[RunRecord] = []
         for entry in planned:
             known = self._store.find_runs(RunQuery(schedule=entry.schedule.name, tenant="default", limit=100))
             ticks = {run.tick for run in known.items}
@@ -93,7 +93,7 @@ class Torn(Over):
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         planned: list[Planned] = []
 
-        def alone(schedule: Schedule, at: Instant, active: tuple[Active, ...]) -> Planned:
+        def alone(schedule: ScheduleRecord, at: Instant, active: tuple[Active, ...]) -> Planned:
             planned.append(plan(schedule, at, active))
             return planned[-1]._replace(runs=())
 
@@ -117,6 +117,10 @@ class Unwoken(Over):
 
 
 KINDS: dict[str, Callable[[Store], Any]] = {
-    "unfenced": Unfenced, "unchecked": Unchecked, "overwriting": Overwriting, "unguarded": Unguarded,
-    "unwoken": Unwoken, "torn": Torn,
-}  # fmt: skip
+    "unfenced": Unfenced,
+    "unchecked": Unchecked,
+    "overwriting": Overwriting,
+    "unguarded": Unguarded,
+    "unwoken": Unwoken,
+    "torn": Torn,
+}

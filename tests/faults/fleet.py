@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from evenbeat import Scheduler
-from evenbeat.errors import Conflict, ScheduleTooNew, StoreUnavailable
-from evenbeat.model import FINAL_STATES, FORMAT, CatchUp, Execution, Run, Schedule
+from evenbeat.core.records import FINAL_STATES, FORMAT, CatchUp, Execution, RunRecord, ScheduleRecord
+from evenbeat.errors import ScheduleConflict, ScheduleTooNew, StoreUnavailable
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
@@ -139,19 +139,22 @@ def wait_until(condition: Callable[[], object], otherwise: str, seconds: float =
 
 def prepare(url: str, schedules: int) -> None:
     """Schedules of every policy, ticking twenty times a second each."""
-    add_schedules(url, [
-        Schedule(
-            name=f"s{at:02}",
-            task="work",
-            trigger=f"every {PERIOD}",
-            catch_up=CatchUp(("latest", "all", "skip")[at % 3], grace=500, limit=50),
-            execution=Execution(crashes=1000),
-        )
-        for at in range(schedules)
-    ])  # fmt: skip
+    add_schedules(
+        url,
+        [
+            ScheduleRecord(
+                name=f"s{at:02}",
+                task="work",
+                trigger=f"every {PERIOD}",
+                catch_up=CatchUp(("latest", "all", "skip")[at % 3], grace=500, limit=50),
+                execution=Execution(max_crashes=1000),
+            )
+            for at in range(schedules)
+        ],
+    )
 
 
-def add_schedules(url: str, wishes: Sequence[Schedule], apart: int = 0, unchanged: int = 0) -> None:
+def add_schedules(url: str, wishes: Sequence[ScheduleRecord], apart: int = 0, unchanged: int = 0) -> None:
     """Make schedules, each so many milliseconds older than the one before: their ticks are apart, too.
 
     ``unchanged`` is for how many milliseconds their rows say that nobody changed them.
@@ -212,7 +215,7 @@ def _pause(app: Scheduler, name: str) -> bool:
         app.schedules.pause(name)
     except ScheduleTooNew:
         return _pause_as_newer(app.store, name)
-    except (StoreUnavailable, Conflict):
+    except (StoreUnavailable, ScheduleConflict):
         return False  # MongoDB: a transaction of a node that was killed is still in the way
     return True
 
@@ -239,7 +242,7 @@ def check(url: str, reports: list[dict[str, Any]]) -> Account:
     """The promise, from what is stored and what the nodes say they did."""
     with opened(url) as store:
         runs = list(all_runs(store))
-        of_schedule: dict[str | None, list[Run]] = {}
+        of_schedule: dict[str | None, list[RunRecord]] = {}
         for run in runs:
             of_schedule.setdefault(run.schedule, []).append(run)
         total = 0
@@ -258,7 +261,7 @@ def check(url: str, reports: list[dict[str, Any]]) -> Account:
     return Account(total, len(runs), len(done))
 
 
-def _check_ticks(store: Store, schedule: Schedule, fired: list[int | None]) -> int:
+def _check_ticks(store: Store, schedule: ScheduleRecord, fired: list[int | None]) -> int:
     trigger = trigger_of(schedule)
     assert schedule.next_tick is not None
     expected = set(trigger.between_ms(schedule.created_at + 1, schedule.next_tick))
@@ -273,7 +276,7 @@ def _check_ticks(store: Store, schedule: Schedule, fired: list[int | None]) -> i
     return len(expected)
 
 
-def all_runs(store: Store) -> Iterator[Run]:
+def all_runs(store: Store) -> Iterator[RunRecord]:
     cursor = None
     while True:
         page = store.find_runs(RunQuery(limit=1000, cursor=cursor))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from evenbeat.testing.places import own_place
 from tests import servers
 from tests.faults.scene import Ground, Mutant, Scene
+from tests.isolation import own_place
 
 
 class Grounds:

@@ -23,7 +23,7 @@ class _Finder:
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != "evenbeat.model":
+        if name != "evenbeat.core.records":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         assert spec is not None

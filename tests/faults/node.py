@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from evenbeat import Event, Run, Scheduler
+from evenbeat import Event, RunContext, Scheduler
 from evenbeat.stores.base import Store
 from evenbeat.stores.sqlite import SqliteStore
 from tests.faults import broken
@@ -87,15 +87,15 @@ def main() -> None:
     store = make_store(said.url, failpoint)
     if said.broken:
         store = broken.KINDS[said.broken](store)
-    app = Scheduler(store, lease=said.lease, threads=4)
+    app = Scheduler(store, lease=said.lease, thread_concurrency=4)
 
     @app.task
-    def work(run: Run) -> None:
+    def work(run: RunContext) -> None:
         report("ran", run=run.id, attempt=run.attempt)
         time.sleep(0.01)  # so that nodes die and freeze in the middle of runs, too
 
     @app.task
-    async def steady(run: Run, period: int, early: int) -> None:
+    async def steady(run: RunContext, period: int, early: int) -> None:
         """Ends up to ``early`` ms before the next tick of its schedule; says from when to when it ran."""
         began = time.monotonic()
         grid = 0.0 if run.tick is None else run.tick.timestamp() * 1000
@@ -105,7 +105,7 @@ def main() -> None:
         report("spent", run=run.id, schedule=run.schedule, began=began, ended=time.monotonic())
 
     @app.task
-    async def brief(run: Run) -> None:
+    async def brief(run: RunContext) -> None:
         """Is over soon, and fails now and then; says from when to when it ran, also if it is cancelled."""
         began = time.monotonic()
         try:
@@ -116,14 +116,14 @@ def main() -> None:
             report("spent", run=run.id, schedule=run.schedule, began=began, ended=time.monotonic())
 
     @app.task
-    def hold(run: Run) -> None:
+    def hold(run: RunContext) -> None:
         """Runs until its worker dies; whoever takes it over ends it."""
         report("held", run=run.id, attempt=run.attempt, at=time.time())
         if run.attempt == 1:
             time.sleep(60)
 
     @app.task
-    def nap(run: Run) -> None:
+    def nap(run: RunContext) -> None:
         """Is frozen in the middle of its first attempt, and ends it when it is thawed."""
         report("held", run=run.id, attempt=run.attempt, at=time.time())
         if run.attempt == 1:

@@ -144,6 +144,8 @@ def faketime() -> dict[str, str]:
     library = Path(found.submodule_search_locations[0]) / "vendor/libfaketime/src/libfaketime.so.1"
     assert library.exists()
     return {
-        "LD_PRELOAD": str(library), "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1",
+        "LD_PRELOAD": str(library),
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_NO_CACHE": "1",
         "DONT_FAKE_MONOTONIC": "1",
-    }  # fmt: skip
+    }

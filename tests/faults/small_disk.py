@@ -19,10 +19,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from evenbeat.testing.places import own_place
 from tests import servers
 from tests.faults.fleet import Fleet, fleet, prepare, wait_until
 from tests.faults.scene import SCHEDULES, Ground, Outcome, end, next_completion
+from tests.isolation import own_place
 
 REFUSED = 77
 MEGABYTES = {"sqlite": 48, "postgres": 192, "valkey": 96, "mongo": 640}
@@ -92,10 +92,12 @@ def play(store: str, disk: Path, folder: Path, faults: int, *options: str) -> Ou
             tempfile.tempdir = str(disk)
             settings = {"max_wal_size": "48MB", "min_wal_size": "32MB"}
             server = (
-                SmallMongo() if store == "mongo"
-                else servers.Postgres(settings) if store == "postgres"
+                SmallMongo()
+                if store == "mongo"
+                else servers.Postgres(settings)
+                if store == "postgres"
                 else servers.Valkey()
-            )  # fmt: skip
+            )
             stack.callback(server.stop)
             server.start()
             url = stack.enter_context(own_place(server.url))

@@ -15,9 +15,9 @@ import sys
 from contextlib import closing, suppress
 
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Event, Events
 from evenbeat.stores.urls import open_url
-from evenbeat.ticker import Ticker
 
 
 def main(url: str) -> None:

@@ -10,9 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from evenbeat import Run, Scheduler, every, worker
+from evenbeat import RunContext, Scheduler, every
+from evenbeat.node import worker
 
-app = Scheduler("sqlite:///evenbeat.db", poll="200ms")
+app = Scheduler("sqlite:///evenbeat.db", poll_interval="200ms")
 
 if "fail-at-start" in os.environ.get("SUPERVISED_JOBS", "") and "supervised" in sys.argv[0]:
     raise RuntimeError("only in the process that works")
@@ -22,7 +23,7 @@ if "greedy" in os.environ.get("SUPERVISED_JOBS", ""):
     worker.Lane.room = lambda self, now: 50 - len(self.in_hand)  # type: ignore[method-assign]  # noqa: ARG005
 
 
-def begin(run: Run) -> int:
+def begin(run: RunContext) -> int:
     """How many times this run has been begun, with this one, by what the file system says.
 
     Not its attempt: a run that is claimed and has to wait is handed back and claimed anew. The file of each
@@ -43,7 +44,7 @@ def beat() -> None:
 
 
 @app.task
-def wait(run: Run) -> None:
+def wait(run: RunContext) -> None:
     """Until the test says go."""
     begin(run)
     while not Path("go").exists():
@@ -51,43 +52,43 @@ def wait(run: Run) -> None:
 
 
 @app.task
-def first_hangs(run: Run) -> None:
+def first_hangs(run: RunContext) -> None:
     if begin(run) == 1:
         time.sleep(600)
 
 
 @app.task
-def first_exits(run: Run) -> None:
+def first_exits(run: RunContext) -> None:
     if begin(run) == 1:
         os._exit(7)
 
 
 @app.task
-def first_closes_files(run: Run) -> None:
+def first_closes_files(run: RunContext) -> None:
     if begin(run) == 1:
         os.closerange(3, 4096)
 
 
 @app.task
-async def first_closes_files_on_the_loop(run: Run) -> None:
+async def first_closes_files_on_the_loop(run: RunContext) -> None:
     if begin(run) == 1:
         os.closerange(3, 4096)
         await asyncio.sleep(600)
 
 
 @app.task
-def exits(run: Run, code: int) -> None:
+def exits(run: RunContext, code: int) -> None:
     begin(run)
     os._exit(code)
 
 
 @app.task
-def notes(run: Run) -> None:
+def notes(run: RunContext) -> None:
     begin(run)
 
 
 @app.task
-def ends_fork(run: Run) -> int | None:
+def ends_fork(run: RunContext) -> int | None:
     for _ in range(20):  # also one that is told with its first breath
         process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
         process.start()
@@ -97,13 +98,13 @@ def ends_fork(run: Run) -> int | None:
 
 
 @app.task
-def hold(run: Run, seconds: int) -> None:
+def hold(run: RunContext, seconds: int) -> None:
     """Keep the interpreter to itself: C code that lets nobody else in, as a regular expression may be."""
     begin(run)
     ctypes.PyDLL(None).sleep(seconds)
 
 
-@app.task(cpu=True)
-def crunch(run: Run) -> None:
+@app.task(executor="process")
+def crunch(run: RunContext) -> None:
     if begin(run) == 1:
         time.sleep(600)

@@ -62,9 +62,13 @@ class Said:
 def evenbeat(folder: Path, *arguments: str) -> Iterator[Said]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "evenbeat", *arguments], cwd=folder, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-m", "evenbeat", *arguments],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     try:
         yield Said(process)
     finally:

@@ -37,8 +37,14 @@ class Workers:
     def __init__(self, kind: str, url: str, folder: Path) -> None:
         self.ledger = folder / "ledger"
         self._command = [
-            sys.executable, "-m", "tests.documents.worker", kind, url, f"{LOCK:g}s", str(self.ledger)
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "tests.documents.worker",
+            kind,
+            url,
+            f"{LOCK:g}s",
+            str(self.ledger),
+        ]
         self._folder = folder
         self.alive: list[subprocess.Popen[bytes]] = []
         self.started = 0

@@ -15,8 +15,8 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
-from evenbeat.model import Record, Run, Schedule
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, Write
@@ -64,9 +64,15 @@ class Secure(Mongo):
 
     def _command(self) -> list[str]:
         return [
-            *super()._command(), "--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(self.certificate),
-            "--tlsCAFile", str(self.certificate), "--tlsAllowConnectionsWithoutCertificates",
-        ]  # fmt: skip
+            *super()._command(),
+            "--tlsMode",
+            "requireTLS",
+            "--tlsCertificateKeyFile",
+            str(self.certificate),
+            "--tlsCAFile",
+            str(self.certificate),
+            "--tlsAllowConnectionsWithoutCertificates",
+        ]
 
 
 M = TypeVar("M", bound=Mongo)
@@ -128,7 +134,7 @@ def test_what_was_answered_outlives_a_killed_server(server: Mongo) -> None:
     clock = VirtualClock()
     store = MongoStore(server.url, clock, timeout=2.0)
     store.open()
-    wish = changes.create(Schedule(name="a", task="work", trigger="every 1m"), clock.now)
+    wish = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
     assert store.put_schedules([Write(wish, None)])[0].accepted
     for turn in range(2):
         clock.advance("1m")
@@ -137,7 +143,9 @@ def test_what_was_answered_outlives_a_killed_server(server: Mongo) -> None:
         wanted = Claim(worker="w", token=token, limit=10, now=clock.now, lease=600_000)
         (held,) = store.claim_runs(wanted).runs
         assert store.put_record(Record(kind="k", key=f"r{turn}", body="x"))
-        assert store.add_runs([Run(id=f"later-{turn}", task="work", run_at=clock.now + (1 << 40))]) == [True]
+        assert store.add_runs([RunRecord(id=f"later-{turn}", task="work", run_at=clock.now + (1 << 40))]) == [
+            True
+        ]
         server.kill()
         with pytest.raises(StoreUnavailable):
             store.settle_runs([attempts.succeeded(held, None, clock.now, f"end-{turn}")])
@@ -160,7 +168,7 @@ def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) 
     # Without directConnection, as in production: the client knows the set and looks for its primary.
     store = MongoStore(f"mongodb://127.0.0.1:{server.port}/jobs?replicaSet=rs0", clock)
     store.open()
-    wish = changes.create(Schedule(name="a", task="work", trigger="every 1m"), clock.now)
+    wish = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
     assert store.put_schedules([Write(wish, None)])[0].accepted
     assert store.wait(0) is False
     clock.advance("1m")
@@ -189,7 +197,7 @@ def test_a_store_works_over_tls_and_refuses_a_server_that_nobody_vouches_for(sec
     store.open()
     other.open()
     large = '"' + "x" * 200_000 + '"'  # more than one record of TLS
-    assert store.add_runs([Run(id="a", task="work", payload=large)]) == [True]
+    assert store.add_runs([RunRecord(id="a", task="work", payload=large)]) == [True]
     wanted = Claim(worker="w", token="t", limit=1, now=store.now(), lease=60_000)
     (held,) = other.claim_runs(wanted).runs
     assert held.payload == large

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from evenbeat import Scheduler
 from evenbeat.cli.root import root
+from evenbeat.core.records import RunRecord
 from evenbeat.documents import PostgresDocuments
 from evenbeat.errors import StoreUnavailable
-from evenbeat.model import Run
 from evenbeat.stores.postgres import PostgresStore
 from tests.postgres_servers import PgBouncer, PoolMode, Standby, TlsFront, make_certificate
 from tests.servers import Postgres, Server, Unavailable, note_missing
@@ -100,16 +100,16 @@ def test_a_commit_that_no_synchronous_standby_has_is_not_answered_as_done() -> N
             execute(server.url, "INSERT INTO jobs VALUES (1, now())")
             execute(server.url, "ALTER SYSTEM SET synchronous_standby_names = 'away'", RELOAD)
             with pytest.raises(StoreUnavailable, match="no answer in time"):
-                impatient.add_runs([Run(id="a", task="t", run_at=0)])
+                impatient.add_runs([RunRecord(id="a", task="t", run_at=0)])
             # Who ends the wait by hand gets a success with a warning from the server.
             with waits_cancelled(server.url):
                 with pytest.raises(StoreUnavailable, match="no synchronous standby has confirmed"):
-                    store.add_runs([Run(id="b", task="t", run_at=0)])
+                    store.add_runs([RunRecord(id="b", task="t", run_at=0)])
                 with pytest.raises(StoreUnavailable, match="no synchronous standby has confirmed"):
                     documents.lock_next(600_000, 1)
             execute(server.url, "ALTER SYSTEM RESET synchronous_standby_names", RELOAD)
             # They are there after all: a repetition, as the loops do it, finds its own work.
-            assert store.add_runs([Run(id=name, task="t", run_at=0) for name in "abc"]) == [
+            assert store.add_runs([RunRecord(id=name, task="t", run_at=0) for name in "abc"]) == [
                 False,
                 False,
                 True,
@@ -119,7 +119,7 @@ def test_a_commit_that_no_synchronous_standby_has_is_not_answered_as_done() -> N
 def test_large_results_that_end_while_the_server_is_away_are_recorded_when_it_is_back() -> None:
     text = "x" * 700_000
     with running() as server:
-        app = Scheduler(PostgresStore(server.url, timeout=1.0, lock_timeout=1.0), coroutines=50)
+        app = Scheduler(PostgresStore(server.url, timeout=1.0, lock_timeout=1.0), async_concurrency=50)
         ready = threading.Semaphore(0)
         loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -143,7 +143,7 @@ def test_large_results_that_end_while_the_server_is_away_are_recorded_when_it_is
             time.sleep(0.5)
             server.start()
             for run in made:
-                ended = app.runs.wait_for(run, timeout="120s")
+                ended = app.runs.join(run, timeout="120s")
                 assert (ended.state, ended.attempt) == ("succeeded", 1)
         finally:
             app.stop()
@@ -190,7 +190,7 @@ def test_a_standby_is_refused_until_it_is_promoted() -> None:
             standby.promote()
             with closing(PostgresStore(f"postgresql://evenbeat@{hosts}/postgres")) as store:
                 store.open()
-                assert store.add_runs([Run(id="a", task="t", run_at=0)]) == [True]
+                assert store.add_runs([RunRecord(id="a", task="t", run_at=0)]) == [True]
 
 
 def test_a_pooler_that_pools_statements_is_refused_when_the_store_is_opened(server: Postgres) -> None:
@@ -220,7 +220,7 @@ def test_nodes_work_through_a_pooler_that_pools_transactions(server: Postgres) -
         app.start()
         try:
             for run in app.enqueue_many([("note", {"number": at}) for at in range(50)]):
-                app.runs.wait_for(run, timeout="60s")
+                app.runs.join(run, timeout="60s")
         finally:
             app.stop()
             app.close()
@@ -262,7 +262,7 @@ def test_connections_are_encrypted_and_certificates_checked(encrypted: TlsFront,
     try:
         # Larger than a record of TLS, in both directions.
         run = app.enqueue("note", {"text": "x" * 100_000})
-        assert app.runs.wait_for(run.id, timeout="60s").result == "x" * 100_000
+        assert app.runs.join(run.id, timeout="60s").result == "x" * 100_000
     finally:
         app.stop()
         app.close()
@@ -294,6 +294,6 @@ def test_an_encrypted_connection_is_used_again(encrypted: TlsFront) -> None:
         store.open()
         sessions = set()
         for _ in range(5):
-            with store._connections.read() as commands:
-                sessions.add(commands.rows("look", "SELECT pg_backend_pid()")[0])
+            with store._connections.read() as session:
+                sessions.add(session.rows("look", "SELECT pg_backend_pid()")[0])
         assert len(sessions) == 1

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from evenbeat.model import Schedule
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.rules.firing import DEFERRED, plan_or_defer
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
-from evenbeat.testing.places import own_place
 from tests import servers
 from tests.conftest import server_url
 from tests.faults.fleet import ROOT, opened, wait_until
+from tests.isolation import own_place
 
 
 @pytest.mark.parametrize("kind", ["sqlite", *servers.KINDS])
@@ -34,10 +34,12 @@ def test_a_node_without_file_descriptors_puts_no_healthy_schedule_to_sleep(kind:
 
 def check(url: str) -> None:
     with opened(url) as store:
-        add(store, Schedule(name="warm-up", task="work", trigger="every 100ms"))
+        add(store, ScheduleRecord(name="warm-up", task="work", trigger="every 100ms"))
         with starved(url):
             # A zone that its process has not loaded.
-            add(store, Schedule(name="far-away", task="work", trigger="* * * * * * tz=Antarctica/Troll"))
+            add(
+                store, ScheduleRecord(name="far-away", task="work", trigger="* * * * * * tz=Antarctica/Troll")
+            )
             wait_until(lambda: store.find_records("deferred"), "nobody left a note")
         assert store.find_records("quarantine") == []
         (note,) = store.find_records("deferred")
@@ -50,7 +52,7 @@ def check(url: str) -> None:
         assert store.find_runs(RunQuery(schedule="far-away")).items == ()
 
 
-def add(store: Store, wanted: Schedule) -> None:
+def add(store: Store, wanted: ScheduleRecord) -> None:
     assert store.put_schedules([Write(changes.create(wanted, store.now()), None)])[0].accepted
 
 

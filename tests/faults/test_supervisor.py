@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from evenbeat.model import Execution, Run
+from evenbeat.core.records import Execution, RunRecord
 from evenbeat.stores.base import RunQuery
 from evenbeat.stores.sqlite import SqliteStore
 from tests.faults import supervised_jobs
@@ -32,14 +32,14 @@ LONG = "10m"
 # As evenbeat run, and what it waits for is shorter.
 IMPATIENT = """
 import sys
-from evenbeat import supervisor
-from evenbeat.loading import load_app
+from evenbeat.supervision import supervisor
+from evenbeat.app.loading import load_app
 from evenbeat.observe import logs
-from evenbeat.supervised import Begin
+from evenbeat.supervision.node_process import Begin
 
 supervisor.GRACE = supervisor.LAST_ACTS = 1.0
 logs.configure("json")
-begin = Begin(app=sys.argv[1], options={"drain": sys.argv[2]}, stuck=1.0, log_format="json")
+begin = Begin(app=sys.argv[1], options={"drain_timeout": sys.argv[2]}, stuck=1.0, log_format="json")
 sys.exit(supervisor.Supervisor(load_app(sys.argv[1]), begin).run())
 """
 
@@ -75,16 +75,16 @@ class Supervised:
 
     def enqueue(self, task: str, name: str, **fields: Any) -> None:
         now = self.store.now()
-        self.store.add_runs([Run(id=name, task=task, run_at=now, created_at=now, **fields)])
+        self.store.add_runs([RunRecord(id=name, task=task, run_at=now, created_at=now, **fields)])
         self.store.hint()
 
-    def beats(self) -> tuple[Run, ...]:
+    def beats(self) -> tuple[RunRecord, ...]:
         """The runs of all ticks that fired."""
         page = self.store.find_runs(RunQuery(schedule="beat", limit=10_000))
         assert page.cursor is None
         return page.items
 
-    def run(self, name: str) -> Run:
+    def run(self, name: str) -> RunRecord:
         return self.store.find_runs(RunQuery(ids=(name,))).items[0]
 
     def logged(self, message: str) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ class Supervised:
             assert time.monotonic() < deadline, f"it did not come true; the log:\n{self.log.read_text()}"
             time.sleep(0.05)
 
-    def until_state(self, name: str, state: str) -> Run:
+    def until_state(self, name: str, state: str) -> RunRecord:
         self.until(lambda: self.run(name).state == state)
         return self.run(name)
 
@@ -188,7 +188,7 @@ def test_the_runs_of_a_killed_process_are_executed_again_without_waiting_for_the
 
 
 def test_a_job_that_ends_its_process_harms_no_run_of_another(supervised: Supervised) -> None:
-    supervised.start("--lease", LONG, "--processes", "2", "--threads", "2")
+    supervised.start("--lease", LONG, "--processes", "2", "--thread-concurrency", "2")
     for name in ("a", "b", "c"):  # more than one process has room for
         supervised.enqueue("wait", name)
     pids = {name: supervised.pid(name) for name in ("a", "b", "c")}
@@ -212,7 +212,7 @@ def test_a_job_that_ends_its_process_with_the_code_of_an_orderly_end_has_crashed
     supervised: Supervised, code: int
 ) -> None:
     supervised.start("--lease", LONG)
-    supervised.enqueue("exits", "job", payload=f'{{"code": {code}}}', execution=Execution(crashes=1))
+    supervised.enqueue("exits", "job", payload=f'{{"code": {code}}}', execution=Execution(max_crashes=1))
 
     run = supervised.until_state("job", "failed")
     assert (supervised.begun("job"), run.crashes) == (2, 2)
@@ -222,12 +222,21 @@ def test_a_job_that_ends_its_process_with_the_code_of_an_orderly_end_has_crashed
 
 
 def test_runs_that_were_only_claimed_are_not_to_blame_when_their_process_dies(supervised: Supervised) -> None:
-    supervised.start("--lease", LONG, "--threads", "1", SUPERVISED_JOBS="greedy")
+    supervised.start("--lease", LONG, "--thread-concurrency", "1", SUPERVISED_JOBS="greedy")
     now = supervised.store.now()
-    poison = Run(id="poison", task="exits", run_at=now, created_at=now, payload='{"code": 7}', priority=9,
-                 execution=Execution(crashes=2))  # fmt: skip
+    poison = RunRecord(
+        id="poison",
+        task="exits",
+        run_at=now,
+        created_at=now,
+        payload='{"code": 7}',
+        priority=9,
+        execution=Execution(max_crashes=2),
+    )
     others = [
-        Run(id=f"other-{at}", task="notes", run_at=now, created_at=now, execution=Execution(on_crash="fail"))
+        RunRecord(
+            id=f"other-{at}", task="notes", run_at=now, created_at=now, execution=Execution(on_crash="fail")
+        )
         for at in range(20)
     ]
     supervised.store.add_runs([poison, *others])
@@ -309,7 +318,7 @@ def test_a_process_with_a_stuck_thread_is_replaced_and_its_other_jobs_end_in_pea
 
 
 def test_ctrl_c_drains_and_running_jobs_end_in_peace(supervised: Supervised) -> None:
-    supervised.start("--processes", "2", "--drain", LONG)
+    supervised.start("--processes", "2", "--drain-timeout", LONG)
     supervised.enqueue("wait", "job")
     supervised.pid("job")
     # The terminal sends it to everybody in the foreground.
@@ -346,7 +355,7 @@ def test_health_asks_the_supervisor_until_a_closed_terminal_has_it_drain(supervi
 
 
 def test_what_does_not_end_by_the_deadline_is_handed_back(supervised: Supervised) -> None:
-    supervised.start("--drain", "1s", "--lease", LONG)
+    supervised.start("--drain-timeout", "1s", "--lease", LONG)
     supervised.enqueue("first_hangs", "job")
     supervised.pid("job")
 
@@ -357,7 +366,7 @@ def test_what_does_not_end_by_the_deadline_is_handed_back(supervised: Supervised
 
 
 def test_a_second_signal_hurries(supervised: Supervised) -> None:
-    supervised.start("--drain", LONG, "--lease", LONG)
+    supervised.start("--drain-timeout", LONG, "--lease", LONG)
     supervised.enqueue("first_hangs", "job")
     supervised.pid("job")
     supervised.signal(signal.SIGTERM)
@@ -383,7 +392,7 @@ def test_a_process_that_does_not_stop_is_killed_and_its_runs_are_handed_back(sup
 
 
 def test_processes_end_by_themselves_when_their_supervisor_is_gone(supervised: Supervised) -> None:
-    supervised.start("--processes", "2", "--drain", "1s")
+    supervised.start("--processes", "2", "--drain-timeout", "1s")
     supervised.enqueue("first_hangs", "job")
     supervised.enqueue("crunch", "computing")
     pids = {supervised.pid("job"), supervised.pid("computing"), *supervised.up()}

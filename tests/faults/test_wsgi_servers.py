@@ -48,9 +48,12 @@ class Web:
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                command, cwd=self.folder, stdout=log, stderr=log,
+                command,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
                 env={**os.environ, "PYTHONPATH": path, "HOME": str(self.folder), **environment},
-            )  # fmt: skip
+            )
         self.until_two()
         self.store.open()
 

@@ -43,9 +43,20 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 # MongoDB's operators are strings.
 _OPERATORS = {
-    "$lt": "$lte", "$lte": "$lt", "$gt": "$gte", "$gte": "$gt", "$eq": "$ne", "$ne": "$eq", "$in": "$nin",
-    "$nin": "$in", "$min": "$max", "$max": "$min", "$and": "$or", "$or": "$and", "$add": "$subtract",
-}  # fmt: skip
+    "$lt": "$lte",
+    "$lte": "$lt",
+    "$gt": "$gte",
+    "$gte": "$gt",
+    "$eq": "$ne",
+    "$ne": "$eq",
+    "$in": "$nin",
+    "$nin": "$in",
+    "$min": "$max",
+    "$max": "$min",
+    "$and": "$or",
+    "$or": "$and",
+    "$add": "$subtract",
+}
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -391,9 +402,16 @@ def _is_log(node: ast.expr) -> bool:
 def _is_error(node: ast.Call) -> bool:
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     return name[:1].isupper() and name in (
-        "InvalidValue", "Conflict", "RunRefused", "ScheduleNotFound", "StoreUnavailable", "AssertionError",
-        "InvalidTrigger", "RunNotFound", "TooLarge",
-    )  # fmt: skip
+        "InvalidValue",
+        "Conflict",
+        "RunRefused",
+        "ScheduleNotFound",
+        "StoreUnavailable",
+        "AssertionError",
+        "InvalidTrigger",
+        "RunNotFound",
+        "TooLarge",
+    )
 
 
 def _is_said(call: ast.Call, part: ast.expr) -> bool:

@@ -76,9 +76,11 @@ class _Worker:
         self._folder = HOME / f"copy-{os.getpid()}-{number}"
         shutil.rmtree(self._folder, ignore_errors=True)
         shutil.copytree(
-            ROOT, self._folder, symlinks=True,
+            ROOT,
+            self._folder,
+            symlinks=True,
             ignore=shutil.ignore_patterns(".*", "build", "dist", "ui", "bench", "__pycache__"),
-        )  # fmt: skip
+        )
         # What is not mutated is compiled once; what is has no compiled form, since one made within the same
         # second for a text of the same length would pass for it.
         compileall.compile_dir(self._folder / "src", quiet=2)
@@ -112,9 +114,13 @@ class _Worker:
         # Also where a function is replaced in place: tests start processes that import it.
         file.write_text(source)
         job = {
-            "tests": tests, "timeout": timeout, "file": str(file), "place": mutant.place, "source": source,
+            "tests": tests,
+            "timeout": timeout,
+            "file": str(file),
+            "place": mutant.place,
+            "source": source,
             "imported": mutant.imported,
-        }  # fmt: skip
+        }
         try:
             if file.suffix == ".py":
                 answer = self._ask(self._collected, job)
@@ -126,9 +132,13 @@ class _Worker:
 
     def _started(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.mutation.worker", *words], cwd=self._folder, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._environment,
-        )  # fmt: skip
+            [sys.executable, "-m", "tests.mutation.worker", *words],
+            cwd=self._folder,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self._environment,
+        )
 
     def _ask(self, process: subprocess.Popen[str], job: dict[str, Any]) -> dict[str, Any]:
         assert process.stdin is not None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evenbeat.testing.simulator import simulate
-from evenbeat.testing.simulator.__main__ import run_seed
-from evenbeat.testing.simulator.trace import Trace
+from tests.simulator import simulate
+from tests.simulator.__main__ import run_seed
+from tests.simulator.trace import Trace
 
 
 @pytest.mark.parametrize("first", range(0, 10, 5))

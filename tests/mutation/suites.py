@@ -15,19 +15,19 @@ class Suite(NamedTuple):
 
 
 _SEEDS = "tests/mutation/seeds.py"
-_PAGES = "tests/unit/test_repair.py::test_pages_of_runs_go_on_behind_those_that_can_not_be_read"
-_BUDGET = "tests/unit/test_fire_budget.py::test_a_backlog_is_fired_in_steps"
+_PAGES = "tests/stores/test_repair.py::test_pages_of_runs_go_on_behind_those_that_can_not_be_read"
+_BUDGET = "tests/stores/test_fire_budget.py::test_a_backlog_is_fired_in_steps"
 
 SUITES = (
     Suite(
         "facade",
-        ("scheduler.py", "schedules.py", "runs.py", "access.py", "locks.py"),
+        ("app/scheduler.py", "app/schedules.py", "app/runs.py", "app/session.py", "app/locks.py"),
         (
             "tests/unit/test_scheduler.py",
             "tests/unit/test_scheduler_life.py",
             "tests/unit/test_schedule_calls.py",
             "tests/unit/test_run_calls.py",
-            "tests/unit/test_access.py",
+            "tests/unit/test_session.py",
             "tests/unit/test_listing.py",
             "tests/unit/test_hints.py",
             "tests/unit/test_within.py",
@@ -36,14 +36,19 @@ SUITES = (
             "tests/contract/test_memory.py",
         ),
     ),
-    Suite(
-        "calls",
-        ("conversion.py",),
-        ("tests/unit/test_conversion.py",),
-    ),
+    Suite("calls", ("tasks/conversion.py",), ("tests/unit/test_conversion.py",)),
     Suite(
         "loops",
-        ("loop.py", "ticker.py", "worker.py", "keeper.py", "upkeep.py"),
+        (
+            "node/loop.py",
+            "node/ticker.py",
+            "node/worker.py",
+            "node/leases.py",
+            "node/reaper.py",
+            "node/pruner.py",
+            "node/presence.py",
+            "node/duties.py",
+        ),
         (
             "tests/unit/test_loops.py",
             "tests/unit/test_loop_waits.py",
@@ -94,7 +99,7 @@ SUITES = (
         ),
         (
             "tests/contract/test_sqlite.py::TestSqlite",
-            "tests/unit/test_sqlite_store.py",
+            "tests/stores/test_sqlite_store.py",
             f"{_BUDGET}[25-10-steps0-sqlite]",
             f"{_PAGES}[sqlite-ab]",
         ),
@@ -104,7 +109,7 @@ SUITES = (
         ("stores/postgres/schedules.py", "stores/postgres/runs.py", "stores/postgres/statements.py"),
         (
             "tests/contract/test_postgres.py::TestPostgres",
-            "tests/unit/test_postgres_store.py",
+            "tests/stores/test_postgres_store.py",
             f"{_BUDGET}[25-10-steps0-postgres]",
         ),
         ("postgres",),
@@ -123,7 +128,7 @@ SUITES = (
         ),
         (
             "tests/contract/test_redis.py",
-            "tests/unit/test_redis_store.py",
+            "tests/stores/test_redis_store.py",
             f"{_BUDGET}[25-10-steps0-valkey]",
         ),
         ("valkey",),
@@ -138,7 +143,7 @@ SUITES = (
         ),
         (
             "tests/contract/test_mongo.py::TestMongo",
-            "tests/unit/test_mongo_store.py",
+            "tests/stores/test_mongo_store.py",
             f"{_BUDGET}[25-10-steps0-mongo]",
         ),
         ("mongo",),

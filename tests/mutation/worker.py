@@ -30,10 +30,24 @@ from typing import Any, TextIO
 import pytest
 
 _PRELOADED = (
-    "asyncio", "click", "django", "msgspec", "numpy", "psycopg", "pymongo", "redis", "rich.console",
-    "sqlalchemy", "sqlite3", "xml.dom", "zoneinfo", "multiprocessing", "concurrent.futures", "difflib",
+    "asyncio",
+    "click",
+    "django",
+    "msgspec",
+    "numpy",
+    "psycopg",
+    "pymongo",
+    "redis",
+    "rich.console",
+    "sqlalchemy",
+    "sqlite3",
+    "xml.dom",
+    "zoneinfo",
+    "multiprocessing",
+    "concurrent.futures",
+    "difflib",
     "http.server",
-)  # fmt: skip
+)
 _VALUES = (str, int, float, tuple, frozenset, type(None))
 _QUIET = ("-q", "-p", "no:cacheprovider", "--no-header")
 

@@ -8,7 +8,7 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from evenbeat import At, Cron, Every, InvalidTrigger, InvalidValue, Trigger, at, cron, every
-from evenbeat.instants import FIRST, LAST, from_ms
+from evenbeat.core.instants import FIRST, LAST, from_ms
 
 ZONES = (
     "America/New_York",

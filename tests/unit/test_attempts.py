@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.model import Attempt, Execution, Run, Schedule, with_attempt
+from evenbeat.core.records import AttemptRecord, Execution, RunRecord, ScheduleRecord, with_attempt
 from evenbeat.rules import attempts
 
 T = 1_772_366_400_000
 
 
-def running(**fields: Any) -> Run:
+def running(**fields: Any) -> RunRecord:
     standard = {"id": "r", "task": "work", "state": "running", "attempt": 2, "worker": "w", "lease_until": T}
-    return Run(**{**standard, **fields})
+    return RunRecord(**{**standard, **fields})
 
 
 def test_success_ends_the_run_and_is_counted() -> None:
@@ -34,7 +34,7 @@ def test_a_run_without_a_schedule_counts_for_nobody() -> None:
 
 
 def test_failures_are_tried_again_with_doubling_waits_and_then_fail() -> None:
-    policy = Execution(retries=3, backoff=1000, longest_backoff=3000)
+    policy = Execution(retries=3, backoff=1000, max_backoff=3000)
     waits = []
     for failures in range(3):
         again = attempts.failed(running(execution=policy, failures=failures), "boom", T, "t")
@@ -87,7 +87,7 @@ def test_a_cancelled_run_whose_payload_does_not_fit_is_cancelled() -> None:
 
 @pytest.mark.parametrize("failures", [1, 10, 1000, 10**6])
 def test_no_number_of_failures_makes_the_wait_absurd(failures: int) -> None:
-    policy = Execution(retries=10**6, backoff=1, longest_backoff=60_000)
+    policy = Execution(retries=10**6, backoff=1, max_backoff=60_000)
     assert attempts.backoff(running(execution=policy), failures) <= 60_000
 
 
@@ -152,7 +152,7 @@ def test_only_what_failed_or_was_cancelled_is_tried_again_by_hand() -> None:
 
 def test_a_run_of_a_schedule_is_tried_again_as_its_schedule_was_seen() -> None:
     run = running(state="failed", tenant="acme", schedule="s", generation=1)
-    row = Schedule(tenant="acme", name="s", task="work", trigger="every 1m", generation=3, revision=7)
+    row = ScheduleRecord(tenant="acme", name="s", task="work", trigger="every 1m", generation=3, revision=7)
     again = attempts.retried(run, "t", row)
     assert again is not None
     assert again.gate == ("acme", "s", 3, 7)
@@ -164,7 +164,7 @@ def test_a_run_of_a_schedule_is_tried_again_as_its_schedule_was_seen() -> None:
 @pytest.mark.parametrize("bound", [{"overlap": "queue"}, {"overlap": "skip"}, {"max_concurrent": 2}])
 def test_a_schedule_that_bounds_its_runs_is_asked_for_a_new_one_instead(bound: dict[str, Any]) -> None:
     run = running(state="failed", schedule="s")
-    row = Schedule(name="s", task="work", trigger="every 1m", **bound)
+    row = ScheduleRecord(name="s", task="work", trigger="every 1m", **bound)
     assert attempts.retried(run, "t", row) is None
     gone = attempts.retried(run, "t", replace(row, state="deleted"))
     assert gone is not None
@@ -205,8 +205,8 @@ def test_a_run_that_is_running_has_no_end_yet() -> None:
 
 
 def test_a_run_was_running_with_each_of_its_attempts_and_not_while_it_waited() -> None:
-    first = Attempt(1, "w", T, T + 10, "failed")
-    second = Attempt(2, "w", T + 100, T + 110, "handed back")
+    first = AttemptRecord(1, "w", T, T + 10, "failed")
+    second = AttemptRecord(2, "w", T + 100, T + 110, "handed back")
     earlier = with_attempt(with_attempt(None, first), second)
     waits = running(state="queued", worker=None, started_at=T + 100, earlier=earlier)
     assert attempts.was_running(waits, T, T + 1)

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.model import (
+from evenbeat.core.records import (
     EARLIER_ERROR,
     EARLIER_KEPT,
-    Attempt,
+    AttemptOutcome,
+    AttemptRecord,
     Execution,
-    Outcome,
-    Run,
-    Schedule,
+    RunRecord,
+    ScheduleRecord,
     Statistics,
     Transition,
     read_attempts,
@@ -26,12 +26,21 @@ from evenbeat.rules import attempts
 T = 1_772_366_400_000
 
 
-def running(**fields: Any) -> Run:
+def running(**fields: Any) -> RunRecord:
     standard: dict[str, Any] = {
-        "id": "r", "task": "work", "tenant": "acme", "schedule": "s", "state": "running", "attempt": 5,
-        "failures": 1, "crashes": 2, "worker": "w", "started_at": T - 9, "lease_until": T,
-    }  # fmt: skip
-    return Run(**{**standard, **fields})
+        "id": "r",
+        "task": "work",
+        "tenant": "acme",
+        "schedule": "s",
+        "state": "running",
+        "attempt": 5,
+        "failures": 1,
+        "crashes": 2,
+        "worker": "w",
+        "started_at": T - 9,
+        "lease_until": T,
+    }
+    return RunRecord(**{**standard, **fields})
 
 
 def counted(**fields: Any) -> Statistics:
@@ -45,14 +54,20 @@ def told(**fields: Any) -> Transition:
 def ended(**fields: Any) -> Transition:
     return told(
         **{
-            "finished_at": T, "lease": None, "result": None, "error": None, "failures": 1, "crashes": 2,
-            "wakes": ("acme", "s"), **fields,
+            "finished_at": T,
+            "lease": None,
+            "result": None,
+            "error": None,
+            "failures": 1,
+            "crashes": 2,
+            "wakes": ("acme", "s"),
+            **fields,
         }
-    )  # fmt: skip
+    )
 
 
-def queued(outcome: Outcome, why: str | None = None, number: int = 5, **fields: Any) -> Transition:
-    earlier = with_attempt(None, Attempt(number, "w", T - 9, T, outcome, why))
+def queued(outcome: AttemptOutcome, why: str | None = None, number: int = 5, **fields: Any) -> Transition:
+    earlier = with_attempt(None, AttemptRecord(number, "w", T - 9, T, outcome, why))
     standard = {"state": "queued", "delay": 0, "worker": None, "lease": None, "earlier": earlier}
     return told(**{**standard, **fields})
 
@@ -63,7 +78,7 @@ def test_a_heartbeat() -> None:
 
 def test_a_success() -> None:
     counts = counted(success_count=1, last_success=T)
-    follows = (Run(id="next", task="work"),)
+    follows = (RunRecord(id="next", task="work"),)
     expected = ended(state="succeeded", result="1", counts=counts, adds=follows)
     assert attempts.succeeded(running(), "1", T, "t", follows) == expected
     assert attempts.succeeded(running(), "1", T, "t") == replace(expected, adds=())
@@ -104,14 +119,14 @@ def test_a_crash() -> None:
     lost = ended(
         state="failed", error="worker w was lost during attempt 5", crashes=3, counts=counts, lease_ended=True
     )
-    assert attempts.crashed(running(execution=Execution(crashes=2)), T, "t") == lost
-    assert attempts.crashed(running(execution=Execution(crashes=9, on_crash="fail")), T, "t") == lost
+    assert attempts.crashed(running(execution=Execution(max_crashes=2)), T, "t") == lost
+    assert attempts.crashed(running(execution=Execution(max_crashes=9, on_crash="fail")), T, "t") == lost
     why = replace(lost, error="killed", counts=replace(counts, last_error="killed"))
-    assert attempts.crashed(running(execution=Execution(crashes=2)), T, "t", "killed") == why
+    assert attempts.crashed(running(execution=Execution(max_crashes=2)), T, "t", "killed") == why
     again = queued("lost", crashes=3, lease_ended=True)
-    assert attempts.crashed(running(execution=Execution(crashes=3)), T, "t") == again
+    assert attempts.crashed(running(execution=Execution(max_crashes=3)), T, "t") == again
     killed = queued("lost", "killed", crashes=3, lease_ended=True)
-    assert attempts.crashed(running(execution=Execution(crashes=3)), T, "t", "killed") == killed
+    assert attempts.crashed(running(execution=Execution(max_crashes=3)), T, "t", "killed") == killed
 
 
 def test_a_release() -> None:
@@ -129,16 +144,25 @@ def test_a_wish_to_cancel() -> None:
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 def test_a_retry_by_hand(state: str) -> None:
     over = running(state=state, finished_at=T, error="boom")
-    last = Attempt(5, "w", T - 9, T, state, "boom")  # type: ignore[arg-type]  # one of the two
+    last = AttemptRecord(5, "w", T - 9, T, state, "boom")  # type: ignore[arg-type]  # one of the two
     expected = told(
-        expect=(state,), state="queued", delay=0, failures=0, crashes=0, cancel_requested=False,
-        finished_at=None, error=None, worker=None, earlier=with_attempt(None, last), renews=True,
+        expect=(state,),
+        state="queued",
+        delay=0,
+        failures=0,
+        crashes=0,
+        cancel_requested=False,
+        finished_at=None,
+        error=None,
+        worker=None,
+        earlier=with_attempt(None, last),
+        renews=True,
         gate=("acme", "s", 0, 0),
-    )  # fmt: skip
+    )
     assert attempts.retried(over, "t") == expected
     alone = replace(over, schedule=None)
     assert attempts.retried(alone, "t") == replace(expected, gate=None)
-    row = Schedule(name="s", task="work", trigger="* * * * *", generation=3, revision=8)
+    row = ScheduleRecord(name="s", task="work", trigger="* * * * *", generation=3, revision=8)
     assert attempts.retried(over, "t", row) == replace(expected, gate=("acme", "s", 3, 8))
     bounded = replace(row, overlap="skip")
     assert attempts.retried(over, "t", bounded) is None
@@ -149,7 +173,7 @@ def test_a_retry_by_hand(state: str) -> None:
 
 
 def test_a_wait_is_less_by_up_to_a_tenth() -> None:
-    policy = Execution(backoff=10_000, longest_backoff=35_000)
+    policy = Execution(backoff=10_000, max_backoff=35_000)
     for failures, most in ((1, 10_000), (2, 20_000), (3, 35_000), (4, 35_000), (60, 35_000)):
         found = {attempts.backoff(running(id=f"r{at}", execution=policy), failures) for at in range(300)}
         assert most * 0.9 < min(found) < most * 0.91
@@ -157,7 +181,7 @@ def test_a_wait_is_less_by_up_to_a_tenth() -> None:
     one = running(execution=policy)
     assert attempts.backoff(one, 3) != attempts.backoff(one, 4)
     assert attempts.backoff(running(id="\ud800", execution=policy), 1) > 0  # a row that others wrote
-    long = running(execution=Execution(backoff=1_000_000, longest_backoff=10**9))
+    long = running(execution=Execution(backoff=1_000_000, max_backoff=10**9))
     assert [attempts.backoff(long, failures) for failures in (1, 2)] == [909_400, 1_991_000]
 
 
@@ -177,12 +201,12 @@ def test_what_is_kept_of_an_error() -> None:
 
 
 def test_the_attempts_that_are_over() -> None:
-    first = Attempt(1, "v", T - 90, T - 80, "lost")
+    first = AttemptRecord(1, "v", T - 90, T - 80, "lost")
     waiting = running(state="queued", worker=None, earlier=with_attempt(None, first))
     assert attempts.past(waiting) == (first,)
     assert attempts.past(replace(waiting, state="running", worker="w")) == (first,)
     over = replace(waiting, state="failed", worker="w", finished_at=T, error="boom")
-    assert attempts.past(over) == (first, Attempt(5, "w", T - 9, T, "failed", "boom"))
+    assert attempts.past(over) == (first, AttemptRecord(5, "w", T - 9, T, "failed", "boom"))
     # Cancelled while it waited: no attempt ended it, so a retry adds none.
     cancelled = replace(waiting, state="cancelled", finished_at=T)
     assert attempts.past(cancelled) == (first,)
@@ -194,7 +218,7 @@ def test_the_attempts_that_are_over() -> None:
 def test_of_many_attempts_the_newest_are_kept_and_the_beginnings_of_their_errors() -> None:
     earlier: str | None = None
     for number in range(1, EARLIER_KEPT + 3):
-        earlier = with_attempt(earlier, Attempt(number, "w", T, T, "failed", "x" * 9_999))
+        earlier = with_attempt(earlier, AttemptRecord(number, "w", T, T, "failed", "x" * 9_999))
     kept = read_attempts(earlier)
     assert [attempt.number for attempt in kept] == list(range(3, EARLIER_KEPT + 3))
     assert {attempt.error for attempt in kept} == {"x" * EARLIER_ERROR}

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenbeat.executors import begun
+from evenbeat.core.records import RunRecord
 from evenbeat.executors.base import Attempt
-from evenbeat.executors.begun import Begun, Snapshot, make_file
-from evenbeat.model import Run
-from evenbeat.tasks import Task
+from evenbeat.processes import begun
+from evenbeat.processes.begun import Begun, Snapshot, make_file
+from evenbeat.tasks.task import Task
 
 
 def pair(places: int) -> tuple[Begun, Begun]:
@@ -35,7 +35,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
 
 def attempt(name: str, number: int = 1) -> Attempt:
     task: Task[..., None] = Task(lambda: None, "t")
-    return Attempt(Run(id=name, task="t", attempt=number), task, 0.0, 30.0, lambda _: True)
+    return Attempt(RunRecord(id=name, task="t", attempt=number), task, 0.0, 30.0, lambda _: True)
 
 
 def test_an_attempt_is_seen_from_its_begin_on(watched: Begun) -> None:
@@ -116,7 +116,7 @@ def test_nothing_is_known_without_a_watcher() -> None:
 def test_what_was_written_outlives_a_process_that_is_killed() -> None:
     code = """
 import os, signal, sys
-from evenbeat.executors.begun import Begun
+from evenbeat.processes.begun import Begun
 begun = Begun(int(sys.argv[1]))
 begun.add("r", 7)
 begun.leave()

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
-from evenbeat.model import CatchUp, Execution, Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Active, Planned, plan, trigger_of
 
@@ -21,13 +21,13 @@ HOUR = 60 * MINUTE
 BUSY = (Active("r1", "running"),)
 
 
-def wanted(trigger: str = "every 1m", **fields: Any) -> Schedule:
+def wanted(trigger: str = "every 1m", **fields: Any) -> ScheduleRecord:
     if "retries" in fields:
         fields["execution"] = Execution(retries=fields.pop("retries"))
-    return Schedule(name="cleanup", task="work", trigger=trigger, **fields)
+    return ScheduleRecord(name="cleanup", task="work", trigger=trigger, **fields)
 
 
-def made(trigger: str = "every 1m", now: int = T, **fields: Any) -> Schedule:
+def made(trigger: str = "every 1m", now: int = T, **fields: Any) -> ScheduleRecord:
     return changes.create(wanted(trigger, **fields), now).schedule
 
 
@@ -340,7 +340,7 @@ class TestWhatWasFoundByBreakingIt:
             lambda: changes.resume(gone, T),
             lambda: changes.change(gone, {"payload": "1"}, T),
             lambda: changes.reschedule(gone, T + 1, T),
-            lambda: changes.trigger_now(gone, "run", T),
+            lambda: changes.run_now(gone, "run", T),
             lambda: changes.delete(gone, T),
         ]
         for act in acts:
@@ -377,21 +377,21 @@ class TestDeleteAndTrigger:
 
     def test_triggering_adds_a_run_and_leaves_the_next_tick(self) -> None:
         schedule = made(payload="1")
-        planned = certain(changes.trigger_now(schedule, "mine", T + 5))
+        planned = certain(changes.run_now(schedule, "mine", T + 5))
         (run,) = planned.runs
-        assert (run.id, run.cause, run.tick, run.payload) == ("mine", "trigger", None, "1")
+        assert (run.id, run.cause, run.tick, run.payload) == ("mine", "run_now", None, "1")
         assert planned.schedule == replace(
             schedule, last_fire=planned.runs[0].created_at, fire_seq=schedule.fire_seq + 1
         )
 
     def test_triggering_goes_by_the_overlap_policy(self) -> None:
-        assert changes.trigger_now(made(overlap="skip"), "mine", T, BUSY) is None
-        assert changes.trigger_now(made(max_concurrent=1), "mine", T, BUSY) is None
-        assert changes.trigger_now(made(max_concurrent=2), "mine", T, BUSY) is not None
-        assert changes.trigger_now(made(), "mine", T, BUSY) is not None
+        assert changes.run_now(made(overlap="skip"), "mine", T, BUSY) is None
+        assert changes.run_now(made(max_concurrent=1), "mine", T, BUSY) is None
+        assert changes.run_now(made(max_concurrent=2), "mine", T, BUSY) is not None
+        assert changes.run_now(made(), "mine", T, BUSY) is not None
 
 
-def grant(wish: str, schedule: Schedule, now: int) -> Planned | None:
+def grant(wish: str, schedule: ScheduleRecord, now: int) -> Planned | None:
     if wish == "fire":
         return plan(schedule, now)
     if wish == "payload":
@@ -401,7 +401,7 @@ def grant(wish: str, schedule: Schedule, now: int) -> Planned | None:
     if wish == "resume":
         return changes.resume(schedule, now)
     if wish == "trigger":
-        return changes.trigger_now(schedule, f"run-{now}", now)
+        return changes.run_now(schedule, f"run-{now}", now)
     return changes.reschedule(schedule, now + 5 * MINUTE, now)
 
 
@@ -435,7 +435,7 @@ def test_no_sequence_of_wishes_loses_a_tick_or_runs_one_twice(data: st.DataObjec
 class TestBacklog:
     """A change that finds a long backlog writes it in parts, and comes with the last."""
 
-    def wishes(self) -> dict[str, Callable[[Schedule, int], Planned | None]]:
+    def wishes(self) -> dict[str, Callable[[ScheduleRecord, int], Planned | None]]:
         return {
             "change": lambda row, now: changes.change(row, {"payload": "7"}, now),
             "reschedule": lambda row, now: changes.reschedule(row, now + HOUR, now),

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.errors import (
-    DamagedSchedule,
-    InvalidValue,
-    ScheduleExists,
-    ScheduleNotFound,
-    ScheduleTooNew,
-)
-from evenbeat.instants import FIRST, LAST
-from evenbeat.model import FORMAT, CatchUp, Execution, Run, Schedule
+from evenbeat.core.instants import FIRST, LAST
+from evenbeat.core.records import FORMAT, CatchUp, Execution, RunRecord, ScheduleRecord
+from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Active, Planned
 
@@ -27,17 +21,28 @@ RUNNING = Active("r1", "running")
 QUEUED = Active("r2", "queued")
 
 
-def row(**fields: Any) -> Schedule:
+def row(**fields: Any) -> ScheduleRecord:
     """Between two ticks; the next one is T."""
     standard: dict[str, Any] = {
-        "tenant": "acme", "name": "beat", "task": "work", "trigger": "* * * * *", "payload": '{"a": 1}',
-        "description": "the beat", "anchor": T - 9 * MINUTE, "next_tick": T, "wake_at": T, "revision": 3,
-        "fire_seq": 5, "generation": 2, "created_at": T - 9 * MINUTE, "updated_at": T - 8 * MINUTE,
-    }  # fmt: skip
-    return Schedule(**{**standard, **fields})
+        "tenant": "acme",
+        "name": "beat",
+        "task": "work",
+        "trigger": "* * * * *",
+        "payload": '{"a": 1}',
+        "description": "the beat",
+        "anchor": T - 9 * MINUTE,
+        "next_tick": T,
+        "wake_at": T,
+        "revision": 3,
+        "fire_seq": 5,
+        "generation": 2,
+        "created_at": T - 9 * MINUTE,
+        "updated_at": T - 8 * MINUTE,
+    }
+    return ScheduleRecord(**{**standard, **fields})
 
 
-def revised(before: Schedule, **fields: Any) -> Schedule:
+def revised(before: ScheduleRecord, **fields: Any) -> ScheduleRecord:
     return replace(before, **{"revision": before.revision + 1, "updated_at": NOW, **fields})
 
 
@@ -55,16 +60,25 @@ def ticks(planned: Planned) -> list[float]:
 # -- made ----------------------------------------------------------------------------------------------------
 
 
-WANTED = Schedule(
+WANTED = ScheduleRecord(
     tenant="acme", name="beat", task="work", trigger="*/1 * * * *", payload='{"a": 1}', priority=9
 )
 
 
 def test_a_new_schedule() -> None:
     expected = replace(
-        WANTED, trigger="* * * * *", anchor=NOW, created_at=NOW, updated_at=NOW, next_tick=T, wake_at=T,
-        generation=1, revision=1, fire_seq=1, state="active",
-    )  # fmt: skip
+        WANTED,
+        trigger="* * * * *",
+        anchor=NOW,
+        created_at=NOW,
+        updated_at=NOW,
+        next_tick=T,
+        wake_at=T,
+        generation=1,
+        revision=1,
+        fire_seq=1,
+        state="active",
+    )
     assert changes.create(WANTED, NOW) == Planned(expected)
     declared = replace(expected, declared=changes.definition(expected))
     assert changes.declare(WANTED, NOW, None) == Planned(declared)
@@ -209,8 +223,12 @@ def test_another_trigger_in_a_pause_records_the_ticks_of_the_old_one() -> None:
     assert ledger(changed) == [(0, 2, 3, "paused")]
     after = changed.schedule
     assert (after.state, after.next_tick, after.wake_at, after.generation, after.fire_seq) == (
-        "paused", T + 5 * MINUTE, None, 2, 6,
-    )  # fmt: skip
+        "paused",
+        T + 5 * MINUTE,
+        None,
+        2,
+        6,
+    )
 
 
 def test_another_trigger_in_a_pause_leaves_the_tick_of_the_next_millisecond() -> None:
@@ -306,9 +324,14 @@ def test_a_pause() -> None:
     assert changes.pause(row(), NOW) == Planned(revised(row(), state="paused", wake_at=None, paused_at=NOW))
     noted = changes.pause(row(), NOW, "moving", T + 7, "ann@db1")
     expected = revised(
-        row(), state="paused", pause_note="moving", paused_until=T + 7, paused_by="ann@db1", paused_at=NOW,
+        row(),
+        state="paused",
+        pause_note="moving",
+        paused_until=T + 7,
+        paused_by="ann@db1",
+        paused_at=NOW,
         wake_at=T + 7,
-    )  # fmt: skip
+    )
     assert noted == Planned(expected)
     # Once more, for another reason: what fell into the pause so far is recorded when it ends.
     again = changes.pause(noted.schedule, T + 6)
@@ -332,14 +355,24 @@ def test_a_schedule_that_lost_its_next_tick_is_changed_like_any_other() -> None:
 
 def test_a_resume() -> None:
     paused = row(
-        state="paused", pause_note="moving", paused_until=T + 9 * MINUTE, wake_at=T + 9 * MINUTE,
-        paused_by="ann", paused_at=NOW - 1,
-    )  # fmt: skip
+        state="paused",
+        pause_note="moving",
+        paused_until=T + 9 * MINUTE,
+        wake_at=T + 9 * MINUTE,
+        paused_by="ann",
+        paused_at=NOW - 1,
+    )
     assert changes.resume(row(), NOW) is None
     expected = revised(
-        paused, state="active", pause_note="", paused_until=None, paused_by="", paused_at=None, wake_at=T,
+        paused,
+        state="active",
+        pause_note="",
+        paused_until=None,
+        paused_by="",
+        paused_at=None,
+        wake_at=T,
         fire_seq=6,
-    )  # fmt: skip
+    )
     assert changes.resume(paused, NOW) == Planned(expected)
     at_once = changes.resume(paused, T)
     assert at_once is not None
@@ -437,10 +470,16 @@ def test_a_delete_leaves_a_tombstone() -> None:
     gone = changes.delete(before, NOW)
     assert gone == Planned(
         revised(
-            before, state="deleted", next_tick=None, moved=None, wake_at=None, payload="null", description="",
+            before,
+            state="deleted",
+            next_tick=None,
+            moved=None,
+            wake_at=None,
+            payload="null",
+            description="",
             pause_note="",
         )
-    )  # fmt: skip
+    )
     over = row(state="finished", next_tick=None, wake_at=None)
     assert changes.delete(over, NOW).schedule.state == "deleted"
 
@@ -453,7 +492,7 @@ def test_nothing_can_be_done_with_what_was_deleted() -> None:
         lambda: changes.resume(gone, NOW),
         lambda: changes.reschedule(gone, T, NOW),
         lambda: changes.delete(gone, NOW),
-        lambda: changes.trigger_now(gone, "r", NOW),
+        lambda: changes.run_now(gone, "r", NOW),
     ]
     for wish in wishes:
         with pytest.raises(ScheduleNotFound):
@@ -465,14 +504,25 @@ def test_nothing_can_be_done_with_what_was_deleted() -> None:
 
 def test_a_run_by_hand() -> None:
     before = row(kind="flow", queue="slow", priority=9, execution=Execution(retries=3))
-    run = Run(
-        id="mine", tenant="acme", schedule="beat", generation=2, cause="trigger", task="work", kind="flow",
-        payload='{"a": 1}', queue="slow", priority=9, execution=Execution(retries=3), scheduled_at=NOW,
-        run_at=NOW, created_at=NOW,
-    )  # fmt: skip
+    run = RunRecord(
+        id="mine",
+        tenant="acme",
+        schedule="beat",
+        generation=2,
+        cause="run_now",
+        task="work",
+        kind="flow",
+        payload='{"a": 1}',
+        queue="slow",
+        priority=9,
+        execution=Execution(retries=3),
+        scheduled_at=NOW,
+        run_at=NOW,
+        created_at=NOW,
+    )
     fired = replace(before, last_fire=NOW, fire_seq=6)
-    assert changes.trigger_now(before, "mine", NOW) == Planned(fired, (run,))
-    other = changes.trigger_now(before, "mine", NOW, (), "2")
+    assert changes.run_now(before, "mine", NOW) == Planned(fired, (run,))
+    other = changes.run_now(before, "mine", NOW, (), "2")
     assert other == Planned(fired, (replace(run, payload="2"),))
 
 
@@ -490,7 +540,7 @@ def test_a_run_by_hand() -> None:
     ],
 )
 def test_a_run_by_hand_needs_room_too(fields: dict[str, Any], active: tuple[Active, ...], room: bool) -> None:
-    assert (changes.trigger_now(row(**fields), "mine", NOW, active) is not None) is room
+    assert (changes.run_now(row(**fields), "mine", NOW, active) is not None) is room
 
 
 # -- damaged, or of a newer version --------------------------------------------------------------------------
@@ -504,8 +554,8 @@ UNREADABLE = (
 
 
 @pytest.mark.parametrize("before", UNREADABLE)
-def test_a_damaged_schedule_can_be_replaced(before: Schedule) -> None:
-    wanted = Schedule(tenant="acme", name="beat", task="other", trigger="every 5m")
+def test_a_damaged_schedule_can_be_replaced(before: ScheduleRecord) -> None:
+    wanted = ScheduleRecord(tenant="acme", name="beat", task="other", trigger="every 5m")
     late = T + 3 * MINUTE
     for planned in (
         changes.declare(wanted, late, before),
@@ -528,7 +578,7 @@ def test_a_damaged_schedule_can_be_replaced(before: Schedule) -> None:
 
 
 @pytest.mark.parametrize("before", UNREADABLE)
-def test_a_damaged_schedule_can_be_deleted(before: Schedule) -> None:
+def test_a_damaged_schedule_can_be_deleted(before: ScheduleRecord) -> None:
     planned = changes.delete(before, T)
     gone = planned.schedule
     assert (gone.state, gone.damage, gone.wake_at) == ("deleted", "", None)
@@ -538,7 +588,7 @@ def test_a_damaged_schedule_can_be_deleted(before: Schedule) -> None:
 
 
 @pytest.mark.parametrize("before", UNREADABLE[:2])
-def test_a_schedule_whose_trigger_can_not_be_read_can_be_paused(before: Schedule) -> None:
+def test_a_schedule_whose_trigger_can_not_be_read_can_be_paused(before: ScheduleRecord) -> None:
     planned = changes.pause(before, T, "until somebody mends it")
     assert (planned.schedule.state, planned.schedule.wake_at) == ("paused", None)
     # A machine that can read it records the ticks when the pause ends: each of them once.
@@ -574,7 +624,7 @@ def test_nothing_is_done_by_the_defaults_of_a_damaged_row() -> None:
         lambda: changes.pause(damaged, NOW),
         lambda: changes.resume(damaged, NOW),
         lambda: changes.reschedule(damaged, T + 1, NOW),
-        lambda: changes.trigger_now(damaged, "mine", NOW),
+        lambda: changes.run_now(damaged, "mine", NOW),
     ]
     for wish in wishes:
         with pytest.raises(DamagedSchedule, match="can't be read: execution: not JSON; declare or update it"):
@@ -586,7 +636,7 @@ def test_a_schedule_of_a_newer_format_is_not_changed() -> None:
     wishes: list[Callable[[], object]] = [
         lambda: changes.pause(newer, NOW),
         lambda: changes.change(newer, {"priority": 9}, NOW),
-        lambda: changes.trigger_now(newer, "mine", NOW),
+        lambda: changes.run_now(newer, "mine", NOW),
         lambda: changes.delete(newer, NOW),
         lambda: changes.create(WANTED, NOW, replace(newer, state="deleted")),
     ]

@@ -7,7 +7,7 @@ import os
 import msgspec
 import pytest
 
-from evenbeat.channel import LONGEST, Channel
+from evenbeat.processes.channel import LONGEST, Channel
 
 
 class Hello(msgspec.Struct, tag=True):

@@ -144,8 +144,7 @@ def test_tz_may_repeat_the_zone_of_the_text_but_not_contradict_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["every 1h start=2026-07-01T00:00Z", "start=2026-07-01T00:00Z every 1h", "at 2026-07-01T10:00Z"],
+    "text", ["every 1h start=2026-07-01T00:00Z", "start=2026-07-01T00:00Z every 1h", "at 2026-07-01T10:00Z"]
 )
 def test_tz_only_changes_how_the_dates_of_other_triggers_are_shown(text: str) -> None:
     there = answered("next", text, "--from", "2026-07-01T09:00Z", "--tz", "Asia/Tokyo")
@@ -727,10 +726,7 @@ def test_a_defect_of_ours_is_not_dressed_up_as_an_error_of_the_user(monkeypatch:
         (("explian",), "error: no such command 'explian': did you mean explain?\n"),
         (("--vresion",), "error: no such option '--vresion': did you mean --version?\n"),
         (("next", "@daily", "--jsno"), "error: no such option '--jsno': did you mean --json?\n"),
-        (
-            ("qqq",),
-            "error: no such command 'qqq'\nhint: 'evenbeat --help' shows how it is called\n",
-        ),
+        (("qqq",), "error: no such command 'qqq'\nhint: 'evenbeat --help' shows how it is called\n"),
         (
             ("next", "0", "9", "*", "*", "*", "-x"),
             "error: no such option '-x'\nhint: 'evenbeat next --help' shows how it is called\n",

@@ -30,9 +30,7 @@ processor = Processor(MemoryDocuments(orders), handle)
 def started(folder: Path, seconds: float, *words: str) -> subprocess.Popen[str]:
     (folder / "orders.py").write_text(ORDERS.replace("SECONDS", str(seconds)))
     command = [sys.executable, "-m", "evenbeat", "documents", "run", "orders.py:processor", *words]
-    return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )  # fmt: skip
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def line(process: subprocess.Popen[str]) -> str:

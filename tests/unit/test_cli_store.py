@@ -21,21 +21,21 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from evenbeat import Conflict, LockHeld, RunRefused, Scheduler, SchemaTooNew, StoreUnavailable
+from evenbeat import LockHeld, RunRefused, ScheduleConflict, Scheduler, SchemaTooNew, StoreUnavailable
+from evenbeat.app.schedules import Schedules
 from evenbeat.cli import store_input
 from evenbeat.cli.groups import LazyGroup
 from evenbeat.cli.phrases import one_line
 from evenbeat.cli.root import root
 from evenbeat.cli.wall import took
-from evenbeat.model import LogChunk, Record, Run
-from evenbeat.options import SCHEDULE
+from evenbeat.core.records import LogChunk, Record, RunRecord
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
-from evenbeat.schedules import Schedules
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.sqlite import SqliteStore
-from evenbeat.stores.sqlite.facts import schema_version
 from evenbeat.stores.sqlite.schema import schema_sql
+from evenbeat.stores.sqlite.server_checks import schema_version
+from evenbeat.tasks.options import SCHEDULE
 
 MINUTE, HOUR = 60_000, 3_600_000
 
@@ -102,19 +102,19 @@ def fire(app: Scheduler) -> None:
     app.store.fire_due(app.store.now(), 100, plan)
 
 
-def claim(app: Scheduler, lease: int = 30_000) -> list[Run]:
+def claim(app: Scheduler, lease: int = 30_000) -> list[RunRecord]:
     token = f"claim-{time.monotonic_ns()}"
     wanted = Claim(worker="node-1", token=token, limit=100, now=app.store.now(), lease=lease)
     return list(app.store.claim_runs(wanted).runs)
 
 
-def succeed(app: Scheduler, run: Run, result: str = "null") -> None:
+def succeed(app: Scheduler, run: RunRecord, result: str = "null") -> None:
     assert app.store.settle_runs(
         [attempts.succeeded(run, result, app.store.now(), f"{run.id}-{run.attempt}")]
     ) == [True]
 
 
-def fail(app: Scheduler, run: Run, error: str) -> None:
+def fail(app: Scheduler, run: RunRecord, error: str) -> None:
     assert app.store.settle_runs(
         [attempts.failed(run, error, app.store.now(), f"{run.id}-{run.attempt}")]
     ) == [True]
@@ -129,7 +129,7 @@ def test_schedules_are_listed_with_state_next_run_trigger_task_and_last_result(
     app.schedules.add("digest", "0 9 * * mon-fri", "send_digest")
     app.schedules.add("cleanup", "every 10m", "clean")
     app.schedules.pause("cleanup", "migration")
-    app.schedules.trigger("digest")
+    app.schedules.run_now("digest")
     (held,) = claim(app)
     succeed(app, held)
     clock.pass_(5 * MINUTE)
@@ -143,15 +143,15 @@ def test_schedules_are_listed_with_state_next_run_trigger_task_and_last_result(
 
 
 def test_dates_are_as_near_as_they_can_be_told(app: Scheduler) -> None:
-    for name, when in (
-        ("a", "2026-03-02T09:00Z"), ("b", "2026-03-04T09:00:30Z"), ("c", "2026-04-02T09:00Z"),
-    ):  # fmt: skip
+    for name, when in (("a", "2026-03-02T09:00Z"), ("b", "2026-03-04T09:00:30Z"), ("c", "2026-04-02T09:00Z")):
         app.schedules.add(name, f"at {when}", "t")
 
     rows = printed("schedules", "list").splitlines()[2:]
     assert [row.partition("active")[2].partition("at ")[0].strip() for row in rows] == [
-        "09:00             in 1 h", "Wed 09:00:30      in 2 d 1 h", "2026-04-02 09:00  in 31 d 1 h",
-    ]  # fmt: skip
+        "09:00             in 1 h",
+        "Wed 09:00:30      in 2 d 1 h",
+        "2026-04-02 09:00  in 31 d 1 h",
+    ]
 
 
 def test_dates_are_those_of_the_local_zone(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_an_overdue_schedule_is_seen_to_be(app: Scheduler, clock: Clock) -> None
 )
 def test_the_last_result_is_told(app: Scheduler, clock: Clock, end: str, words: str) -> None:
     app.schedules.add("a", "@daily", "t")
-    made = app.schedules.trigger("a")
+    made = app.schedules.run_now("a")
     if end:
         (held,) = claim(app)
         succeed(app, held) if end == "succeeded" else fail(app, held, "no")
@@ -237,10 +237,10 @@ def test_what_is_left_of_a_narrow_table_has_its_title(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.schedules.add("weekly-digest-for-all-customers", "0 8 * * mon tz=Europe/Berlin", "send_the_digest")
-    app.schedules.trigger("weekly-digest-for-all-customers")
+    app.schedules.run_now("weekly-digest-for-all-customers")
     held = claim(app)[0]
     succeed(app, held)
-    app.schedules.trigger("weekly-digest-for-all-customers")
+    app.schedules.run_now("weekly-digest-for-all-customers")
     claim(app)
 
     monkeypatch.setenv("COLUMNS", "80")
@@ -263,11 +263,20 @@ def test_the_list_as_json_has_the_definition_and_the_history(app: Scheduler) -> 
 
 def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
     app.schedules.add(
-        "digest", "0 9 * * mon-fri", "send_digest", {"team": "ops"}, description="For everybody.",
-        retries=3, timeout="5m", catch_up="skip", overlap="queue", max_concurrent=2, spread="1m",
+        "digest",
+        "0 9 * * mon-fri",
+        "send_digest",
+        {"team": "ops"},
+        description="For everybody.",
+        retries=3,
+        timeout="5m",
+        catch_up="skip",
+        overlap="queue",
+        max_concurrent=2,
+        spread="1m",
         on_crash="fail",
-    )  # fmt: skip
-    made = app.schedules.trigger("digest")
+    )
+    made = app.schedules.run_now("digest")
     (held,) = claim(app)
     clock.pass_(1_500)
     fail(app, replace(held, failures=3), "Traceback (most recent call last):\n  …\nOSError: no \x1b[31mroute")
@@ -275,8 +284,13 @@ def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
 
     text = printed("schedules", "show", "digest")
     for line in (
-        "digest", "At 09:00, Monday to Friday (UTC)", "state    active", "about    For everybody.",
-        "task     send_digest", "trigger  0 9 * * 1-5", 'payload  {"team": "ops"}',
+        "digest",
+        "At 09:00, Monday to Friday (UTC)",
+        "state    active",
+        "about    For everybody.",
+        "task     send_digest",
+        "trigger  0 9 * * 1-5",
+        'payload  {"team": "ops"}',
         "policy   catch-up skip (later than 1m), overlap queue, at most 2 runs at once, spread over 1m",
         "(fires 1.5 s after each tick)",
         "runs     queue default, priority 5 (normal), 3 retries after 10s, doubled, timeout 5m,",
@@ -288,7 +302,7 @@ def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
         "         OSError: no �[31mroute",
         f"{made.id}  failed  08:00  0 ms  1.5 s",
         "09:00 to Wed 09:00      3  passed over when the next run was moved",
-    ):  # fmt: skip
+    ):
         assert line in text
 
 
@@ -306,7 +320,7 @@ def test_a_schedule_that_code_declared_says_so(app: Scheduler) -> None:
 
 def test_a_cancelled_retry_took_no_time_and_is_in_the_history(app: Scheduler, clock: Clock) -> None:
     app.schedules.add("a", "@daily", "t", retries=1)
-    made = app.schedules.trigger("a")
+    made = app.schedules.run_now("a")
     (held,) = claim(app)
     fail(app, held, "no")
     clock.pass_(450)
@@ -319,7 +333,7 @@ def test_a_cancelled_retry_took_no_time_and_is_in_the_history(app: Scheduler, cl
 
 def test_a_tick_that_waits_for_a_run_to_end_says_so(app: Scheduler, clock: Clock) -> None:
     app.schedules.add("a", "@hourly", "t", overlap="queue")
-    app.schedules.trigger("a")
+    app.schedules.run_now("a")
     (held,) = claim(app, lease=2 * HOUR)
     clock.pass_(HOUR)
     assert "09:00     now" in printed("schedules", "list")
@@ -355,8 +369,9 @@ def test_every_reason_for_a_skipped_tick_has_words(app: Scheduler, clock: Clock)
     skipped = answered("schedules", "show", "a")["skipped"]
     assert [(row["reason"], row["count"]) for row in skipped] == [("paused", 3), ("coalesced", 9)]
     assert [row["why"] for row in skipped] == [
-        "the schedule was paused", "missed; a later run stands for them (catch-up latest)",
-    ]  # fmt: skip
+        "the schedule was paused",
+        "missed; a later run stands for them (catch-up latest)",
+    ]
 
 
 def test_show_as_json_has_the_coming_ticks(app: Scheduler) -> None:
@@ -382,10 +397,22 @@ def test_a_schedule_is_added_and_its_database_made(tmp_path: Path) -> None:
 
 def test_all_options_of_a_schedule_can_be_said(app: Scheduler) -> None:
     values = {
-        "retries": "3", "backoff": "5s", "longest_backoff": "1m", "timeout": "5m", "on_crash": "fail",
-        "crashes": "1", "queue": "mail", "priority": "7", "description": "x", "catch_up": "all",
-        "grace": "2m", "catch_up_limit": "5", "overlap": "skip", "max_concurrent": "2", "spread": "30s",
-    }  # fmt: skip
+        "retries": "3",
+        "backoff": "5s",
+        "max_backoff": "1m",
+        "timeout": "5m",
+        "on_crash": "fail",
+        "crashes": "1",
+        "queue": "mail",
+        "priority": "7",
+        "description": "x",
+        "catch_up": "all",
+        "grace": "2m",
+        "catch_up_limit": "5",
+        "overlap": "skip",
+        "max_concurrent": "2",
+        "spread": "30s",
+    }
     assert values.keys() == set(SCHEDULE)
     flags = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value)]
     printed("schedules", "add", "a", "every 1h", "t", "--payload", '{"n": 1}', "--start-at", "+3h", *flags)
@@ -521,8 +548,8 @@ def test_an_end_that_makes_no_sense_is_refused(app: Scheduler, until: str, messa
 def test_trigger_queues_a_run_now(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t", {"n": 1})
 
-    text = printed("schedules", "trigger", "a")
-    made = answered("schedules", "trigger", "a", "--payload", '{"n": 2}')["run"]
+    text = printed("schedules", "run", "a")
+    made = answered("schedules", "run", "a", "--payload", '{"n": 2}')["run"]
     second, first = app.runs.list(schedule="a")
     assert {first.id, second.id} == {made["id"], text.split()[-1]}
     assert sorted(run.payload["n"] for run in (first, second)) == [1, 2]
@@ -530,9 +557,9 @@ def test_trigger_queues_a_run_now(app: Scheduler) -> None:
 
 def test_a_trigger_that_overlap_refuses_fails(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t", overlap="skip")
-    app.schedules.trigger("a")
+    app.schedules.run_now("a")
 
-    assert "leave no room for another" in failed("schedules", "trigger", "a")
+    assert "leave no room for another" in failed("schedules", "run", "a")
 
 
 @pytest.mark.parametrize("when", ["+2h", "2h", "2026-03-02T10:00", "2026-03-02T11:00+01:00"])
@@ -585,7 +612,7 @@ def test_a_schedule_is_not_moved_into_the_past(app: Scheduler, when: str) -> Non
     app.schedules.add("slow", "@daily", "t")
 
     assert failed("schedules", "reschedule", "slow", when, code=2) == (
-        f"error: {when} is over already; give a time to come; 'evenbeat schedules trigger slow' runs it now\n"
+        f"error: {when} is over already; give a time to come; 'evenbeat schedules run slow' runs it now\n"
     )
 
 
@@ -669,7 +696,7 @@ def test_runs_are_listed_with_their_times(app: Scheduler, clock: Clock) -> None:
 
 def test_runs_are_narrowed(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t")
-    app.schedules.trigger("a")
+    app.schedules.run_now("a")
     for number in range(3):
         app.enqueue("u", id=f"u{number}")
     app.runs.cancel("u0")
@@ -791,7 +818,7 @@ def test_a_failed_run_is_tried_again(app: Scheduler) -> None:
 
 def test_a_run_of_a_schedule_with_bounds_is_tried_again_as_a_new_one(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t", overlap="skip")
-    app.schedules.trigger("a", id="r")
+    app.schedules.run_now("a", id="r")
     (held,) = claim(app)
     fail(app, held, "no")
 
@@ -1069,11 +1096,13 @@ def test_a_store_that_is_no_database_fails_alone(tmp_path: Path) -> None:
 def test_settings_are_shown_with_where_they_were_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "evenbeat.toml").write_text('threads = 4\nstore = "postgresql://me:secret@db/jobs"\n')
+    (tmp_path / "evenbeat.toml").write_text(
+        'thread_concurrency = 4\nstore = "postgresql://me:secret@db/jobs"\n'
+    )
     monkeypatch.setenv("EVENBEAT_QUEUES", "default,mail")
 
     lines = [" ".join(line.split()) for line in printed("config", "show", "--tenant", "acme").splitlines()]
-    assert "threads 4 threads in evenbeat.toml:1" in lines
+    assert "thread_concurrency 4 thread_concurrency in evenbeat.toml:1" in lines
     assert "queues default, mail EVENBEAT_QUEUES" in lines
     assert "tenant acme --tenant" in lines
     assert "lease 30s default" in lines
@@ -1099,7 +1128,7 @@ def test_a_variable_that_is_misspelt_is_a_warning_on_stderr(monkeypatch: pytest.
 
 
 def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "evenbeat.toml").write_text("threads = 0\n")
+    (tmp_path / "evenbeat.toml").write_text("thread_concurrency = 0\n")
 
     assert failed("schedules", "list", code=2) == (
         f"error: threads in {tmp_path}/evenbeat.toml:1: threads 0 is not a whole number of 1 to 10,000\n"
@@ -1134,13 +1163,18 @@ def test_the_script_of_a_shell_is_printed(shell: str) -> None:
 
 def completions(*words: str, **environment: str) -> tuple[str, str]:
     line = " ".join(["evenbeat", *words])
-    env = os.environ | environment | {
-        "_EVENBEAT_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words)),
-    }  # fmt: skip
+    env = (
+        os.environ
+        | environment
+        | {"_EVENBEAT_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    )
     done = subprocess.run(
         [sys.executable, "-c", "from evenbeat.cli import main; main()"],
-        env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.stdout, done.stderr
 
 
@@ -1166,12 +1200,22 @@ def test_a_completion_never_fails_and_makes_nothing(tmp_path: Path) -> None:
 # -- how they fail ---------------------------------------------------------------------------------
 
 READING = [
-    ("schedules", "list"), ("schedules", "show", "a"), ("schedules", "pause", "a"),
-    ("schedules", "resume", "a"), ("schedules", "trigger", "a"), ("schedules", "delete", "a"),
+    ("schedules", "list"),
+    ("schedules", "show", "a"),
+    ("schedules", "pause", "a"),
+    ("schedules", "resume", "a"),
+    ("schedules", "run", "a"),
+    ("schedules", "delete", "a"),
     ("schedules", "reschedule", "a", "+1h"),
-    ("runs", "list"), ("runs", "show", "r"), ("runs", "logs", "r"), ("runs", "retry", "r"),
-    ("runs", "cancel", "r"), ("forecast",), ("doctor",), ("doctor", "--repair"),
-]  # fmt: skip
+    ("runs", "list"),
+    ("runs", "show", "r"),
+    ("runs", "logs", "r"),
+    ("runs", "retry", "r"),
+    ("runs", "cancel", "r"),
+    ("forecast",),
+    ("doctor",),
+    ("doctor", "--repair"),
+]
 
 
 @pytest.mark.parametrize("args", READING, ids=" ".join)
@@ -1229,11 +1273,14 @@ def test_a_store_in_memory_has_nothing_to_see(args: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        StoreUnavailable("/x/evenbeat.db: database is locked"), Conflict("default", "a"), SchemaTooNew(9, 1),
-        LockHeld("default", "a"), RunRefused("no room", subject="a"),
+        StoreUnavailable("/x/evenbeat.db: database is locked"),
+        ScheduleConflict("default", "a"),
+        SchemaTooNew(9, 1),
+        LockHeld("default", "a"),
+        RunRefused("no room", subject="a"),
     ],
     ids=lambda error: type(error).__name__,
-)  # fmt: skip
+)
 def test_what_could_not_be_done_is_a_line_and_exit_code_1(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -1465,7 +1512,7 @@ def test_all_of_a_choice_are_tried_again_once_somebody_says_yes(app: Scheduler, 
 def test_what_can_not_be_tried_again_is_named(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t", overlap="skip")
     for name in ("r1", "r2"):
-        app.schedules.trigger("a", id=name)
+        app.schedules.run_now("a", id=name)
         (held,) = claim(app)
         fail(app, held, "no")
 
@@ -1585,8 +1632,12 @@ def test_the_store_of_the_app_is_named_where_it_is_used(shop: Scheduler) -> None
     lines = [" ".join(line.split()) for line in printed("config", "show").splitlines()]
     assert "store sqlite:///shop.db the code of shop_app" in lines
     assert answered("config", "show")["settings"]["store"] == {
-        "value": "sqlite:///shop.db", "from": "app", "name": "shop_app", "file": None, "line": None,
-    }  # fmt: skip
+        "value": "sqlite:///shop.db",
+        "from": "app",
+        "name": "shop_app",
+        "file": None,
+        "line": None,
+    }
 
 
 def test_settings_are_shown_also_if_the_app_can_not_be_imported(
@@ -1622,8 +1673,20 @@ def test_a_schedule_is_updated_and_the_differences_are_said(app: Scheduler) -> N
     app.schedules.add("a", "every 10m", "t", {"n": 1}, timeout="5m", description="kept")
 
     assert printed(
-        "schedules", "update", "a", "--trigger", "every 5m", "--overlap", "skip", "--priority", "high",
-        "--payload", '{"n": 2}', "--retries", "3", "--no-timeout",
+        "schedules",
+        "update",
+        "a",
+        "--trigger",
+        "every 5m",
+        "--overlap",
+        "skip",
+        "--priority",
+        "high",
+        "--payload",
+        '{"n": 2}',
+        "--retries",
+        "3",
+        "--no-timeout",
     ).splitlines() == [
         "updated a",
         "  trigger: every 10m → every 5m",
@@ -1633,7 +1696,7 @@ def test_a_schedule_is_updated_and_the_differences_are_said(app: Scheduler) -> N
         "  priority: 5 → 8",
         "  overlap: allow → skip",
         "next run Mon 2026-03-02 08:05 +00:00, in 5 min",
-    ]  # fmt: skip
+    ]
     found = app.schedules.get("a")
     assert (found.trigger, found.description, found.execution.timeout) == ("every 5m", "kept", None)
     assert (
@@ -1702,16 +1765,15 @@ def test_queues_are_shown_with_what_waits_who_takes_it_and_whether_it_drains(
     succeed(app, first)
 
     lines = printed("queues").splitlines()
-    assert lines[0].split() == [
-        "queue", "due", "oldest", "running", "later", "in", "5", "min", "nodes",
-    ]  # fmt: skip
+    assert lines[0].split() == ["queue", "due", "oldest", "running", "later", "in", "5", "min", "nodes"]
     assert lines[2].split() == ["default", "0", "2", "1", "3", "due,", "1", "ended", "host-1"]
     assert lines[3].split() == ["slow", "1", "12", "min", "0", "stands", "still", "none"]
     document = answered("queues", "--period", "15m")
     assert document["period"] == 15 * MINUTE
     assert [(queue["name"], queue["came_due"], queue["trend"]) for queue in document["queues"]] == [
-        ("default", 3, "empty"), ("slow", 1, "stands still"),
-    ]  # fmt: skip
+        ("default", 3, "empty"),
+        ("slow", 1, "stands still"),
+    ]
 
 
 def test_why_a_run_waits_is_shown(app: Scheduler, clock: Clock) -> None:

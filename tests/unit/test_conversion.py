@@ -23,10 +23,12 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from evenbeat import InvalidValue, Run, Scheduler, conversion, model
-from evenbeat.conversion import find_change
-from evenbeat.model import from_json, to_json
-from evenbeat.tasks import Task
+from evenbeat import InvalidValue, RunContext, Scheduler
+from evenbeat.core import records
+from evenbeat.core.records import from_json, to_json
+from evenbeat.tasks import conversion
+from evenbeat.tasks.conversion import find_change
+from evenbeat.tasks.task import Task
 from evenbeat.testing import virtual
 
 
@@ -108,7 +110,7 @@ KEPT: list[tuple[Any, Any]] = [
     (Mapping[str, date], {"a": date(2026, 1, 1)}),
     (dict[str, object], {"a": [1, None, {"b": 1.5}]}),
     (Any, {"a": [1, None, True, "x", 1.5]}),
-]  # fmt: skip
+]
 
 
 def task_of(annotation: Any, result: Any = None) -> Task[..., Any]:
@@ -121,8 +123,8 @@ def task_of(annotation: Any, result: Any = None) -> Task[..., Any]:
 
 def arrived(task: Task[..., Any], value: object) -> Any:
     """What the function gets for a value that is enqueued."""
-    record = model.Run(id="r", task="keep", payload=task.write({"value": value}))
-    return task.arguments(Run(record))["value"]
+    record = records.RunRecord(id="r", task="keep", payload=task.write({"value": value}))
+    return task.arguments(record.payload, RunContext(record))["value"]
 
 
 @pytest.mark.parametrize(("annotation", "value"), KEPT, ids=str)
@@ -181,8 +183,12 @@ def test_a_moment_in_the_hour_that_comes_twice_arrives(fold: int) -> None:
         (float, Decimal("0.1"), " is Decimal('0.1'), and its annotation is float", "read as float"),
         (date, MORNING, "and its annotation is date: ", "read as date"),
         (Annotated[int, msgspec.Meta(ge=0)], -1, " is -1, ", ">= 0"),
-        (str, Decimal("9.90"), ' is Decimal(\'9.90\'), which comes back as "9.90" by its annotation str',
-         "annotate it for Decimal"),
+        (
+            str,
+            Decimal("9.90"),
+            " is Decimal('9.90'), which comes back as \"9.90\" by its annotation str",
+            "annotate it for Decimal",
+        ),
         (str, b"abc", " is b'abc', which comes back as \"YWJj\" by", "annotate it for bytes"),
         (list[str], ["a", MORNING], " holds datetime.datetime(2026, 3, 1", "annotate it for datetime"),
         (Line, {"article": "tea", "price": "1", "tax": 2}, " which comes back as Line(", "what the"),
@@ -190,7 +196,7 @@ def test_a_moment_in_the_hour_that_comes_twice_arrives(fold: int) -> None:
         (dict[str, object], {"at": MORNING}, " by its annotation dict[str, object]", "it for datetime"),
         (list[int], {1}, " is {1}, which comes back as [1] by its annotation list[int]", "for set"),
     ],
-)  # fmt: skip
+)
 def test_what_an_annotation_makes_something_else_of_is_refused(
     annotation: Any, value: object, problem: str, hint: str
 ) -> None:
@@ -210,18 +216,18 @@ class Tea(Line):
     ("value", "problem"),
     [
         (Decimal("9.90"), " is Decimal('9.90'), which JSON changes to \"9.90\"; annotate it: value: Decimal"),
-        (MORNING, "which JSON changes to \"2026-03-01T09:30:00.123456Z\"; annotate it: value: datetime"),
+        (MORNING, 'which JSON changes to "2026-03-01T09:30:00.123456Z"; annotate it: value: datetime'),
         (b"abc", ' which JSON changes to "YWJj"; annotate it: value: bytes'),
         (UUID(int=7), "annotate it: value: UUID"),
         (Colour.RED, 'which JSON changes to "red"; annotate it: value: Colour'),
         (Line("tea", Decimal(1)), "annotate it: value: Line"),
-        (Point(1), 'which JSON changes to {\'x\': 1, \'y\': 0}; annotate it: value: Point'),
+        (Point(1), "which JSON changes to {'x': 1, 'y': 0}; annotate it: value: Point"),
         ({1: "a"}, "is {1: 'a'}, which JSON changes to {'1': 'a'}; annotate it: value: dict[…]"),
         ({1, 2}, "annotate it: value: set[…]"),
         (Pair(date(2026, 1, 1), date(2026, 1, 2)), "annotate it: value: Pair"),
         ({"deep": [{"at": MORNING}]}, " holds datetime.datetime(2026"),
     ],
-)  # fmt: skip
+)
 def test_without_an_annotation_what_json_changes_is_refused(value: object, problem: str) -> None:
     app = Scheduler("memory://")
 
@@ -325,8 +331,8 @@ def test_arguments_beyond_the_named_ones_are_converted_by_the_annotation_of_them
 
     task: Task[..., Any] = Task(function, "priced")
     text = task.write({"a": 1, "tea": Decimal("1.20"), "milk": "0.90"})
-    run = Run(model.Run(id="r", task="priced", payload=text))
-    assert task.arguments(run) == {"a": 1, "tea": Decimal("1.20"), "milk": Decimal("0.90")}
+    run = RunContext(records.RunRecord(id="r", task="priced", payload=text))
+    assert task.arguments(text, run) == {"a": 1, "tea": Decimal("1.20"), "milk": Decimal("0.90")}
 
 
 def test_a_result_that_json_changes_is_kept_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -375,7 +381,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
-from evenbeat import Run, Scheduler
+from evenbeat import RunContext, Scheduler
 
 app = Scheduler("sqlite:///" + sys.argv[1])
 
@@ -393,11 +399,11 @@ def check(order, amount):
 def in_thread(order: Order, amount: Decimal) -> list[Order]: return check(order, amount)
 
 @app.task
-async def in_loop(run: Run | None, order: Order, amount: Decimal) -> list[Order]:
+async def in_loop(run: RunContext | None, order: Order, amount: Decimal) -> list[Order]:
     assert run is not None
     return check(order, amount)
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def in_process(order: Order, amount: Decimal) -> list[Order]: return check(order, amount)
 
 if __name__ == "__main__":
@@ -406,7 +412,7 @@ if __name__ == "__main__":
     app.on_event(lambda event: told.append(event.result) if event.kind == "succeeded" else None)
     with app:
         for task in (in_thread, in_loop, in_process):
-            run = app.runs.wait_for(app.enqueue(task.bind(order=order, amount=Decimal("9.90"))).id, "60s")
+            run = app.runs.join(app.enqueue(task.bind(order=order, amount=Decimal("9.90"))).id, "60s")
             assert run.result == [order], (run.error, run.result, app.runs.logs(run.id))
             assert run.payload["amount"] == "9.90"
     assert told == [[order]] * 3
@@ -447,7 +453,9 @@ def test_a_payload_of_another_version_of_the_code_is_unfit() -> None:
         assert (ended.state, ended.failures, ended.attempt) == ("failed", 2, 12)
 
 
-@pytest.mark.parametrize("annotation", ["Run | None", "Optional[Run]", "Run", Run | None, "evenbeat.Run"])
+@pytest.mark.parametrize(
+    "annotation", ["Run | None", "Optional[Run]", "Run", RunContext | None, "evenbeat.Run"]
+)
 def test_the_run_is_recognised_however_it_is_annotated(annotation: Any) -> None:
     def function(run: object, team: str) -> None:
         pass
@@ -480,7 +488,8 @@ def test_a_decorated_function_has_the_annotations_of_the_one_inside() -> None:
 
 
 def arrived_by(task: Task[..., Any], **payload: Any) -> dict[str, Any]:
-    return task.arguments(Run(model.Run(id="r", task=task.name, payload=task.write(payload))))
+    record = records.RunRecord(id="r", task=task.name, payload=task.write(payload))
+    return task.arguments(record.payload, RunContext(record))
 
 
 def test_a_value_whose_equality_raises_is_compared_by_its_fields() -> None:
@@ -577,16 +586,16 @@ def test_names_of_arguments_are_texts(payload: dict[Any, Any]) -> None:
 
 
 def test_a_stored_payload_that_is_not_an_object_is_refused_and_not_taken_for_one_of_another_version() -> None:
-    run = Run(model.Run(id="r", task="keep", payload="[1]"))
+    run = RunContext(records.RunRecord(id="r", task="keep", payload="[1]"))
     with pytest.raises(InvalidValue, match="is not an object of named arguments") as refused:
-        task_of(int).arguments(run)
+        task_of(int).arguments("[1]", run)
     assert type(refused.value) is InvalidValue
     assert refused.value.value == [1]
-    assert task_of(int).arguments(Run(model.Run(id="r", task="keep"))) == {}
+    assert task_of(int).arguments("null", RunContext(records.RunRecord(id="r", task="keep"))) == {}
 
 
 def test_an_annotation_that_may_be_a_run_or_something_else_is_not_the_run() -> None:
-    for annotation in (Run | str, "Run | str", str | None):
+    for annotation in (RunContext | str, "RunContext | str", str | None):
         task = task_of(annotation)
         assert task.wants_run is None
 

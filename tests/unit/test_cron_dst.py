@@ -206,22 +206,38 @@ def test_nothing_happens_to_a_zone_without_changes() -> None:
 @pytest.mark.parametrize(
     ("text", "city", "tick", "note"),
     [
-        ("30 2 * * *", "New York", "2026-03-08 03:00 -0400",
-         "02:30 does not exist on this day: the clock goes from 02:00 to 03:00"),
-        ("15 2 * * *", "Lord Howe", "2026-10-04 02:30 +1100",
-         "02:15 does not exist on this day: the clock goes from 02:00 to 02:30"),
-        ("0 0 * * *", "Santiago", "2026-09-06 01:00 -0300",
-         "00:00 does not exist on this day: the clock goes from 00:00 to 01:00"),
+        (
+            "30 2 * * *",
+            "New York",
+            "2026-03-08 03:00 -0400",
+            "02:30 does not exist on this day: the clock goes from 02:00 to 03:00",
+        ),
+        (
+            "15 2 * * *",
+            "Lord Howe",
+            "2026-10-04 02:30 +1100",
+            "02:15 does not exist on this day: the clock goes from 02:00 to 02:30",
+        ),
+        (
+            "0 0 * * *",
+            "Santiago",
+            "2026-09-06 01:00 -0300",
+            "00:00 does not exist on this day: the clock goes from 00:00 to 01:00",
+        ),
         ("30 1 * * *", "New York", "2026-11-01 01:30 -0400", "01:30 comes twice on this day: first pass"),
-        ("30 1 * * * repeat=last", "New York", "2026-11-01 01:30 -0500",
-         "01:30 comes twice on this day: second pass"),
+        (
+            "30 1 * * * repeat=last",
+            "New York",
+            "2026-11-01 01:30 -0500",
+            "01:30 comes twice on this day: second pass",
+        ),
         ("0 3 * * *", "New York", "2026-03-08 03:00 -0400", None),
         ("*/30 * * * *", "New York", "2026-03-08 03:00 -0400", None),
         ("0 2,3 * * * gap=skip", "New York", "2026-03-08 03:00 -0400", None),
         ("0 2 * * *", "New York", "2026-11-01 02:00 -0500", None),
         ("0 2 * * *", "New York", "2026-06-01 02:00 -0400", None),
     ],
-)  # fmt: skip
+)
 def test_a_note_says_what_the_change_did_to_a_tick(text: str, city: str, tick: str, note: str | None) -> None:
     trigger = read(text, city)
     at = moment(tick, ZoneInfo(ZONES[city]))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.model import Run, Schedule, Statistics, Transition
+from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.decisions import (
     Budget,
@@ -53,8 +53,8 @@ def test_a_transition_is_applied_repeated_or_refused(
 
 def test_a_budget_is_spent_by_runs_or_by_their_size() -> None:
     def planned(count: int, payload: str) -> Planned:
-        schedule = Schedule(name="s", task="work", trigger="* * * * *", payload=payload)
-        return Planned(schedule, tuple(Run(id=str(number), task="work") for number in range(count)))
+        schedule = ScheduleRecord(name="s", task="work", trigger="* * * * *", payload=payload)
+        return Planned(schedule, tuple(RunRecord(id=str(number), task="work") for number in range(count)))
 
     def is_spent(*steps: Planned) -> bool:
         budget = Budget()
@@ -73,7 +73,7 @@ def test_a_budget_is_spent_by_runs_or_by_their_size() -> None:
 
 
 def test_a_write_may_be_a_repetition_though_the_row_woke_up_since() -> None:
-    row = Schedule(name="s", task="work", trigger="* * * * *", wake_at=T)
+    row = ScheduleRecord(name="s", task="work", trigger="* * * * *", wake_at=T)
     assert may_be_repetition(row, row)
     assert may_be_repetition(replace(row, wake_at=T + 1), row)
     assert not may_be_repetition(replace(row, revision=2), row)
@@ -83,32 +83,57 @@ def test_a_write_may_be_a_repetition_though_the_row_woke_up_since() -> None:
 def test_a_transition_sets_what_it_names_and_nothing_else() -> None:
     assert changes(told(), T) == {"settled": "t"}
     said = told(
-        state="queued", failures=1, crashes=2, worker=None, cancel_requested=True, result="1", error="boom",
-        delay=7, finished_at=T - 5, lease=30, renews=True,
-    )  # fmt: skip
+        state="queued",
+        failures=1,
+        crashes=2,
+        worker=None,
+        cancel_requested=True,
+        result="1",
+        error="boom",
+        delay=7,
+        finished_at=T - 5,
+        lease=30,
+        renews=True,
+    )
     assert changes(said, T) == {
-        "state": "queued", "failures": 1, "crashes": 2, "worker": None, "cancel_requested": True,
-        "result": "1", "error": "boom", "run_at": T + 7, "finished_at": T - 5, "lease_until": T + 30,
-        "attempt": 3, "settled": "t",
-    }  # fmt: skip
+        "state": "queued",
+        "failures": 1,
+        "crashes": 2,
+        "worker": None,
+        "cancel_requested": True,
+        "result": "1",
+        "error": "boom",
+        "run_at": T + 7,
+        "finished_at": T - 5,
+        "lease_until": T + 30,
+        "attempt": 3,
+        "settled": "t",
+    }
     # No clock of a node is ahead of the store's.
     assert changes(told(finished_at=T + 5), T)["finished_at"] == T
     none = changes(told(finished_at=None, lease=None, error=None, result=None), T)
     assert none == {"finished_at": None, "lease_until": None, "error": None, "result": None, "settled": "t"}
-    run = Run(id="r", task="work", state="running", attempt=2, error="before")
+    run = RunRecord(id="r", task="work", state="running", attempt=2, error="before")
     assert settled(run, told(state="succeeded"), T) == replace(run, state="succeeded", settled="t")
 
 
 def test_statistics_add_up_and_the_latest_counts() -> None:
     before = Statistics(
-        tenant="acme", schedule="s", run_count=10, success_count=6, failure_count=3, last_run=1,
-        last_success=2, last_failure=3, last_error="old",
-    )  # fmt: skip
+        tenant="acme",
+        schedule="s",
+        run_count=10,
+        success_count=6,
+        failure_count=3,
+        last_run=1,
+        last_success=2,
+        last_failure=3,
+        last_error="old",
+    )
     more = Statistics(tenant="acme", schedule="s", run_count=1, success_count=1, last_run=7, last_success=8)
     assert added(before, more) == replace(before, run_count=11, success_count=7, last_run=7, last_success=8)
     failure = Statistics(
-        tenant="acme", schedule="s", run_count=1, failure_count=1, last_run=9, last_failure=9, last_error="",
-    )  # fmt: skip
+        tenant="acme", schedule="s", run_count=1, failure_count=1, last_run=9, last_failure=9, last_error=""
+    )
     assert added(before, failure) == replace(
         before, run_count=11, failure_count=4, last_run=9, last_failure=9, last_error=""
     )
@@ -127,7 +152,7 @@ def test_a_repetition_is_accepted_though_its_gate_has_closed_since() -> None:
 
 
 def test_the_weight_of_a_transition_is_its_texts() -> None:
-    runs = (Run(id="a", task="work", payload="x" * 5), Run(id="b", task="work", payload="x" * 7))
+    runs = (RunRecord(id="a", task="work", payload="x" * 5), RunRecord(id="b", task="work", payload="x" * 7))
     assert weight(told()) == 0
     assert weight(told(result=None, error=None)) == 0
     assert weight(told(result="123", error="12", adds=runs)) == 17
@@ -146,7 +171,7 @@ def test_a_gate_lets_through_what_finds_its_schedule_as_it_was() -> None:
 
 def test_a_batch_is_settled_one_by_one_each_seen_by_the_next() -> None:
     counts = Statistics(tenant="acme", schedule="s", run_count=1, success_count=1, last_run=T)
-    more = Run(id="next", task="work")
+    more = RunRecord(id="next", task="work")
     batch = [
         told(lease=30),
         told(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from evenbeat.descriptors import DescriptorProbe
+from evenbeat.processes.descriptors import DescriptorProbe
 
 
 def test_a_probe_that_nobody_touched_is_intact_until_it_is_closed() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.diagnosis import Duplicate, Finding, diagnose, duplicates, repair
-from evenbeat.model import Record, Run, Schedule, Skipped
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
+from evenbeat.doctor import Duplicate, Finding, diagnose, duplicates, repair
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
@@ -27,7 +27,7 @@ class Here:
         self.store.open()
 
     def add(self, name: str = "a", **options: Any) -> None:
-        wanted = Schedule(name=name, task="t", trigger="* * * * *", **options)
+        wanted = ScheduleRecord(name=name, task="t", trigger="* * * * *", **options)
         self.store.put_schedules([Write(changes.create(wanted, self.now), None)])
 
     def fire(self) -> None:
@@ -36,7 +36,7 @@ class Here:
     def findings(self, local: int | None = None) -> dict[str, Finding]:
         return {finding.check: finding for finding in diagnose(self.store, local or self.now)}
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunRecord]:
         return list(self.store.find_runs(RunQuery()).items)
 
 
@@ -59,7 +59,7 @@ def test_a_store_that_works_has_no_findings_but_the_missing_node(here: Here) -> 
     assert duplicates(here.store) == ([], 5)
 
 
-def ended(run: Run, now: int) -> Any:
+def ended(run: RunRecord, now: int) -> Any:
     return attempts.succeeded(run, None, now, f"end-{run.id}")
 
 
@@ -175,7 +175,8 @@ def test_what_is_too_much_is_what_can_be_stopped_without_losing_the_tick(
     states: list[Any], recorded: bool, surplus: list[str]
 ) -> None:
     runs = tuple(
-        Run(id=str(number), task="t", state=state, created_at=number) for number, state in enumerate(states)
+        RunRecord(id=str(number), task="t", state=state, created_at=number)
+        for number, state in enumerate(states)
     )
     row = Skipped(
         tenant="default",
@@ -206,7 +207,7 @@ def test_what_is_too_much_is_what_can_be_stopped_without_losing_the_tick(
 def test_a_duplicate_is_repaired_when_its_tick_is_settled_once(
     states: list[Any], recorded: bool, repaired: bool
 ) -> None:
-    runs = tuple(Run(id=str(number), task="t", state=state) for number, state in enumerate(states))
+    runs = tuple(RunRecord(id=str(number), task="t", state=state) for number, state in enumerate(states))
     row = Skipped(
         tenant="default", schedule="a", generation=1, first=0, last=0, count=1, reason="late", recorded_at=0
     )
@@ -225,6 +226,7 @@ def test_a_duplicate_that_ran_twice_stays_a_failure(here: Here) -> None:
 
     found = here.findings()["duplicates"]
     assert (found.level, found.hint) == (
-        "fail", "report it, please: Evenbeat promises that this can't happen",
-    )  # fmt: skip
+        "fail",
+        "report it, please: Evenbeat promises that this can't happen",
+    )
     assert [tick["repaired"] for tick in found.facts["ticks"]] == [False]

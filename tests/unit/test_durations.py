@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenbeat import InvalidValue
-from evenbeat.durations import LONGEST, Duration, is_duration, read_duration, write_duration
+from evenbeat.core.durations import LONGEST, Duration, is_duration, read_duration, write_duration
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 1_000, 60_000, 3_600_000, 86_400_000, 604_800_000
 

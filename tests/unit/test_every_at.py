@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from evenbeat import At, Every, InvalidValue, at, every, parse_trigger
-from evenbeat.instants import FIRST, LAST, read_instant, to_ms, write_instant
+from evenbeat.core.instants import FIRST, LAST, read_instant, to_ms, write_instant
 
 
 def ms(text: str) -> int:
@@ -32,32 +32,53 @@ def ticks(trigger: Every | At, after: str, count: int = 3) -> list[str]:
     ("text", "after", "expected"),
     [
         # In phase with its start, wherever the question is asked from.
-        ("every 10m start=2026-01-01T00:03:00Z", "01-01T00:00",
-         ["01-01T00:03", "01-01T00:13", "01-01T00:23"]),
-        ("every 10m start=2026-01-01T00:03:00Z", "01-01T00:03",
-         ["01-01T00:13", "01-01T00:23", "01-01T00:33"]),
-        ("every 10m start=2026-01-01T00:03:00Z", "01-01T00:04",
-         ["01-01T00:13", "01-01T00:23", "01-01T00:33"]),
-        ("every 10m start=2026-01-01T00:03:00Z", "06-01T12:00",
-         ["06-01T12:03", "06-01T12:13", "06-01T12:23"]),
+        (
+            "every 10m start=2026-01-01T00:03:00Z",
+            "01-01T00:00",
+            ["01-01T00:03", "01-01T00:13", "01-01T00:23"],
+        ),
+        (
+            "every 10m start=2026-01-01T00:03:00Z",
+            "01-01T00:03",
+            ["01-01T00:13", "01-01T00:23", "01-01T00:33"],
+        ),
+        (
+            "every 10m start=2026-01-01T00:03:00Z",
+            "01-01T00:04",
+            ["01-01T00:13", "01-01T00:23", "01-01T00:33"],
+        ),
+        (
+            "every 10m start=2026-01-01T00:03:00Z",
+            "06-01T12:00",
+            ["06-01T12:03", "06-01T12:13", "06-01T12:23"],
+        ),
         # The start is the first tick: none comes before.
         ("every 1h start=2026-02-01T00:30:00Z", "01-01T00:00", ["02-01T00:30", "02-01T01:30", "02-01T02:30"]),
         # until is the last moment that counts.
-        ("every 6h start=2026-01-01T00:00:00Z until=2026-01-01T12:00:00Z", "01-01T01:00",
-         ["01-01T06:00", "01-01T12:00"]),
+        (
+            "every 6h start=2026-01-01T00:00:00Z until=2026-01-01T12:00:00Z",
+            "01-01T01:00",
+            ["01-01T06:00", "01-01T12:00"],
+        ),
         ("every 6h start=2026-01-01T00:00:00Z until=2026-01-01T11:59:59Z", "01-01T01:00", ["01-01T06:00"]),
         ("every 6h start=2026-01-01T00:00:00Z until=2026-01-01T12:00:00Z", "01-01T12:00", []),
         ("every 6h start=2026-01-01T00:00:00Z until=2026-01-01T00:00:00Z", "01-01T00:00", []),
         # Without a start the phase is that of 1970: whole periods of the epoch.
         ("every 10m", "01-01T00:03", ["01-01T00:10", "01-01T00:20", "01-01T00:30"]),
         ("every 1d", "01-01T12:00", ["01-02T00:00", "01-03T00:00", "01-04T00:00"]),
-        ("every 1w", "01-01T12:00",  # 1970 began on a Thursday
-         ["01-08T00:00", "01-15T00:00", "01-22T00:00"]),
+        (
+            "every 1w",
+            "01-01T12:00",  # 1970 began on a Thursday
+            ["01-08T00:00", "01-15T00:00", "01-22T00:00"],
+        ),
         ("every 7h", "01-01T00:00", ["01-01T07:00", "01-01T14:00", "01-01T21:00"]),
         ("every 1h until=2026-01-01T02:00:00Z", "01-01T00:00", ["01-01T01:00", "01-01T02:00"]),
         # A day is 24 hours, whatever the clocks do.
-        ("every 1d start=2026-03-07T02:30:00-05:00", "03-07T08:00",
-         ["03-08T07:30", "03-09T07:30", "03-10T07:30"]),
+        (
+            "every 1d start=2026-03-07T02:30:00-05:00",
+            "03-07T08:00",
+            ["03-08T07:30", "03-09T07:30", "03-10T07:30"],
+        ),
         # Once.
         ("every 0s start=2026-05-01T00:00:00Z", "01-01T00:00", ["05-01T00:00"]),
         ("every 0s start=2026-05-01T00:00:00Z", "05-01T00:00", []),
@@ -65,7 +86,7 @@ def ticks(trigger: Every | At, after: str, count: int = 3) -> list[str]:
         ("at 2026-05-01T00:00:00Z", "01-01T00:00", ["05-01T00:00"]),
         ("at 2026-05-01T00:00:00Z", "05-01T00:00", []),
     ],
-)  # fmt: skip
+)
 def test_the_next_ticks(text: str, after: str, expected: list[str]) -> None:
     trigger = parse_trigger(text)
     assert isinstance(trigger, Every | At)

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from evenbeat import current
-from evenbeat.clocks import steady_clock
+from evenbeat.core.clocks import steady_clock
+from evenbeat.core.records import RunRecord, to_json
 from evenbeat.errors import RunCancelled
 from evenbeat.executors.base import Attempt, Executor, Outcome, describe
 from evenbeat.executors.coroutines import CoroutineExecutor
 from evenbeat.executors.inline import InlineExecutor
 from evenbeat.executors.threads import ThreadExecutor
-from evenbeat.model import Run, to_json
 from evenbeat.observe import run_logs
 from evenbeat.observe.capture import start_capture, stop_capture
-from evenbeat.tasks import Task
+from evenbeat.tasks import context
+from evenbeat.tasks.task import Task
 
 
 class Bench:
@@ -42,7 +42,7 @@ class Bench:
             self._news.notify_all()
 
     def attempt(self, function: Callable[..., Any], run_id: str = "r", **payload: Any) -> Attempt:
-        run = Run(id=run_id, task="t", payload=to_json(payload), attempt=1)
+        run = RunRecord(id=run_id, task="t", payload=to_json(payload), attempt=1)
         return Attempt(run, Task(function, "t"), steady_clock(), 30, lambda _: True)
 
     def submit(self, *attempts: Attempt) -> None:
@@ -154,17 +154,17 @@ def test_what_was_withdrawn_is_not_executed(bench: Bench) -> None:
 
 
 def test_a_function_that_obeys_ends_as_stopped(bench: Bench) -> None:
-    def obeys(run: current.Run) -> None:
-        run.check()
+    def obeys(run: context.RunContext) -> None:
+        run.raise_if_cancelled()
 
     attempt = bench.attempt(obeys) if getattr(bench, "kind", "") != "coroutines" else None
     if attempt is None:
 
-        async def obeys_too(run: current.Run) -> None:
-            run.check()
+        async def obeys_too(run: context.RunContext) -> None:
+            run.raise_if_cancelled()
 
         attempt = bench.attempt(obeys_too)
-    attempt.current.ask_to_end("cancelled")
+    attempt.control.request_cancel("cancelled")
     bench.submit(attempt)
     assert bench.outcome().kind == "stopped"
 
@@ -232,7 +232,7 @@ def test_a_coroutine_is_cancelled_when_it_is_interrupted() -> None:
     attempt = bench.attempt(sleeps)
     bench.submit(attempt)
     assert begun.wait(30)
-    attempt.current.ask_to_end("timeout")
+    attempt.control.request_cancel("timeout")
     bench.executor.interrupt(attempt)
     assert bench.outcome() == Outcome("stopped", error="timeout")
     bench.executor.stop()
@@ -275,14 +275,14 @@ def test_an_error_says_what_it_came_from() -> None:
 
 
 def test_a_log_is_bounded_and_says_how_much_it_left_out() -> None:
-    log = run_logs.RunLog(Run(id="r", task="t", attempt=1))
+    log = run_logs.RunLog(RunRecord(id="r", task="t", attempt=1))
     for at in range(run_logs.MOST_LINES + 10):
         log.add(f"line {at}")
     chunks = log.take(last=True)
     assert len(chunks) == run_logs.MOST_LINES + 1
     assert chunks[-1].text == "… 10 more lines were not kept"
     assert len({chunk.seq for chunk in chunks}) == len(chunks)
-    huge = run_logs.RunLog(Run(id="r", task="t", attempt=2))
+    huge = run_logs.RunLog(RunRecord(id="r", task="t", attempt=2))
     for _ in range(100):
         huge.add("x" * 1_000_000)
     assert sum(len(chunk.text) for chunk in huge.take()) <= run_logs.MOST_CHARACTERS + run_logs.LONGEST_LINE
@@ -296,7 +296,7 @@ app = Scheduler("memory://")
 @app.task
 def divide(): return 1 / 0
 app.start()
-app.runs.wait_for(app.enqueue(divide).id, "30s")
+app.runs.join(app.enqueue(divide).id, "30s")
 app.stop()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -306,7 +306,7 @@ app.stop()
 
 
 def test_a_log_takes_what_no_database_does() -> None:
-    log = run_logs.RunLog(Run(id="r", task="t", attempt=1))
+    log = run_logs.RunLog(RunRecord(id="r", task="t", attempt=1))
     log.add("a\0b\ud800c")
     text = log.take()[0].text
     text.encode()
@@ -438,7 +438,7 @@ def test_a_coroutine_that_is_interrupted_before_its_first_step_ends() -> None:
     assert begun.wait(30)
     attempt = bench.attempt(sleeps, "asked")
     bench.submit(attempt)
-    attempt.current.ask_to_end("cancelled")
+    attempt.control.request_cancel("cancelled")
     bench.executor.interrupt(attempt)
     gate.set()
     assert bench.outcome("asked") == Outcome("stopped", error="cancelled")
@@ -512,8 +512,8 @@ import asyncio, os, sys, threading, time
 from evenbeat.executors.base import Attempt
 from evenbeat.executors.coroutines import CoroutineExecutor
 from evenbeat.executors.threads import ThreadExecutor
-from evenbeat.model import Run
-from evenbeat.tasks import Task
+from evenbeat.core.records import Run
+from evenbeat.tasks.task import Task
 
 def forks():
     pid = os.fork()

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from evenbeat.core.records import CatchUp, ScheduleRecord
 from evenbeat.errors import InvalidTrigger
-from evenbeat.model import CatchUp, Schedule
 from evenbeat.rules import changes, firing
 from evenbeat.rules.firing import (
     CHANGED_CHECK,
@@ -33,8 +33,10 @@ MINUTE = 60_000
 BUSY = (Active("r1", "running"),)
 
 
-def made(trigger: str = "every 1m", now: int = T, **fields: Any) -> Schedule:
-    return changes.create(Schedule(name="cleanup", task="work", trigger=trigger, **fields), now).schedule
+def made(trigger: str = "every 1m", now: int = T, **fields: Any) -> ScheduleRecord:
+    return changes.create(
+        ScheduleRecord(name="cleanup", task="work", trigger=trigger, **fields), now
+    ).schedule
 
 
 def ticks(planned: Planned) -> list[int]:
@@ -214,11 +216,19 @@ def test_a_rescheduled_tick_lies_off_the_triggers_own_and_the_next_one_does_not(
 
 triggers = st.sampled_from(
     [
-        "* * * * * *", "*/7 * * * * *", "* * * * *", "*/5 * * * *", "every 90s", "every 1ms", "every 7m",
-        "0 12 * * * tz=America/New_York", "*/30 1-3 * * * tz=America/New_York", "at 2026-03-08T07:00:00Z",
+        "* * * * * *",
+        "*/7 * * * * *",
+        "* * * * *",
+        "*/5 * * * *",
+        "every 90s",
+        "every 1ms",
+        "every 7m",
+        "0 12 * * * tz=America/New_York",
+        "*/30 1-3 * * * tz=America/New_York",
+        "at 2026-03-08T07:00:00Z",
         "every 1m until=2026-03-08T08:00:00Z",
     ]
-)  # fmt: skip
+)
 
 
 @settings(max_examples=400)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from evenbeat.core.records import CatchUp, Execution, Reason, ScheduleRecord
 from evenbeat.errors import UnknownZone
-from evenbeat.model import CatchUp, Execution, Reason, Schedule
 from evenbeat.rules import firing
 from evenbeat.rules.firing import (
     Active,
@@ -29,12 +29,17 @@ MINUTE = 60_000
 T = 1_772_366_400_000
 
 
-def schedule(**fields: Any) -> Schedule:
+def schedule(**fields: Any) -> ScheduleRecord:
     wanted: dict[str, Any] = {
-        "name": "beat", "task": "work", "trigger": "* * * * *", "next_tick": T, "wake_at": T,
-        "updated_at": T - 3_600_000, **fields,
-    }  # fmt: skip
-    return Schedule(**wanted)
+        "name": "beat",
+        "task": "work",
+        "trigger": "* * * * *",
+        "next_tick": T,
+        "wake_at": T,
+        "updated_at": T - 3_600_000,
+        **fields,
+    }
+    return ScheduleRecord(**wanted)
 
 
 def ticks(planned: Planned) -> list[float]:
@@ -162,9 +167,14 @@ def test_a_delay_depends_on_tenant_and_name_and_is_below_the_spread() -> None:
 def test_a_run_carries_what_its_schedule_says() -> None:
     execution = Execution(retries=7)
     said: dict[str, Any] = {
-        "tenant": "acme", "kind": "flow", "payload": '{"a": 1}', "queue": "slow", "priority": 9,
-        "execution": execution, "generation": 4,
-    }  # fmt: skip
+        "tenant": "acme",
+        "kind": "flow",
+        "payload": '{"a": 1}',
+        "queue": "slow",
+        "priority": 9,
+        "execution": execution,
+        "generation": 4,
+    }
     (run,) = plan(schedule(**said), T + 7).runs
     for name, value in said.items():
         assert getattr(run, name) == value
@@ -187,8 +197,12 @@ def test_every_step_counts_as_a_fire_and_clears_what_was_moved() -> None:
     last = plan(schedule(fire_seq=5, trigger="every 1m until=2026-03-01T12:00:00Z", moved=T), T)
     after = last.schedule
     assert (after.state, after.next_tick, after.moved, after.wake_at, after.fire_seq) == (
-        "finished", None, None, None, 6,
-    )  # fmt: skip
+        "finished",
+        None,
+        None,
+        None,
+        6,
+    )
 
 
 # -- missed ticks --------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from evenbeat import Scheduler
-from evenbeat.loading import load_app
-from evenbeat.model import Run
+from evenbeat.app.loading import load_app
+from evenbeat.core.records import RunRecord
 from tests.servers import free_port
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
@@ -69,9 +69,13 @@ def run_until_done(command: str, folder: Path, app: Scheduler, run: str, **varia
     words = command.removeprefix("$ ").split()
     assert words[:2] == ["evenbeat", "run"]
     process = subprocess.Popen(
-        [sys.executable, "-m", *words], cwd=folder, env=environment(**variables), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        env=environment(**variables),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     deadline = time.monotonic() + 90
     while app.runs.get(run).state in ("queued", "running"):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -110,9 +114,15 @@ def run_command(command: str, folder: Path) -> str:
     words = command.split()
     words = [sys.executable, *words[1:]] if words[0] == "python" else ["sh", "-c", command]
     done = subprocess.run(
-        words, cwd=folder, env=environment(**DJANGO), text=True, check=False, timeout=120,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        words,
+        cwd=folder,
+        env=environment(**DJANGO),
+        text=True,
+        check=False,
+        timeout=120,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -122,9 +132,13 @@ def web_server(command: str, folder: Path) -> Iterator[str]:
     """Start the page's server on a port of its own; its address."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, *command.split()[1:], "--noreload", str(port)], cwd=folder,
-        env=environment(**DJANGO), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, *command.split()[1:], "--noreload", str(port)],
+        cwd=folder,
+        env=environment(**DJANGO),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     try:
         deadline = time.monotonic() + 90
         while True:
@@ -142,9 +156,9 @@ def web_server(command: str, folder: Path) -> Iterator[str]:
 
 
 def test_the_tests_of_the_page_about_django_are_found_and_leave_the_database_alone(tmp_path: Path) -> None:
-    commands = follow_django(tmp_path)
-    run_command(next(commands), tmp_path)
-    *_, tests = commands
+    session = follow_django(tmp_path)
+    run_command(next(session), tmp_path)
+    *_, tests = session
     assert tests == "python -m django test"
     printed = run_command(tests, tmp_path)
     assert "Found 4 test(s)." in printed
@@ -185,16 +199,21 @@ def load_in_a_process(folder: Path, **variables: str) -> subprocess.CompletedPro
     code = """
 import logging
 from evenbeat.observe import logs
-from evenbeat.loading import load_app
+from evenbeat.app.loading import load_app
 logs.configure("text", "INFO")
-logging.getLogger("evenbeat.node")
+logging.getLogger("evenbeat.node.node")
 print(load_app("plain_app:app").url)
-logging.getLogger("evenbeat.node").info("started")
+logging.getLogger("evenbeat.node.node").info("started")
 """
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment(**variables), capture_output=True,
-        text=True, check=False, timeout=60,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def test_settings_of_django_that_disable_loggers_leave_ours_alone(tmp_path: Path) -> None:
@@ -206,7 +225,9 @@ def test_settings_of_django_that_disable_loggers_leave_ours_alone(tmp_path: Path
 
 def test_settings_of_django_that_are_not_there_are_named(tmp_path: Path) -> None:
     done = load_in_a_process(tmp_path, DJANGO_SETTINGS_MODULE="nowhere.settings")
-    assert "ModuleFailed: Django, with DJANGO_SETTINGS_MODULE=nowhere.settings, raised when it" in done.stderr
+    assert (
+        "AppImportError: Django, with DJANGO_SETTINGS_MODULE=nowhere.settings, raised when it" in done.stderr
+    )
 
 
 def test_an_app_without_django_is_not_set_up(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +306,7 @@ def test_every_key_of_redis_is_found_by_the_pattern(valkey: str) -> None:
 
     store = RedisStore(valkey)
     store.open()
-    store.add_runs([Run(id="one", task="work")])
+    store.add_runs([RunRecord(id="one", task="work")])
     store.close()
     assert "--pattern '{evenbeat}:*'" in page("uninstalling.md")
     place, _, prefix = valkey.partition("?prefix=")

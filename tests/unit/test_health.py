@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import evenbeat
-from evenbeat import Scheduler, StoreUnavailable, status_files
+from evenbeat import Scheduler, StoreUnavailable
 from evenbeat.cli.root import root
 from evenbeat.documents import MemoryDocuments, Processor
-from evenbeat.executors.begun import Begun, make_file
-from evenbeat.health import LATE, SILENT, judge
-from evenbeat.loop import Loop
+from evenbeat.node.loop import Loop
+from evenbeat.observe import status_files
 from evenbeat.observe.events import Events
-from evenbeat.status_files import (
+from evenbeat.observe.health import LATE, SILENT, judge
+from evenbeat.observe.status_files import (
     LoopStatus,
     NodeStatus,
     Pauses,
@@ -34,9 +34,10 @@ from evenbeat.status_files import (
     identity,
     read_all,
 )
+from evenbeat.processes.begun import Begun, make_file
 from evenbeat.stores.memory import MemoryStore
-from evenbeat.supervised import Begin
-from evenbeat.supervisor import Child, Supervisor
+from evenbeat.supervision.node_process import Begin
+from evenbeat.supervision.supervisor import Child, Supervisor
 
 NOW = 10_000.0
 STEPPING = NodeStatus("n", 7, (LoopStatus("ticker", NOW + 20), LoopStatus("worker", NOW)))
@@ -61,7 +62,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def app() -> Iterator[Scheduler]:
-    scheduler = Scheduler("memory://", poll="10ms")
+    scheduler = Scheduler("memory://", poll_interval="10ms")
     yield scheduler
     scheduler.stop()
     scheduler.close()
@@ -116,8 +117,9 @@ def test_a_silent_process_is_a_problem_unless_a_job_may_keep_its_interpreter() -
     busy = STEPPING._replace(heard=NOW - 2 * LATE, executing=True)
     late = tuple(loop._replace(due=NOW - 2 * LATE) for loop in busy.loops)
     assert judge(of_supervisor(busy._replace(loops=late)), NOW) == (
-        (), ("process 7: a job has kept the interpreter to itself for 4 min",),
-    )  # fmt: skip
+        (),
+        ("process 7: a job has kept the interpreter to itself for 4 min",),
+    )
 
 
 def test_a_process_that_starts_is_not_a_problem_however_long_it_takes() -> None:
@@ -195,8 +197,9 @@ def test_a_node_is_seen_while_it_runs_and_is_gone_when_it_stops(app: Scheduler) 
     app.start()
     seen = health()
     assert (seen.exit_code, seen.output) == (
-        0, f"ok    node {app.node.name if app.node else ''}, pid {os.getpid()}: 4 loops stepping\n",
-    )  # fmt: skip
+        0,
+        f"ok    node {app.node.name if app.node else ''}, pid {os.getpid()}: 4 loops stepping\n",
+    )
     document = json.loads(health("--json", "--pid", str(os.getpid())).output)
     assert (document["ok"], document["processes"][0]["kind"]) == (True, "node")
     assert health("--pid", str(os.getppid())).exit_code == 1
@@ -302,7 +305,7 @@ try:
     main()
 except SystemExit:
     pass
-heavy = {"msgspec", "rich", "sqlite3", "asyncio", "tomllib", "evenbeat.scheduler", "evenbeat.model"}
+heavy = {"msgspec", "rich", "sqlite3", "asyncio", "tomllib", "evenbeat.app", "evenbeat.core.records"}
 print(sorted(heavy & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from evenbeat import Scheduler, every
+from evenbeat.core.instants import Instant
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant
+from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Events
 from evenbeat.rules import changes
 from evenbeat.stores.base import Fired, PlanFunction, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.testing.contract.base import schedule
-from evenbeat.ticker import Ticker
 
 
 class Counting(MemoryStore):
@@ -74,7 +74,7 @@ def test_a_run_that_is_enqueued_again_is_hinted_at_again() -> None:
         ("add", "schedules.pause('beat')"),
         ("add pause", "schedules.resume('beat')"),
         ("add", "schedules.reschedule('beat', '1h')"),
-        ("add", "schedules.trigger('beat')"),
+        ("add", "schedules.run_now('beat')"),
         ("add", "schedules.delete('beat')"),
         ("", "enqueue('work')"),
         ("", "enqueue_many(['work', 'work'])"),
@@ -121,7 +121,7 @@ def test_a_schedule_that_is_added_while_a_node_sleeps_runs_when_it_is_due() -> N
     app.task(name="work")(came.set)
     asleep = threading.Event()
     app.on_idle(asleep.set)
-    app.start(poll="1h")
+    app.start(poll_interval="1h")
     try:
         app.enqueue("first")
         assert asleep.wait(60)
@@ -175,7 +175,7 @@ class Deaf(MemoryStore):
 
 def test_what_came_before_the_first_wait_is_looked_for_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[str] = []
-    from evenbeat import loop
+    from evenbeat.node import loop
 
     real = loop.Loop.wake
 

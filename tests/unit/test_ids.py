@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evenbeat import ids
-from evenbeat.ids import new_run_id
+from evenbeat.core import ids
+from evenbeat.core.ids import new_run_id
 
 NOW = 1_772_366_400_000
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenbeat import InvalidValue
-from evenbeat.instants import FIRST, LAST, from_ms, read_instant, to_ms, to_ms_up, write_instant
+from evenbeat.core.instants import FIRST, LAST, from_ms, read_instant, to_ms, to_ms_up, write_instant
 from tests.unit import strategies
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -98,10 +98,25 @@ def test_a_text_is_read_as_iso_8601(text: str, tz: tzinfo | None, expected: str)
 
 @pytest.mark.parametrize(
     "text",
-    ["", "now", "tomorrow", "2026", "2026-13-01T00:00Z", "2026-02-30", "09:00", "1772355600",
-     "2026-03-01T09:00:00Z and more", "2026-03-01T09:00:00Z" + " " * 100 + "x", "2026-03-01T09:00:00Zz",
-     "2026-03-01T09:00:00+25:00", "\x00", "\ud800", "２０２６-03-01T09:00:00Z", "2026-03-01T09:00:61Z"],
-)  # fmt: skip
+    [
+        "",
+        "now",
+        "tomorrow",
+        "2026",
+        "2026-13-01T00:00Z",
+        "2026-02-30",
+        "09:00",
+        "1772355600",
+        "2026-03-01T09:00:00Z and more",
+        "2026-03-01T09:00:00Z" + " " * 100 + "x",
+        "2026-03-01T09:00:00Zz",
+        "2026-03-01T09:00:00+25:00",
+        "\x00",
+        "\ud800",
+        "２０２６-03-01T09:00:00Z",
+        "2026-03-01T09:00:61Z",
+    ],
+)
 def test_what_is_not_a_date_and_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue, match=r"start .* is not a date and time; write it as") as refused:
         read_instant(text, "start", UTC)

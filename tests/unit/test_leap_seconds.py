@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from evenbeat.core.instants import Instant, read_instant
+from evenbeat.core.records import CatchUp, ScheduleRecord
 from evenbeat.errors import InvalidTrigger, InvalidValue
-from evenbeat.instants import Instant, read_instant
-from evenbeat.model import CatchUp, Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import plan, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
@@ -74,7 +74,7 @@ def test_every_tick_comes_once_whatever_the_clock_does_about_it(
     store = MemoryStore(clock=lambda: now)
     store.open()
     policy = CatchUp(kind, grace=100)  # type: ignore[arg-type]  # one of the three
-    made = changes.create(Schedule(name="leap", task="work", trigger=trigger, catch_up=policy), now)
+    made = changes.create(ScheduleRecord(name="leap", task="work", trigger=trigger, catch_up=policy), now)
     assert store.put_schedules([Write(made, None)])[0].accepted
     for step in clock():
         now += step

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidValue, RunNotFound, Scheduler, runs, schedules
-from evenbeat.model import Execution, Run, Schedule
+from evenbeat import InvalidValue, RunNotFound, Scheduler
+from evenbeat.app import runs, schedules
+from evenbeat.core.records import Execution, RunRecord, ScheduleRecord
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Page, RunQuery, ScheduleQuery
 from evenbeat.stores.memory import MemoryStore
@@ -23,11 +24,11 @@ class Asked(MemoryStore):
         super().__init__(clock)
         self.limits: list[int] = []
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         self.limits.append(query.limit)
         return super().find_schedules(query)
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         self.limits.append(query.limit)
         return super().find_runs(query)
 
@@ -114,7 +115,7 @@ def enqueued(app: Scheduler, store: Asked, clock: VirtualClock) -> Scheduler:
     clock.advance("1s")
     app.enqueue("work", id="x", tenant="acme")
     clock.advance("1s")
-    app.schedules.trigger("beat", id="t")
+    app.schedules.run_now("beat", id="t")
     app.runs.cancel("b")
     store.limits.clear()
     return app
@@ -166,7 +167,7 @@ def test_runs_are_listed_by_their_task_itself(enqueued: Scheduler) -> None:
 def test_runs_are_listed_by_when_they_ran_and_where(
     enqueued: Scheduler, clock: VirtualClock, options: dict[str, Any], ids: str
 ) -> None:
-    def claimed(queue: str) -> Run:
+    def claimed(queue: str) -> RunRecord:
         claim = Claim(worker="w", token=queue, limit=1, now=clock.now, lease=30_000, queues=(queue,))
         (held,) = enqueued.store.claim_runs(claim).runs
         return held

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evenbeat import Scheduler
 from evenbeat.cli.live import LiveOutput
-from evenbeat.model import Run
+from evenbeat.core.records import RunRecord
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -50,7 +50,7 @@ def test_skipped_ticks_are_counted_in_words(
 def test_a_run_says_how_many_ticks_it_stands_for(
     app: Scheduler, page: io.StringIO, coalesced: int, said: str
 ) -> None:
-    run = Run(id="r", task="work", schedule="beat", cause="tick", coalesced=coalesced, attempt=1)
+    run = RunRecord(id="r", task="work", schedule="beat", cause="tick", coalesced=coalesced, attempt=1)
     app.events.tell("started", 0, run=run)
     app.events.tell("succeeded", 0, run=run, duration=0.1)
     assert said in page.getvalue()

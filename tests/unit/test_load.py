@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from evenbeat import parse_trigger
-from evenbeat.instants import read_instant
+from evenbeat.core.instants import read_instant
 from evenbeat.timeline import Expected, Load
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -25,8 +25,11 @@ def test_ticks_are_counted_by_the_minute() -> None:
 
     assert (load.start, load.end, load.total()) == (START, START + HOUR, 5)
     assert {minute: count for minute, count in enumerate(load.per_minute()) if count} == {
-        0: 2, 15: 1, 30: 1, 45: 1,
-    }  # fmt: skip
+        0: 2,
+        15: 1,
+        30: 1,
+        45: 1,
+    }
     assert load.busiest(2) == [START, START + 15 * MINUTE]
     assert load.whose(START) == Counter(a=1, b=1)
 

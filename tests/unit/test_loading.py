@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evenbeat import InvalidValue, ModuleFailed
-from evenbeat.loading import load_app, load_processor
+from evenbeat import AppImportError, InvalidValue
+from evenbeat.app.loading import load_app, load_processor
 
 ONE = 'from evenbeat import Scheduler\nscheduler = Scheduler("memory://", tenant="here")\n'
 
@@ -78,7 +78,7 @@ def test_start_and_run_do_nothing_while_the_module_is_imported(tmp_path: Path) -
 def test_what_the_module_raises_keeps_its_traceback(tmp_path: Path) -> None:
     target = write(tmp_path / "bad_app.py", "def f():\n    return 1 / 0\n\nf()\n")
 
-    with pytest.raises(ModuleFailed) as caught:
+    with pytest.raises(AppImportError) as caught:
         load_app(target)
 
     lines = str(caught.value).splitlines()
@@ -100,7 +100,7 @@ def test_what_the_module_raises_keeps_its_traceback(tmp_path: Path) -> None:
 def test_also_what_is_missing_misspelt_or_an_exit(tmp_path: Path, target: str, text: str, last: str) -> None:
     write(tmp_path / "bad_app.py", text)
 
-    with pytest.raises(ModuleFailed) as caught:
+    with pytest.raises(AppImportError) as caught:
         load_app(target)
     assert str(caught.value).splitlines()[-1] == last
 

@@ -11,19 +11,19 @@ from collections.abc import Iterator
 import pytest
 
 from evenbeat import Event, Scheduler
-from evenbeat.model import Run, Schedule
+from evenbeat.core.records import RunRecord, ScheduleRecord
+from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import JsonFormatter, RunFields, TextFormatter, configure, run_fields
 from evenbeat.rules import changes
 from evenbeat.stores.base import Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock, virtual
-from evenbeat.ticker import Ticker
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
-    return logging.getLogger("evenbeat.ticker").makeRecord(
-        "evenbeat.ticker", logging.INFO, "f", 1, message, (), None, extra=fields
+    return logging.getLogger("evenbeat.node.ticker").makeRecord(
+        "evenbeat.node.ticker", logging.INFO, "f", 1, message, (), None, extra=fields
     )
 
 
@@ -32,7 +32,7 @@ def test_a_fired_tick_is_logged_with_the_fields_that_programs_look_for(
 ) -> None:
     clock = VirtualClock()
     store = MemoryStore(clock)
-    wanted = Schedule(name="digest", task="send", trigger="every 1m", priority=8)
+    wanted = ScheduleRecord(name="digest", task="send", trigger="every 1m", priority=8)
     store.put_schedules([Write(changes.create(wanted, clock.now), None)])
     clock.advance("1m")
     caplog.set_level(logging.INFO, "evenbeat")
@@ -73,7 +73,7 @@ def test_an_error_is_in_the_line() -> None:
 
 
 def test_people_read_the_fields_after_the_message_and_not_those_that_are_empty() -> None:
-    fields = run_fields(Run(id="r1", task="send"))
+    fields = run_fields(RunRecord(id="r1", task="send"))
     text = TextFormatter().format(record("fired", **fields))
     assert "INFO    fired" in text
     assert "job_name=send job_id=r1" in text
@@ -86,8 +86,8 @@ def test_a_program_says_where_its_logs_go(form: str) -> None:
     handlers, level, stream = root.handlers[:], root.level, io.StringIO()
     try:
         configure("json" if form == "json" else "text", "WARNING", stream)
-        logging.getLogger("evenbeat.worker").warning("a run failed", extra={"job_id": "r1"})
-        logging.getLogger("evenbeat.worker").info("not said")
+        logging.getLogger("evenbeat.node.worker").warning("a run failed", extra={"job_id": "r1"})
+        logging.getLogger("evenbeat.node.worker").info("not said")
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
@@ -205,15 +205,23 @@ def test_log_lines_of_a_jobs_code_name_its_run(seen: Seen, kind: str) -> None:
 
     with app:
         chosen = bill if kind == "thread" else abill
-        run = app.runs.wait_for(app.enqueue(chosen, priority=8, tenant="acme").id, "60s")
+        run = app.runs.join(app.enqueue(chosen, priority=8, tenant="acme").id, "60s")
         assert run.state == "succeeded"
         log.info("outside")
     said = {line["msg"]: line for line in seen.lines if line["component"] == "shop"}
     inside = said["no address"]
-    assert inside.items() >= {
-        "job_id": run.id, "job_name": run.task, "schedule_id": None, "priority": 8, "tenant": "acme",
-        "attempt": 1, "customer": 7,
-    }.items()  # fmt: skip
+    assert (
+        inside.items()
+        >= {
+            "job_id": run.id,
+            "job_name": run.task,
+            "schedule_id": None,
+            "priority": 8,
+            "tenant": "acme",
+            "attempt": 1,
+            "customer": 7,
+        }.items()
+    )
     assert said["mine"]["job_id"] == "of my own"
     assert "job_id" not in said["outside"]
 

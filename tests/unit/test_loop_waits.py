@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from evenbeat.core.instants import Instant
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.loop import Loop
+from evenbeat.node.loop import Loop
 from evenbeat.observe.events import Event, Events
 
 NOW = 1_772_366_400_000
@@ -134,7 +134,7 @@ def test_when_the_store_is_back_that_is_told_once_and_the_next_failure_is_a_firs
 def test_what_fails_is_logged_ever_more_seldom_and_a_defect_told_to_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.INFO, "evenbeat.loop"):
+    with caplog.at_level(logging.INFO, "evenbeat.node.loop"):
         worked = Worked(broken, away, *[broken] * 8).work()
     assert [event.kind for event in worked.heard] == ["store_unavailable"]
     fields = [vars(record) for record in caplog.records]

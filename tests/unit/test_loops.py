@@ -7,18 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
+from evenbeat.core.instants import from_ms
+from evenbeat.core.records import RunRecord, ScheduleRecord, Transition
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import from_ms
-from evenbeat.live_nodes import live_nodes
-from evenbeat.loop import Loop
-from evenbeat.model import Run, Schedule, Transition
+from evenbeat.node.duties import PeriodicDuties
+from evenbeat.node.loop import Loop
+from evenbeat.node.presence import PRESENT_FOR, NodeInfo, Presence, live_nodes
+from evenbeat.node.pruner import PURGE_EVERY, Pruner
+from evenbeat.node.reaper import Reaper
+from evenbeat.node.ticker import BATCH, Ticker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts, changes, firing
 from evenbeat.stores.base import Claim, Lost, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
-from evenbeat.ticker import BATCH, Ticker
-from evenbeat.upkeep import PRESENT_FOR, PURGE_EVERY, NodeInfo, Presence, Pruner, Reaper, Rota
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def told() -> tuple[Events, list[Event]]:
 
 
 def make(store: MemoryStore, name: str, trigger: str = "every 1m") -> None:
-    wanted = Schedule(name=name, task="work", trigger=trigger)
+    wanted = ScheduleRecord(name=name, task="work", trigger=trigger)
     store.put_schedules([Write(changes.create(wanted, store.now()), None)])
 
 
@@ -150,9 +152,9 @@ def test_the_ticker_tells_of_a_schedule_that_can_not_be_understood(
 # -- upkeep ----------------------------------------------------------------------------------------------
 
 
-def claimed(store: MemoryStore, clock: VirtualClock, name: str = "r") -> Run:
+def claimed(store: MemoryStore, clock: VirtualClock, name: str = "r") -> RunRecord:
     """A run of a worker with a lease of 30 s."""
-    store.add_runs([Run(id=name, task="work", run_at=clock.now, created_at=clock.now)])
+    store.add_runs([RunRecord(id=name, task="work", run_at=clock.now, created_at=clock.now)])
     claim = Claim(worker="w", token=f"claim-{name}", limit=1, now=clock.now, lease=30_000)
     return store.claim_runs(claim).runs[0]
 
@@ -265,10 +267,10 @@ def test_one_run_that_can_not_be_written_does_not_keep_the_reaper_from_the_other
 
 
 def test_the_pruner_deletes_what_is_older_than_kept(store: MemoryStore, clock: VirtualClock) -> None:
-    store.add_runs([Run(id="r", task="work", run_at=clock.now, created_at=clock.now)])
+    store.add_runs([RunRecord(id="r", task="work", run_at=clock.now, created_at=clock.now)])
     (run,) = store.claim_runs(Claim(worker="w", token="t", limit=1, now=clock.now, lease=30_000)).runs
     store.settle_runs([attempts.succeeded(run, None, clock.now, "end")])
-    pruner = Pruner(store, keep=86_400_000)
+    pruner = Pruner(store, retention=86_400_000)
     pruner.step(clock.now)
     assert store.count_runs() == {"succeeded": 1}
     clock.advance("1d")
@@ -282,14 +284,23 @@ def test_the_pruner_goes_on_soon_where_a_store_stopped_before_the_batch_was_full
         def purge(self, finished_before: int, limit: int) -> int:
             return limit // 4
 
-    assert Pruner(LongLogs(clock), keep=0).step(clock.now) == clock.now + 1_000
+    assert Pruner(LongLogs(clock), retention=0).step(clock.now) == clock.now + 1_000
 
 
 def node_info(name: str = "n1") -> NodeInfo:
     return NodeInfo(
-        name=name, host="h", pid=1, version="", started_at=0, seen_at=0, ticker=True, worker=True,
-        tasks={"work": "thread"}, queues=["default"], slots={"thread": 1},
-    )  # fmt: skip
+        name=name,
+        host="h",
+        pid=1,
+        version="",
+        started_at=0,
+        seen_at=0,
+        ticker=True,
+        worker=True,
+        tasks={"work": "thread"},
+        queues=["default"],
+        slots={"thread": 1},
+    )
 
 
 def test_a_node_says_which_tasks_it_has_learnt_since_it_started(
@@ -339,7 +350,7 @@ def test_a_duty_that_fails_does_not_keep_the_others_from_theirs(
             done.append(now)
             return now + 10
 
-    rota = Rota([Failing(), Working()])
+    rota = PeriodicDuties([Failing(), Working()])
     assert rota.step(1_000) == 1_010
     assert rota.step(1_005) == 1_010
     assert done == [1_000]
@@ -365,7 +376,7 @@ def test_a_store_that_comes_and_goes_does_not_keep_a_reaper_from_its_work_for_ev
 
     start = clock.now
     store = Flapping(clock)
-    store.add_runs([Run(id="a", task="work", run_at=clock.now)])
+    store.add_runs([RunRecord(id="a", task="work", run_at=clock.now)])
     store.claim_runs(Claim(worker="gone", token="t", limit=1, now=clock.now, lease=30_000))
     duty = make_reaper(store, clock)
     while clock.now < start + 3_600_000 and store.count_runs() == {"running": 1}:
@@ -385,7 +396,7 @@ def test_a_rota_survives_a_clock_that_is_set_back() -> None:
             done.append(now)
             return now + 1_000
 
-    rota = Rota([Duty()])
+    rota = PeriodicDuties([Duty()])
     rota.step(100_000_000)
     rota.step(1_000)
     assert done == [100_000_000, 1_000]

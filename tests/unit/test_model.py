@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
+from evenbeat.core.records import (
+    Execution,
+    RunRecord,
+    check_execution,
+    check_run,
+    from_json,
+    read_priority,
+    to_json,
+)
 from evenbeat.errors import InvalidValue
-from evenbeat.model import Execution, Run, check_execution, check_run, from_json, read_priority, to_json
 
 
 def nested(depth: int) -> list[Any]:
@@ -74,7 +82,7 @@ def test_what_json_can_not_say_is_refused(value: Any, says: str) -> None:
 )
 def test_a_run_that_no_store_should_hold_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidValue, match=says):
-        check_run(Run(**{"id": "r", "task": "work", **fields}))
+        check_run(RunRecord(**{"id": "r", "task": "work", **fields}))
 
 
 @pytest.mark.parametrize("retries", [-1, 2**63, 1001, 1.5, True])
@@ -118,7 +126,7 @@ def test_numbers_and_keys_that_json_has_words_for_are_kept() -> None:
 READ_BY_MANY_THREADS = """
 import sys, threading
 import msgspec
-from evenbeat.model import Schedule
+from evenbeat.core.records import Schedule
 
 sys.setswitchinterval(1e-6)
 together = threading.Barrier(16)

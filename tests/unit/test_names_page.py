@@ -12,12 +12,14 @@ import click
 import pytest
 
 import evenbeat
-from evenbeat import documents, model, options
+from evenbeat import documents
+from evenbeat.app.locks import Lock
+from evenbeat.app.schedules import Schedules
 from evenbeat.cli.root import root
-from evenbeat.locks import Lock
-from evenbeat.node_settings import NodeOptions
-from evenbeat.schedules import Schedules
+from evenbeat.core import records
+from evenbeat.node.settings import NodeOptions
 from evenbeat.stores import rows
+from evenbeat.tasks import options
 from evenbeat.timeline import RebuildPolicy
 
 PAGE = (Path(__file__).parents[2] / "docs/names.md").read_text("utf-8")
@@ -27,23 +29,31 @@ APP = evenbeat.Scheduler("memory://")
 DOCUMENTS = {
     name
     for kind in (
-        documents.Processor, documents.MongoDocuments, documents.PostgresDocuments, documents.SqliteDocuments,
+        documents.Processor,
+        documents.MongoDocuments,
+        documents.PostgresDocuments,
+        documents.SqliteDocuments,
     )
     for name in inspect.signature(kind).parameters
-} | {
-    name
-    for kind in (documents.Processor, documents.Document, documents.Documents)
-    for name in dir(kind)
-}  # fmt: skip
+} | {name for kind in (documents.Processor, documents.Document, documents.Documents) for name in dir(kind)}
 OURS = {
-    *options.SCHEDULE, *NodeOptions.__annotations__,
-    *dir(evenbeat.ScheduleInfo), *evenbeat.ScheduleHistory.__struct_fields__,
-    *rows.SCHEDULE, *rows.RUN, *rows.STATISTICS,
-    *get_args(model.ScheduleState), *get_args(model.RunState), *get_args(model.Cause), *get_args(model.Kind),
-    *inspect.signature(Schedules.add).parameters, *inspect.signature(evenbeat.every).parameters,
-    *(name for name in dir(Lock) if not name.startswith("_")), "ttl",
+    *options.SCHEDULE,
+    *NodeOptions.__annotations__,
+    *dir(evenbeat.Schedule),
+    *evenbeat.ScheduleStats.__struct_fields__,
+    *rows.SCHEDULE,
+    *rows.RUN,
+    *rows.STATISTICS,
+    *get_args(records.ScheduleState),
+    *get_args(records.RunState),
+    *get_args(records.Cause),
+    *get_args(records.Kind),
+    *inspect.signature(Schedules.add).parameters,
+    *inspect.signature(evenbeat.every).parameters,
+    *(name for name in dir(Lock) if not name.startswith("_")),
+    "ttl",
     *RebuildPolicy.__struct_fields__,
-}  # fmt: skip
+}
 # No names, but what a name looks like: the id of a run, the text of a trigger, a key of Redis, a built-in.
 SHOWN = {"tenant/name/generation/tick", "0 9 * * 1-5 tz=Europe/Berlin", "len()", "schedule_id"}
 
@@ -147,11 +157,26 @@ def test_a_name_that_is_not_ours_is_found(wrong: str) -> None:
 @pytest.mark.parametrize(
     "theirs",
     [
-        "WithScheduledTask", "WithDBDrivenSchedule", "TriggerSchedule", "RescheduleFor", "SetScheduleEnabled",
-        "ScheduledRunIndex", "Query", "Peek", "Swap", "GenerateScheduledRuns", "next_run_at", "last_run_at",
-        "last_enqueued_at", "cron_spec", "LockNext", "MustRegister", "AcquireLock", "Initialise",
+        "WithScheduledTask",
+        "WithDBDrivenSchedule",
+        "TriggerSchedule",
+        "RescheduleFor",
+        "SetScheduleEnabled",
+        "ScheduledRunIndex",
+        "Query",
+        "Peek",
+        "Swap",
+        "GenerateScheduledRuns",
+        "next_run_at",
+        "last_run_at",
+        "last_enqueued_at",
+        "cron_spec",
+        "LockNext",
+        "MustRegister",
+        "AcquireLock",
+        "Initialise",
         "repeatEvery",
     ],
-)  # fmt: skip
+)
 def test_names_of_the_designs_are_there(theirs: str) -> None:
     assert theirs in PAGE

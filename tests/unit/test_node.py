@@ -18,7 +18,7 @@ from tests.unit.workbench import blocks_and_returns_late, returns_late
 
 @pytest.fixture
 def app() -> Iterator[Scheduler]:
-    scheduler = Scheduler("memory://", poll="10ms")
+    scheduler = Scheduler("memory://", poll_interval="10ms")
     yield scheduler
     scheduler.stop()
     scheduler.close()
@@ -62,11 +62,11 @@ def test_a_task_that_is_registered_while_a_node_runs_is_executed_and_its_schedul
         return "learnt"
 
     assert app.schedules.get("late").managed_by == "code"
-    assert app.runs.wait_for(app.enqueue(late).id, "30s").result == "learnt"
+    assert app.runs.join(app.enqueue(late).id, "30s").result == "learnt"
 
 
 def test_a_node_takes_runs_from_its_own_queues_alone() -> None:
-    app = Scheduler("memory://", queues=["mail"], poll="10ms")
+    app = Scheduler("memory://", queues=["mail"], poll_interval="10ms")
 
     @app.task
     def work() -> str:
@@ -75,19 +75,19 @@ def test_a_node_takes_runs_from_its_own_queues_alone() -> None:
     elsewhere = app.enqueue(work)
     mail = app.enqueue(work, queue="mail")
     with app:
-        assert app.runs.wait_for(mail.id, "30s").state == "succeeded"
+        assert app.runs.join(mail.id, "30s").state == "succeeded"
         # It came first, and would have been taken first.
         assert app.runs.get(elsewhere.id).state == "queued"
 
 
-@pytest.mark.parametrize("kind", ["thread", "async", "cpu"])
+@pytest.mark.parametrize("kind", ["thread", "async", "process"])
 def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repeated(
     app: Scheduler, kind: str
 ) -> None:
     function = blocks_and_returns_late if kind == "async" else returns_late
-    task = app.task(name="pay", cpu=kind == "cpu", timeout="20ms", retries=3, backoff="0s")(function)
+    task = app.task(name="pay", executor=kind, timeout="20ms", retries=3, backoff="0s")(function)
     app.start()
-    run = app.runs.wait_for(app.enqueue(task).id, "60s")
+    run = app.runs.join(app.enqueue(task).id, "60s")
     assert (run.state, run.result, run.attempt, run.error) == ("succeeded", "paid", 1, None)
     assert [line.text for line in app.runs.logs(run.id)] == [
         "WARNING evenbeat: it returned after its timeout, which counts as success"
@@ -119,7 +119,7 @@ def test_a_task_whose_name_no_database_takes_is_refused_when_it_is_registered(ap
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_has_no_node_and_leaves_the_runs_of_its_parent_alone(tmp_path: Path) -> None:
-    app = Scheduler(f"sqlite:///{tmp_path / 'evenbeat.db'}", poll="10ms", drain="1s")
+    app = Scheduler(f"sqlite:///{tmp_path / 'evenbeat.db'}", poll_interval="10ms", drain_timeout="1s")
     begun, gate = threading.Event(), threading.Event()
 
     @app.task
@@ -147,7 +147,7 @@ def test_a_fork_has_no_node_and_leaves_the_runs_of_its_parent_alone(tmp_path: Pa
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert app.node is before
     gate.set()
-    assert app.runs.wait_for(run.id, "30s").attempt == 1
+    assert app.runs.join(run.id, "30s").attempt == 1
     app.stop()
     app.close()
 
@@ -157,8 +157,8 @@ def test_the_keeper_backs_off_by_far_less_than_reapers_wait_after_an_outage() ->
     with app:
         node = app.node
         assert node is not None
-        assert node._keeper_loop is not None
-        waits = [node._keeper_loop._fail(StoreUnavailable("away")) for _ in range(10)]
+        assert node._leases_loop is not None
+        waits = [node._leases_loop._fail(StoreUnavailable("away")) for _ in range(10)]
     assert max(waits) <= 3.0 / 12
 
 

@@ -15,9 +15,16 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 
 ZONES = (
-    "UTC", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "America/Santiago",
-    "Pacific/Apia", "Asia/Amman", "Europe/Riga", "Asia/Kathmandu",
-)  # fmt: skip
+    "UTC",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Africa/Casablanca",
+    "America/Santiago",
+    "Pacific/Apia",
+    "Asia/Amman",
+    "Europe/Riga",
+    "Asia/Kathmandu",
+)
 
 
 def ms(text: str) -> int:
@@ -26,11 +33,21 @@ def ms(text: str) -> int:
 
 # Clock changes of the zones above, an ordinary hour, a leap day, and Monrovia out of step until 1972.
 WINDOWS = [
-    ms("2026-03-08 05:00"), ms("2026-11-01 04:30"), ms("2026-04-04 14:00"), ms("2026-10-03 14:15"),
-    ms("2026-02-15 01:00"), ms("2026-03-22 01:00"), ms("2026-09-06 03:00"), ms("2011-12-30 09:00"),
-    ms("2022-02-24 21:30"), ms("2026-03-29 00:20"), ms("2026-10-25 00:00"), ms("2026-07-01 12:00"),
-    ms("2028-02-28 23:30"), ms("1972-01-06 22:30"),
-]  # fmt: skip
+    ms("2026-03-08 05:00"),
+    ms("2026-11-01 04:30"),
+    ms("2026-04-04 14:00"),
+    ms("2026-10-03 14:15"),
+    ms("2026-02-15 01:00"),
+    ms("2026-03-22 01:00"),
+    ms("2026-09-06 03:00"),
+    ms("2011-12-30 09:00"),
+    ms("2022-02-24 21:30"),
+    ms("2026-03-29 00:20"),
+    ms("2026-10-25 00:00"),
+    ms("2026-07-01 12:00"),
+    ms("2028-02-28 23:30"),
+    ms("1972-01-06 22:30"),
+]
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:

@@ -39,7 +39,7 @@ if __name__ == "__main__":
     app.start()
     try:
         run = app.enqueue(later)
-        assert app.runs.wait_for(run.id, "60s").result == "awaited"
+        assert app.runs.join(run.id, "60s").result == "awaited"
         while not app.runs.list(schedule="tick", state="succeeded"):
             app.store.wait(1)
     finally:

@@ -1,4 +1,4 @@
-"""``cpu=True`` tasks in real processes.
+"""``executor="process"`` tasks in real processes.
 
 Real time, because processes that start, end and die are the subject.
 """
@@ -19,66 +19,66 @@ from typing import Any
 
 import pytest
 
-from evenbeat.clocks import steady_clock
+from evenbeat.core.clocks import steady_clock
+from evenbeat.core.records import RunRecord, from_json, to_json
 from evenbeat.executors import processes
 from evenbeat.executors.base import Attempt, Outcome
 from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Line, Logged, Mine
 from evenbeat.executors.processes import ProcessExecutor
-from evenbeat.model import Run, from_json, to_json
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.logs import RunFields
-from evenbeat.signals import describe_exit
-from evenbeat.tasks import Task
+from evenbeat.processes.signals import describe_exit
+from evenbeat.tasks.task import Task
 
 JOBS = """
 import ctypes, logging, multiprocessing, os, signal, sys, threading, time
-from evenbeat import Run, Scheduler
+from evenbeat import RunContext, Scheduler
 
 app = Scheduler("memory://")
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def pid(): return os.getpid()
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def echo(text): return text
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def fail():
     raise ValueError("no \\ud800 good")
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def leave(code): os._exit(code)
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def segfault(): ctypes.string_at(0)
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def unjson(): return {1, 2} and object()
 
-@app.task(cpu=True)
-def talk(run: Run):
+@app.task(executor="process")
+def talk(run: RunContext):
     run.log("a line")
     logging.getLogger("jobs").warning("a %s", "record")
     logging.getLogger("jobs").debug("not asked for")
     print("a print", flush=True)
     return sys.stdin.read()
 
-@app.task(cpu=True)
-def mine(run: Run): return [run.still_mine(), run.attempt, run.token]
+@app.task(executor="process")
+def mine(run: RunContext): return [run.holds_lease(), run.attempt, run.attempt]
 
-@app.task(cpu=True)
-def goes_on(run: Run):
-    run.check()
-    return run.still_mine()
+@app.task(executor="process")
+def goes_on(run: RunContext):
+    run.raise_if_cancelled()
+    return run.holds_lease()
 
-@app.task(cpu=True)
-def wait(run: Run, file):
+@app.task(executor="process")
+def wait(run: RunContext, file):
     open(file, "w").close()
     while True:
-        run.check()
+        run.raise_if_cancelled()
         time.sleep(0.01)
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def deaf(file, deafer=False):
     with open(file, "w") as f: f.write(str(os.getpid()))
     try:
@@ -89,14 +89,14 @@ def deaf(file, deafer=False):
         open(file + ".unwound", "w").close()
 
 def made(number):
-    @app.task(name=f"made-{number}", cpu=True)
+    @app.task(name=f"made-{number}", executor="process")
     def job(): return number
 
 made(1)
 
 def plain(): return "plain"
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def forks(how):
     pid = os.fork()
     if pid == 0:
@@ -109,28 +109,28 @@ def part(number):
     for _ in range(20): logging.getLogger("part").warning("x" * 20_000)
     return number
 
-@app.task(cpu=True)
-def pool(run: Run):
+@app.task(executor="process")
+def pool(run: RunContext):
     with multiprocessing.get_context("fork").Pool(4) as pool:
         total = sum(pool.map(part, range(8)))
     run.log("done")
     return total
 
-@app.task(cpu=True)
-def ask_forked(run: Run):
+@app.task(executor="process")
+def ask_forked(run: RunContext):
     pid = os.fork()
     if pid == 0:
         run.log("of the fork")
-        os._exit(run.still_mine())
-    return [run.still_mine(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
+        os._exit(run.holds_lease())
+    return [run.holds_lease(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
 
-@app.task(cpu=True)
-def poll(run: Run, file):
+@app.task(executor="process")
+def poll(run: RunContext, file):
     open(file, "w").close()
-    while not os.path.exists(file + ".go"): run.check()
+    while not os.path.exists(file + ".go"): run.raise_if_cancelled()
 
-@app.task(cpu=True)
-def alarmed(run: Run):
+@app.task(executor="process")
+def alarmed(run: RunContext):
     def ring(*_): raise TimeoutError
     signal.signal(signal.SIGALRM, ring)
     broken = 0
@@ -139,12 +139,12 @@ def alarmed(run: Run):
             signal.setitimer(signal.ITIMER_REAL, 0.0005)
             while True:
                 run.log("x" * 200_000)
-                run.still_mine()
+                run.holds_lease()
         except TimeoutError:
             broken += 1
     return broken
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def shout():
     def lines():
         for _ in range(20): logging.getLogger("shout").warning("y" * 100_000)
@@ -167,7 +167,7 @@ class Hand:
     def give(self, name: str, payload: dict[str, Any] | None = None, function: Any = None) -> Attempt:
         if function is None:
             function = _named(name)
-        run = Run(id=name, task=name, payload=to_json(payload), attempt=3)
+        run = RunRecord(id=name, task=name, payload=to_json(payload), attempt=3)
         attempt = Attempt(run, Task(function, name), steady_clock(), -1.0, lambda _: self.held)
         self.executor.submit([attempt])
         return attempt
@@ -284,7 +284,7 @@ def test_one_that_is_asked_to_end_and_does_has_stopped(hand: Hand, tmp_path: Pat
     pid = hand.result("pid")
     attempt = hand.give("wait", {"file": str(tmp_path / "begun")})
     until((tmp_path / "begun").exists)
-    attempt.current.ask_to_end("cancelled")
+    attempt.control.request_cancel("cancelled")
     hand.executor.interrupt(attempt)
 
     assert hand.outcome() == Outcome("stopped", error="the run was asked to stop: cancelled")
@@ -298,7 +298,7 @@ def test_one_that_does_not_ask_is_unwound(
     pid = hand.result("pid")
     attempt = hand.give("deaf", {"file": str(tmp_path / "begun")})
     until((tmp_path / "begun").exists)
-    attempt.current.ask_to_end("timeout")
+    attempt.control.request_cancel("timeout")
     hand.executor.interrupt(attempt)
 
     assert hand.outcome().kind == "stopped"
@@ -313,7 +313,7 @@ def test_one_that_does_not_listen_at_all_is_killed_and_has_stopped(
     monkeypatch.setattr(processes, "OBEDIENCE", 0.05)
     attempt = hand.give("deaf", {"file": str(tmp_path / "begun"), "deafer": True})
     until((tmp_path / "begun").exists)
-    attempt.current.ask_to_end("timeout")
+    attempt.control.request_cancel("timeout")
     hand.executor.interrupt(attempt)
 
     assert hand.outcome() == Outcome("stopped", error="timeout")
@@ -328,7 +328,7 @@ def test_a_sigterm_from_elsewhere_is_for_the_worker_to_heed(hand: Hand, tmp_path
     child._process.terminate()
     with pytest.raises(Empty):
         hand.ends.get(timeout=0.2)
-    attempt.current.ask_to_end("stopping")
+    attempt.control.request_cancel("stopping")
     hand.executor.interrupt(attempt)
 
     assert hand.outcome().kind == "stopped"
@@ -336,7 +336,7 @@ def test_a_sigterm_from_elsewhere_is_for_the_worker_to_heed(hand: Hand, tmp_path
 
 def test_one_that_is_asked_before_its_process_is_there_stops_as_well(hand: Hand, tmp_path: Path) -> None:
     attempt = hand.give("wait", {"file": str(tmp_path / "begun")})
-    attempt.current.ask_to_end("stopping")
+    attempt.control.request_cancel("stopping")
     hand.executor.interrupt(attempt)
 
     assert hand.outcome().kind == "stopped"
@@ -381,7 +381,7 @@ def test_a_module_that_can_not_be_loaded_is_an_error_of_the_run(hand: Hand) -> N
     assert 'there is no module "no_such_module"' in str(outcome.error)
 
     hand.give("gone", None, _named("somewhere.<locals>.gone"))
-    assert "cpu=True needs a function at the top level" in str(hand.outcome().error)
+    assert 'executor="process" needs a function at the top level' in str(hand.outcome().error)
 
     (hand.folder / "bad_jobs.py").write_text("1 / 0\n")
     function.__module__ = "bad_jobs"
@@ -403,14 +403,14 @@ SCRIPT = """
 import os, re, sys, threading, time
 from evenbeat import Scheduler
 
-app = Scheduler("sqlite:///" + sys.argv[1] + "/evenbeat.db", poll="100ms")
+app = Scheduler("sqlite:///" + sys.argv[1] + "/evenbeat.db", poll_interval="100ms")
 folder = sys.argv[1]
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def name(folder):
     with open(folder + "/name", "w") as f: f.write(__name__)
 
-@app.task(cpu=True)
+@app.task(executor="process")
 def hold(folder):
     with open(folder + "/pid", "w") as f: f.write(str(os.getpid()))
     os.rename(folder + "/pid", folder + "/held")
@@ -526,7 +526,7 @@ def test_what_is_said_of_another_attempt_counts_for_nothing(
     )
     child = processes.Child()
     monkeypatch.setattr(child, "_ready", lambda: channel)
-    run = Run(id="r", task="t", attempt=3)
+    run = RunRecord(id="r", task="t", attempt=3)
     attempt = Attempt(run, Task(_named("t"), "t"), 0.0, -1.0, lambda _: True)
     start_capture()
     try:
@@ -547,7 +547,7 @@ def test_where_no_thread_can_be_started_to_ask_for_the_end_the_process_is_killed
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    attempt.current.ask_to_end("timeout")
+    attempt.control.request_cancel("timeout")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
         hand.executor.interrupt(attempt)

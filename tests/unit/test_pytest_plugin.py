@@ -8,12 +8,12 @@ import sys
 import pytest
 
 JOBS = """
-    from evenbeat import Scheduler, Run
+    from evenbeat import Scheduler, RunContext
 
     app = Scheduler("sqlite:////no/such/folder/evenbeat.db")
 
     @app.task(schedule="30 2 * * * tz=Europe/Berlin")
-    def nightly(run: Run):
+    def nightly(run: RunContext):
         return run.scheduled_at.isoformat()
 """
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from evenbeat import InvalidValue, QueueInfo, Scheduler
-from evenbeat.instants import from_ms
-from evenbeat.model import Record
+from evenbeat import InvalidValue, QueueStats, Scheduler
+from evenbeat.core.instants import from_ms
+from evenbeat.core.records import Record
+from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
-from evenbeat.upkeep import NodeInfo, Presence
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ def test_queues_of_runs_and_of_live_nodes_are_counted(app: Scheduler, clock: Vir
 
     usual: dict[str, Any] = dict.fromkeys(("due", "later", "retrying", "running", "came_due", "ended"), 0)
     assert app.queues() == [
-        QueueInfo(
+        QueueStats(
             name="default",
             nodes=("n1", "n2"),
             oldest_due=None,
             **usual | {"later": 1, "came_due": 1, "ended": 1},
         ),
-        QueueInfo(name="nobodys", nodes=(), oldest_due=from_ms(due), **usual | {"due": 1, "came_due": 1}),
-        QueueInfo(name="slow", nodes=("n2",), oldest_due=None, **usual),
+        QueueStats(name="nobodys", nodes=(), oldest_due=from_ms(due), **usual | {"due": 1, "came_due": 1}),
+        QueueStats(name="slow", nodes=("n2",), oldest_due=None, **usual),
     ]
     assert app.queues("30s")[1].came_due == 0
     assert app.queues(timedelta(minutes=5)) == asyncio.run(app.aqueues())
@@ -80,10 +80,17 @@ def test_queues_of_runs_and_of_live_nodes_are_counted(app: Scheduler, clock: Vir
 def test_a_queue_drains_if_more_runs_end_than_come_due(
     due: int, came_due: int, ended: int, trend: str
 ) -> None:
-    queue = QueueInfo(
-        name="q", due=due, later=0, retrying=0, running=0, oldest_due=None, came_due=came_due, ended=ended,
+    queue = QueueStats(
+        name="q",
+        due=due,
+        later=0,
+        retrying=0,
+        running=0,
+        oldest_due=None,
+        came_due=came_due,
+        ended=ended,
         nodes=(),
-    )  # fmt: skip
+    )
     assert queue.trend == trend
 
 

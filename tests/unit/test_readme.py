@@ -21,8 +21,13 @@ def test_the_figures_are_those_of_the_benchmarks() -> None:
 
 def test_a_figure_has_three_digits_and_a_missed_goal_is_told() -> None:
     assert [readme.short(number) for number in (20_806, 1_234_567, 960, 12.25, 0.033, 3.0)] == [
-        "20,800", "1,230,000", "960", "12.2", "0.033", "3",
-    ]  # fmt: skip
+        "20,800",
+        "1,230,000",
+        "960",
+        "12.2",
+        "0.033",
+        "3",
+    ]
     page = """## Cron
 
 |  | Evenbeat | p99 | goal |  |

@@ -12,15 +12,16 @@ import msgspec
 import pytest
 
 import evenbeat
-from evenbeat import errors, options
-from evenbeat.durations import read_duration
-from evenbeat.locks import Lock
-from evenbeat.model import CatchUp, Execution, Run, Schedule
-from evenbeat.node_settings import NodeOptions, NodeSettings
+from evenbeat import errors
+from evenbeat.app.locks import Lock
+from evenbeat.app.runs import Runs
+from evenbeat.app.schedules import Schedules
+from evenbeat.config import read_settings
+from evenbeat.core.durations import read_duration
+from evenbeat.core.records import CatchUp, Execution, RunRecord, ScheduleRecord
+from evenbeat.node.settings import NodeOptions, NodeSettings
 from evenbeat.observe.events import EventKind
-from evenbeat.runs import Runs
-from evenbeat.schedules import Schedules
-from evenbeat.settings import read_settings
+from evenbeat.tasks import options
 
 PAGE = (Path(__file__).parents[2] / "docs/reference.md").read_text("utf-8")
 APP = evenbeat.Scheduler("memory://")
@@ -31,15 +32,22 @@ CLASSES: dict[str, tuple[type, object]] = {
     "Scheduler": (evenbeat.Scheduler, APP),
     "app.schedules": (Schedules, APP.schedules),
     "app.runs": (Runs, APP.runs),
-    "Run": (evenbeat.Run, evenbeat.Run(Run(id="r", task="t"))),
+    "Run": (evenbeat.Run, evenbeat.Run(RunRecord(id="r", task="t"))),
     "Task": (evenbeat.Task, TASK),
     "Lock": (Lock, APP.lock("noted")),
 }
 RECORDS: list[type[msgspec.Struct]] = [
-    evenbeat.ScheduleInfo, evenbeat.RunInfo, evenbeat.AttemptInfo, evenbeat.ScheduleHistory,
-    evenbeat.SkippedInfo, evenbeat.LogLine,
-    evenbeat.WaitInfo, evenbeat.BulkInfo, evenbeat.RefusedRun, evenbeat.QueueInfo,
-]  # fmt: skip
+    evenbeat.Schedule,
+    evenbeat.Run,
+    evenbeat.RunAttempt,
+    evenbeat.ScheduleStats,
+    evenbeat.SkippedTicks,
+    evenbeat.LogLine,
+    evenbeat.RunWait,
+    evenbeat.BulkResult,
+    evenbeat.RefusedRun,
+    evenbeat.QueueStats,
+]
 
 
 def section(heading: str) -> str:
@@ -135,7 +143,7 @@ def test_options_are_listed_with_their_defaults() -> None:
     text = section("Task, schedule and run options")
     run = defaults(text, "run option")
     assert list(run) == list(options.RUN)
-    execution, schedule = Execution(), Schedule(name="n", task="t", trigger="every 1m")
+    execution, schedule = Execution(), ScheduleRecord(name="n", task="t", trigger="every 1m")
     same(run, {name: getattr(execution, name) for name in options.EXECUTION})
     same(run, {"queue": schedule.queue, "priority": schedule.priority})
     policies = defaults(text, "schedule option")
@@ -149,7 +157,7 @@ def test_node_options_are_listed_with_their_defaults() -> None:
     listed = defaults(section("Node options"), "node option")
     assert list(listed) == list(NodeOptions.__annotations__)
     settings = NodeSettings()
-    assert listed.pop("cpu_processes") == "cores"
+    assert listed.pop("process_concurrency") == "cores"
     assert listed.pop("queues") == ", ".join(settings.queues)
     same(listed, {name: getattr(settings, name) for name in listed})
 

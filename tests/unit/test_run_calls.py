@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidValue, RunNotFound, RunRefused, Scheduler, runs
-from evenbeat.model import Run, Transition
+from evenbeat import InvalidValue, RunNotFound, RunRefused, Scheduler
+from evenbeat.app import runs
+from evenbeat.core.records import RunRecord, Transition
+from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, RunQuery
 from evenbeat.stores.memory import MemoryStore
-from evenbeat.tasks import TaskKind
+from evenbeat.tasks.task import ExecutorKind
 from evenbeat.testing import VirtualClock
-from evenbeat.upkeep import NodeInfo, Presence
 
 
 class Watched(MemoryStore):
@@ -66,7 +67,7 @@ def app(store: Watched) -> Scheduler:
     return app
 
 
-def claimed(app: Scheduler, clock: VirtualClock) -> Run:
+def claimed(app: Scheduler, clock: VirtualClock) -> RunRecord:
     claim = Claim(worker="w", token=f"t{clock.now}", limit=1, now=clock.now, lease=30_000)
     (run,) = app.store.claim_runs(claim).runs
     return run
@@ -155,13 +156,13 @@ def test_a_run_that_there_is_not_is_an_error_of_every_call(app: Scheduler) -> No
 def test_a_wait_looks_often_at_first_and_then_once_a_second_until_its_time_is_over(
     app: Scheduler, store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.runs.time.monotonic", lambda: store.seconds)
-    assert app.runs.wait_for("r", "4s").state == "queued"
+    monkeypatch.setattr("evenbeat.app.runs.time.monotonic", lambda: store.seconds)
+    assert app.runs.join("r", "4s").state == "queued"
     assert store.waits == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 0.74]
 
 
 def test_a_wait_of_no_time_looks_once(app: Scheduler, store: Watched) -> None:
-    assert app.runs.wait_for("r", 0).state == "queued"
+    assert app.runs.join("r", 0).state == "queued"
     assert store.waits == []
 
 
@@ -176,7 +177,7 @@ def test_a_wait_without_a_limit_ends_with_the_run(
         return real(timeout)
 
     monkeypatch.setattr(store, "wait", wait)
-    assert app.runs.wait_for("r").state == "cancelled"
+    assert app.runs.join("r").state == "cancelled"
     assert store.waits[-4:] == [1.0, 1.0, 1.0, 1.0]
 
 
@@ -258,7 +259,7 @@ def test_runs_of_a_schedule_with_bounds_are_asked_of_the_schedule(
     app.runs.cancel("r")
     app.schedules.add("beat", "@daily", "work", overlap="skip", retries=0)
     for name in ("b1", "b2"):
-        app.schedules.trigger("beat", id=name)
+        app.schedules.run_now("beat", id=name)
         held = claimed(app, clock)
         assert app.store.settle_runs([attempts.failed(held, "boom", clock.now, name)]) == [True]
         clock.advance("1s")
@@ -320,12 +321,21 @@ def test_a_run_waits_for_a_node_and_then_for_a_slot(app: Scheduler, clock: Virtu
         return wait.reason, wait.nodes
 
     assert why("r") == ("no_worker", ())
-    tasks: dict[str, TaskKind] = {"work": "thread", "other": "thread", "fetch": "async"}
+    tasks: dict[str, ExecutorKind] = {"work": "thread", "other": "thread", "fetch": "async"}
     for name in ("n1", "n2"):
         info = NodeInfo(
-            name=name, host="h", pid=1, version="", started_at=0, seen_at=0, ticker=True, worker=True,
-            tasks=tasks, queues=["default"], slots={"thread": 2, "async": 100, "cpu": 1},
-        )  # fmt: skip
+            name=name,
+            host="h",
+            pid=1,
+            version="",
+            started_at=0,
+            seen_at=0,
+            ticker=True,
+            worker=True,
+            tasks=tasks,
+            queues=["default"],
+            slots={"thread": 2, "async": 100, "process": 1},
+        )
         Presence(app.store, info).step(clock.now)
     assert why("r") == ("next", ("n1", "n2"))
     for number in range(5):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import Conflict, InvalidValue, RunRefused, ScheduleNotFound, Scheduler, cron, every
-from evenbeat.model import Schedule
+from evenbeat import InvalidValue, RunRefused, ScheduleConflict, ScheduleNotFound, Scheduler, cron, every
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, Page, ScheduleQuery, Write, Written
 from evenbeat.stores.memory import MemoryStore
@@ -39,10 +39,10 @@ CALLS: dict[str, Callable[..., Any]] = {
     "resume": lambda app, **who: app.schedules.resume("beat", **who),
     "reschedule": lambda app, **who: app.schedules.reschedule("beat", "5m", **who),
     "update": lambda app, **who: app.schedules.update("beat", priority=9, **who),
-    "trigger": lambda app, **who: app.schedules.trigger("beat", **who),
-    "trigger with a payload": lambda app, **who: app.schedules.trigger("beat", {"value": 1}, **who),
+    "trigger": lambda app, **who: app.schedules.run_now("beat", **who),
+    "trigger with a payload": lambda app, **who: app.schedules.run_now("beat", {"value": 1}, **who),
     "skipped": lambda app, **who: app.schedules.skipped("beat", **who),
-    "history": lambda app, **who: app.schedules.history("beat", **who),
+    "history": lambda app, **who: app.schedules.stats("beat", **who),
     "delete": lambda app, **who: app.schedules.delete("beat", **who),
 }
 
@@ -126,13 +126,13 @@ def test_five_ticks_are_shown_unless_told_otherwise(app: Scheduler, clock: Virtu
 
 def test_a_trigger_is_a_run_of_its_own_id_and_payload(app: Scheduler) -> None:
     app.schedules.add("beat", every("1h"), "work", {"value": 1})
-    run = app.schedules.trigger("beat")
-    assert (run.payload, run.cause, run.schedule, run.tick) == ({"value": 1}, "trigger", "beat", None)
-    assert app.schedules.trigger("beat", {"value": 2}).payload == {"value": 2}
-    assert app.schedules.trigger("beat", id="mine").id == "mine"
-    assert app.schedules.trigger("beat", {"value": 3}, id="mine").payload == {"value": 1}
+    run = app.schedules.run_now("beat")
+    assert (run.payload, run.cause, run.schedule, run.tick) == ({"value": 1}, "run_now", "beat", None)
+    assert app.schedules.run_now("beat", {"value": 2}).payload == {"value": 2}
+    assert app.schedules.run_now("beat", id="mine").id == "mine"
+    assert app.schedules.run_now("beat", {"value": 3}, id="mine").payload == {"value": 1}
     with pytest.raises(InvalidValue):
-        app.schedules.trigger("beat", {"volume": 3})
+        app.schedules.run_now("beat", {"volume": 3})
 
 
 def test_the_ledger_is_shown_as_far_as_asked(scheduler: VirtualScheduler) -> None:
@@ -154,8 +154,8 @@ def test_figures_come_in_the_order_they_are_asked_for(scheduler: VirtualSchedule
     scheduler.schedules.add("b", every("2h"), "work")
     scheduler.travel("+4h")
     keys = [("default", "b"), ("default", "a")]
-    assert [figures.run_count for figures in scheduler.schedules.histories(keys)] == [2, 4]
-    assert scheduler.schedules.history("a").run_count == 4
+    assert [figures.run_count for figures in scheduler.schedules.stats(keys)] == [2, 4]
+    assert scheduler.schedules.stats("a").run_count == 4
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\x00", "\ud800", "x" * 201], ids=ascii)
@@ -163,7 +163,7 @@ def test_a_name_that_no_schedule_can_have_is_refused_without_asking_the_store(
     clock: VirtualClock, name: str
 ) -> None:
     class Closed(MemoryStore):
-        def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+        def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
             raise AssertionError(f"asked for {query.name!r}")
 
     app = Scheduler(Closed(clock))
@@ -171,7 +171,7 @@ def test_a_name_that_no_schedule_can_have_is_refused_without_asking_the_store(
         lambda: app.schedules.add(name, every("1h"), "work"),
         lambda: app.schedules.declare(name, every("1h"), "work"),
         lambda: app.schedules.pause(name),
-        lambda: app.schedules.trigger(name),
+        lambda: app.schedules.run_now(name),
     ):
         with pytest.raises(InvalidValue) as refused:
             call()
@@ -202,7 +202,7 @@ def test_run_now_counts_when_the_schedule_is_made_and_no_more(app: Scheduler) ->
 
 
 def test_run_now_counts_as_a_fire(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenbeat.schedules.secrets.randbits", lambda _: 7)
+    monkeypatch.setattr("evenbeat.app.schedules.secrets.randbits", lambda _: 7)
     app.schedules.add("plain", every("1h"), "work")
     app.schedules.add("first", every("1h"), "work", run_now=True)
     found = {row.name: row.fire_seq for row in app.store.find_schedules(ScheduleQuery()).items}
@@ -224,13 +224,13 @@ def test_a_policy_counts_the_active_runs_of_its_own_schedule_alone(
     for name, tenant in (("beat", None), ("other", None), ("beat", "acme")):
         app.schedules.add(name, every("1h"), "work", overlap="skip", tenant=tenant)
     app.enqueue("work", id="by-hand")
-    app.schedules.trigger("beat")
+    app.schedules.run_now("beat")
     if state == "running":
         app.store.claim_runs(Claim(worker="w", token="t", limit=9, now=clock.now, lease=1_000))
     with pytest.raises(RunRefused, match=r"beat has 1 active run"):
-        app.schedules.trigger("beat")
-    app.schedules.trigger("other")
-    app.schedules.trigger("beat", tenant="acme")
+        app.schedules.run_now("beat")
+    app.schedules.run_now("other")
+    app.schedules.run_now("beat", tenant="acme")
 
 
 # -- others write, too ---------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Contested(MemoryStore):
         return super().put_schedules(writes)
 
 
-def _touched(schedule: Schedule) -> Schedule:
+def _touched(schedule: ScheduleRecord) -> ScheduleRecord:
     return replace(schedule, description=f"{schedule.description}+", revision=schedule.revision + 1)
 
 
@@ -273,5 +273,5 @@ def test_a_write_that_never_wins_is_an_error_in_the_end(clock: VirtualClock) -> 
     app = Scheduler(store)
     app.schedules.add("beat", every("1h"), "work")
     store.losses = 10_000
-    with pytest.raises(Conflict, match="beat"):
+    with pytest.raises(ScheduleConflict, match="beat"):
         app.schedules.update("beat", priority=9)

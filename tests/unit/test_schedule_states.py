@@ -16,10 +16,11 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from evenbeat import DamagedSchedule, InvalidValue, Scheduler, at, cron, every, ticker
+from evenbeat import DamagedSchedule, InvalidValue, Scheduler, at, cron, every
 from evenbeat.cli.root import root
-from evenbeat.instants import from_ms
-from evenbeat.model import Schedule
+from evenbeat.core.instants import from_ms
+from evenbeat.core.records import ScheduleRecord
+from evenbeat.node import ticker
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Claim, ScheduleQuery
@@ -56,7 +57,7 @@ def spoil(path: Path, change: str, name: str) -> None:
     """Write what no version of Evenbeat would."""
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
-        connection.execute(f"UPDATE evenbeat_schedules SET {change} WHERE name = ?", (name,))  # noqa: S608
+        connection.execute(f"UPDATE evenbeat_schedules SET {change} WHERE name = ?", (name,))
     connection.close()
 
 
@@ -119,7 +120,7 @@ def test_the_cli_names_the_runs_that_a_pause_leaves_queued(
     ]
     assert "cancelled 1 queued run" in printed(path, "schedules", "pause", "beat", "--cancel-queued")
     assert [run.state for run in app.runs.list()] == ["cancelled"]
-    app.schedules.trigger("beat")
+    app.schedules.run_now("beat")
     claim = Claim(worker="w", token="t", limit=1, now=clock.now, lease=60_000)
     assert len(app.store.claim_runs(claim).runs) == 1
     said = printed(path, "schedules", "pause", "beat").splitlines()
@@ -201,7 +202,7 @@ def test_a_run_says_which_node_fired_it(app: Scheduler, clock: VirtualClock) -> 
     clock.advance("1m")
     fire(app, "node-7")
     assert app.runs.list()[0].fired_by == "node-7"
-    assert app.schedules.trigger("beat").fired_by is None
+    assert app.schedules.run_now("beat").fired_by is None
 
 
 # Edited by hand.
@@ -257,9 +258,13 @@ def test_an_edit_is_named_by_the_options_that_people_give(app: Scheduler) -> Non
         "beat", retries=5, timeout=None, catch_up="all", catch_up_limit=7, grace="2m", spread="1m"
     )
     assert app.schedules.get("beat").edited == {
-        "retries": 2, "timeout": "1m30s", "catch_up": "latest", "catch_up_limit": 100, "grace": "1m",
+        "retries": 2,
+        "timeout": "1m30s",
+        "catch_up": "latest",
+        "catch_up_limit": 100,
+        "grace": "1m",
         "spread": "0s",
-    }  # fmt: skip
+    }
 
 
 def test_a_pause_that_is_repeated_keeps_its_note(app: Scheduler) -> None:
@@ -433,7 +438,7 @@ def test_an_update_replaces_what_can_not_be_read(app: Scheduler, path: Path) -> 
 def test_a_schedule_that_can_not_be_fired_says_why_until_it_is(
     app: Scheduler, clock: VirtualClock, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def out_of_files(row: Schedule, now: int, *_: object) -> Planned:
+    def out_of_files(row: ScheduleRecord, now: int, *_: object) -> Planned:
         return Planned(replace(row, wake_at=now + 60_000), deferred="too many open files")
 
     app.schedules.add("beat", every("1m"), "work")

@@ -21,8 +21,8 @@ from evenbeat import (
     InvalidValue,
     LockHeld,
     Run,
+    RunContext,
     RunExists,
-    RunInfo,
     RunNotFound,
     RunRefused,
     ScheduleExists,
@@ -33,9 +33,9 @@ from evenbeat import (
     cron,
     every,
 )
-from evenbeat.locks import Lock, this_process
-from evenbeat.runs import Runs
-from evenbeat.schedules import Schedules
+from evenbeat.app.locks import Lock, this_process
+from evenbeat.app.runs import Runs
+from evenbeat.app.schedules import Schedules
 from evenbeat.testing import VirtualScheduler, virtual
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)  # where virtual time starts, a Sunday
@@ -47,11 +47,11 @@ def minutes(moment: datetime | None) -> float:
     return (moment - NOON) / timedelta(minutes=1)
 
 
-def ticks(runs: list[RunInfo]) -> list[float]:
+def ticks(runs: list[Run]) -> list[float]:
     return [minutes(run.tick) for run in runs]
 
 
-def starts(runs: list[RunInfo]) -> list[float]:
+def starts(runs: list[Run]) -> list[float]:
     return [minutes(run.started_at) for run in runs]
 
 
@@ -84,7 +84,7 @@ def test_a_decorated_schedule_fires_at_its_ticks(scheduler: VirtualScheduler) ->
     seen = []
 
     @scheduler.task(schedule=cron("0 9 * * mon-fri", tz="Europe/Berlin"))
-    def digest(run: Run) -> None:
+    def digest(run: RunContext) -> None:
         seen.append((run.scheduled_at, scheduler.now))
 
     runs = scheduler.travel("+5d")
@@ -131,7 +131,7 @@ def test_an_interval_that_was_to_start_in_the_past_has_its_phase(
 def test_run_now_is_one_run_beside_the_ticks(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", every("10m"), "work", run_now=True)
     (first,) = scheduler.run_pending()
-    assert (first.tick, first.cause) == (None, "trigger")
+    assert (first.tick, first.cause) == (None, "run_now")
     assert ticks(scheduler.travel("+10m")) == [10]
 
 
@@ -275,18 +275,18 @@ def test_a_trigger_by_hand_leaves_the_next_tick_where_it_is(
 ) -> None:
     scheduler.schedules.add("beat", every("10m"), "work", {"value": 1})
     scheduler.travel("+5m")
-    scheduler.schedules.trigger("beat")
-    scheduler.schedules.trigger("beat", {"value": 7})
+    scheduler.schedules.run_now("beat")
+    scheduler.schedules.run_now("beat", {"value": 7})
     runs = scheduler.travel("+5m")
-    assert [run.cause for run in runs] == ["trigger", "trigger", "tick"]
+    assert [run.cause for run in runs] == ["run_now", "run_now", "tick"]
     assert calls == [1, 7, 1]
 
 
 def test_a_trigger_with_an_id_happens_once(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", every("10m"), "work")
-    assert scheduler.schedules.trigger("beat", id="mine").id == "mine"
+    assert scheduler.schedules.run_now("beat", id="mine").id == "mine"
     scheduler.run_pending()
-    assert scheduler.schedules.trigger("beat", id="mine").state == "succeeded"
+    assert scheduler.schedules.run_now("beat", id="mine").state == "succeeded"
     assert scheduler.run_pending() == []
 
 
@@ -296,7 +296,7 @@ def test_a_trigger_takes_the_payload_of_a_schedule_whose_task_needs_one(schedule
         return f"hello {name}"
 
     scheduler.schedules.add("greeting", every("1d"), greet, {"name": "world"})
-    scheduler.schedules.trigger("greeting")
+    scheduler.schedules.run_now("greeting")
     assert [run.result for run in scheduler.run_pending()] == ["hello world"]
 
 
@@ -374,7 +374,7 @@ def test_a_deleted_schedule_is_gone_and_its_name_is_free(
     scheduler.schedules.add("beat", every("20m"), "work")
     assert ticks(scheduler.travel("+20m")) == [50]
     assert len(scheduler.runs.list(schedule="beat")) == 2
-    assert scheduler.schedules.history("beat").run_count == 2
+    assert scheduler.schedules.stats("beat").run_count == 2
 
 
 def test_tenants_are_apart(scheduler: VirtualScheduler, calls: list[Any]) -> None:
@@ -397,7 +397,7 @@ def test_the_id_of_a_run_of_another_tenant_is_taken(scheduler: VirtualScheduler,
     again: list[Callable[[], object]] = [
         lambda: scheduler.enqueue("work", {"value": 2}, id="order-7"),
         lambda: scheduler.enqueue_many([("work", None), ("work", None)], ids=["order-8", "order-7"]),
-        lambda: scheduler.schedules.trigger("beat", id="order-7"),
+        lambda: scheduler.schedules.run_now("beat", id="order-7"),
     ]
     for attempt in again:
         with pytest.raises(RunExists, match="another tenant"):
@@ -409,12 +409,12 @@ def test_the_id_of_a_run_of_another_task_is_taken(scheduler: VirtualScheduler, c
     scheduler.enqueue("work", {"value": 1}, id="order-7")
     scheduler.schedules.add("beat", every("10m"), "work")
     scheduler.schedules.add("other", every("10m"), "work")
-    scheduler.schedules.trigger("beat", id="by-hand")
+    scheduler.schedules.run_now("beat", id="by-hand")
     again: list[tuple[str, Callable[[], object]]] = [
         ('task "work"', lambda: scheduler.enqueue("fails", id="order-7")),
         ('task "work"', lambda: scheduler.enqueue_many([("fails", None)], ids=["order-7"])),
-        ('task "work"', lambda: scheduler.schedules.trigger("beat", id="order-7")),
-        ('schedule "beat"', lambda: scheduler.schedules.trigger("other", id="by-hand")),
+        ('task "work"', lambda: scheduler.schedules.run_now("beat", id="order-7")),
+        ('schedule "beat"', lambda: scheduler.schedules.run_now("other", id="by-hand")),
         ('schedule "beat"', lambda: scheduler.enqueue("work", id="by-hand")),
     ]
     for whose, attempt in again:
@@ -422,7 +422,7 @@ def test_the_id_of_a_run_of_another_task_is_taken(scheduler: VirtualScheduler, c
             attempt()
         assert taken.value.run in ("order-7", "by-hand")
         assert taken.value.whose == whose
-    assert scheduler.schedules.trigger("beat", id="by-hand").schedule == "beat"
+    assert scheduler.schedules.run_now("beat", id="by-hand").schedule == "beat"
     assert len(scheduler.runs.list()) == 2
 
 
@@ -505,7 +505,7 @@ def test_overlap_cancel_running_ends_a_waiting_retry_at_once(
 def test_a_run_that_was_asked_to_stop_while_it_waited_is_not_begun(
     scheduler: VirtualScheduler, calls: list[Any]
 ) -> None:
-    from evenbeat.model import Run as Record
+    from evenbeat.core.records import RunRecord as Record
 
     due = int(NOON.timestamp() * 1000)
     record = Record(id="r", task="work", run_at=due, created_at=due, cancel_requested=True)
@@ -522,7 +522,7 @@ def test_max_concurrent_bounds_the_active_runs(scheduler: VirtualScheduler, call
     scheduler.travel("+45m")
     assert ticks(scheduler.fired) == [10, 20]
     with pytest.raises(RunRefused, match="max_concurrent=2"):
-        scheduler.schedules.trigger("beat")
+        scheduler.schedules.run_now("beat")
 
 
 # -- failing -------------------------------------------------------------------------------------------------
@@ -531,7 +531,7 @@ def test_max_concurrent_bounds_the_active_runs(scheduler: VirtualScheduler, call
 def test_a_failed_run_is_tried_again_with_a_growing_wait(
     scheduler: VirtualScheduler, calls: list[Any]
 ) -> None:
-    scheduler.enqueue("fails", retries=3, backoff="10m", longest_backoff="25m")
+    scheduler.enqueue("fails", retries=3, backoff="10m", max_backoff="25m")
     (run,) = scheduler.travel("+2h")
     assert (run.state, run.attempt, run.failures) == ("failed", 4, 4)
     waits = [(after - before) / timedelta(minutes=1) for before, after in itertools.pairwise(calls)]
@@ -544,7 +544,7 @@ def test_a_failed_run_is_tried_again_with_a_growing_wait(
 
 def test_a_run_that_succeeds_on_the_second_try_has_succeeded(scheduler: VirtualScheduler) -> None:
     @scheduler.task(retries=1, backoff="10s")
-    def flaky(run: Run) -> str:
+    def flaky(run: RunContext) -> str:
         if run.attempt == 1:
             raise OSError("the network")
         return f"attempt {run.attempt}, {run.failures} failed"
@@ -557,7 +557,7 @@ def test_a_run_that_succeeds_on_the_second_try_has_succeeded(scheduler: VirtualS
 def test_a_failure_does_not_stop_its_schedule(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", every("10m"), "fails", retries=0)
     assert ticks(scheduler.travel("+30m")) == [10, 20, 30]
-    history = scheduler.schedules.history("beat")
+    history = scheduler.schedules.stats("beat")
     assert (history.run_count, history.success_count, history.failure_count) == (3, 0, 3)
     assert history.last_failure == minute(30)
 
@@ -613,7 +613,7 @@ def test_a_retry_by_hand_that_races_with_a_new_policy_keeps_to_it(
     def changed_meanwhile(transitions: Any) -> list[bool]:
         monkeypatch.undo()
         scheduler.schedules.update("beat", overlap="skip")
-        scheduler.schedules.trigger("beat")
+        scheduler.schedules.run_now("beat")
         return settle(transitions)
 
     monkeypatch.setattr(scheduler.store, "settle_runs", changed_meanwhile)
@@ -764,7 +764,7 @@ def test_a_payload_that_does_not_fit_is_refused_with_the_names(scheduler: Virtua
 
 
 def test_bind_gives_positional_and_named_arguments_their_names(scheduler: VirtualScheduler) -> None:
-    def function(run: Run, team: str, *, urgent: bool = False, **more: int) -> dict[str, Any]:
+    def function(run: RunContext, team: str, *, urgent: bool = False, **more: int) -> dict[str, Any]:
         return {"team": team, "urgent": urgent, **more}
 
     # mypy 2.4 does not take a run before **more out of the parameters.
@@ -784,7 +784,7 @@ def test_the_run_is_given_where_its_annotation_stands(scheduler: VirtualSchedule
         yield
 
     @scheduler.task
-    def first(run: Run, value: int = 1) -> str:
+    def first(run: RunContext, value: int = 1) -> str:
         return f"{run.task} {value}"
 
     @scheduler.task
@@ -793,14 +793,14 @@ def test_the_run_is_given_where_its_annotation_stands(scheduler: VirtualSchedule
 
     @scheduler.task
     @span()  # a wrapper of another module, where Run means nothing
-    def wrapped(run: Run) -> str:
+    def wrapped(run: RunContext) -> str:
         return run.task
 
     # As in a module without it.
     def plain(run: Any) -> str:
         return str(run.task)
 
-    plain.__annotations__["run"] = Run
+    plain.__annotations__["run"] = RunContext
     scheduler.task(plain)
 
     for name in ("first", "last", "wrapped", "plain"):
@@ -810,14 +810,14 @@ def test_the_run_is_given_where_its_annotation_stands(scheduler: VirtualSchedule
 
 
 def test_what_a_run_says_of_itself(scheduler: VirtualScheduler) -> None:
-    seen: list[Run] = []
+    seen: list[RunContext] = []
 
     @scheduler.task
-    def work(run: Run, value: int) -> None:
+    def work(run: RunContext, value: int) -> None:
         run.log("by hand")
         logging.getLogger("myapp").warning("by logging")
-        assert run.still_mine()
-        run.check()
+        assert run.holds_lease()
+        run.raise_if_cancelled()
         seen.append(run)
 
     scheduler.schedules.add("beat", every("10m"), work, {"value": 1}, tenant="acme", queue="q", priority=7)
@@ -826,7 +826,7 @@ def test_what_a_run_says_of_itself(scheduler: VirtualScheduler) -> None:
     (run,) = seen
     assert (run.id, run.task, run.tenant, run.schedule) == (info.id, "work", "acme", "beat")
     assert (run.tick, run.scheduled_at, run.coalesced, run.cause) == (minute(20), minute(20), 1, "tick")
-    assert (run.attempt, run.token, run.failures) == (1, 1, 0)
+    assert (run.attempt, run.attempt, run.failures) == (1, 1, 0)
     assert (run.payload, run.queue, run.priority) == ({"value": 1}, "q", 7)
     lines = scheduler.runs.logs(run.id)
     assert [line.text for line in lines] == ["by hand", "WARNING myapp: by logging"]
@@ -923,7 +923,7 @@ def test_making_a_lock_opens_no_store() -> None:
 
 def test_hooks_are_called_when_a_node_starts_and_stops() -> None:
     said: list[str] = []
-    app = Scheduler("memory://", poll="10ms")
+    app = Scheduler("memory://", poll_interval="10ms")
     app.on_start(lambda: said.append("start"))
     app.on_stop(lambda: said.append("stop"))
     with app:
@@ -981,9 +981,16 @@ def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
     scheduler.down_for("25m")
     scheduler.run_pending()
     assert told == [
-        ("fired", 10), ("started", 10), ("succeeded", 10), ("idle", 10),
-        ("fired", 35), ("skipped", 35), ("started", 35), ("succeeded", 35), ("idle", 35),
-    ]  # fmt: skip
+        ("fired", 10),
+        ("started", 10),
+        ("succeeded", 10),
+        ("idle", 10),
+        ("fired", 35),
+        ("skipped", 35),
+        ("started", 35),
+        ("succeeded", 35),
+        ("idle", 35),
+    ]
     assert "a listener raised" in caplog.text
 
 
@@ -1015,10 +1022,10 @@ def test_a_task_with_a_schedule_and_arguments_that_nobody_gives_is_refused_where
 def test_no_way_of_adding_a_run_passes_the_overlap_policy_by(scheduler: VirtualScheduler) -> None:
     schedules, runs = scheduler.schedules, scheduler.runs
     schedules.add("a", every("1h"), "elsewhere")
-    old = schedules.trigger("a")
+    old = schedules.run_now("a")
     runs.cancel(old.id)
     schedules.update("a", overlap="skip")
-    schedules.trigger("a")
+    schedules.run_now("a")
     with pytest.raises(RunRefused, match="no room"):
         runs.retry(old.id)  # it was made before the policy was
     schedules.delete("a")
@@ -1030,14 +1037,14 @@ def test_no_way_of_adding_a_run_passes_the_overlap_policy_by(scheduler: VirtualS
 def test_a_bound_of_many_runs_is_a_bound(scheduler: VirtualScheduler) -> None:
     scheduler.schedules.add("b", every("1h"), "elsewhere", max_concurrent=501)
     for _ in range(501):
-        scheduler.schedules.trigger("b")
+        scheduler.schedules.run_now("b")
     with pytest.raises(RunRefused, match="501 active"):
-        scheduler.schedules.trigger("b")
+        scheduler.schedules.run_now("b")
 
 
 def test_a_retry_by_way_of_the_schedule_has_the_payload_of_the_run(scheduler: VirtualScheduler) -> None:
     scheduler.schedules.add("c", every("1h"), "elsewhere", overlap="skip")
-    run = scheduler.schedules.trigger("c")
+    run = scheduler.schedules.run_now("c")
     scheduler.runs.cancel(run.id)
     scheduler.schedules.update("c", payload={"new": 1})
     assert scheduler.runs.retry(run.id).payload is None
@@ -1047,7 +1054,7 @@ def test_what_a_run_is_meant_for_is_the_same_for_every_attempt(scheduler: Virtua
     seen: list[tuple[int, object]] = []
 
     @scheduler.task(retries=2, backoff="1m")
-    def fails(run: Run) -> None:
+    def fails(run: RunContext) -> None:
         seen.append((run.attempt, run.scheduled_at))
         raise ValueError("not today")
 
@@ -1084,7 +1091,7 @@ def test_every_method_that_waits_has_a_twin_of_the_same_signature(kind: type) ->
 
 
 def test_twins_do_what_their_originals_do(scheduler: VirtualScheduler, calls: list[Any]) -> None:
-    async def day() -> list[RunInfo]:
+    async def day() -> list[Run]:
         app = scheduler.app
         await app.schedules.aadd("beat", every("10m"), "work", {"value": 1})
         await app.schedules.apause("beat")
@@ -1106,7 +1113,7 @@ def test_twins_do_what_their_originals_do(scheduler: VirtualScheduler, calls: li
 
 def test_an_app_is_an_async_context_manager() -> None:
     async def live() -> str:
-        app = Scheduler("memory://", poll="10ms")
+        app = Scheduler("memory://", poll_interval="10ms")
 
         @app.task
         async def work() -> str:
@@ -1114,6 +1121,6 @@ def test_an_app_is_an_async_context_manager() -> None:
 
         async with app:
             run = await app.aenqueue(work)
-            return str((await app.runs.await_for(run.id, timeout="20s")).result)
+            return str((await app.runs.ajoin(run.id, timeout="20s")).result)
 
     assert asyncio.run(live()) == "done"

@@ -9,11 +9,12 @@ from typing import Any, get_args
 
 import pytest
 
-from evenbeat import InvalidValue, RunExists, ScheduleNotFound, Scheduler, signals
-from evenbeat.instants import from_ms
-from evenbeat.model import Run
-from evenbeat.node import Node
+from evenbeat import InvalidValue, RunExists, ScheduleNotFound, Scheduler
+from evenbeat.core.instants import from_ms
+from evenbeat.core.records import RunRecord
+from evenbeat.node.node import Node
 from evenbeat.observe.events import EventKind
+from evenbeat.processes import signals
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -35,7 +36,7 @@ class Noted(MemoryStore):
         self.is_open = False
         super().close()
 
-    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
         self.batches.append(len(runs))
         return super().add_runs(runs)
 
@@ -123,11 +124,11 @@ def test_on_error_is_called_for_what_goes_wrong_alone(app: Scheduler) -> None:
 
 
 def test_what_is_said_with_a_task_counts_for_its_schedule_and_its_processes(app: Scheduler) -> None:
-    @app.task(schedule="every 1h", cpu=True, overlap="skip", description="the digest")
+    @app.task(schedule="every 1h", executor="process", overlap="skip", description="the digest")
     def digest() -> None: ...
 
-    assert digest.cpu
-    assert not app.task(name="plain")(lambda: None).cpu
+    assert digest.executor == "process"
+    assert app.task(name="plain")(lambda: None).executor == "thread"
     app.declare_tasks()
     made = app.schedules.get("digest")
     assert (made.overlap, made.description, made.managed_by) == ("skip", "the digest", "code")
@@ -218,13 +219,11 @@ def test_hurry_is_for_the_node_that_runs(app: Scheduler, nodes: list[Still]) -> 
     assert nodes[0].is_hurried
 
 
-@pytest.mark.parametrize("options", [{}, {"ticker": False}, {"worker": False}, {"poll": "7s"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"ticker": False}, {"worker": False}, {"poll_interval": "7s"}], ids=str
+)
 def test_run_starts_waits_stops_and_closes(
-    app: Scheduler,
-    nodes: list[Still],
-    store: Noted,
-    monkeypatch: pytest.MonkeyPatch,
-    options: dict[str, Any],
+    app: Scheduler, nodes: list[Still], store: Noted, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     seen: list[object] = []
 
@@ -237,7 +236,7 @@ def test_run_starts_waits_stops_and_closes(
     monkeypatch.setattr(signals, "check_main_thread", lambda: seen.append("checked"))
     app.run(**options)
     assert seen == ["checked", (True, True, True)]
-    said = {key: value for key, value in options.items() if key != "poll"}
+    said = {key: value for key, value in options.items() if key != "poll_interval"}
     assert nodes[0].options == {"ticker": True, "worker": True, "name": None, **said}
     assert nodes[0].is_stopped
     assert not store.is_open
@@ -246,7 +245,7 @@ def test_run_starts_waits_stops_and_closes(
 def test_run_and_start_do_nothing_while_the_module_is_only_looked_at(
     app: Scheduler, nodes: list[Still], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.scheduler.is_looking", lambda: True)
+    monkeypatch.setattr("evenbeat.app.scheduler.is_looking", lambda: True)
     app.run()
     app.start()
     assert nodes == []

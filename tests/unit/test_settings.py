@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from evenbeat import InvalidValue
-from evenbeat.durations import read_duration
-from evenbeat.node_settings import NodeSettings, node_options, read_node_settings
-from evenbeat.settings import DEFAULT_STORE, Origin, Settings, default_store, read_settings
+from evenbeat.config import DEFAULT_STORE, Origin, Settings, default_store, read_settings
+from evenbeat.core.durations import read_duration
+from evenbeat.node.settings import NodeSettings, node_options, read_node_settings
 
 
 def read(folder: Path, environment: dict[str, str] | None = None, **flags: object) -> Settings:
@@ -29,31 +29,39 @@ def write(folder: Path, text: str, name: str = "evenbeat.toml") -> Path:
 
 
 def test_each_place_goes_before_the_next(tmp_path: Path) -> None:
-    project = (
-        '[project]\nname = "x"\n\n[tool.evenbeat]\ntenant = "d"\nlease = "4s"\npoll = "4s"\nthreads = 4\n'
-    )
+    project = '[project]\nname = "x"\n\n[tool.evenbeat]\n'
+    project += 'tenant = "d"\nlease = "4s"\npoll_interval = "4s"\nthread_concurrency = 4\n'
     pyproject = write(tmp_path, project, "pyproject.toml")
-    own = write(tmp_path, 'tenant = "c"\nlease = "3s"\npoll = "3s"\n')
+    own = write(tmp_path, 'tenant = "c"\nlease = "3s"\npoll_interval = "3s"\n')
     environment = {"EVENBEAT_TENANT": "b", "EVENBEAT_LEASE": "2s"}
 
     settings = read(tmp_path, environment, tenant="a", store=None, queues=())
 
     assert settings.of("tenant") == ("tenant", "a", Origin("flag", "--tenant"))
     assert settings.of("lease") == ("lease", "2s", Origin("variable", "EVENBEAT_LEASE"))
-    assert settings.of("poll") == ("poll", "3s", Origin("file", "poll", own, 3))
-    assert settings.of("threads") == ("threads", 4, Origin("file", "tool.evenbeat.threads", pyproject, 8))
+    assert settings.of("poll_interval") == ("poll_interval", "3s", Origin("file", "poll_interval", own, 3))
+    assert settings.of("thread_concurrency") == (
+        "thread_concurrency",
+        4,
+        Origin("file", "tool.evenbeat.thread_concurrency", pyproject, 8),
+    )
     assert settings.of("store") == ("store", DEFAULT_STORE, Origin("default"))
     assert settings["queues"] == ("default",)
 
 
 def test_an_origin_is_readable(tmp_path: Path) -> None:
-    write(tmp_path, "tool.evenbeat.threads = 4\n", "pyproject.toml")
-    settings = read(tmp_path, {"EVENBEAT_POLL": "2s"}, store="memory://")
+    write(tmp_path, "tool.evenbeat.thread_concurrency = 4\n", "pyproject.toml")
+    settings = read(tmp_path, {"EVENBEAT_POLL_INTERVAL": "2s"}, store="memory://")
 
-    origins = [str(settings.of(name).origin) for name in ("store", "poll", "threads", "lease")]
+    origins = [
+        str(settings.of(name).origin) for name in ("store", "poll_interval", "thread_concurrency", "lease")
+    ]
     assert origins == [
-        "--store", "EVENBEAT_POLL", f"tool.evenbeat.threads in {tmp_path}/pyproject.toml", "default",
-    ]  # fmt: skip
+        "--store",
+        "EVENBEAT_POLL_INTERVAL",
+        f"tool.evenbeat.thread_concurrency in {tmp_path}/pyproject.toml",
+        "default",
+    ]
 
 
 def test_files_are_those_of_the_first_project_folder_upwards(tmp_path: Path) -> None:
@@ -86,28 +94,36 @@ def test_a_path_in_a_file_is_meant_from_its_folder(tmp_path: Path, said: str, me
 
 def test_values_of_the_environment_are_read_from_text(tmp_path: Path) -> None:
     environment = {
-        "EVENBEAT_QUEUES": "default, mail", "EVENBEAT_THREADS": "4", "EVENBEAT_DRAIN": "0s",
-        "EVENBEAT_LOG_LEVEL": "DEBUG", "EVENBEAT_LOG_FORMAT": "json", "EVENBEAT_APP": "shop.jobs:app",
+        "EVENBEAT_QUEUES": "default, mail",
+        "EVENBEAT_THREAD_CONCURRENCY": "4",
+        "EVENBEAT_DRAIN_TIMEOUT": "0s",
+        "EVENBEAT_LOG_LEVEL": "DEBUG",
+        "EVENBEAT_LOG_FORMAT": "json",
+        "EVENBEAT_APP": "shop.jobs:app",
         "EVENBEAT_STORE": "",
-    }  # fmt: skip
+    }
     settings = read(tmp_path, environment)
 
     said = {name: settings[name] for name in settings if settings.is_said(name)}
     assert said == {
-        "queues": ("default", "mail"), "threads": 4, "drain": "0s",
-        "log_level": "debug", "log_format": "json", "app": "shop.jobs:app",
-    }  # fmt: skip
+        "queues": ("default", "mail"),
+        "thread_concurrency": 4,
+        "drain_timeout": "0s",
+        "log_level": "debug",
+        "log_format": "json",
+        "app": "shop.jobs:app",
+    }
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("threads = 0", "threads 0 is not a whole number of 1 to 10,000"),
-        ("threads = true", "threads True is not a whole number"),
-        ('threads = "many"', 'threads "many" is not a whole number'),
+        ("thread_concurrency = 0", "thread_concurrency 0 is not a whole number of 1 to 10,000"),
+        ("thread_concurrency = true", "thread_concurrency True is not a whole number"),
+        ('thread_concurrency = "many"', 'thread_concurrency "many" is not a whole number'),
         ('lease = "soon"', 'lease "soon" is not a duration'),
         ('lease = "10ms"', 'lease "10ms" is shorter than 1000 ms'),
-        ('poll = "1 minute"', 'poll "1 minute" is not a duration; write "1m"'),
+        ('poll_interval = "1 minute"', 'poll_interval "1 minute" is not a duration; write "1m"'),
         ('tenant = "a b"', 'tenant "a b" is not 1 to 128 letters, digits, _ or -'),
         ("tenant = 1", "tenant 1 is not 1 to 128 letters"),
         ("queues = 5", "queues 5 are not names"),
@@ -128,13 +144,18 @@ def test_a_value_that_makes_no_sense_is_refused_with_its_place(
 
 
 def test_a_variable_and_a_flag_are_named_too(tmp_path: Path) -> None:
-    assert refused(tmp_path, {"EVENBEAT_POLL": "x"}).startswith('EVENBEAT_POLL: poll "x" is not a duration')
-    assert refused(tmp_path, poll="x").startswith('poll "x" is not a duration')
+    assert refused(tmp_path, {"EVENBEAT_POLL_INTERVAL": "x"}).startswith(
+        'EVENBEAT_POLL_INTERVAL: poll "x" is not a duration'
+    )
+    assert refused(tmp_path, poll_interval="x").startswith('poll_interval "x" is not a duration')
 
 
 def test_a_key_that_no_setting_has_is_refused_with_the_nearest(tmp_path: Path) -> None:
-    file = write(tmp_path, "cpu-processes = 4\n")
-    assert refused(tmp_path) == f"cpu-processes in {file}:1 is no setting: did you mean cpu_processes?"
+    file = write(tmp_path, "process-concurrency = 4\n")
+    assert (
+        refused(tmp_path)
+        == f"process-concurrency in {file}:1 is no setting: did you mean process_concurrency?"
+    )
 
     write(tmp_path, "colour = 4\n")
     assert "is no setting; there are app, store, tenant" in refused(tmp_path)
@@ -144,7 +165,7 @@ def test_a_variable_that_no_setting_has_is_a_warning(tmp_path: Path) -> None:
     settings = read(tmp_path, {"EVENBEAT_TREADS": "4", "EVENBEATS": "1", "HOME": "/"})
 
     assert settings.warnings == (
-        "EVENBEAT_TREADS is no setting and was passed over: did you mean EVENBEAT_THREADS?",
+        "EVENBEAT_TREADS is no setting and was passed over: did you mean EVENBEAT_THREAD_CONCURRENCY?",
     )
 
 
@@ -189,9 +210,9 @@ def test_the_defaults_are_those_of_a_node(tmp_path: Path) -> None:
 
 def test_options_of_a_node_are_those_that_somebody_said(tmp_path: Path) -> None:
     write(tmp_path, 'lease = "10s"\ntenant = "acme"\n')
-    options = node_options(read(tmp_path, {"EVENBEAT_QUEUES": "mail"}, threads=3))
+    options = node_options(read(tmp_path, {"EVENBEAT_QUEUES": "mail"}, thread_concurrency=3))
 
-    assert options == {"lease": "10s", "queues": ("mail",), "threads": 3}
+    assert options == {"lease": "10s", "queues": ("mail",), "thread_concurrency": 3}
     assert read_node_settings(options).lease == 10_000
 
 

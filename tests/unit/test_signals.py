@@ -9,11 +9,11 @@ import threading
 import pytest
 
 from evenbeat import InvalidValue, Scheduler
-from evenbeat.signals import check_main_thread, describe_exit
+from evenbeat.processes.signals import check_main_thread, describe_exit
 
 PROGRAM = """
 import os, signal, sys
-from evenbeat.signals import until_signalled
+from evenbeat.processes.signals import until_signalled
 hurried = []
 signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
 if sys.argv[1] == "signal":
@@ -30,7 +30,7 @@ print(first, hurried)
 
 HANGUP = """
 import os, signal, sys
-from evenbeat.signals import until_signalled
+from evenbeat.processes.signals import until_signalled
 signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
 if sys.argv[1] == "nohup":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -78,7 +78,7 @@ def test_an_exit_is_named(code: int, words: str) -> None:
 
 STARTING = """
 import os, signal, sys
-from evenbeat.signals import until_signalled
+from evenbeat.processes.signals import until_signalled
 signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
 hurried = []
 def start():

@@ -24,8 +24,14 @@ from evenbeat.stores.urls import open_url, without_password
         ("postgresql://me@db/app", "postgresql://me@db/app"),
         ("postgresql://me:s3cret@db/app?schema=jobs", "postgresql://me:***@db/app?schema=jobs"),
         ("postgresql://me:s3%40cret@a:1,b:2/app", "postgresql://me:***@a:1,b:2/app"),
-        ("postgresql:///app?user=me&password=s3cret&sslmode=require", "postgresql:///app?user=me&password=***&sslmode=require"),
-        ("postgresql://db/app?listen=postgresql%3A%2F%2Fme%3As3cret%40db%2Fapp", "postgresql://db/app?listen=postgresql://me:***@db/app"),
+        (
+            "postgresql:///app?user=me&password=s3cret&sslmode=require",
+            "postgresql:///app?user=me&password=***&sslmode=require",
+        ),
+        (
+            "postgresql://db/app?listen=postgresql%3A%2F%2Fme%3As3cret%40db%2Fapp",
+            "postgresql://db/app?listen=postgresql://me:***@db/app",
+        ),
         ("rediss://h/0?ssl_password=KEY", "rediss://h/0?ssl_password=***"),
         ("postgresql://ann:s3c/ret@h/db", "postgresql://ann:***@h/db"),
         ("postgresql://ann:s3cr@et@h/db", "postgresql://ann:***@h/db"),
@@ -33,11 +39,17 @@ from evenbeat.stores.urls import open_url, without_password
         ("redis://:s3c#ret@h/0", "redis://:***@h/0"),
         ("postgresql://db/app?user=me@corp", "postgresql://db/app?user=me@corp"),
         ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
-        ("redis+sentinel://me:s3cret@a:1,b:2/jobs/0?sentinel_password=s3cret", "redis+sentinel://me:***@a:1,b:2/jobs/0?sentinel_password=***"),
+        (
+            "redis+sentinel://me:s3cret@a:1,b:2/jobs/0?sentinel_password=s3cret",
+            "redis+sentinel://me:***@a:1,b:2/jobs/0?sentinel_password=***",
+        ),
         ("valkeys+cluster://:s3cret@a:1,b:2", "valkeys+cluster://:***@a:1,b:2"),
         ("rediss://me:s3cret@host/0?prefix=jobs", "rediss://me:***@host/0?prefix=jobs"),
         ("mongodb://me:s3cret@a,b/evenbeat?replicaSet=rs0", "mongodb://me:***@a,b/evenbeat?replicaSet=rs0"),
-        ("mongodb://a/evenbeat?tlsCertificateKeyFilePassword=s3cret", "mongodb://a/evenbeat?tlsCertificateKeyFilePassword=***"),
+        (
+            "mongodb://a/evenbeat?tlsCertificateKeyFilePassword=s3cret",
+            "mongodb://a/evenbeat?tlsCertificateKeyFilePassword=***",
+        ),
         ("postgresql://me@db/app?passwrd=s3cret&schema=a", "postgresql://me@db/app?passwrd=***&schema=a"),
         ("postgresql://me@db/app?password=s3c&ret", "postgresql://me@db/app?password=***&***"),
         ("postgresql://db/app?listen=host%3Ddb%20password%3Ds3cret", "postgresql://db/app?listen=…"),
@@ -55,7 +67,7 @@ from evenbeat.stores.urls import open_url, without_password
         ("evenbeat.db", "evenbeat.db"),
         ("sqlite:evenbeat.db", "sqlite:evenbeat.db"),
     ],
-)  # fmt: skip
+)
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
@@ -137,11 +149,17 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
 
 
 SECRETIVE = [
-    "host=127.0.0.1 port=1 password=s3cret dbname=x", "postgresql://u:s3cret#x@127.0.0.1:1/db",
-    "postgresql://u:s3cret?x@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=s3cret",
-    "u:s3cret@host/db", "postgresql:u:s3cret@host/db", "postgresql://u@127.0.0.1:1/db?passwrd=s3cret",
-    "postgresql://u:s3cret/db", "postgresql://[u:s3cret@host/db", "postgresql://127.0.0.1:s3cret/db",
-]  # fmt: skip
+    "host=127.0.0.1 port=1 password=s3cret dbname=x",
+    "postgresql://u:s3cret#x@127.0.0.1:1/db",
+    "postgresql://u:s3cret?x@127.0.0.1:1/db",
+    "postgresql://u@127.0.0.1:1/db?password=s3cret",
+    "u:s3cret@host/db",
+    "postgresql:u:s3cret@host/db",
+    "postgresql://u@127.0.0.1:1/db?passwrd=s3cret",
+    "postgresql://u:s3cret/db",
+    "postgresql://[u:s3cret@host/db",
+    "postgresql://127.0.0.1:s3cret/db",
+]
 
 
 @pytest.mark.parametrize("url", SECRETIVE)
@@ -151,11 +169,19 @@ def test_whatever_libpq_takes_for_a_password_is_not_shown(url: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", [
-    *SECRETIVE, "redis://127.0.0.1:1/0?passwrd=s3cret", "redis://u:s3cret/0", "mongodb://u:s3cret/x",
-    "mongodb://127.0.0.1:1/x?passwrd=s3cret&serverSelectionTimeoutMS=50", "u:s3cret@127.0.0.1:27017",
-    "sqlite://u:s3cret@host", "oracle://u@host/?passwrd=s3cret",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        *SECRETIVE,
+        "redis://127.0.0.1:1/0?passwrd=s3cret",
+        "redis://u:s3cret/0",
+        "mongodb://u:s3cret/x",
+        "mongodb://127.0.0.1:1/x?passwrd=s3cret&serverSelectionTimeoutMS=50",
+        "u:s3cret@127.0.0.1:27017",
+        "sqlite://u:s3cret@host",
+        "oracle://u@host/?passwrd=s3cret",
+    ],
+)
 def test_no_command_shows_a_password(url: str) -> None:
     shown = CliRunner().invoke(root, ["config", "show", "--store", url])
     looked = CliRunner().invoke(root, ["doctor", url])

@@ -13,20 +13,22 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from evenbeat import Event, InvalidValue, Scheduler, StoreUnavailable
-from evenbeat import supervisor as supervisor_module
 from evenbeat.cli.root import root
+from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.executors.base import Attempt
-from evenbeat.executors.begun import Begun, make_file
-from evenbeat.model import Execution, Run, Transition
+from evenbeat.processes.begun import Begun, make_file
 from evenbeat.stores.base import Claim, RunQuery
 from evenbeat.stores.memory import MemoryStore
-from evenbeat.supervised import Begin, StuckThreads
-from evenbeat.supervisor import Child, Estate, Supervisor, backoff, inherited, is_overdue
-from evenbeat.tasks import Task
+from evenbeat.supervision import supervisor as supervisor_module
+from evenbeat.supervision.node_process import Begin, StuckThreads
+from evenbeat.supervision.supervisor import Child, DeadChildRuns, Supervisor, after_death, backoff, is_overdue
+from evenbeat.tasks.task import Task
 
-RUN = Run(id="r", task="t", state="running", attempt=2, worker="w", started_at=10_000, lease_until=50_000)
-CRASH = Estate("w", "crashed", "its process died with signal SIGKILL")
-RELEASE = Estate("w", "released", "it did not stop")
+RUN = RunRecord(
+    id="r", task="t", state="running", attempt=2, worker="w", started_at=10_000, lease_until=50_000
+)
+CRASH = DeadChildRuns("w", "crashed", "its process died with signal SIGKILL")
+RELEASE = DeadChildRuns("w", "released", "it did not stop")
 
 
 # -- decisions ---------------------------------------------------------------------------------------------
@@ -37,8 +39,7 @@ def test_waits_between_deaths_double_up_to_half_a_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "now", "overdue"),
-    [(None, 10**9, False), (1_000, 16_000, False), (1_000, 16_001, True)],
+    ("timeout", "now", "overdue"), [(None, 10**9, False), (1_000, 16_000, False), (1_000, 16_001, True)]
 )
 def test_a_run_is_overdue_when_its_own_worker_had_the_time_to_see_to_it(
     timeout: int | None, now: int, overdue: bool
@@ -47,21 +48,21 @@ def test_a_run_is_overdue_when_its_own_worker_had_the_time_to_see_to_it(
 
 
 def test_a_crash_is_counted_and_does_not_wait_for_the_lease() -> None:
-    transition = inherited(RUN, CRASH, 20_000)
+    transition = after_death(RUN, CRASH, 20_000)
 
     assert (transition.state, transition.crashes, transition.attempt) == ("queued", 1, 2)
     assert not transition.lease_ended
 
 
 def test_a_run_that_must_not_run_twice_fails_with_its_process() -> None:
-    transition = inherited(replace(RUN, execution=Execution(on_crash="fail")), CRASH, 20_000)
+    transition = after_death(replace(RUN, execution=Execution(on_crash="fail")), CRASH, 20_000)
 
     assert (transition.state, transition.crashes, transition.lease_ended) == ("failed", 1, False)
     assert transition.error == "worker w was lost during attempt 2: its process died with signal SIGKILL"
 
 
 def test_a_run_that_is_handed_back_is_not_to_blame() -> None:
-    transition = inherited(replace(RUN, crashes=1), RELEASE, 20_000)
+    transition = after_death(replace(RUN, crashes=1), RELEASE, 20_000)
 
     assert (transition.state, transition.crashes, transition.failures) == ("queued", UNSET, UNSET)
 
@@ -69,12 +70,12 @@ def test_a_run_that_is_handed_back_is_not_to_blame() -> None:
 def test_a_run_that_was_only_claimed_is_not_to_blame_for_a_crash() -> None:
     with make_file(4) as file:
         begun = Begun(file.fileno())
-    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
+    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
     fragile = replace(RUN, execution=Execution(on_crash="fail"))
-    assert inherited(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "queued"
+    assert after_death(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "queued"
     begun.add("r", 2)
 
-    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
+    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
     begun.close()
 
 
@@ -84,11 +85,13 @@ def test_a_run_that_was_over_is_to_blame_for_a_crash_only_if_nothing_else_went_o
     place = begun.add("r", 2)
     assert place is not None
     begun.end(place)
-    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
+    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
     begun.add("other", 1)
-    assert inherited(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
+    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
     fragile = replace(RUN, execution=Execution(on_crash="fail"))
-    assert inherited(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "failed", "it did run"
+    assert after_death(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "failed", (
+        "it did run"
+    )
     begun.close()
 
 
@@ -101,14 +104,14 @@ def test_a_process_that_has_begun_something_was_up(store: Moody) -> None:
     assert watching._failure() is None
 
 
-@pytest.mark.parametrize("estate", [CRASH, RELEASE])
-def test_a_run_that_was_to_be_cancelled_is(estate: Estate) -> None:
-    assert inherited(replace(RUN, cancel_requested=True), estate, 20_000).state == "cancelled"
+@pytest.mark.parametrize("dead", [CRASH, RELEASE])
+def test_a_run_that_was_to_be_cancelled_is(dead: DeadChildRuns) -> None:
+    assert after_death(replace(RUN, cancel_requested=True), dead, 20_000).state == "cancelled"
 
 
 def test_the_run_for_whose_sake_a_process_was_killed_has_timed_out() -> None:
-    estate = RELEASE._replace(overdue=frozenset([("r", 2)]))
-    transition = inherited(replace(RUN, execution=Execution(timeout=1_500)), estate, 20_000)
+    dead = RELEASE._replace(overdue=frozenset([("r", 2)]))
+    transition = after_death(replace(RUN, execution=Execution(timeout=1_500)), dead, 20_000)
 
     assert (transition.state, transition.failures) == ("failed", 1)
     assert transition.error == "timed out after 1s500ms, and its process was killed"
@@ -160,7 +163,7 @@ def store() -> Moody:
     store = Moody()
     store.open()
     now = store.now()
-    store.add_runs([Run(id="r", task="t", run_at=now, created_at=now)])
+    store.add_runs([RunRecord(id="r", task="t", run_at=now, created_at=now)])
     claim = Claim(worker="w", token="c", limit=1, now=now, lease=10_000)
     assert store.claim_runs(claim).runs
     return store
@@ -212,15 +215,15 @@ def test_a_run_that_was_not_begun_in_a_silent_process_has_not_taken_too_long(
     store: Moody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watching, child = supervisor(store), Silent(10.0)
-    killed: list[Estate] = []
-    monkeypatch.setattr(watching, "_kill", lambda _, estate: killed.append(estate))
+    killed: list[DeadChildRuns] = []
+    monkeypatch.setattr(watching, "_kill", lambda _, dead: killed.append(dead))
     monkeypatch.setattr(supervisor_module, "is_overdue", lambda *_: True)
     watching._look_at(child, store.now())
     assert killed == []
     child.begun.add("r", 1)
     watching._look_at(child, store.now())
 
-    assert [estate.overdue for estate in killed] == [frozenset([("r", 1)])]
+    assert [dead.overdue for dead in killed] == [frozenset([("r", 1)])]
 
 
 def test_processes_that_share_no_memory_are_refused(store: Moody) -> None:
@@ -291,8 +294,9 @@ def test_a_store_that_is_away_at_the_start_is_waited_for_and_the_reason_is_logge
     caplog.set_level("INFO")
     assert waiting(5)._await_store()
     assert caplog.messages == [
-        "the store is unavailable, waiting up to 1m for it: connection refused", "the store is available",
-    ]  # fmt: skip
+        "the store is unavailable, waiting up to 1m for it: connection refused",
+        "the store is available",
+    ]
 
 
 @pytest.mark.usefixtures("signals")

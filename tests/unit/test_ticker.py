@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.core.instants import Instant, from_ms, write_instant
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant, from_ms, write_instant
-from evenbeat.model import Record, Run, Schedule, Skipped
+from evenbeat.node.ticker import BATCH, Ticker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules.firing import DEFERRED, Planned, delay_of
 from evenbeat.stores.base import Fired, PlanFunction, RunQuery
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
-from evenbeat.ticker import BATCH, Ticker
 
 T = 1_772_366_400_000
-BEAT = Schedule(name="beat", task="work", trigger="every 1m", tenant="acme")
+BEAT = ScheduleRecord(name="beat", task="work", trigger="every 1m", tenant="acme")
 
 
 class Scripted(MemoryStore):
@@ -31,7 +31,7 @@ class Scripted(MemoryStore):
         self.limits: list[int] = []
         self.hints = 0
         self.is_away = False
-        self.due: list[Schedule] = []
+        self.due: list[ScheduleRecord] = []
         """Planned before the fire fails."""
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
@@ -74,8 +74,8 @@ def bench() -> Bench:
     return Bench()
 
 
-def run(name: str = "r", **fields: Any) -> Run:
-    return Run(id=name, task="work", tenant="acme", schedule="beat", **fields)
+def run(name: str = "r", **fields: Any) -> RunRecord:
+    return RunRecord(id=name, task="work", tenant="acme", schedule="beat", **fields)
 
 
 def test_a_step_fires_a_batch_of_five_hundred(bench: Bench) -> None:
@@ -130,8 +130,12 @@ def test_a_fire_is_told_with_its_run_and_its_schedule(bench: Bench) -> None:
     assert fired.run is not None
     assert (fired.kind, fired.run.id, fired.schedule) == ("fired", "r", "beat")
     assert (passed.kind, passed.tenant, passed.schedule, passed.reason, passed.count) == (
-        "skipped", "acme", "beat", "late", 3,
-    )  # fmt: skip
+        "skipped",
+        "acme",
+        "beat",
+        "late",
+        3,
+    )
     assert fired.next_run == passed.next_run == from_ms(T + 60_000)
 
 
@@ -152,15 +156,19 @@ def test_what_is_skipped_is_logged_with_its_fields(caplog: pytest.LogCaptureFixt
     skipped = Skipped(
         tenant="acme", schedule="beat", generation=1, first=T, last=T, count=3, reason="late", recorded_at=T
     )
-    with caplog.at_level(logging.WARNING, "evenbeat.ticker"):
+    with caplog.at_level(logging.WARNING, "evenbeat.node.ticker"):
         bench.step(Planned(BEAT, skipped=(skipped,)))
     assert caplog.records == []
-    with caplog.at_level(logging.INFO, "evenbeat.ticker"):
+    with caplog.at_level(logging.INFO, "evenbeat.node.ticker"):
         bench.step(Planned(BEAT, skipped=(skipped,)))
     (said,) = [vars(record) for record in caplog.records]
     assert (said["message"], said["schedule_id"], said["tenant"], said["reason"], said["count"]) == (
-        "skipped", "beat", "acme", "late", 3,
-    )  # fmt: skip
+        "skipped",
+        "beat",
+        "acme",
+        "late",
+        3,
+    )
 
 
 def test_a_run_that_is_running_is_left_to_its_worker(bench: Bench) -> None:
@@ -203,7 +211,7 @@ def test_a_fire_is_logged_though_nobody_listens(caplog: pytest.LogCaptureFixture
     clock = VirtualClock()
     store = Scripted(clock)
     store.answer = Fired((Planned(BEAT, runs=(run(),)),), None)
-    with caplog.at_level(level, "evenbeat.ticker"):
+    with caplog.at_level(level, "evenbeat.node.ticker"):
         Ticker(store, Events()).step(clock.now)
     assert [record.message for record in caplog.records] == (["fired"] if level == logging.INFO else [])
 
@@ -223,7 +231,7 @@ def said(caplog: pytest.LogCaptureFixture, *fields: str) -> list[tuple[Any, ...]
 def test_a_tick_that_another_node_took_is_logged_at_debug(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "evenbeat.ticker")
+    caplog.set_level(logging.DEBUG, "evenbeat.node.ticker")
     now = bench.clock.now
     text = write_instant(now)
     took = "another node took the tick, or the schedule was changed meanwhile"
@@ -246,7 +254,7 @@ def test_a_tick_that_another_node_took_is_logged_at_debug(
 def test_a_fire_that_fails_names_its_schedules_and_ever_more_seldom(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "evenbeat.ticker")
+    caplog.set_level(logging.DEBUG, "evenbeat.node.ticker")
     message = "a schedule could not be fired, trying again: the disk is full"
     bench.store.due = [replace(BEAT, name=f"s{number:02}", next_tick=T) for number in range(12)]
     levels = []

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenbeat import EvenbeatError, InvalidTrigger, InvalidValue, Trigger, at, cron, every, parse_trigger
-from evenbeat.durations import read_duration
-from evenbeat.instants import FIRST, LAST, read_instant
+from evenbeat.core.durations import read_duration
+from evenbeat.core.instants import FIRST, LAST, read_instant
 from evenbeat.triggers.zones import zone
 from tests.unit import strategies
 
@@ -41,36 +41,99 @@ BAD_CRON: list[tuple[str, str, str, str, int, str | None, str | None]] = [
     ("1,2,61 * * * *", ": minute 61 is out of 0-59", "minute", "61", 4, "0-59", None),
     ("  0\t 99  * * *", ": hour 99 is out of 0-23", "hour", "99", 5, "0-23", None),
     ("0 1-5,7-33/2 * * *", ": hour 33 is out of 0-23", "hour", "7-33/2", 6, "0-23", None),
-    ("99999999999999999999 * * * *", ": minute 999999999999… is out of 0-59", "minute",
-     "99999999999999999999", 0, "0-59", None),
+    (
+        "99999999999999999999 * * * *",
+        ": minute 999999999999… is out of 0-59",
+        "minute",
+        "99999999999999999999",
+        0,
+        "0-59",
+        None,
+    ),
     # Never.
     ("0 0 30 2 *", " never matches: February has no day 30", "day of month", "30", 4, None, LAST_DAY),
-    (" 0 0 31  2,4,6 *", " never matches: February, April and June have no day 31", "day of month", "31", 5,
-     None, LAST_DAY),
+    (
+        " 0 0 31  2,4,6 *",
+        " never matches: February, April and June have no day 31",
+        "day of month",
+        "31",
+        5,
+        None,
+        LAST_DAY,
+    ),
     ("0 0 30,31 feb ?", " never matches: February has no day 30", "day of month", "30,31", 4, None, LAST_DAY),
     ("0 0 0 30W 2 *", " never matches: February has no day 30", "day of month", "30W", 6, None, LAST_DAY),
-    ("0 0 L-30 2,4 *", " never matches: February and April have fewer than 31 days", "day of month", "L-30",
-     4, None, LAST_DAY),
-    ("0 0 LW * */6", ' never matches: day of month "LW" and day of week "*/6" never fall together',
-     "day of month", "LW", 4, None, "both must match, as one of them starts with *"),
+    (
+        "0 0 L-30 2,4 *",
+        " never matches: February and April have fewer than 31 days",
+        "day of month",
+        "L-30",
+        4,
+        None,
+        LAST_DAY,
+    ),
+    (
+        "0 0 LW * */6",
+        ' never matches: day of month "LW" and day of week "*/6" never fall together',
+        "day of month",
+        "LW",
+        4,
+        None,
+        "both must match, as one of them starts with *",
+    ),
     # Steps.
-    ("*/0 * * * *", ': minute step 0 in "*/0" would never advance', "minute", "*/0", 0, "0-59",
-     "steps start at 1"),
-    ("0 H/0 * * *", ': hour step 0 in "H/0" would never advance', "hour", "H/0", 2, "0-23",
-     "steps start at 1"),
+    (
+        "*/0 * * * *",
+        ': minute step 0 in "*/0" would never advance',
+        "minute",
+        "*/0",
+        0,
+        "0-59",
+        "steps start at 1",
+    ),
+    (
+        "0 H/0 * * *",
+        ': hour step 0 in "H/0" would never advance',
+        "hour",
+        "H/0",
+        2,
+        "0-23",
+        "steps start at 1",
+    ),
     ("*/ * * * *", ': minute step "" in "*/" is not a number', "minute", "*/", 0, "0-59", None),
     ("1/2/3 * * * *", ': minute step "2/3" in "1/2/3" is not a number', "minute", "1/2/3", 0, "0-59", None),
-    ("*/90 * * * *", ': minute step 90 in "*/90" is longer than the 60 values there are', "minute", "*/90", 0,
-     "0-59", 'for a period of 90m write every("90m")'),
-    ("0 0 1 */13 *", ': month step 13 in "*/13" is longer than the 12 values there are', "month", "*/13", 6,
-     "1-12", None),
+    (
+        "*/90 * * * *",
+        ': minute step 90 in "*/90" is longer than the 60 values there are',
+        "minute",
+        "*/90",
+        0,
+        "0-59",
+        'for a period of 90m write every("90m")',
+    ),
+    (
+        "0 0 1 */13 *",
+        ': month step 13 in "*/13" is longer than the 12 values there are',
+        "month",
+        "*/13",
+        6,
+        "1-12",
+        None,
+    ),
     # Items that say nothing.
     ("1,,2 * * * *", ": minute has an empty item", "minute", "", 2, "0-59", "there is a comma too many"),
     ("0 1, * * *", ": hour has an empty item", "hour", "", 4, "0-23", "there is a comma too many"),
     ("1- * * * *", ': minute "1-" has a part missing', "minute", "1-", 0, "0-59", "write values of 0-59"),
     ("-1 * * * *", ': minute "-1" has a part missing', "minute", "-1", 0, "0-59", "write values of 0-59"),
-    ("0 0 W * *", ': day of month "W" has a part missing', "day of month", "W", 4, "1-31",
-     "write values of 1-31"),
+    (
+        "0 0 W * *",
+        ': day of month "W" has a part missing',
+        "day of month",
+        "W",
+        4,
+        "1-31",
+        "write values of 1-31",
+    ),
     ("1-2-3 * * * *", ': minute "2-3" is not a number of 0-59', "minute", "1-2-3", 0, "0-59", None),
     ("1.5 * * * *", ': minute "1.5" is not a number of 0-59', "minute", "1.5", 0, "0-59", None),
     ("0 nine * * *", ': hour "nine" is not a number of 0-23', "hour", "nine", 2, "0-23", None),
@@ -84,24 +147,66 @@ BAD_CRON: list[tuple[str, str, str, str, int, str | None, str | None]] = [
     ("0 \ud800 * * *", ': hour "\\ud800" is not a number of 0-23', "hour", "\ud800", 2, "0-23", None),
     ("0 \x1b[2J * * *", ': hour "\\x1b[2J" is not a number of 0-23', "hour", "\x1b[2J", 2, "0-23", None),
     # Names.
-    ("0 0 * mai *", ': month "mai" is neither 1-12 nor a name', "month", "mai", 6, "1-12",
-     "did you mean may?"),
-    ("0 0 * January *", ': month "January" is neither 1-12 nor a name', "month", "January", 6, "1-12",
-     "did you mean jan?"),
-    ("0 0 * * Monday", ': day of week "Monday" is neither 0-7 nor a name', "day of week", "Monday", 8, "0-7",
-     "did you mean mon?"),
+    (
+        "0 0 * mai *",
+        ': month "mai" is neither 1-12 nor a name',
+        "month",
+        "mai",
+        6,
+        "1-12",
+        "did you mean may?",
+    ),
+    (
+        "0 0 * January *",
+        ': month "January" is neither 1-12 nor a name',
+        "month",
+        "January",
+        6,
+        "1-12",
+        "did you mean jan?",
+    ),
+    (
+        "0 0 * * Monday",
+        ': day of week "Monday" is neither 0-7 nor a name',
+        "day of week",
+        "Monday",
+        8,
+        "0-7",
+        "did you mean mon?",
+    ),
     ("0 0 * * xyz", ': day of week "xyz" is neither 0-7 nor a name', "day of week", "xyz", 8, "0-7", NAMES),
     # Special tokens.
     ("L * * * *", ': minute "L" is not a number of 0-59', "minute", "L", 0, "0-59", None),
-    ("0 0 * * L", ": day of week L needs a weekday here", "day of week", "L", 8, "0-7",
-     "friL is the last Friday of the month, sat plain Saturday"),
-    ("0 0 L-31 * *", ': day of month "L-31" is not L-0 to L-30', "day of month", "L-31", 4, "1-31",
-     'write L-3 for "three days before the last day"'),
+    (
+        "0 0 * * L",
+        ": day of week L needs a weekday here",
+        "day of week",
+        "L",
+        8,
+        "0-7",
+        "friL is the last Friday of the month, sat plain Saturday",
+    ),
+    (
+        "0 0 L-31 * *",
+        ': day of month "L-31" is not L-0 to L-30',
+        "day of month",
+        "L-31",
+        4,
+        "1-31",
+        'write L-3 for "three days before the last day"',
+    ),
     ("0 0 32W * *", ": day of month 32 is out of 1-31", "day of month", "32W", 4, "1-31", None),
     ("0 0 1-5W * *", ': day of month "1-5" is not a number of 1-31', "day of month", "1-5W", 4, "1-31", None),
     ("0 0 L/2 * *", ': day of month "L" is not a number of 1-31', "day of month", "L/2", 4, "1-31", None),
-    ("0 0 * * 5#6", ': day of week "5#6" asks for occurrence "6" of 1-5', "day of week", "5#6", 8, "0-7",
-     "fri#2 is the second Friday"),
+    (
+        "0 0 * * 5#6",
+        ': day of week "5#6" asks for occurrence "6" of 1-5',
+        "day of week",
+        "5#6",
+        8,
+        "0-7",
+        "fri#2 is the second Friday",
+    ),
     ("0 0 * * 8#1", ": day of week 8 is out of 0-7", "day of week", "8#1", 8, "0-7", None),
     ("H-5 * * * *", ': minute "H-5" is not H or H/15', "minute", "H-5", 0, "0-59", "H takes no range"),
     ("0 H(2-5) * * *", ': hour "H(2-5)" is not H or H/15', "hour", "H(2-5)", 2, "0-23", "H takes no range"),
@@ -109,19 +214,46 @@ BAD_CRON: list[tuple[str, str, str, str, int, str | None, str | None]] = [
     ("", " has no fields, cron has 5 or 6", "expression", "", 0, "5 or 6 fields", FIELDS),
     ("* * * *", " has 4 fields, cron has 5 or 6", "expression", "* * * *", 0, "5 or 6 fields", FIELDS),
     ("5", " has 1 field, cron has 5 or 6", "expression", "5", 0, "5 or 6 fields", FIELDS),
-    ("10m", " has 1 field, cron has 5 or 6", "expression", "10m", 0, "5 or 6 fields",
-     'for a period write every("10m")'),
-    ("* * * * * * *", " has 7 fields, cron has 5 or 6", "expression", "* * * * * * *", 0, "5 or 6 fields",
-     "there is no year field: bound the schedule with start and until"),
+    (
+        "10m",
+        " has 1 field, cron has 5 or 6",
+        "expression",
+        "10m",
+        0,
+        "5 or 6 fields",
+        'for a period write every("10m")',
+    ),
+    (
+        "* * * * * * *",
+        " has 7 fields, cron has 5 or 6",
+        "expression",
+        "* * * * * * *",
+        0,
+        "5 or 6 fields",
+        "there is no year field: bound the schedule with start and until",
+    ),
     # Macros.
-    ("@reboot", " is not a known macro", "expression", "@reboot", 0, None,
-     "a schedule outlives its process, so there is no boot to run at: use at(…)"),
-    ("@dayly", " is not a known macro", "expression", "@dayly", 0, None,
-     "did you mean @daily?"),
-    ("@xyz", " is not a known macro", "expression", "@xyz", 0, None,
-     "there are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly and @every 10s"),
+    (
+        "@reboot",
+        " is not a known macro",
+        "expression",
+        "@reboot",
+        0,
+        None,
+        "a schedule outlives its process, so there is no boot to run at: use at(…)",
+    ),
+    ("@dayly", " is not a known macro", "expression", "@dayly", 0, None, "did you mean @daily?"),
+    (
+        "@xyz",
+        " is not a known macro",
+        "expression",
+        "@xyz",
+        0,
+        None,
+        "there are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly and @every 10s",
+    ),
     ("@everyday", " is not a known macro", "expression", "@everyday", 0, None, "write @every 10s"),
-]  # fmt: skip
+]
 
 
 def quoted(text: str) -> str:
@@ -175,18 +307,26 @@ def test_options_do_not_shift_the_position(text: str, position: int, value: str)
 @pytest.mark.parametrize(
     ("text", "problem", "field", "position"),
     [
-        ("0 9 * * * zone=UTC", ': option "zone" is not known here; there are tz, gap, repeat, start, until',
-         "zone", 10),
+        (
+            "0 9 * * * zone=UTC",
+            ': option "zone" is not known here; there are tz, gap, repeat, start, until',
+            "zone",
+            10,
+        ),
         ("0 9 * * * TZ=UTC", ': option "TZ" is not known here; did you mean tz=?', "TZ", 10),
         ("0 9 * * * stat=x", ': option "stat" is not known here; did you mean start=?', "stat", 10),
         ("every 5m tz=UTC", ': option "tz" is not known here; there are start, until', "tz", 9),
         ("at 2026-01-01 until=x", ': option "until" is not known here; there are tz', "until", 14),
         ("0 9 * * * tz=UTC tz=UTC", " gives tz twice; keep one", "tz", 17),
         ("start=x 0 9 * * * art=x", ': option "art" is not known here; did you mean start=?', "art", 18),
-        ("0 9 * * * =", ': option "" is not known here; there are tz, gap, repeat, start, until',
-         "option", 10),
+        (
+            "0 9 * * * =",
+            ': option "" is not known here; there are tz, gap, repeat, start, until',
+            "option",
+            10,
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_option_is_refused_with_its_place(text: str, problem: str, field: str, position: int) -> None:
     with pytest.raises(InvalidTrigger) as refused:
         parse_trigger(text)
@@ -199,6 +339,7 @@ OFFSET = 'write "2026-03-01T09:00Z" if UTC is meant, or an offset such as +01:00
 ZONE = 'say which one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))'
 MARS = 'tz "Mars" is not an IANA time zone; use an IANA name such as "Europe/Berlin"'
 BERLIN = "did you mean Europe/Berlin or Europe/Belfast or Europe/Helsinki?"
+FEBRUARY = "2026-02-01T00:00:00Z"
 LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
 
 
@@ -208,46 +349,82 @@ LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
         (lambda: parse_trigger("0 9 * * * tz=Mars"), f'"0 9 * * * tz=Mars": {MARS}', "tz"),
         (lambda: at("2026-01-01", tz="Mars"), MARS, "tz"),
         (lambda: cron("@every 10s", tz="Mars"), MARS, "tz"),
-        (lambda: cron("0 9 * * *", tz="Europe/Berln"),
-         f'tz "Europe/Berln" is not an IANA time zone; {BERLIN}', "tz"),
-        (lambda: parse_trigger("0 9 * * * gap=jump"),
-         '"0 9 * * * gap=jump": gap "jump" is not one of shift, skip', "gap"),
-        (lambda: parse_trigger("0 9 * * * repeat=none"),
-         '"0 9 * * * repeat=none": repeat "none" is not one of first, last, both', "repeat"),
-        (lambda: parse_trigger("0 9 * * * start=soon"),
-         f'"0 9 * * * start=soon": start "soon" is not a date and time; {DATE}', "start"),
-        (lambda: parse_trigger("0 9 * * * until="),
-         f'"0 9 * * * until=": until "" is not a date and time; {DATE}', "until"),
+        (
+            lambda: cron("0 9 * * *", tz="Europe/Berln"),
+            f'tz "Europe/Berln" is not an IANA time zone; {BERLIN}',
+            "tz",
+        ),
+        (
+            lambda: parse_trigger("0 9 * * * gap=jump"),
+            '"0 9 * * * gap=jump": gap "jump" is not one of shift, skip',
+            "gap",
+        ),
+        (
+            lambda: parse_trigger("0 9 * * * repeat=none"),
+            '"0 9 * * * repeat=none": repeat "none" is not one of first, last, both',
+            "repeat",
+        ),
+        (
+            lambda: parse_trigger("0 9 * * * start=soon"),
+            f'"0 9 * * * start=soon": start "soon" is not a date and time; {DATE}',
+            "start",
+        ),
+        (
+            lambda: parse_trigger("0 9 * * * until="),
+            f'"0 9 * * * until=": until "" is not a date and time; {DATE}',
+            "until",
+        ),
         (lambda: parse_trigger("at noon"), f'"at noon": at "noon" is not a date and time; {DATE}', "at"),
         (lambda: parse_trigger("at"), f'"at": at "" is not a date and time; {DATE}', "at"),
-        (lambda: parse_trigger("every day"),
-         f'"every day": every "day" is not a duration; {LENGTH}', "every"),
+        (
+            lambda: parse_trigger("every day"),
+            f'"every day": every "day" is not a duration; {LENGTH}',
+            "every",
+        ),
         (lambda: parse_trigger("@every"), '"@every" has no period; write @every 10m', "every"),
-        (lambda: cron("@every 10s", gap="skip"),
-         '"@every 10s" is a period: gap and repeat do not apply; leave them out', "gap"),
-        (lambda: cron("0 9 * * *", start="2026-01-02T00:00Z", until="2026-01-02T08:59Z"),
-         '"0 9 * * *" has no tick from 2026-01-02T00:00:00Z until 2026-01-02T08:59:00Z; both ends count',
-         "until"),
-        (lambda: every(0),
-         'every 0 runs once, but it does not say when; give start, or write at("2026-03-01T09:00:00Z")',
-         "start"),
+        (
+            lambda: cron("@every 10s", gap="skip"),
+            '"@every 10s" is a period: gap and repeat do not apply; leave them out',
+            "gap",
+        ),
+        (
+            lambda: cron("0 9 * * *", start="2026-01-02T00:00Z", until="2026-01-02T08:59Z"),
+            '"0 9 * * *" has no tick from 2026-01-02T00:00:00Z until 2026-01-02T08:59:00Z; both ends count',
+            "until",
+        ),
+        (
+            lambda: every(0),
+            'every 0 runs once, but it does not say when; give start, or write at("2026-03-01T09:00:00Z")',
+            "start",
+        ),
         (lambda: every(-1), f"every -1 is negative; {LENGTH}", "every"),
         (lambda: every("-5m"), 'every "-5m" is not a duration; it can\'t be negative', "every"),
-        (lambda: every("1h", start="2026-02-01T00:00Z", until="2026-01-01T00:00Z"),
-         "until 2026-01-01T00:00:00Z is before start 2026-02-01T00:00:00Z; the first tick would never come",
-         "until"),
+        (
+            lambda: every("1h", start="2026-02-01T00:00Z", until="2026-01-01T00:00Z"),
+            f"until 2026-01-01T00:00:00Z is before start {FEBRUARY}; the first tick would never come",
+            "until",
+        ),
         (lambda: at(datetime(2026, 3, 1, 9)), f"at 2026-03-01T09:00:00 has no time zone; {ZONE}", "at"),
-        (lambda: at("2026-03-01T09:00"),
-         f'at "2026-03-01T09:00" has no offset and no time zone; {OFFSET}', "at"),
-        (lambda: cron("0 9 * * *", start=datetime(2026, 3, 1)),
-         f"start 2026-03-01T00:00:00 has no time zone; {ZONE}", "start"),
-        (lambda: cron("0 9 * * *").next(datetime(2026, 3, 1)),
-         f"after 2026-03-01T00:00:00 has no time zone; {ZONE}", "after"),
+        (
+            lambda: at("2026-03-01T09:00"),
+            f'at "2026-03-01T09:00" has no offset and no time zone; {OFFSET}',
+            "at",
+        ),
+        (
+            lambda: cron("0 9 * * *", start=datetime(2026, 3, 1)),
+            f"start 2026-03-01T00:00:00 has no time zone; {ZONE}",
+            "start",
+        ),
+        (
+            lambda: cron("0 9 * * *").next(datetime(2026, 3, 1)),
+            f"after 2026-03-01T00:00:00 has no time zone; {ZONE}",
+            "after",
+        ),
         (lambda: cron("0 9 * * *").next("2026"), 'after "2026" is not a datetime', "after"),  # type: ignore[arg-type]
         (lambda: at(5), "at 5 is neither a datetime nor a text", "at"),  # type: ignore[arg-type]
         (lambda: at("0001-01-01T00:00Z"), 'at "0001-01-01T00:00Z" is outside the years 1 to 9999', "at"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_value_is_refused_with_the_reason(call: Callable[[], object], message: str, field: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         call()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenbeat import Cron, Every, Trigger, at, cron, every
-from evenbeat.instants import EPOCH, FIRST, LAST, from_ms, to_ms
+from evenbeat.core.instants import EPOCH, FIRST, LAST, from_ms, to_ms
 from tests.unit import strategies
 
 TRIGGERS = st.one_of(

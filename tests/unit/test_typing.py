@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 # Each line with a comment: what mypy must say about it. All others: nothing.
 SNIPPET = """
-from evenbeat import Run, Scheduler, cron, every
+from evenbeat import RunContext, Scheduler, cron, every
 from evenbeat.testing import virtual
 
 app = Scheduler("memory://")
@@ -21,16 +21,16 @@ def digest(team: str, urgent: bool = False) -> int:
     return len(team)
 
 @app.task(schedule=every("1h"), retries=3)
-def report(run: Run, day: str) -> str:
+def report(run: RunContext, day: str) -> str:
     return run.id + day
 
 @app.task
-async def fetch(run: Run, url: str) -> bytes:
+async def fetch(run: RunContext, url: str) -> bytes:
     return b""
 
-reveal_type(digest)  # Revealed type is "evenbeat.tasks.Task[[team: str, urgent: bool =], int]"
-reveal_type(report)  # Revealed type is "evenbeat.tasks.Task[[day: str], str]"
-reveal_type(fetch)  # Revealed type is "evenbeat.tasks.Task[[url: str], typing.Coroutine[Any, Any, bytes]]"
+reveal_type(digest)  # Revealed type is "evenbeat.tasks.task.Task[[team: str, urgent: bool =], int]"
+reveal_type(report)  # Revealed type is "evenbeat.tasks.task.Task[[day: str], str]"
+reveal_type(fetch)  # "evenbeat.tasks.task.Task[[url: str], typing.Coroutine[Any, Any, bytes]]"
 reveal_type(digest("ops"))  # Revealed type is "int"
 digest.bind(team="ops", urgent=True)
 digest.bind(team=3)  # Argument "team" to "bind" of "Task" has incompatible type "int"; expected "str"
@@ -43,11 +43,11 @@ app.enqueue(digest, {"team": "ops"}, retry=2)  # Unexpected keyword argument "re
 app.schedules.add("d", cron("0 9 * * *"), digest, overlap="never")  # Argument "overlap" to "add"
 
 async def main() -> None:
-    reveal_type(await app.aenqueue(digest, delay="1m"))  # Revealed type is "evenbeat.views.RunInfo"
+    reveal_type(await app.aenqueue(digest, delay="1m"))  # Revealed type is "evenbeat.observe.views.Run"
 
 with virtual(app) as scheduler:
-    reveal_type(scheduler.travel("+3d"))  # Revealed type is "list[evenbeat.views.RunInfo]"
-    reveal_type(scheduler.task(len))  # Revealed type is "evenbeat.tasks.Task[[typing.Sized], int]"
+    reveal_type(scheduler.travel("+3d"))  # Revealed type is "list[evenbeat.observe.views.Run]"
+    reveal_type(scheduler.task(len))  # Revealed type is "evenbeat.tasks.task.Task[[typing.Sized], int]"
 """
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from evenbeat import Scheduler, supervisor
+from evenbeat import Scheduler
 from evenbeat.cli.root import root
 from evenbeat.cli.unserved import unserved
+from evenbeat.supervision import supervisor
 
 APP = """
 from evenbeat import Scheduler
@@ -53,8 +54,7 @@ def test_tasks_whose_queue_is_not_taken_are_named_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "warned"),
-    [((), True), (("--queues", "default,slow"), False), (("--no-worker",), False)],
+    ("options", "warned"), [((), True), (("--queues", "default,slow"), False), (("--no-worker",), False)]
 )
 def test_run_warns_once_when_it_starts(
     tmp_path: Path,

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from evenbeat.instants import Instant
-from evenbeat.model import Run, Transition
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, Transition
+from evenbeat.node.duties import PeriodicDuties
+from evenbeat.node.presence import PRESENT_FOR, NodeInfo, Presence
+from evenbeat.node.pruner import PURGE_EVERY
+from evenbeat.node.reaper import REAP_BATCH, Reaper
 from evenbeat.observe.events import Event, Events
 from evenbeat.stores.base import Lost
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
-from evenbeat.upkeep import PRESENT_FOR, PURGE_EVERY, REAP_BATCH, NodeInfo, Presence, Reaper, Rota
 
 NOW = 1_772_366_400_000
 
@@ -56,14 +59,14 @@ class Bench:
         self.reaper.step(NOW)
         return self
 
-    def step(self, *runs: Run, next_end: Instant | None = None) -> int:
+    def step(self, *runs: RunRecord, next_end: Instant | None = None) -> int:
         """Milliseconds until it comes again."""
         self.store.lost = Lost(runs, next_end)
         return self.reaper.step(NOW) - NOW
 
 
-def lost(name: str = "r") -> Run:
-    return Run(id=name, task="work", state="running", attempt=1, worker="w", lease_until=NOW - 1)
+def lost(name: str = "r") -> RunRecord:
+    return RunRecord(id=name, task="work", state="running", attempt=1, worker="w", lease_until=NOW - 1)
 
 
 @pytest.mark.parametrize(("lease", "every"), [(30_000, 15_000), (60_000, 15_000), (4_000, 2_000)])
@@ -136,9 +139,18 @@ def test_a_node_says_that_it_is_there_every_20_s_and_is_gone_65_s_after_it_did()
     clock = VirtualClock()
     store = MemoryStore(clock)
     info = NodeInfo(
-        name="n1", host="h", pid=7, version="1", started_at=clock.now, seen_at=clock.now, ticker=True,
-        worker=False, tasks={"work": "thread"}, queues=["default"], slots={"thread": 10},
-    )  # fmt: skip
+        name="n1",
+        host="h",
+        pid=7,
+        version="1",
+        started_at=clock.now,
+        seen_at=clock.now,
+        ticker=True,
+        worker=False,
+        tasks={"work": "thread"},
+        queues=["default"],
+        slots={"thread": 10},
+    )
     presence = Presence(store, info)
     for _ in range(2):
         clock.advance("20s")
@@ -172,7 +184,7 @@ class Duty:
 
 def test_each_duty_has_its_time_and_a_clock_that_was_set_back_keeps_none_waiting() -> None:
     often, seldom = Duty(100), Duty(PURGE_EVERY)
-    rota = Rota([often, seldom])
+    rota = PeriodicDuties([often, seldom])
     assert rota.step(NOW) == NOW + 100
     rota.step(NOW + 99)
     rota.step(NOW + 100)
@@ -191,10 +203,10 @@ def test_a_duty_that_fails_is_due_a_second_later_and_keeps_no_other_waiting() ->
             raise ValueError("not now")
 
     failing, other = Failing(0), Duty(10_000)
-    rota = Rota([failing, other])
+    rota = PeriodicDuties([failing, other])
     assert rota.step(NOW) == NOW + 1_000
     rota.step(NOW + 999)
     assert (len(failing.steps), len(other.steps)) == (1, 1)
     assert rota.step(NOW + 1_000) == NOW + 2_000
     assert (len(failing.steps), len(other.steps)) == (2, 1)
-    assert Rota([]).step(NOW) is None
+    assert PeriodicDuties([]).step(NOW) is None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evenbeat import EvenbeatError, InvalidValue, Run, Scheduler, every
+from evenbeat import EvenbeatError, InvalidValue, RunContext, Scheduler, every
 from evenbeat.testing import TravelTooLong, VirtualScheduler, virtual
 from evenbeat.testing.virtual import LIMIT
 
@@ -100,7 +100,7 @@ def test_virtual_times_can_be_nested(scheduler: VirtualScheduler) -> None:
 
 
 def test_an_app_that_runs_is_refused() -> None:
-    app = Scheduler("memory://", poll="10ms")
+    app = Scheduler("memory://", poll_interval="10ms")
     with app, pytest.raises(InvalidValue, match="running on its own store"), virtual(app):
         pass
 
@@ -134,7 +134,7 @@ def test_runs_come_in_the_order_of_their_instants(scheduler: VirtualScheduler) -
     seen: list[tuple[str, datetime]] = []
 
     @scheduler.task
-    def work(run: Run) -> None:
+    def work(run: RunContext) -> None:
         seen.append((run.schedule or "", scheduler.now))
 
     for name, period in (("b", "2m"), ("a", "3m")):
@@ -142,8 +142,12 @@ def test_runs_come_in_the_order_of_their_instants(scheduler: VirtualScheduler) -
     runs = scheduler.travel("+6m")
     assert [(run.schedule, run.started_at) for run in runs] == seen
     assert [(name, (at - NOON).seconds // 60) for name, at in seen] == [
-        ("b", 2), ("a", 3), ("b", 4), ("a", 6), ("b", 6),
-    ]  # fmt: skip
+        ("b", 2),
+        ("a", 3),
+        ("b", 4),
+        ("a", 6),
+        ("b", 6),
+    ]
     assert scheduler.finished == runs
     assert scheduler.fired == runs
 
@@ -191,7 +195,7 @@ def test_priority_decides_among_tasks_of_every_kind(scheduler: VirtualScheduler)
 
     scheduler.task(nothing)
     scheduler.task(waits)
-    scheduler.task(name="computes", cpu=True)(nothing)
+    scheduler.task(name="computes", executor="process")(nothing)
     for name, priority in (("nothing", 3), ("waits", 5), ("computes", 7), ("nothing", 6), ("waits", 4)):
         scheduler.enqueue(name, priority=priority)
     assert [run.priority for run in scheduler.run_pending()] == [7, 6, 5, 4, 3]
@@ -246,11 +250,11 @@ def test_only_the_test_moves_time(scheduler: VirtualScheduler) -> None:
 def test_who_waits_for_a_run_lets_time_pass(scheduler: VirtualScheduler) -> None:
     scheduler.task(nothing)
     run = scheduler.enqueue("nothing", delay="3s")
-    assert scheduler.app.runs.wait_for(run.id).state == "succeeded"
+    assert scheduler.app.runs.join(run.id).state == "succeeded"
     assert NOON + timedelta(seconds=3) <= scheduler.now <= NOON + timedelta(seconds=5)
     never = scheduler.enqueue("elsewhere")
     with pytest.raises(EvenbeatError, match="never comes"):
-        scheduler.app.runs.wait_for(never.id)
+        scheduler.app.runs.join(never.id)
 
 
 def test_an_async_test_awaits_its_travel(scheduler: VirtualScheduler) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.model import Run, Transition
+from evenbeat.core.records import RunRecord, Transition
 from evenbeat.rules import attempts
 from evenbeat.rules.waiting import Taker, Waiting, why_waiting
 
 NOW = 1_000_000
 
 
-def queued(**fields: Any) -> Run:
-    return Run(id="r", **{"task": "mail", "run_at": NOW, **fields})
+def queued(**fields: Any) -> RunRecord:
+    return RunRecord(id="r", **{"task": "mail", "run_at": NOW, **fields})
 
 
 def node(name: str = "box-1", **fields: Any) -> Taker:
@@ -23,7 +23,7 @@ def node(name: str = "box-1", **fields: Any) -> Taker:
     return Taker(name, **{**usual, **fields})
 
 
-def why(run: Run, *nodes: Taker, busy: tuple[str, ...] = ()) -> Waiting | None:
+def why(run: RunRecord, *nodes: Taker, busy: tuple[str, ...] = ()) -> Waiting | None:
     return why_waiting(run, NOW, nodes, frozenset(busy))
 
 
@@ -46,7 +46,7 @@ def test_a_run_that_failed_waits_for_its_next_attempt_until_that_is_due() -> Non
 def test_a_run_that_was_handed_back_waits_for_a_node_that_its_payload_fits() -> None:
     held = queued(state="running", attempt=1, worker="box-1", started_at=NOW - 1)
 
-    def again(change: Transition, **fields: Any) -> Run:
+    def again(change: Transition, **fields: Any) -> RunRecord:
         assert isinstance(change.earlier, str)
         return queued(earlier=change.earlier, attempt=1, **fields)
 

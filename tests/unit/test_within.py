@@ -125,9 +125,12 @@ def django(place: Place) -> Iterator[Any]:
     options: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": place.url}
     if place.dialect == "postgresql":
         options = {
-            "ENGINE": "django.db.backends.postgresql", "NAME": parts.path[1:], "USER": parts.username,
-            "HOST": parts.hostname, "PORT": parts.port,
-        }  # fmt: skip
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": parts.path[1:],
+            "USER": parts.username,
+            "HOST": parts.hostname,
+            "PORT": parts.port,
+        }
     connection = ConnectionHandler({"default": options})["default"]
     try:
         connection.set_autocommit(False)
@@ -194,7 +197,7 @@ def test_a_node_takes_the_run_up_by_itself(place: Place) -> None:
     try:
         with driver(place) as connection:
             info = app.enqueue("bill", {"order": 3}, within=connection)
-        assert app.runs.wait_for(info.id, timeout="20s").state == "succeeded"
+        assert app.runs.join(info.id, timeout="20s").state == "succeeded"
     finally:
         app.stop()
 
@@ -243,8 +246,11 @@ async def plain_driver(place: Place) -> AsyncIterator[Any]:
 
 
 ASYNC = {
-    "driver": async_driver, "session": async_session, "connection": async_connection, "sync": plain_driver
-}  # fmt: skip
+    "driver": async_driver,
+    "session": async_session,
+    "connection": async_connection,
+    "sync": plain_driver,
+}
 
 
 @pytest.mark.parametrize("library", ASYNC)
@@ -492,9 +498,11 @@ def committing_django(place: Place) -> Iterator[Any]:
 
 
 COMMITTING = {
-    "driver": committing_driver, "connection": committing_engine, "session": committing_session,
+    "driver": committing_driver,
+    "connection": committing_engine,
+    "session": committing_session,
     "django": committing_django,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("library", COMMITTING)
@@ -541,9 +549,10 @@ async def committing_async_connection(place: Place) -> AsyncIterator[Any]:
 
 
 ASYNC_COMMITTING = {
-    "driver": committing_async_driver, "session": committing_async_session,
+    "driver": committing_async_driver,
+    "session": committing_async_session,
     "connection": committing_async_connection,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("library", ASYNC_COMMITTING)

@@ -163,20 +163,24 @@ def test_a_hash_is_explained_by_an_example_until_it_has_a_name() -> None:
     [
         (every("10m", start="2026-01-01T00:00Z"), "every 10 minutes, from 2026-01-01T00:00:00Z"),
         (every("1h", start="2026-01-01T00:00Z"), "every hour, from 2026-01-01T00:00:00Z"),
-        (every("1d", start="2026-01-01T00:00Z", until="2026-02-01T00:00Z"),
-         "every day, from 2026-01-01T00:00:00Z, until 2026-02-01T00:00:00Z"),
+        (
+            every("1d", start="2026-01-01T00:00Z", until="2026-02-01T00:00Z"),
+            "every day, from 2026-01-01T00:00:00Z, until 2026-02-01T00:00:00Z",
+        ),
         (every("2w"), "every 2 weeks, counted from 1970-01-01T00:00:00Z"),
         (every("90m"), "every 90 minutes, counted from 1970-01-01T00:00:00Z"),
         (every("1h1m1s"), "every 1h1m1s, counted from 1970-01-01T00:00:00Z"),
         (every("1500ms"), "every 1s500ms, counted from 1970-01-01T00:00:00Z"),
         (every("1ms"), "every millisecond, counted from 1970-01-01T00:00:00Z"),
         (every("3650d"), "every 3,650 days, counted from 1970-01-01T00:00:00Z"),
-        (every("10m", until="2026-02-01T00:00Z"),
-         "every 10 minutes, counted from 1970-01-01T00:00:00Z, until 2026-02-01T00:00:00Z"),
+        (
+            every("10m", until="2026-02-01T00:00Z"),
+            "every 10 minutes, counted from 1970-01-01T00:00:00Z, until 2026-02-01T00:00:00Z",
+        ),
         (every(0, start="2026-01-01T00:00Z"), "once, at 2026-01-01T00:00:00Z"),
         (at("2026-03-01T09:00:00+01:00"), "once, at 2026-03-01T08:00:00Z"),
     ],
-)  # fmt: skip
+)
 def test_intervals_and_instants_in_words(trigger: Trigger, sentence: str) -> None:
     assert trigger.explain() == sentence
 

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 
 import pytest
 
+from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable, TooLarge
 from evenbeat.executors.base import Outcome
 from evenbeat.executors.inline import InlineExecutor
-from evenbeat.keeper import GRACE
-from evenbeat.model import Execution, Run, Transition
+from evenbeat.node.leases import GRACE
+from evenbeat.node.worker import MOST_AHEAD, Lane, Worker
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import JsonFormatter
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Claimed, RunQuery
 from evenbeat.stores.memory import MemoryStore
-from evenbeat.tasks import Task, Tasks
+from evenbeat.tasks.task import Task, Tasks
 from evenbeat.testing import VirtualClock
-from evenbeat.worker import MOST_AHEAD, Lane, Worker
 from tests.unit.workbench import HandExecutor, Workbench, result, work
 
 
@@ -139,7 +139,7 @@ def test_a_run_with_a_new_argument_is_left_by_an_old_node_to_one_that_has_the_ne
             Worker(store, tasks, Events(), lambda _: Lane(InlineExecutor(), 1), name=function.__name__)
         )
     old, new = workers
-    store.add_runs([Run(id="r", task="add", payload='{"a": 1, "b": 2}', run_at=clock.now)])
+    store.add_runs([RunRecord(id="r", task="add", payload='{"a": 1, "b": 2}', run_at=clock.now)])
     for _ in range(3):  # the old one is faster
         old.step(clock.now)
         old.step(clock.now)
@@ -390,7 +390,9 @@ def test_a_function_that_ended_because_the_store_was_away_is_handed_back_and_has
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    attempt.current.ask_to_end("lost")  # as run.check() does where nobody can say whose the run is
+    attempt.control.request_cancel(
+        "lost"
+    )  # as run.raise_if_cancelled() does where nobody can say whose the run is
     bench.executor.end(Outcome("stopped", error="lost"))
     bench.worker.drain()
     bench.step()
@@ -425,7 +427,7 @@ def test_handing_back_wakes_up_others() -> None:
 
 def test_a_process_that_died_counts_as_a_crash_and_not_as_a_failure() -> None:
     bench = Workbench()
-    bench.add("r", Execution(retries=0, crashes=1))
+    bench.add("r", Execution(retries=0, max_crashes=1))
     bench.step()
     bench.executor.end(Outcome("died", error="the process died with signal 9"))
     bench.step()
@@ -460,7 +462,7 @@ def test_a_listener_that_raises_harms_nobody() -> None:
 
 
 def test_a_task_that_is_learnt_later_is_executed() -> None:
-    from evenbeat.tasks import Task
+    from evenbeat.tasks.task import Task
 
     bench = Workbench()
     bench.add("r", task="later")
@@ -496,13 +498,13 @@ def test_a_lost_lease_is_told_to_the_function_and_its_result_does_not_count() ->
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    assert attempt.current.still_mine()
+    assert attempt.current.holds_lease()
     bench.clock.advance("31s")
     attempt.lease_end -= 31
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
     bench.keep()
-    assert not attempt.current.still_mine()
-    assert attempt.current.cancel_requested
+    assert not attempt.current.holds_lease()
+    assert attempt.context.cancel_requested
     assert bench.executor.interrupted == [("r", "lost")]
     bench.worker.drain()
     bench.step()
@@ -518,10 +520,10 @@ def test_who_was_held_up_past_the_lease_asks_the_store_whether_the_run_is_still_
     bench.step()
     attempt = bench.executor.running[0]
     attempt.lease_end -= 60  # the keeper was held up
-    assert attempt.current.still_mine()  # but nobody took the run
+    assert attempt.current.holds_lease()  # but nobody took the run
     bench.clock.advance("31s")
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    assert not attempt.current.still_mine()
+    assert not attempt.current.holds_lease()
 
 
 def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_held(
@@ -531,13 +533,13 @@ def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_hel
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    assert attempt.current.still_mine()
+    assert attempt.current.holds_lease()
     # CLOCK_MONOTONIC stood still.
     boot_time = time.clock_gettime_ns
     monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: boot_time(clock) + 3_600 * 10**9)
     bench.clock.advance("1h")
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    assert not attempt.current.still_mine()
+    assert not attempt.current.holds_lease()
 
 
 def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,14 +557,14 @@ def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(bench.store, "find_runs", away)
-        run.check()
-        run.check()
-        assert not run.still_mine()  # nobody can say
+        run.raise_if_cancelled()
+        run.raise_if_cancelled()
+        assert not run.holds_lease()  # nobody can say
         assert len(asked) == 1  # each question may take as long as the store's timeout
         seconds[0] += 2
-        run.check()
+        run.raise_if_cancelled()
     seconds[0] += 2
-    assert run.still_mine()
+    assert run.holds_lease()
     assert bench.executor.interrupted == []
 
 
@@ -594,7 +596,7 @@ def test_an_attempt_that_takes_too_long_fails_and_whatever_it_returns_later_coun
     bench.step()
     attempt = bench.executor.running[0]
     bench.keep()
-    assert not attempt.current.cancel_requested
+    assert not attempt.context.cancel_requested
     assert attempt.began is not None
     attempt.began -= 1
     bench.keep()
@@ -623,7 +625,7 @@ def test_a_cancel_request_reaches_the_function_and_the_run_ends_as_cancelled() -
     attempt = bench.executor.running[0]
     attempt.claimed -= 2
     bench.keep()
-    assert attempt.current.cancel_requested
+    assert attempt.context.cancel_requested
     bench.executor.end(Outcome("stopped", error="cancelled"))
     bench.step()
     assert bench.run("r").state == "cancelled"
@@ -649,7 +651,7 @@ def test_a_cancelled_run_that_takes_no_notice_still_times_out() -> None:
     attempt = bench.executor.running[0]
     attempt.claimed -= 2
     bench.keep()
-    assert attempt.current.asked == "cancelled"
+    assert attempt.control.cancel_reason == "cancelled"
     assert attempt.began is not None
     attempt.began -= 2
     bench.keep()

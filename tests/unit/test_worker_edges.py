@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from evenbeat.core.records import Execution, LogChunk, RunRecord
 from evenbeat.executors.base import Attempt, Outcome
-from evenbeat.keeper import GRACE, Keeper
-from evenbeat.model import Execution, LogChunk, Run
+from evenbeat.node.leases import GRACE, LeaseKeeper
+from evenbeat.node.worker import LONGEST_WAIT, MOST_AHEAD, Lane, Worker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts
 from evenbeat.stores.base import RunQuery
-from evenbeat.tasks import Task, Tasks
+from evenbeat.tasks.task import Task, Tasks
 from evenbeat.testing import VirtualClock
-from evenbeat.worker import LONGEST_WAIT, MOST_AHEAD, Lane, Worker
 from tests.unit.workbench import HandExecutor, LossyStore, result, work
 
 
@@ -34,10 +34,15 @@ class Timed:
         events.listen(self.heard.append)
         self.executor = HandExecutor(slots)
         self.worker = Worker(
-            self.store, tasks, events, lambda _: Lane(self.executor, slots), name="w1", lease=lease,
+            self.store,
+            tasks,
+            events,
+            lambda _: Lane(self.executor, slots),
+            name="w1",
+            lease=lease,
             clock=self.now,
-        )  # fmt: skip
-        self.keeper = Keeper(self.store, self.worker, lease, clock=self.now)
+        )
+        self.keeper = LeaseKeeper(self.store, self.worker, lease, clock=self.now)
 
     def now(self) -> float:
         return self.seconds
@@ -45,7 +50,7 @@ class Timed:
     def add(self, *names: str, **fields: Any) -> None:
         now = self.clock.now
         self.store.add_runs(
-            [Run(id=name, task="work", run_at=now, created_at=now, **fields) for name in names]
+            [RunRecord(id=name, task="work", run_at=now, created_at=now, **fields) for name in names]
         )
 
     def step(self) -> None:
@@ -58,7 +63,7 @@ class Timed:
     def keep(self) -> int | None:
         return self.keeper.step(self.clock.now)
 
-    def run(self, name: str = "r") -> Run:
+    def run(self, name: str = "r") -> RunRecord:
         return self.store.find_runs(RunQuery(ids=(name,))).items[0]
 
 
@@ -134,7 +139,7 @@ def test_an_outcome_is_recorded_and_told(
     attempt = attempt_of(timed)
     timed.wait(2.5)
     if asked is not None:
-        attempt.current.ask_to_end(asked)
+        attempt.control.request_cancel(asked)
     timed.worker.drain()
     timed.executor.end(outcome)
     timed.step()
@@ -176,9 +181,9 @@ def test_an_end_is_logged_by_its_weight_with_the_first_line_of_its_error(
     timed.step()
     timed.worker.drain()
     timed.executor.end(outcome)
-    with caplog.at_level(logging.INFO, "evenbeat.worker"):
+    with caplog.at_level(logging.INFO, "evenbeat.node.worker"):
         timed.step()
-    (record,) = [record for record in caplog.records if record.name == "evenbeat.worker"]
+    (record,) = [record for record in caplog.records if record.name == "evenbeat.node.worker"]
     assert record.levelno == level
     assert vars(record).get("error") == (None if outcome.error is None else outcome.error.split("\n")[0])
     assert ("error" in vars(record)) is (outcome.error is not None)

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 import pytest
 
 from evenbeat import InvalidValue, cron
-from evenbeat.instants import FIRST, LAST
+from evenbeat.core.instants import FIRST, LAST
 from evenbeat.triggers import zones
 from evenbeat.triggers.zones import CALM_MARGIN, Zone, read_zone, zone
 from tests.unit import tzif
@@ -192,11 +192,24 @@ def test_what_is_not_a_zone_is_refused(key: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "", "/etc/localtime", "Europe/../UTC", "Europe//Berlin", "Europe/Berlin/", "Europe/Berlin\n",
-        "C:\\UTC", "zone.tab", "Europe/Bérlin", "1/2", "_a", "-a", "+VERSION",
-        "America/Argentina/Buenos_Aires/Norte", "A" * 65, "posix/UTC",
+        "",
+        "/etc/localtime",
+        "Europe/../UTC",
+        "Europe//Berlin",
+        "Europe/Berlin/",
+        "Europe/Berlin\n",
+        "C:\\UTC",
+        "zone.tab",
+        "Europe/Bérlin",
+        "1/2",
+        "_a",
+        "-a",
+        "+VERSION",
+        "America/Argentina/Buenos_Aires/Norte",
+        "A" * 65,
+        "posix/UTC",
     ],
-)  # fmt: skip
+)
 def test_what_can_not_be_a_name_is_refused_without_a_look_at_the_disk(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

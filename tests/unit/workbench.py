@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from evenbeat import current
-from evenbeat.clocks import steady_clock
+from evenbeat.core.clocks import steady_clock
+from evenbeat.core.records import Execution, RunRecord, Transition, to_json
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Ended, Outcome
-from evenbeat.keeper import Keeper
-from evenbeat.model import Execution, Run, Transition, to_json
+from evenbeat.node.leases import LeaseKeeper
+from evenbeat.node.worker import Lane, Worker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Claimed, RunQuery
 from evenbeat.stores.memory import MemoryStore
-from evenbeat.tasks import Task, Tasks
+from evenbeat.tasks import context
+from evenbeat.tasks.task import Task, Tasks
 from evenbeat.testing import VirtualClock
-from evenbeat.worker import Lane, Worker
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class HandExecutor:
         self._begin()
 
     def interrupt(self, attempt: Attempt) -> None:
-        self.interrupted.append((attempt.run.id, attempt.current.asked))
+        self.interrupted.append((attempt.run.id, attempt.control.cancel_reason))
 
     def stop(self) -> None:
         self.stopped = True
@@ -101,12 +101,12 @@ class Workbench:
         self.worker = Worker(
             self.store, self.tasks, self.events, lambda _: Lane(self.executor, slots), name="w1", lease=lease
         )
-        self.keeper = Keeper(self.store, self.worker, lease)
+        self.keeper = LeaseKeeper(self.store, self.worker, lease)
 
     def add(self, run_id: str, execution: Execution | None = None, **fields: Any) -> None:
         now = self.clock.now
         wanted: dict[str, Any] = {"task": "work", "run_at": now, "created_at": now, **fields}
-        self.store.add_runs([Run(id=run_id, execution=execution or Execution(), **wanted)])
+        self.store.add_runs([RunRecord(id=run_id, execution=execution or Execution(), **wanted)])
 
     def count_seconds(self) -> list[float]:
         """Stop the steady clock of worker and keeper; what is in the list is what it says."""
@@ -131,7 +131,7 @@ class Workbench:
     def keep(self) -> int | None:
         return self.keeper.step(self.clock.now)
 
-    def run(self, run_id: str) -> Run:
+    def run(self, run_id: str) -> RunRecord:
         return self.store.find_runs(RunQuery(ids=(run_id,))).items[0]
 
     def kinds(self) -> list[str]:
@@ -142,14 +142,14 @@ def work() -> None:
     """A task whose end the test decides."""
 
 
-def returns_late(run: current.Run) -> str:
+def returns_late(run: context.RunContext) -> str:
     """Takes longer than it may, and takes no notice of being asked to end."""
     while not run.cancel_requested:
         time.sleep(0.005)
     return "paid"
 
 
-async def blocks_and_returns_late(run: current.Run) -> str:
+async def blocks_and_returns_late(run: context.RunContext) -> str:
     """The same without a single await, where it could be cancelled."""
     return returns_late(run)
 

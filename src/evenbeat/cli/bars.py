@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenbeat.cli.here import LocalZone
-from evenbeat.instants import Instant
+from evenbeat.core.instants import Instant
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions

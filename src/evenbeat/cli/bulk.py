@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 
+from evenbeat.app.runs import MOST_AT_ONCE
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, show_before_asking
 from evenbeat.cli.phrases import count
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.wall import Wall
-from evenbeat.runs import MOST_AT_ONCE
-from evenbeat.views import BulkInfo
+from evenbeat.observe.views import BulkResult
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,15 +27,19 @@ all_option = click.option(
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="With --all: don't ask.")
 limit_option = click.option(
-    "--limit", metavar="COUNT", type=click.IntRange(1), default=MOST_AT_ONCE, show_default=True,
+    "--limit",
+    metavar="COUNT",
+    type=click.IntRange(1),
+    default=MOST_AT_ONCE,
+    show_default=True,
     help="With --all: no more than this many.",
-)  # fmt: skip
+)
 
 
 class Act(Protocol):
     """``runs.retry_all`` or ``runs.cancel_all`` with a choice of runs."""
 
-    def __call__(self, *, dry_run: bool) -> BulkInfo: ...
+    def __call__(self, *, dry_run: bool) -> BulkResult: ...
 
 
 class Verb(NamedTuple):
@@ -64,7 +68,7 @@ def act_on_all(verb: Verb, act: Act, wall: Wall, *, yes: bool, as_json: bool) ->
     return ExitCode.FAILED if result.refused else ExitCode.OK
 
 
-def _ask(verb: Verb, found: BulkInfo, wall: Wall, *, as_json: bool) -> None:
+def _ask(verb: Verb, found: BulkResult, wall: Wall, *, as_json: bool) -> None:
     """Show what matches, on stderr; go on only after a yes."""
     number = f"{'more than ' if found.more else ''}{count(found.matched, 'run')}"
     if as_json or not sys.stdin.isatty():
@@ -76,14 +80,14 @@ def _ask(verb: Verb, found: BulkInfo, wall: Wall, *, as_json: bool) -> None:
     click.confirm(f"{verb.ask} {number}?", abort=True, err=True)
 
 
-def _sample(found: BulkInfo, wall: Wall) -> Iterable[RenderableType]:
+def _sample(found: BulkResult, wall: Wall) -> Iterable[RenderableType]:
     yield run_table(found.sample, wall)
     if found.matched > len(found.sample):
         yield f"and {found.matched - len(found.sample):,} more"
     yield ""
 
 
-def _report(verb: Verb, result: BulkInfo) -> Iterable[RenderableType]:
+def _report(verb: Verb, result: BulkResult) -> Iterable[RenderableType]:
     if not result.matched:
         yield "no such runs"
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from evenbeat.instants import Instant
+from evenbeat.core.instants import Instant
 from evenbeat.triggers import Cron
 from evenbeat.triggers.words import clock
 from evenbeat.triggers.zones import Zone

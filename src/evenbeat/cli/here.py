@@ -11,8 +11,8 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import NamedTuple
 
+from evenbeat.core.instants import Instant, from_ms
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import Instant, from_ms
 from evenbeat.triggers.zones import Zone, read_zone
 
 

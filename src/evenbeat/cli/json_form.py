@@ -1,22 +1,25 @@
-"""Schedules and runs as JSON documents: RFC 3339 in UTC, durations in milliseconds."""
+"""Schedules and runs as JSON documents: RFC 3339 in UTC, durations in seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from evenbeat.instants import to_ms, write_instant
+from evenbeat.core.instants import to_ms, write_instant
 
 
 def json_form(record: object) -> Any:
-    """A record of ``evenbeat.views`` as builtins."""
+    """A record of ``evenbeat.observe.views`` as builtins."""
     if isinstance(record, msgspec.Struct):
         return {name: json_form(getattr(record, name)) for name in record.__struct_fields__}
     if isinstance(record, datetime):
         return write_instant(to_ms(record))
+    if isinstance(record, timedelta):
+        seconds = record.total_seconds()
+        return int(seconds) if seconds.is_integer() else seconds
     if isinstance(record, Mapping):
         return {key: json_form(value) for key, value in record.items()}
     return [json_form(item) for item in record] if isinstance(record, (list, tuple)) else record

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from evenbeat.cli.phrases import span
+from evenbeat.core.instants import Instant, to_ms
+from evenbeat.core.records import to_json
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant, to_ms
-from evenbeat.model import to_json
 from evenbeat.observe.events import Event
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from evenbeat.scheduler import Scheduler
+    from evenbeat.app.scheduler import Scheduler
 
 # Later than this is worth a colour.
 _LATE = 1_000
@@ -66,7 +66,7 @@ class LiveOutput:
         """What jobs log, between the lines, and kept with their runs; of Evenbeat's own, what went wrong."""
         logging.getLogger("evenbeat").setLevel(logging.WARNING)
         # The lines show these themselves.
-        logging.getLogger("evenbeat.worker").setLevel(logging.CRITICAL)
+        logging.getLogger("evenbeat.node.worker").setLevel(logging.CRITICAL)
         root = logging.getLogger()
         if root.handlers:
             return  # the app has said itself where its logs go
@@ -126,8 +126,8 @@ class LiveOutput:
         if run.coalesced:
             ticks = "tick" if run.coalesced == 1 else "ticks"
             row.append(f"  (for {run.coalesced:,} earlier {ticks}, too)", style="yellow")
-        if run.cause in ("trigger", "enqueue"):
-            row.append("  (by hand)" if run.cause == "trigger" else "  (enqueued)", style="dim")
+        if run.cause in ("run_now", "enqueue"):
+            row.append("  (by hand)" if run.cause == "run_now" else "  (enqueued)", style="dim")
         return row
 
     def _room(self) -> int:

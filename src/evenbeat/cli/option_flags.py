@@ -1,4 +1,4 @@
-"""The options of runs and schedules as flags: those of ``evenbeat.options``."""
+"""The options of runs and schedules as flags: those of ``evenbeat.tasks.options``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from evenbeat.model import CatchUpKind, OnCrash, Overlap
-from evenbeat.options import RUN, SCHEDULE
+from evenbeat.core.records import CatchUpKind, OnCrash, Overlap
+from evenbeat.tasks.options import RUN, SCHEDULE
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -23,10 +23,10 @@ _FLAGS: dict[str, tuple[Any, str | None, str]] = {
     "spread": (str, "DURATION", "Fire up to this much later, by an amount of its own."),
     "retries": (int, "COUNT", "How many times a failed run is tried again."),
     "backoff": (str, "DURATION", "The wait before the first retry; it doubles."),
-    "longest_backoff": (str, "DURATION", "No wait is longer."),
+    "max_backoff": (str, "DURATION", "No wait is longer."),
     "timeout": (str, "DURATION", "A run that takes longer is stopped and has failed."),
     "on_crash": (click.Choice(get_args(OnCrash)), None, "When the worker of a run dies."),
-    "crashes": (int, "COUNT", "How many times at most it is then run again."),
+    "max_crashes": (int, "COUNT", "How many times at most it is then run again."),
     "queue": (str, "NAME", "The queue of its runs."),
     "priority": (str, "0-9", "Of its runs: higher first; also low, normal, high."),
 }

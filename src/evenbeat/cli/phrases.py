@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from evenbeat.instants import Instant
+from evenbeat.core.instants import Instant
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 

@@ -39,8 +39,7 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.runs", "Look at runs, make them, try them again, cancel them."
             ),
             "queues": Lazy(
-                "evenbeat.cli.commands.queues",
-                "Show what waits in each queue, and whether it drains.",
+                "evenbeat.cli.commands.queues", "Show what waits in each queue, and whether it drains."
             ),
         },
         "The store and this machine": {

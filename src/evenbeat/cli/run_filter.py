@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import click
 
+from evenbeat.app.runs import RunFilter
+from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.store_input import all_tenants_option, complete_schedule
 from evenbeat.cli.wall import Wall
-from evenbeat.instants import from_ms
-from evenbeat.runs import RunFilter
-from evenbeat.scheduler import Scheduler
+from evenbeat.core.instants import from_ms
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.states import duration, lateness, run_state
 from evenbeat.cli.wall import Wall
-from evenbeat.views import RunInfo
+from evenbeat.observe.views import Run
 
 
-def run_table(runs: Sequence[RunInfo], wall: Wall, *, of_schedule: bool = False) -> Fitted:
+def run_table(runs: Sequence[Run], wall: Wall, *, of_schedule: bool = False) -> Fitted:
     """``of_schedule``: they are all of one, which need not be repeated."""
     columns = [
         Column("run", [run.id for run in runs]),

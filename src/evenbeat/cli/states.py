@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from evenbeat.cli.layout import Cell
 from evenbeat.cli.phrases import one_line
 from evenbeat.cli.wall import Wall, took
+from evenbeat.core.instants import to_ms
+from evenbeat.core.records import AttemptOutcome, Reason
 from evenbeat.errors import InvalidTrigger
-from evenbeat.instants import to_ms
-from evenbeat.model import Outcome, Reason
+from evenbeat.observe.views import Run, RunWait, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
 from evenbeat.triggers.words import explain_bounds, explain_period
-from evenbeat.views import RunInfo, ScheduleHistory, ScheduleInfo, SkippedInfo, WaitInfo
 
 STYLES = {
-    "active": "green", "paused": "yellow", "finished": "dim", "deleted": "dim",
-    "queued": "cyan", "running": "blue", "succeeded": "green", "failed": "bold red", "cancelled": "yellow",
-}  # fmt: skip
+    "active": "green",
+    "paused": "yellow",
+    "finished": "dim",
+    "deleted": "dim",
+    "queued": "cyan",
+    "running": "blue",
+    "succeeded": "green",
+    "failed": "bold red",
+    "cancelled": "yellow",
+}
 
-OUTCOMES: dict[Outcome, str] = {
-    "succeeded": STYLES["succeeded"], "failed": STYLES["failed"], "cancelled": STYLES["cancelled"],
-    "lost": STYLES["failed"], "handed back": STYLES["cancelled"],
-}  # fmt: skip
+OUTCOMES: dict[AttemptOutcome, str] = {
+    "succeeded": STYLES["succeeded"],
+    "failed": STYLES["failed"],
+    "cancelled": STYLES["cancelled"],
+    "lost": STYLES["failed"],
+    "handed back": STYLES["cancelled"],
+}
 
 _REASONS: dict[Reason, str] = {
     "coalesced": "missed; a later run stands for {} (catch-up latest)",
@@ -36,12 +46,12 @@ _REASONS: dict[Reason, str] = {
 }
 
 
-def priority_words(item: ScheduleInfo | RunInfo) -> str:
+def priority_words(item: Schedule | Run) -> str:
     """``8 (high)``, or ``7``, which has no name."""
     return f"{item.priority}" + ("" if item.priority_name is None else f" ({item.priority_name})")
 
 
-def schedule_state(schedule: ScheduleInfo, wall: Wall) -> Cell:
+def schedule_state(schedule: Schedule, wall: Wall) -> Cell:
     """``paused until Tue 09:00: migration``."""
     if schedule.damage:
         return "unreadable", STYLES["failed"]
@@ -56,7 +66,7 @@ def schedule_state(schedule: ScheduleInfo, wall: Wall) -> Cell:
     return words, STYLES[schedule.state]
 
 
-def run_state(run: RunInfo) -> Cell:
+def run_state(run: Run) -> Cell:
     if run.state == "running" and run.cancel_requested:
         return "stopping", STYLES["cancelled"]
     if run.is_retrying:
@@ -64,7 +74,7 @@ def run_state(run: RunInfo) -> Cell:
     return run.state, STYLES[run.state]
 
 
-def next_run(schedule: ScheduleInfo, wall: Wall) -> tuple[Cell, Cell]:
+def next_run(schedule: Schedule, wall: Wall) -> tuple[Cell, Cell]:
     """When it runs next, and how far away that is; empty while nothing is to come."""
     moment = schedule.next_run
     waits = schedule.state == "paused" and schedule.paused_until is None
@@ -78,7 +88,7 @@ def next_run(schedule: ScheduleInfo, wall: Wall) -> tuple[Cell, Cell]:
     return wall.near(moment), (wall.away(moment), "yellow" if overdue else "cyan")
 
 
-def last_result(history: ScheduleHistory, wall: Wall) -> Cell:
+def last_result(history: ScheduleStats, wall: Wall) -> Cell:
     """``ok 3 min ago``."""
     if history.last_run is None:
         return ""
@@ -91,27 +101,27 @@ def last_result(history: ScheduleHistory, wall: Wall) -> Cell:
     return f"{word} {wall.ago(history.last_run)}", style
 
 
-def lateness(run: RunInfo) -> Cell:
+def lateness(run: Run) -> Cell:
     """How much later than it was to start it did; a second or more stands out."""
     # A run that waits for a retry is due when that comes: its start lies before.
-    if run.lateness is None or run.lateness < 0:
+    if run.lateness is None:
         return ""
-    return took(run.lateness), "yellow" if run.lateness >= 1 else ""
+    return took(run.lateness), "yellow" if run.lateness >= timedelta(seconds=1) else ""
 
 
-def elapsed(since: datetime, wall: Wall) -> float:
-    """Seconds until now."""
-    return max(0, wall.now - to_ms(since)) / 1000
+def elapsed(since: datetime, wall: Wall) -> timedelta:
+    """Return how long ago that was."""
+    return timedelta(milliseconds=max(0, wall.now - to_ms(since)))
 
 
-def duration(run: RunInfo, wall: Wall) -> Cell:
+def duration(run: Run, wall: Wall) -> Cell:
     """How long the latest attempt took; of a running one, how long it has been running."""
     if run.state == "running" and run.started_at is not None:
         return took(elapsed(run.started_at, wall)), STYLES["running"]
     return "" if run.duration is None else took(run.duration)
 
 
-def reason(row: SkippedInfo, schedule: ScheduleInfo) -> str:
+def reason(row: SkippedTicks, schedule: Schedule) -> str:
     words = _REASONS[row.reason]
     if row.reason == "coalesced" and schedule.overlap == "queue":
         # Mostly nothing was missed: the run before was still active.
@@ -119,7 +129,7 @@ def reason(row: SkippedInfo, schedule: ScheduleInfo) -> str:
     return words.format("it" if row.count == 1 else "them")
 
 
-def waiting(run: RunInfo, wait: WaitInfo, wall: Wall) -> str:
+def waiting(run: Run, wait: RunWait, wall: Wall) -> str:
     """Why a queued run has not started yet."""
     until = "" if wait.until is None else f"until {wall.full(wait.until)}, {wall.away(wait.until)}, "
     words = {
@@ -137,18 +147,18 @@ def waiting(run: RunInfo, wait: WaitInfo, wall: Wall) -> str:
     return words
 
 
-def _nodes(wait: WaitInfo) -> str:
+def _nodes(wait: RunWait) -> str:
     more = f" and {len(wait.nodes) - 1:,} more" if len(wait.nodes) > 1 else ""
     return "".join(wait.nodes[:1]) + more
 
 
-def bound(schedule: ScheduleInfo) -> Trigger:
+def bound(schedule: Schedule) -> Trigger:
     """Its trigger, with what its name decides."""
     trigger = parse_trigger(schedule.trigger)
     return trigger.bind(schedule.name, 0) if isinstance(trigger, Cron) else trigger
 
 
-def in_words(schedule: ScheduleInfo) -> str:
+def in_words(schedule: Schedule) -> str:
     """What its trigger does."""
     try:
         trigger = bound(schedule)

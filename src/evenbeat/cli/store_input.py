@@ -12,21 +12,21 @@ from urllib.parse import urlsplit
 
 import click
 
+from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import Failed, warn
 from evenbeat.cli.phrases import one_line
+from evenbeat.config import Origin, Setting, Settings, read_settings
 from evenbeat.errors import (
+    AppImportError,
     InvalidValue,
-    ModuleFailed,
     RunNotFound,
     ScheduleExists,
     ScheduleNotFound,
     StoreUnavailable,
 )
-from evenbeat.scheduler import Scheduler
-from evenbeat.settings import Origin, Setting, Settings, read_settings
 from evenbeat.stores.base import Store
 from evenbeat.stores.urls import open_url, without_password
-from evenbeat.tasks import Tasks
+from evenbeat.tasks.task import Tasks
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -97,13 +97,13 @@ def store_in_force(settings: Settings) -> Setting:
     """
     if not _is_of_app(settings):
         return settings.of("store")
-    from evenbeat.loading import load_store
+    from evenbeat.app.loading import load_store
 
     origin = Origin("app", settings["app"])
     try:
         return Setting("store", load_store(settings["app"])[1], origin)
-    except (InvalidValue, ModuleFailed) as error:
-        reason = one_line(error.trace if isinstance(error, ModuleFailed) else str(error))
+    except (InvalidValue, AppImportError) as error:
+        reason = one_line(error.trace if isinstance(error, AppImportError) else str(error))
         warn(f"the store is that of the app {settings['app']}, which can't be imported: {reason}")
         return Setting("store", None, origin)
 
@@ -114,7 +114,7 @@ def _is_of_app(settings: Settings) -> bool:
 
 def _store_of_app(settings: Settings, *, create: bool, empty: bool) -> FoundStore:
     """Where no store is said but an app is: the one that the app works on."""
-    from evenbeat.loading import load_store
+    from evenbeat.app.loading import load_store
 
     found = FoundStore(*load_store(settings["app"]))
     if not create:
@@ -154,7 +154,7 @@ def opened(
     settings = settings_here(store=store, tenant=tenant)
     app = Scheduler(find_store(settings, create=create).store, tenant=settings["tenant"])
     if tasks and settings.is_said("app"):
-        from evenbeat.loading import load_app
+        from evenbeat.app.loading import load_app
 
         for task in load_app(settings["app"]).tasks:
             app.tasks.add(task)

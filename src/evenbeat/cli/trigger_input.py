@@ -11,8 +11,8 @@ import msgspec
 
 from evenbeat.cli.failures import ExpressionRefused
 from evenbeat.cli.here import now
+from evenbeat.core.instants import Instant, read_instant
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import Instant, read_instant
 from evenbeat.triggers import At, Cron, Every, parse_trigger
 from evenbeat.triggers.zones import Zone, read_zone
 
@@ -87,11 +87,7 @@ def read_trigger_input(
     start = now() if since is None else read_instant(since, "--from", zone.info)
     trigger = _bind(written, name, start)
     return TriggerInput(
-        trigger=trigger,
-        written=written,
-        zone=zone,
-        since=start,
-        notes=tuple(_notes(written, name)),
+        trigger=trigger, written=written, zone=zone, since=start, notes=tuple(_notes(written, name))
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from evenbeat.node_settings import NodeSettings
-from evenbeat.tasks import Tasks
+from evenbeat.node.settings import NodeSettings
+from evenbeat.tasks.task import Tasks
 
 
 def unserved(tasks: Tasks, settings: NodeSettings) -> Iterator[str]:

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from evenbeat.cli.here import LocalZone, local_zone
 from evenbeat.cli.phrases import date_time, span, timespec
+from evenbeat.core.instants import Instant, read_instant, read_moment, to_ms
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant, read_instant, to_ms
-from evenbeat.moments import read_moment
 
 _WEEK = 6
 _DAY = timedelta(days=1)
@@ -68,9 +67,11 @@ class Wall(NamedTuple):
             return read_moment(text, field, self.now, self.zone.tzinfo)
         except InvalidValue as error:
             raise InvalidValue(
-                f"{field} {shown(text)} is neither a date and time nor a duration", field=field, value=text,
+                f"{field} {shown(text)} is neither a date and time nor a duration",
+                field=field,
+                value=text,
                 hint='write 18:00 or 2026-03-01T09:00, in your zone unless it has an offset, or "+2h"',
-            ) from error  # fmt: skip
+            ) from error
 
     def read_window(self, since: str | None, until: str | None) -> tuple[Instant | None, Instant | None]:
         """A stretch of the past: dates and times, durations before now (``2h``), or times of day.
@@ -81,26 +82,32 @@ class Wall(NamedTuple):
         end = None if until is None else self._read_past(until, "--until", start)
         if start is not None and end is not None and end <= start:
             raise InvalidValue(
-                f"--until {until} is not after --since {since}", field="until", value=until,
+                f"--until {until} is not after --since {since}",
+                field="until",
+                value=until,
                 hint="leave it out to look until now",
-            )  # fmt: skip
+            )
         return start, end
 
     def _read_past(self, text: str, field: str, after: Instant | None) -> Instant:
         if text.strip().startswith("+"):
             raise InvalidValue(
-                f"{field} {text.strip()} is from now on, and the past is listed", field=field, value=text,
+                f"{field} {text.strip()} is from now on, and the past is listed",
+                field=field,
+                value=text,
                 hint=f"write {text.strip().removeprefix('+')}, which counts back from now",
-            )  # fmt: skip
+            )
         try:
             if _TIME_OF_DAY.fullmatch(text.strip()):
                 return self._time_of_day(text.strip(), field, after)
             return read_moment(text, field, self.now, self.zone.tzinfo, ago=True)
         except InvalidValue as error:
             raise InvalidValue(
-                f"{field} {shown(text)} is neither a time nor a duration", field=field, value=text,
+                f"{field} {shown(text)} is neither a time nor a duration",
+                field=field,
+                value=text,
                 hint='write 02:55 or 2026-03-01T02:55, in your zone unless it has an offset, or "2h" ago',
-            ) from error  # fmt: skip
+            ) from error
 
     def _time_of_day(self, text: str, field: str, after: Instant | None) -> Instant:
         """The first such time after ``after``; without that, the last one that has come."""
@@ -119,8 +126,9 @@ def whole(ms: int) -> int:
     return ms - ms % 1000
 
 
-def took(seconds: float) -> str:
+def took(duration: timedelta) -> str:
     """``1.2 s``, ``3 min 5 s``, ``12 ms``."""
+    seconds = duration.total_seconds()
     if 1 <= seconds < 60:
         return f"{seconds:.1f} s"
     ms = max(0, round(seconds * 1000))

@@ -9,14 +9,16 @@ import asyncio
 import logging
 import time
 
-from evenbeat import Run, Scheduler, cron, every
+from evenbeat import RunContext, Scheduler, cron, every
 
-app = Scheduler("sqlite:///evenbeat-demo.db", threads=4, cpu_processes=1, drain="10s")
+app = Scheduler(
+    "sqlite:///evenbeat-demo.db", thread_concurrency=4, process_concurrency=1, drain_timeout="10s"
+)
 log = logging.getLogger("demo")
 
 
 @app.task(schedule=cron("*/5 * * * * *"))
-def clock(run: Run) -> str:
+def clock(run: RunContext) -> str:
     """Cron with seconds: at :00, :05, :10, … of every minute."""
     return f"{run.scheduled_at:%H:%M:%S}"
 
@@ -28,14 +30,14 @@ async def pulse() -> None:
 
 
 @app.task(schedule=every("7s"), retries=2, backoff="1s")
-def flaky(run: Run) -> str:
+def flaky(run: RunContext) -> str:
     """Fails at first, and is tried again by itself."""
     if run.failures == 0:
         raise ConnectionError("the mail server did not answer")
     return f"sent with attempt {run.attempt}"
 
 
-@app.task(schedule=every("9s"), cpu=True)
+@app.task(schedule=every("9s"), executor="process")
 def primes(below: int = 5_000_000) -> int:
     """Keeps a processor busy: executed in a process of its own."""
     sieve = bytearray([1]) * below
@@ -46,17 +48,17 @@ def primes(below: int = 5_000_000) -> int:
 
 
 @app.task(schedule=every("12s"), overlap="skip", timeout="30s")
-def slow(run: Run) -> str:
+def slow(run: RunContext) -> str:
     """Takes a while; a tick that comes meanwhile is skipped, and recorded as such."""
     for step in range(1, 5):
-        run.check()  # ends here when it is cancelled
+        run.raise_if_cancelled()  # ends here when it is cancelled
         time.sleep(1)
         log.info("step %d of 4", step)
     return "4 steps"
 
 
 @app.task(schedule=every("10s"), catch_up="all", catch_up_limit=5)
-def ledger(run: Run) -> str:
+def ledger(run: RunContext) -> str:
     """Wants every tick: those that were missed are made up for, at most five."""
     return f"booked {run.scheduled_at:%H:%M:%S}"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from evenbeat.documents.base import HELD, Change, Documents, Fields, Found, Lock, Taken
+from evenbeat.documents.base import HELD, Change, DocumentLock, Documents, Fields, Found, Taken
 from evenbeat.documents.document import Document
 from evenbeat.documents.memory import MemoryDocuments
 from evenbeat.documents.processor import Processor
-from evenbeat.errors import LockLost
+from evenbeat.errors import DocumentLockLost
 
 if TYPE_CHECKING:
     from evenbeat.documents.mongo import MongoDocuments
@@ -24,11 +24,11 @@ __all__ = [
     "HELD",
     "Change",
     "Document",
+    "DocumentLock",
+    "DocumentLockLost",
     "Documents",
     "Fields",
     "Found",
-    "Lock",
-    "LockLost",
     "MemoryDocuments",
     "MongoDocuments",
     "PostgresDocuments",

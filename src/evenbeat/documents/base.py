@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from evenbeat.instants import Instant
+from evenbeat.core.instants import Instant
 
 HELD: Instant = 253_370_764_800_000
 """``sleep_until`` of a document that is held: 9999-01-01T00:00:00Z. It waits for a person, who corrects it
@@ -65,7 +65,7 @@ class Taken(NamedTuple):
     only where fewer were found than wanted. None if there is none, and where as many were found as wanted."""
 
 
-class Lock(NamedTuple):
+class DocumentLock(NamedTuple):
     """A lock as its holder knows it."""
 
     id: Any
@@ -77,7 +77,7 @@ class Lock(NamedTuple):
 class Change(msgspec.Struct, frozen=True):
     """What a holder writes into his document. Fields that are not named are left as they are."""
 
-    lock: Lock
+    lock: DocumentLock
     sleep_until: Instant | None
     """When it is due next. None clears the field: the document is no job any more."""
     fields: Mapping[str, Any] = {}
@@ -128,5 +128,5 @@ class Documents(Protocol):
         raises, and may keep the others from being written: give each alone then.
         """
 
-    def remove(self, locks: Sequence[Lock]) -> Sequence[bool | None]:
+    def remove(self, locks: Sequence[DocumentLock]) -> Sequence[bool | None]:
         """Delete each document that still has that lock. Answers which were deleted; None as above."""

@@ -7,11 +7,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from evenbeat.core.instants import Instant, Moment, from_ms, read_moment
 from evenbeat.documents.base import Found
 from evenbeat.documents.rules import Plan
-from evenbeat.errors import InvalidValue, LockLost, shown
-from evenbeat.instants import Instant, from_ms
-from evenbeat.moments import Moment, read_moment
+from evenbeat.errors import DocumentLockLost, InvalidValue, shown
 
 
 class Document(Mapping[str, Any]):
@@ -69,9 +68,9 @@ class Document(Mapping[str, Any]):
         return self._lost
 
     def check(self) -> None:
-        """Raise ``LockLost`` if the lock is known to be lost: for handlers that take long."""
+        """Raise ``DocumentLockLost`` if the lock is known to be lost: for handlers that take long."""
         if self._lost:
-            raise LockLost(self.id)
+            raise DocumentLockLost(self.id)
 
     def update(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Note fields to be set when the handler has returned; None clears one."""
@@ -79,9 +78,11 @@ class Document(Mapping[str, Any]):
         for name in changes:
             if self._is_reserved(name):
                 raise InvalidValue(
-                    f"field {shown(name)} is when the document is due, or what it is known by", field=name,
-                    value=changes[name], hint="use document.reschedule(…) to say when it is due next",
-                )  # fmt: skip
+                    f"field {shown(name)} is when the document is due, or what it is known by",
+                    field=name,
+                    value=changes[name],
+                    hint="use document.reschedule(…) to say when it is due next",
+                )
         self._changes.update(changes)
 
     def _is_reserved(self, name: str) -> bool:

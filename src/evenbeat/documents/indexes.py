@@ -13,6 +13,7 @@ _log = logging.getLogger("evenbeat.documents")
 def warn(name: str, remedy: str) -> None:
     """Say that many documents have no index, and how to make one."""
     _log.warning(
-        "there is no index on sleep_until, so that each look reads all documents; make one: %s", remedy,
+        "there is no index on sleep_until, so that each look reads all documents; make one: %s",
+        remedy,
         extra={"component": "documents", "documents": name},
-    )  # fmt: skip
+    )

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from evenbeat.core.instants import Instant, from_ms, to_ms, to_ms_up
 from evenbeat.documents import paths
-from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant, from_ms, to_ms, to_ms_up
 from evenbeat.stores.base import wall_clock
 
 _log = logging.getLogger("evenbeat.documents")
@@ -45,10 +45,14 @@ class MemoryDocuments:
         self._interval = paths.check(interval, "interval")
         self._repeat_until = paths.check(repeat_until, "repeat_until")
         self._auto_remove = paths.check(auto_remove, "auto_remove")
-        paths.check_apart({
-            "sleep_until": sleep_until, "interval": interval, "repeat_until": repeat_until,
-            "auto_remove": auto_remove,
-        })  # fmt: skip
+        paths.check_apart(
+            {
+                "sleep_until": sleep_until,
+                "interval": interval,
+                "repeat_until": repeat_until,
+                "auto_remove": auto_remove,
+            }
+        )
         self._condition = _matcher(condition)
         self._clock = clock
         self._has_warned = False
@@ -88,7 +92,7 @@ class MemoryDocuments:
         with self.lock:
             return [self._change(change) for change in changes]
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
         with self.lock:
             return [self._holds(lock) and self._documents.pop(lock.id, None) is not None for lock in locks]
 
@@ -110,9 +114,12 @@ class MemoryDocuments:
             self._has_warned = True
             _log.warning(
                 "document %s is never due: its %s is %s; store a datetime, not a %s",
-                shown(key), self._sleep_until, shown(moment), type(moment).__name__,
+                shown(key),
+                self._sleep_until,
+                shown(moment),
+                type(moment).__name__,
                 extra={"component": "documents", "documents": self.name, "document": shown(key)},
-            )  # fmt: skip
+            )
         return None
 
     def _locked(self, key: Any, until: Instant) -> Found:
@@ -130,7 +137,7 @@ class MemoryDocuments:
             data=before,
         )
 
-    def _holds(self, lock: Lock) -> bool:
+    def _holds(self, lock: DocumentLock) -> bool:
         document = self._documents.get(lock.id)
         if document is None:
             return False
@@ -155,9 +162,10 @@ def _mapping(documents: object) -> MutableMapping[Any, dict[str, Any]]:
         return documents
     raise InvalidValue(
         f"documents {shown(type(documents).__name__)} is not a dict of documents by their keys",
-        field="documents", value=None,
+        field="documents",
+        value=None,
         hint='write {"a": {"sleep_until": …}}; of a list make one: dict(enumerate(documents))',
-    )  # fmt: skip
+    )
 
 
 def _copied(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,6 +190,8 @@ def _matcher(condition: Condition | None) -> Callable[[Mapping[str, Any]], bool]
     if callable(condition):
         return condition
     raise InvalidValue(
-        f"condition {shown(condition)} is neither a function nor values of fields", field="condition",
-        value=condition, hint='write {"active": True} or lambda document: document["total"] > 100',
-    )  # fmt: skip
+        f"condition {shown(condition)} is neither a function nor values of fields",
+        field="condition",
+        value=condition,
+        hint='write {"active": True} or lambda document: document["total"] > 100',
+    )

@@ -45,6 +45,8 @@ def check(path: object, field: str) -> str:
     if isinstance(path, str) and path and all(part and not part.startswith("$") for part in path.split(".")):
         return path
     raise InvalidValue(
-        f"{field} {shown(path)} is not the path of a field", field=field, value=path,
+        f"{field} {shown(path)} is not the path of a field",
+        field=field,
+        value=path,
         hint="write it like sleep_until or schedule.sleepUntil",
-    )  # fmt: skip
+    )

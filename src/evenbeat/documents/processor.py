@@ -7,14 +7,14 @@ import threading
 from types import TracebackType
 from typing import get_args
 
+from evenbeat.core.durations import Duration, read_duration
 from evenbeat.documents.base import Documents
-from evenbeat.documents.desk import Pace
 from evenbeat.documents.rules import OnFailure, Policy
-from evenbeat.documents.shift import Hook, Hooks, OnDocument, OnError, Shift
-from evenbeat.durations import Duration, read_duration
+from evenbeat.documents.runtime import Hook, Hooks, OnDocument, OnError, Runtime
+from evenbeat.documents.worker import Limits
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.modules import is_looking
-from evenbeat.signals import check_main_thread, until_signalled
+from evenbeat.processes.importing import is_looking
+from evenbeat.processes.signals import check_main_thread, until_signalled
 
 # A lock is renewed at a third of it, by a thread that others may hold up.
 _SHORTEST_LOCK = 100
@@ -71,7 +71,7 @@ class Processor:
             _check_function(on_error, "on_error", "error", "document")
         self.documents = documents
         self._hooks = Hooks(on_document, on_start, on_stop, on_idle, on_error)
-        self._pace = Pace(
+        self._limits = Limits(
             concurrency=_concurrency(concurrency),
             lock_duration=_lock_duration(lock_duration),
             next_delay=read_duration(next_delay, "next_delay"),
@@ -82,45 +82,45 @@ class Processor:
             on_failure=_on_failure(on_failure),
             retry_delay=read_duration(retry_delay, "retry_delay"),
         )
-        self._shift: Shift | None = None
+        self._runtime: Runtime | None = None
         # Hooks may start and stop it, too.
         self._guard = threading.RLock()
 
     @property
     def is_running(self) -> bool:
         """Whether it was started, and not told to stop since."""
-        shift = self._shift
-        return shift is not None and not shift.is_ending
+        runtime = self._runtime
+        return runtime is not None and not runtime.is_ending
 
     @property
     def is_processing(self) -> bool:
         """Whether a document is in hand."""
-        shift = self._shift
-        return shift is not None and shift.desk.is_processing
+        runtime = self._runtime
+        return runtime is not None and runtime.worker.is_processing
 
     @property
     def is_idle(self) -> bool:
         """Whether it runs and there is nothing to do."""
-        shift = self._shift
-        return shift is not None and not shift.is_ending and shift.desk.is_idle
+        runtime = self._runtime
+        return runtime is not None and not runtime.is_ending and runtime.worker.is_idle
 
     def start(self) -> None:
         """Begin, in threads of its own. A mistake in what was said about the documents is raised here; a
         database that is away is waited for. Does nothing if it runs already."""
         if is_looking():
             return  # somebody imports the module to see what it has
-        ending = self._shift
+        ending = self._runtime
         if ending is not None and ending.is_ending and not ending.is_here:
             ending.over.wait()
         with self._guard:
-            if self._shift is not None:
+            if self._runtime is not None:
                 return
             # There already when on_start is called.
-            self._shift = Shift(self.documents, self._hooks, self._pace, self._policy)
+            self._runtime = Runtime(self.documents, self._hooks, self._limits, self._policy)
             try:
-                self._shift.start()
+                self._runtime.start()
             except BaseException:
-                self._shift = None
+                self._runtime = None
                 raise
 
     def stop(self, timeout: Duration | None = None) -> bool:
@@ -131,24 +131,24 @@ class Processor:
         A hook or a handler that calls it does not wait, which would be for itself: it gets False, and all
         ends when it has returned."""
         patience = None if timeout is None else read_duration(timeout, "timeout") / 1000
-        shift = self._shift
-        if shift is not None and shift.is_here:
-            shift.desk.drain()
-            if not shift.is_ending:
+        runtime = self._runtime
+        if runtime is not None and runtime.is_here:
+            runtime.worker.drain()
+            if not runtime.is_ending:
                 threading.Thread(target=self.stop, args=(timeout,), name="evenbeat-documents-stop").start()
             return False
         with self._guard:
-            shift = self._shift
-            if shift is None:
+            runtime = self._runtime
+            if runtime is None:
                 return True
-            is_first, shift.is_ending = not shift.is_ending, True
+            is_first, runtime.is_ending = not runtime.is_ending, True
         if not is_first:
-            return shift.over.wait(patience) and shift.is_done
+            return runtime.over.wait(patience) and runtime.is_done
         try:
-            return shift.stop(patience)
+            return runtime.stop(patience)
         finally:
-            self._shift = None
-            shift.over.set()
+            self._runtime = None
+            runtime.over.set()
 
     def run(self) -> bool:
         """Work until SIGINT or SIGTERM comes, and stop then; or until a hook or a handler calls ``stop``. A
@@ -156,29 +156,29 @@ class Processor:
         if is_looking():
             return True
         check_main_thread()
-        started: list[Shift] = []
+        started: list[Runtime] = []
 
         def start() -> None:
             self.start()
-            if self._shift is not None:  # else a hook has stopped it already
-                started.append(self._shift)
+            if self._runtime is not None:  # else a hook has stopped it already
+                started.append(self._runtime)
 
         until_signalled(
-            hurry=self._hurry, over=lambda: all(shift.is_ending for shift in started), start=start
+            hurry=self._hurry, over=lambda: all(runtime.is_ending for runtime in started), start=start
         )
-        return self.stop() and all(shift.is_done for shift in started)
+        return self.stop() and all(runtime.is_done for runtime in started)
 
     def _hurry(self) -> None:
-        shift = self._shift
-        if shift is not None:
-            shift.hurry()
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.hurry()
 
     def hint(self) -> None:
         """Look now: a document was added that is due. Without it, that is noticed within a second; what
         others add to a large Redis by HSET, when ``RedisDocuments`` says so."""
-        shift = self._shift
-        if shift is not None:
-            shift.desk.hint()
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.worker.hint()
 
     def __enter__(self) -> Processor:
         self.start()
@@ -193,9 +193,11 @@ class Processor:
 def _check_documents(documents: object) -> None:
     if not callable(getattr(documents, "lock_next", None)):
         raise InvalidValue(
-            f"documents {shown(documents)} is no store of documents", field="documents", value=documents,
+            f"documents {shown(documents)} is no store of documents",
+            field="documents",
+            value=documents,
             hint="wrap it: MongoDocuments(…), PostgresDocuments(…), MemoryDocuments(…)",
-        )  # fmt: skip
+        )
 
 
 def _check_function(function: object, name: str, *parameters: str) -> None:
@@ -203,9 +205,11 @@ def _check_function(function: object, name: str, *parameters: str) -> None:
     wanted = f"a def or async def {name}({', '.join(parameters)})"
     if not callable(function):
         raise InvalidValue(
-            f"{name} {shown(function)} is not a function", field=name, value=function,
+            f"{name} {shown(function)} is not a function",
+            field=name,
+            value=function,
             hint=f"give {wanted}, and do not call it yourself",
-        )  # fmt: skip
+        )
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -216,8 +220,10 @@ def _check_function(function: object, name: str, *parameters: str) -> None:
         called = getattr(function, "__name__", shown(function))
         raise InvalidValue(
             f"{name} {called}{signature} can't be called with {len(parameters)} arguments: {error}",
-            field=name, value=called, hint=f"give {wanted}",
-        ) from None  # fmt: skip
+            field=name,
+            value=called,
+            hint=f"give {wanted}",
+        ) from None
 
 
 def _concurrency(value: int) -> int:
@@ -232,9 +238,11 @@ def _lock_duration(value: Duration) -> int:
     ms = read_duration(value, "lock_duration")
     if ms < _SHORTEST_LOCK:
         raise InvalidValue(
-            f"lock_duration {shown(value)} is too short", field="lock_duration", value=value,
+            f"lock_duration {shown(value)} is too short",
+            field="lock_duration",
+            value=value,
             hint="100ms at least, and better some seconds: a lock is renewed at a third of it",
-        )  # fmt: skip
+        )
     return ms
 
 
@@ -242,6 +250,8 @@ def _on_failure(value: OnFailure) -> OnFailure:
     if value in get_args(OnFailure):
         return value
     raise InvalidValue(
-        f"on_failure {shown(value)} is not known", field="on_failure", value=value,
+        f"on_failure {shown(value)} is not known",
+        field="on_failure",
+        value=value,
         hint=f"there are {', '.join(get_args(OnFailure))}",
-    )  # fmt: skip
+    )

@@ -7,15 +7,15 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from evenbeat.core.instants import Instant, read_instant
 from evenbeat.documents.base import HELD, Found
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant, read_instant
 from evenbeat.triggers import Trigger, parse_trigger
 
 OnFailure: TypeAlias = Literal["reschedule", "retry", "hold"]
 
 REMOVE: Final = "remove"
-Fate: TypeAlias = Instant | Literal["remove"] | None
+Disposition: TypeAlias = Instant | Literal["remove"] | None
 """What becomes of a document: due again then, removed, or (None) no job any more."""
 
 _YES = frozenset({"1", "true", "t", "yes", "y", "on"})
@@ -64,12 +64,14 @@ def is_yes(value: object) -> bool:
         return text in _YES
     # A document must not be removed by a guess.
     raise InvalidValue(
-        f"auto_remove {shown(value)} is neither yes nor no", field="auto_remove", value=value,
+        f"auto_remove {shown(value)} is neither yes nor no",
+        field="auto_remove",
+        value=value,
         hint='write "1" or "0", "true" or "false", "yes" or "no"',
-    )  # fmt: skip
+    )
 
 
-def after_success(plan: Plan, now: Instant, policy: Policy) -> Fate:
+def after_success(plan: Plan, now: Instant, policy: Policy) -> Disposition:
     """Due at its next tick; without one, removed if it says so, or done."""
     upcoming = next_start(plan, now, policy.reprocess_delay)
     if upcoming is None and plan.auto_remove:
@@ -77,7 +79,7 @@ def after_success(plan: Plan, now: Instant, policy: Policy) -> Fate:
     return upcoming
 
 
-def after_failure(plan: Plan, now: Instant, policy: Policy) -> Fate:
+def after_failure(plan: Plan, now: Instant, policy: Policy) -> Disposition:
     """As the policy says. What failed and has no next tick is held, not done, nor removed: nobody shall take
     it for a document that was processed."""
     if policy.on_failure == "retry":
@@ -105,9 +107,11 @@ def _text(value: object) -> str:
     if isinstance(value, timedelta):  # an interval of PostgreSQL
         return f"every {value // timedelta(milliseconds=1)}ms"
     raise InvalidValue(
-        f"interval {shown(value)} is not a text", field="interval", value=value,
+        f"interval {shown(value)} is not a text",
+        field="interval",
+        value=value,
         hint='write it like "0 9 * * mon-fri" or "every 10m"',
-    )  # fmt: skip
+    )
 
 
 def _instant(value: object) -> Instant | None:
@@ -121,6 +125,8 @@ def _instant(value: object) -> Instant | None:
     if isinstance(value, str):
         return read_instant(value, "repeat_until", UTC)
     raise InvalidValue(
-        f"repeat_until {shown(value)} is not a time", field="repeat_until", value=value,
+        f"repeat_until {shown(value)} is not a time",
+        field="repeat_until",
+        value=value,
         hint="keep it as the database keeps times, or as a text like 2026-03-01T09:00:00Z",
-    )  # fmt: skip
+    )

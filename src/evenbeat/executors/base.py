@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from evenbeat import current, model
-from evenbeat.clocks import steady_clock
-from evenbeat.conversion import Unfit
+from evenbeat.core.clocks import steady_clock
+from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue, RunCancelled
-from evenbeat.executors import begun, forks
 from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
-from evenbeat.tasks import Task
+from evenbeat.processes import begun, forks
+from evenbeat.tasks.context import RunContext, RunControl
+from evenbeat.tasks.conversion import Unfit
+from evenbeat.tasks.task import Task
 
 # Seconds between two questions to a store that is away.
 _ASK_AGAIN = 1.0
@@ -46,7 +47,8 @@ class Attempt:
         "_ticket",
         "began",
         "claimed",
-        "current",
+        "context",
+        "control",
         "exception",
         "lease_end",
         "log",
@@ -59,11 +61,11 @@ class Attempt:
 
     def __init__(
         self,
-        run: model.Run,
+        run: RunRecord,
         task: Task[..., Any],
         claimed: float,
         lease: float,
-        ask: Callable[[model.Run], bool | None],
+        ask: Callable[[RunRecord], bool | None],
         clock: Callable[[], float] = steady_clock,
     ) -> None:
         self.run = run
@@ -81,7 +83,8 @@ class Attempt:
         self.settled = False
         """What becomes of the run is decided: whatever the function still does counts for nothing."""
         self.log = RunLog(run)
-        self.current = current.Run(run, held=lambda: self._held(ask), log=self.log.add)
+        self.control = RunControl(lambda: self._held(ask))
+        self.context = RunContext(run, self.control, self.log.add)
         self._clock = clock
         self._ask_at = float("-inf")
         # Taken by who begins or withdraws it: one of them, since popping is atomic.
@@ -119,7 +122,7 @@ class Attempt:
         except IndexError:
             return False
 
-    def _held(self, ask: Callable[[model.Run], bool | None]) -> bool | None:
+    def _held(self, ask: Callable[[RunRecord], bool | None]) -> bool | None:
         if self.settled:
             return False
         now = self._clock()
@@ -153,7 +156,7 @@ class Executor(Protocol):
     def interrupt(self, attempt: Attempt) -> None:
         """Make it end by the means of this kind: cancel a coroutine, kill a process.
 
-        A thread can't be made to; its function was asked (``run.check()``).
+        A thread can't be made to; its function was asked (``run.raise_if_cancelled()``).
         """
 
     def stop(self) -> None:
@@ -163,7 +166,7 @@ class Executor(Protocol):
 def returned(attempt: Attempt, value: object) -> Outcome:
     """The outcome of a function that returned. What is not JSON is not kept, and what JSON changes is kept as
     that; the log says so. The work is done, and doing it again would be worse."""
-    if attempt.current.asked == "timeout":
+    if attempt.control.cancel_reason == "timeout":
         attempt.log.add("WARNING evenbeat: it returned after its timeout, which counts as success")
         _log.warning("a run returned after its timeout", extra=run_fields(attempt.run))
     if value is None:
@@ -190,7 +193,7 @@ def returned(attempt: Attempt, value: object) -> Outcome:
 
 def raised(attempt: Attempt, error: BaseException) -> Outcome:
     """The outcome of a function that raised, whatever it was: also SystemExit harms nobody."""
-    if isinstance(error, RunCancelled) and attempt.current.asked is not None:
+    if isinstance(error, RunCancelled) and attempt.control.cancel_reason is not None:
         return Outcome("stopped", error=str(error))
     # Ours are the first frames: whoever reads the traceback looks for the function's.
     attempt.exception = error.with_traceback(_theirs(error.__traceback__))
@@ -202,7 +205,7 @@ def raised(attempt: Attempt, error: BaseException) -> Outcome:
 
 def _misfit(attempt: Attempt) -> InvalidValue | None:
     """What is wrong with the names in the payload, if the function can't be called with them."""
-    payload = attempt.current.payload
+    payload = attempt.context.payload
     try:
         attempt.task.check(payload if isinstance(payload, dict) else {})
     except InvalidValue as error:

@@ -1,4 +1,4 @@
-"""The process that executes ``cpu=True`` tasks for a worker, one attempt at a time: see ``processes``.
+"""The process that executes tasks for a worker, one attempt at a time: see ``processes``.
 
 The task has the main thread; another one listens to the worker. When the worker is gone this process ends,
 also in the middle of a task: its run is somebody else's by then, or will be. What the task prints goes to
@@ -24,17 +24,17 @@ from typing import Any
 
 import msgspec
 
-from evenbeat import current, modules
-from evenbeat.channel import Channel, storable
-from evenbeat.errors import InvalidValue, ModuleFailed, RunCancelled, shown
-from evenbeat.executors import forks
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
+from evenbeat.errors import AppImportError, InvalidValue, RunCancelled, shown
 from evenbeat.executors.base import Attempt, describe
 from evenbeat.executors.messages import Ask, Began, Ended, Execute, IsMine, Key, Line, Logged, Place, ToChild
 from evenbeat.executors.threads import execute
-from evenbeat.instants import Instant
-from evenbeat.model import Run
 from evenbeat.observe.run_logs import RunLog
-from evenbeat.tasks import Task, Tasks
+from evenbeat.processes import forks, importing
+from evenbeat.processes.channel import Channel, storable
+from evenbeat.tasks.context import RunContext
+from evenbeat.tasks.task import Task, Tasks
 
 _decoder: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
@@ -126,9 +126,9 @@ class Server:
         Asks nobody: the main thread may be in the middle of anything, also of asking.
         """
         present = self._present
-        if self._unwindable and present is not None and present.current.asked is not None:
+        if self._unwindable and present is not None and present.control.cancel_reason is not None:
             self._unwindable = False
-            raise RunCancelled(present.current.asked)
+            raise RunCancelled(present.control.cancel_reason)
 
     def _listen(self) -> None:
         while (message := self._channel.receive()) is not None:
@@ -140,7 +140,7 @@ class Server:
                 self._work.put(attempt)
             elif isinstance(message, Ask):
                 if self._present is not None and self._present.key == message.of:
-                    self._present.current.ask_to_end(message.reason)
+                    self._present.control.request_cancel(message.reason)
             elif (answer := self._answers.get(message.question)) is not None:
                 answer.put(message.held)
         if self._present is not None:
@@ -156,7 +156,7 @@ class Server:
         self._places[run.task] = message.place
         attempt = Attempt(run, _unloaded(run.task), 0.0, 0.0, self._is_held)
         attempt.log = log = _Lines(run, self._sender)
-        attempt.current = current.Run(run, held=lambda: self._is_held(run), log=log.add)
+        attempt.context = RunContext(run, attempt.control, log.add)
         return attempt
 
     def _execute(self, attempt: Attempt) -> Ended:
@@ -168,7 +168,7 @@ class Server:
             raise
         except BaseException as error:
             forks.leave_if_since(self._born, error)
-            why = error.trace if isinstance(error, ModuleFailed) else describe(error)
+            why = error.trace if isinstance(error, AppImportError) else describe(error)
             text = f"task {shown(name)} can't be loaded in a process of its own: {why}"
             return Ended(of=key, kind="raised", error=storable(text))
         outcome = execute(attempt)
@@ -176,7 +176,7 @@ class Server:
         error_text = None if outcome.error is None else storable(outcome.error)
         return Ended(of=key, kind=outcome.kind, result=outcome.result, error=error_text)
 
-    def _is_held(self, run: Run) -> bool | None:
+    def _is_held(self, run: RunRecord) -> bool | None:
         # Without a lock: a handler of the task's own may ask while its main thread asks.
         question = next(self._questions)
         answer = self._answers[question] = SimpleQueue()
@@ -196,9 +196,9 @@ class Server:
 def load_task(name: str, place: Place) -> Task[..., Any]:
     """The task of that name: from a scheduler in its module, else the function itself."""
     if place.file is not None:
-        module = modules.import_main(Path(place.file))
+        module = importing.import_main(Path(place.file))
     elif place.module is not None:
-        module = modules.import_name(place.module)
+        module = importing.import_name(place.module)
     else:
         raise InvalidValue(f"nobody says where {place.function} is", field="function", value=place.function)
     for value in vars(module).values():
@@ -212,16 +212,18 @@ def load_task(name: str, place: Place) -> Task[..., Any]:
         return target
     if not callable(target):
         raise InvalidValue(
-            f"{place.function} is not found in {module.__name__}", field="function", value=place.function,
-            hint="cpu=True needs a function at the top level of a module",
-        )  # fmt: skip
+            f"{place.function} is not found in {module.__name__}",
+            field="function",
+            value=place.function,
+            hint='executor="process" needs a function at the top level of a module',
+        )
     return Task(target, name)
 
 
 class _Lines(RunLog):
     """The log of an attempt, which its worker keeps."""
 
-    def __init__(self, run: Run, sender: Sender) -> None:
+    def __init__(self, run: RunRecord, sender: Sender) -> None:
         super().__init__(run)
         self._of = Key(run.id, run.attempt)
         self._sender = sender

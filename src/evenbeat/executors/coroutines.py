@@ -10,10 +10,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from evenbeat.descriptors import DescriptorProbe
-from evenbeat.executors import forks
 from evenbeat.executors.base import Attempt, Ended, Outcome, describe, raised, returned
 from evenbeat.observe.run_logs import current_log
+from evenbeat.processes import forks
+from evenbeat.processes.descriptors import DescriptorProbe
 
 # Before a loop that broke is replaced: there may be no file left to open for the next.
 _PAUSE = 0.2
@@ -118,7 +118,7 @@ class CoroutineExecutor:
             attempt = self._waiting.popleft()
             if attempt.begin():
                 self._running[attempt] = loop.create_task(self._execute(attempt))
-                if attempt.current.asked is not None:  # while it waited
+                if attempt.control.cancel_reason is not None:  # while it waited
                     self._cancel(attempt)
 
     def _cancel(self, attempt: Attempt) -> None:
@@ -131,12 +131,14 @@ class CoroutineExecutor:
         current_log.set(attempt.log)
         born = forks.generation
         try:
-            value = await attempt.task.function(**attempt.task.arguments(attempt.current))
+            value = await attempt.task.function(
+                **attempt.task.arguments(attempt.run.payload, attempt.context)
+            )
             forks.leave_if_since(born)
             outcome = returned(attempt, value)
         except asyncio.CancelledError as error:
             forks.leave_if_since(born, error)
-            asked = attempt.current.asked
+            asked = attempt.control.cancel_reason
             outcome = raised(attempt, error) if asked is None else Outcome("stopped", error=asked)
         except BaseException as error:  # also SystemExit: it would end the loop
             forks.leave_if_since(born, error)

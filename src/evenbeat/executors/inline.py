@@ -32,8 +32,8 @@ class InlineExecutor:
 def _execute(attempt: Attempt) -> Outcome:
     token = current_log.set(attempt.log)
     try:
-        value = attempt.task.function(**attempt.task.arguments(attempt.current))
-        return returned(attempt, asyncio.run(value) if attempt.task.is_async else value)
+        value = attempt.task.function(**attempt.task.arguments(attempt.run.payload, attempt.context))
+        return returned(attempt, asyncio.run(value) if attempt.task.executor == "async" else value)
     except KeyboardInterrupt:
         raise  # by who runs the tests: elsewhere no job gets it
     except BaseException as error:  # as in threads

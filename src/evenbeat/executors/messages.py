@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from evenbeat.instants import Instant
-from evenbeat.model import Run
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
 
 
 class Key(NamedTuple):
@@ -29,7 +29,7 @@ class Place(msgspec.Struct, frozen=True):
 class Execute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Execute an attempt: the next message but those about it is ``Ended``."""
 
-    run: Run
+    run: RunRecord
     place: Place
     path: list[str]
     """``sys.path`` of the worker."""

@@ -44,9 +44,11 @@ class Pool(Generic[Job]):
         except RuntimeError as error:
             # As many as the system allows. The next ``put`` tries again, threads that are there go on taking
             # what waits, and the worker hands back what waits for too long.
-            _log.error("a thread can't be started, trying again: %s", error, extra={
-                "threads": len(self._threads), "wanted": self._slots,
-            })  # fmt: skip
+            _log.error(
+                "a thread can't be started, trying again: %s",
+                error,
+                extra={"threads": len(self._threads), "wanted": self._slots},
+            )
             return False
         self._threads.append(thread)
         return True

@@ -1,4 +1,4 @@
-"""``cpu=True`` tasks: processes that are started when there is work for them, and stay.
+"""``executor="process"`` tasks: processes that are started when there is work for them, and stay.
 
 Each belongs to a thread here, which starts it, gives it one attempt at a time and listens to it. Started, not
 forked: a fork of a process with threads inherits locks that nobody will ever release. What is said between
@@ -19,17 +19,18 @@ from typing import IO, Any
 
 import msgspec
 
-from evenbeat.channel import Channel
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.executors.base import Attempt, Ended, Outcome, describe
 from evenbeat.executors.messages import Ask, Began, Execute, FromChild, IsMine, Key, Line, Logged, Mine, Place
 from evenbeat.executors.messages import Ended as Said
 from evenbeat.executors.pool import Pool
 from evenbeat.observe.run_logs import current_log
-from evenbeat.signals import KILL, describe_exit, end_group
-from evenbeat.tasks import Task
+from evenbeat.processes.channel import Channel
+from evenbeat.processes.signals import KILL, describe_exit, end_group
+from evenbeat.tasks.task import Task
 
-# Who was asked to end has so long to do it (``run.check()``), then so long to unwind; then it is killed.
+# A function that is asked to end has PATIENCE seconds to do so (``run.raise_if_cancelled()``), then OBEDIENCE
+# seconds to unwind; then its process is killed.
 PATIENCE = 2.0
 OBEDIENCE = 1.0
 
@@ -118,7 +119,7 @@ class Child:
         except Exception as error:  # what can't be said, or was not understood
             self.kill(attempt)
             if self._process is not None:
-                self._bury()  # what it says is not understood any more: not by the next attempt either
+                self._reap()  # what it says is not understood any more: not by the next attempt either
             return Outcome("raised", error=describe(error))
         finally:
             with self._guard:
@@ -139,8 +140,8 @@ class Child:
             Execute(run=attempt.run, place=place, path=[*map(str, sys.path)], argv=sys.argv, level=level)
         )
         key = Key(*attempt.key)
-        if attempt.current.asked is not None:  # while the process was being started
-            channel.send(Ask(key, attempt.current.asked))
+        if attempt.control.cancel_reason is not None:  # while the process was being started
+            channel.send(Ask(key, attempt.control.cancel_reason))
         began = False
         while (message := channel.receive()) is not None:
             if message.of != key:
@@ -151,14 +152,14 @@ class Child:
                 began = True
             else:
                 self._hear(attempt, message, channel)
-        code = self._bury()
+        code = self._reap()
         if self._killed:
-            return Outcome("stopped", error=attempt.current.asked)
+            return Outcome("stopped", error=attempt.control.cancel_reason)
         return Outcome("died", error=f"the process died with {describe_exit(code)}") if began else None
 
     def _hear(self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]) -> None:
         if isinstance(message, IsMine):
-            channel.send(Mine(message.question, attempt.current.is_held()))
+            channel.send(Mine(message.question, attempt.control.holds_lease()))
         elif isinstance(message, Line):
             attempt.log.add(message.text, message.at)
         else:
@@ -170,8 +171,8 @@ class Child:
             if self._attempt is not attempt:
                 return
             over, channel = self._over, self._channel
-        if channel is not None and attempt.current.asked is not None:
-            channel.send(Ask(Key(*attempt.key), attempt.current.asked))
+        if channel is not None and attempt.control.cancel_reason is not None:
+            channel.send(Ask(Key(*attempt.key), attempt.control.cancel_reason))
         if not over.wait(PATIENCE):
             self._signal(attempt, signal.SIGTERM)
             if not over.wait(OBEDIENCE):
@@ -190,7 +191,7 @@ class Child:
 
     def _ready(self) -> Channel[FromChild]:
         if self._process is not None and self._process.poll() is not None:
-            self._bury()  # it died while it had nothing to do
+            self._reap()  # it died while it had nothing to do
         if self._channel is None:
             process = subprocess.Popen(
                 # Without the working directory on its path: a json.py there is not the one meant.
@@ -218,9 +219,9 @@ class Child:
                 self._process.wait(1)
             except subprocess.TimeoutExpired:
                 end_group(self._process, KILL)
-            self._bury()
+            self._reap()
 
-    def _bury(self) -> int:
+    def _reap(self) -> int:
         assert self._process is not None
         assert self._channel is not None
         # It may have closed its end and live on; nobody would ever hear of it again.
@@ -249,9 +250,11 @@ def place_of(task: Task[..., Any]) -> Place:
     file = getattr(main, "__file__", None)
     if file is None or not Path(file).is_file():
         raise InvalidValue(
-            f"task {shown(task.name)} is not in a file, and another process can't load it", field="cpu",
-            value=True, hint="put it into a module, or leave cpu=True out",
-        )  # fmt: skip
+            f"task {shown(task.name)} is not in a file, and another process can't load it",
+            field="executor",
+            value="process",
+            hint="put it into a module, or leave the executor out",
+        )
     return Place(name, file=str(Path(file).resolve()))
 
 
@@ -272,10 +275,18 @@ def _pass_on(message: Logged) -> None:
     logger = logging.getLogger(message.logger)
     if logger.isEnabledFor(message.level):
         name = logging.getLevelName(message.level)
-        logger.handle(logging.makeLogRecord({
-            "name": message.logger, "levelno": message.level, "levelname": name,
-            "msg": "%s", "args": (message.text,), "created": message.at,
-        }))  # fmt: skip
+        logger.handle(
+            logging.makeLogRecord(
+                {
+                    "name": message.logger,
+                    "levelno": message.level,
+                    "levelname": name,
+                    "msg": "%s",
+                    "args": (message.text,),
+                    "created": message.at,
+                }
+            )
+        )
 
 
 def _opened(stream: IO[bytes] | None) -> io.FileIO:

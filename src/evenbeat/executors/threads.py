@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenbeat.executors import forks
 from evenbeat.executors.base import Attempt, Ended, Outcome, raised, returned
 from evenbeat.executors.pool import Pool
 from evenbeat.observe.run_logs import current_log
+from evenbeat.processes import forks
 
 
 class ThreadExecutor:
@@ -41,7 +41,7 @@ def execute(attempt: Attempt) -> Outcome:
     token = current_log.set(attempt.log)
     born = forks.generation
     try:
-        value = attempt.task.function(**attempt.task.arguments(attempt.current))
+        value = attempt.task.function(**attempt.task.arguments(attempt.run.payload, attempt.context))
         forks.leave_if_since(born)
         return returned(attempt, value)
     except BaseException as error:  # also SystemExit: a task that exits harms nobody

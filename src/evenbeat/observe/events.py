@@ -9,17 +9,30 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
-from evenbeat.instants import Instant, from_ms
-from evenbeat.model import Reason, Run, Schedule
+from evenbeat.core.instants import Instant, from_ms
+from evenbeat.core.records import Reason, RunRecord, ScheduleRecord
+from evenbeat.observe.views import Run, run_view
 from evenbeat.rules.firing import next_start
-from evenbeat.views import RunInfo, run_info
 
 EventKind: TypeAlias = Literal[
-    "fired", "skipped", "quarantined",  # a schedule
-    "started", "succeeded", "failed", "retrying", "cancelled", "lost", "released", "crashed",  # a run
-    "node_started", "node_stopping", "node_stopped", "idle",  # this node
-    "store_unavailable", "store_back",  # the database
-]  # fmt: skip
+    "fired",
+    "skipped",
+    "quarantined",  # a schedule
+    "started",
+    "succeeded",
+    "failed",
+    "retrying",
+    "cancelled",
+    "lost",
+    "released",
+    "crashed",  # a run
+    "node_started",
+    "node_stopping",
+    "node_stopped",
+    "idle",  # this node
+    "store_unavailable",
+    "store_back",  # the database
+]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +43,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """By the store's clock."""
     tenant: str | None = None
     schedule: str | None = None
-    run: RunInfo | None = None
+    run: Run | None = None
     """The run as it was fired or claimed; what became of it is in ``kind``, ``error`` and ``result``."""
     error: str | None = None
     exception: BaseException | None = None
-    """What was raised, with its traceback, if that happened in this process. None for ``cpu=True`` tasks,
-    whose errors come as text, and where nothing was raised: a timeout, a worker that died."""
+    """What was raised, with its traceback, if that happened in this process. None for tasks in processes of
+    their own, whose errors come as text, and where nothing was raised: a timeout, a worker that died."""
     result: Any = None
     """Of ``succeeded``: what the task returned, as ``app.runs.get(id).result`` has it."""
     duration: float | None = None
@@ -72,8 +85,8 @@ class Events:
         kind: EventKind,
         at: Instant,
         *,
-        run: Run | None = None,
-        schedule: Schedule | None = None,
+        run: RunRecord | None = None,
+        schedule: ScheduleRecord | None = None,
         key: tuple[str, str] | None = None,
         delay: int | None = None,
         **facts: Unpack[_Facts],
@@ -91,7 +104,7 @@ class Events:
             at=from_ms(at),
             tenant=None if key is None else key[0],
             schedule=None if key is None else key[1] or None,
-            run=None if run is None else run_info(run),
+            run=None if run is None else run_view(run),
             delay=None if delay is None else delay / 1000,
             next_run=None if upcoming is None else from_ms(upcoming),
             **facts,

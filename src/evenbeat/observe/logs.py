@@ -9,14 +9,14 @@ import traceback
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
-from evenbeat.model import PRIORITY_NAMES, Run
+from evenbeat.core.records import PRIORITY_NAMES, RunRecord
 from evenbeat.observe.run_logs import current_log
 
 # What every record has; all else was given with ``extra``.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
-def run_fields(run: Run) -> dict[str, object]:
+def run_fields(run: RunRecord) -> dict[str, object]:
     """A run in a log record."""
     return {
         "schedule_id": run.schedule,

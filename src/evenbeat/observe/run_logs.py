@@ -6,8 +6,8 @@ import threading
 import time
 from contextvars import ContextVar
 
-from evenbeat.instants import FIRST, LAST, Instant
-from evenbeat.model import LogChunk, Run
+from evenbeat.core.instants import FIRST, LAST, Instant
+from evenbeat.core.records import LogChunk, RunRecord
 
 # Of one attempt. A job that logs in a circle must not fill the database.
 MOST_LINES = 1_000
@@ -23,7 +23,7 @@ class RunLog:
 
     __slots__ = ("_characters", "_dropped", "_lines", "_waiting", "run")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecord) -> None:
         self.run = run
         self._waiting: list[LogChunk] = []
         self._lines = 0

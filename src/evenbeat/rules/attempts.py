@@ -7,15 +7,15 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import replace
 
-from evenbeat.instants import Instant
-from evenbeat.model import (
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
     FINAL_STATES,
     LONGEST_ERROR,
-    Attempt,
-    Outcome,
-    Run,
+    AttemptOutcome,
+    AttemptRecord,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     Statistics,
     Transition,
     read_attempts,
@@ -29,19 +29,19 @@ HAND_BACKS = 10
 _FIRST_WAIT, _LONGEST_WAIT = 1_000, 60_000
 
 
-def heartbeat(run: Run, lease: int, token: str) -> Transition:
+def heartbeat(run: RunRecord, lease: int, token: str) -> Transition:
     """The worker is alive: its lease ends ``lease`` ms from now."""
     return Transition(run=run.id, attempt=run.attempt, expect=("running",), token=token, lease=lease)
 
 
 def succeeded(
-    run: Run, result: str | None, now: Instant, token: str, adds: tuple[Run, ...] = ()
+    run: RunRecord, result: str | None, now: Instant, token: str, adds: tuple[RunRecord, ...] = ()
 ) -> Transition:
     """The attempt returned. ``adds`` are runs that follow from it."""
     return _ended(run, "succeeded", now, token, result=result, adds=adds)
 
 
-def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
+def failed(run: RunRecord, error: str, now: Instant, token: str) -> Transition:
     """The attempt raised or timed out: tried again by the retry policy, else the run has failed."""
     failures = run.failures + 1
     if run.cancel_requested:
@@ -52,7 +52,7 @@ def failed(run: Run, error: str, now: Instant, token: str) -> Transition:
     return replace(again, failures=failures, error=_kept(error))
 
 
-def unfit(run: Run, error: str, now: Instant, token: str) -> Transition:
+def unfit(run: RunRecord, error: str, now: Instant, token: str) -> Transition:
     """The function here can't be called with the payload: handed back for a node with other code, with a
     growing delay and a bounded number of times; then it fails as an attempt that raised does."""
     # Attempts that neither failed nor crashed were handed back, for this reason or another.
@@ -63,7 +63,7 @@ def unfit(run: Run, error: str, now: Instant, token: str) -> Transition:
     return replace(_queued(run, wait, now, token, "handed back", error), error=_kept(error))
 
 
-def crashed(run: Run, now: Instant, token: str, error: str | None = None) -> Transition:
+def crashed(run: RunRecord, now: Instant, token: str, error: str | None = None) -> Transition:
     """The lease ended without a word: the worker is gone, or cut off. Its late result will be refused.
 
     ``error`` says why where that is known.
@@ -71,7 +71,7 @@ def crashed(run: Run, now: Instant, token: str, error: str | None = None) -> Tra
     crashes = run.crashes + 1
     if run.cancel_requested:
         return replace(cancelled(run, now, token), lease_ended=True)
-    if run.execution.on_crash == "fail" or crashes > run.execution.crashes:
+    if run.execution.on_crash == "fail" or crashes > run.execution.max_crashes:
         error = error or f"worker {run.worker} was lost during attempt {run.attempt}"
         dead = _ended(run, "failed", now, token, error=error, crashes=crashes)
         return replace(dead, lease_ended=True)
@@ -79,12 +79,12 @@ def crashed(run: Run, now: Instant, token: str, error: str | None = None) -> Tra
     return replace(again, crashes=crashes, lease_ended=True)
 
 
-def released(run: Run, now: Instant, token: str) -> Transition:
+def released(run: RunRecord, now: Instant, token: str) -> Transition:
     """Handed back unfinished (a worker that stops): nothing is counted, another one takes it at once."""
     return _queued(run, 0, now, token, "handed back")
 
 
-def cancel(run: Run, now: Instant, token: str) -> Transition | None:
+def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
     """Asked to stop: a queued run is over at once, a running one is told. None if it is over already."""
     if run.state in FINAL_STATES:
         return None
@@ -95,16 +95,16 @@ def cancel(run: Run, now: Instant, token: str) -> Transition | None:
     )
 
 
-def cancelled(run: Run, now: Instant, token: str) -> Transition:
+def cancelled(run: RunRecord, now: Instant, token: str) -> Transition:
     """The attempt ended because it was asked to."""
     return _ended(run, "cancelled", now, token)
 
 
-def retried(run: Run, token: str, schedule: Schedule | None = None) -> Transition | None:
+def retried(run: RunRecord, token: str, schedule: ScheduleRecord | None = None) -> Transition | None:
     """Try a run again that is over and did not succeed, because a user asked. None if it can't be.
 
     ``schedule`` is the row of the run's schedule as it is now, if there is one. A run whose schedule bounds
-    its active runs is not made active behind the schedule's back: for those, ``changes.trigger_now`` with the
+    its active runs is not made active behind the schedule's back: for those, ``changes.run_now`` with the
     run's payload asks the schedule for a new run. A bound that somebody sets in between refuses the
     transition, by its gate.
     """
@@ -137,18 +137,18 @@ def retried(run: Run, token: str, schedule: Schedule | None = None) -> Transitio
     )
 
 
-def is_retrying(run: Run) -> bool:
+def is_retrying(run: RunRecord) -> bool:
     """Whether a run has failed and waits for its next attempt."""
     return run.state == "queued" and run.failures > 0
 
 
-def was_unfit(run: Run) -> bool:
+def was_unfit(run: RunRecord) -> bool:
     """Whether the latest attempt handed the run back because its payload did not fit the function there."""
     over = past(run)
     return bool(over) and over[-1].outcome == "handed back" and over[-1].error is not None
 
 
-def was_running(run: Run, since: Instant | None, until: Instant | None) -> bool:
+def was_running(run: RunRecord, since: Instant | None, until: Instant | None) -> bool:
     """Whether an attempt of the run began before ``until`` and was not over before ``since``.
 
     A run that no attempt ended (it was cancelled while it waited) counts at the moment of its end, too.
@@ -166,42 +166,42 @@ def was_running(run: Run, since: Instant | None, until: Instant | None) -> bool:
     )
 
 
-def backoff(run: Run, failures: int) -> int:
+def backoff(run: RunRecord, failures: int) -> int:
     """The wait before retry number ``failures``: doubled each time, bounded, and spread by a tenth.
 
     The spread depends on the run, so that what failed together does not come back together.
     """
     policy = run.execution
     # The shift is bounded: 2 ** 1000 is a number that nobody wants to see computed.
-    wait = min(policy.backoff << min(failures - 1, 40), policy.longest_backoff)
+    wait = min(policy.backoff << min(failures - 1, 40), policy.max_backoff)
     digest = blake2b(f"{run.id}/{failures}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return wait - wait * (int.from_bytes(digest, "big") % 1000) // 10_000
 
 
-def past(run: Run) -> tuple[Attempt, ...]:
+def past(run: RunRecord) -> tuple[AttemptRecord, ...]:
     """The attempts of a run that are over, the oldest first."""
     last = _last(run)
     earlier = read_attempts(run.earlier)
     return earlier if last is None else (*earlier, last)
 
 
-def _last(run: Run) -> Attempt | None:
+def _last(run: RunRecord) -> AttemptRecord | None:
     """The attempt that ended the run; None if none did: one that waits, also for a retry, has no worker."""
     if run.state not in FINAL_STATES or run.worker is None:
         return None
-    outcome: Outcome = run.state  # type: ignore[assignment]  # one of the final states
-    return Attempt(run.attempt, run.worker, run.started_at, run.finished_at, outcome, run.error)
+    outcome: AttemptOutcome = run.state  # type: ignore[assignment]  # one of the final states
+    return AttemptRecord(run.attempt, run.worker, run.started_at, run.finished_at, outcome, run.error)
 
 
 def _queued(
-    run: Run, delay: int, now: Instant, token: str, outcome: Outcome, error: str | None = None
+    run: RunRecord, delay: int, now: Instant, token: str, outcome: AttemptOutcome, error: str | None = None
 ) -> Transition:
     """The attempt is over, the run is not: another worker may take it ``delay`` ms from now.
 
     Only the end of an attempt that is not the last is added to ``earlier``: 2 us that a run which succeeds
     does not pay.
     """
-    over = Attempt(run.attempt, run.worker, run.started_at, now, outcome, _kept(error))
+    over = AttemptRecord(run.attempt, run.worker, run.started_at, now, outcome, _kept(error))
     return Transition(
         earlier=with_attempt(run.earlier, over),
         run=run.id,
@@ -216,7 +216,7 @@ def _queued(
 
 
 def _ended(
-    run: Run,
+    run: RunRecord,
     state: RunState,
     now: Instant,
     token: str,
@@ -226,7 +226,7 @@ def _ended(
     error: str | None = None,
     failures: int | None = None,
     crashes: int | None = None,
-    adds: tuple[Run, ...] = (),
+    adds: tuple[RunRecord, ...] = (),
 ) -> Transition:
     counts = None
     if run.schedule is not None:

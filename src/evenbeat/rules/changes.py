@@ -17,26 +17,20 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from evenbeat.durations import write_duration
-from evenbeat.errors import (
-    DamagedSchedule,
-    InvalidValue,
-    ScheduleExists,
-    ScheduleNotFound,
-    ScheduleTooNew,
-)
-from evenbeat.instants import FIRST, LAST, Instant, write_instant
-from evenbeat.model import (
+from evenbeat.core.durations import write_duration
+from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
+from evenbeat.core.records import (
     FORMAT,
     Reason,
-    Run,
-    Schedule,
+    RunRecord,
+    ScheduleRecord,
     check_schedule,
     check_texts,
     encode,
     from_json,
     read_definition,
 )
+from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
 from evenbeat.rules.firing import (
     BYTES_A_STEP,
     Active,
@@ -55,13 +49,24 @@ RUNS_A_CHANGE = 500
 
 # What a user says, as against where the schedule stands.
 DEFINITION = (
-    "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up", "overlap",
-    "max_concurrent", "spread", "execution", "managed_by",
-)  # fmt: skip
+    "task",
+    "trigger",
+    "kind",
+    "payload",
+    "queue",
+    "priority",
+    "description",
+    "catch_up",
+    "overlap",
+    "max_concurrent",
+    "spread",
+    "execution",
+    "managed_by",
+)
 
 
 def create(
-    wanted: Schedule, now: Instant, previous: Schedule | None = None, start: Instant | None = None
+    wanted: ScheduleRecord, now: Instant, previous: ScheduleRecord | None = None, start: Instant | None = None
 ) -> Planned:
     """A new schedule, paused if ``wanted`` is. ``previous`` is the row of that name: an error unless it was
     deleted.
@@ -90,9 +95,9 @@ def create(
 
 
 def declare(
-    wanted: Schedule,
+    wanted: ScheduleRecord,
     now: Instant,
-    previous: Schedule | None,
+    previous: ScheduleRecord | None,
     active: tuple[Active, ...] = (),
     start: Instant | None = None,
 ) -> Planned | None:
@@ -112,7 +117,7 @@ def declare(
     return _change(previous, wanted, now, active)
 
 
-def definition(schedule: Schedule) -> str:
+def definition(schedule: ScheduleRecord) -> str:
     """What a declaration says of a schedule, as JSON text. ``managed_by`` only says who declared it."""
     said = {name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"}
     return encode(said | {"payload": from_json(schedule.payload)})
@@ -125,7 +130,7 @@ class Edit(NamedTuple):
     declared: Any
 
 
-def edits(schedule: Schedule) -> dict[str, Edit]:
+def edits(schedule: ScheduleRecord) -> dict[str, Edit]:
     """What was edited by hand since the schedule was declared, by the names of the options."""
     if not schedule.declared:
         return {}
@@ -143,37 +148,43 @@ def _options(fields: dict[str, Any]) -> dict[str, Any]:
     flat |= {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
     flat["payload"] = from_json(fields["payload"])
     del flat["execution"]
-    for name in ("spread", "grace", "backoff", "longest_backoff", "timeout"):
+    for name in ("spread", "grace", "backoff", "max_backoff", "timeout"):
         if flat[name] is not None:
             flat[name] = write_duration(flat[name])
     return flat
 
 
-def reset(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
+def reset(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
     """The schedule as it was declared last; None if it is so."""
     if not schedule.declared:
         raise InvalidValue(
-            f"schedule {schedule.name} was never declared", field="name", value=schedule.name,
+            f"schedule {schedule.name} was never declared",
+            field="name",
+            value=schedule.name,
             hint="update it instead: nobody has said what it should be",
-        )  # fmt: skip
+        )
     return change(schedule, read_definition(schedule.declared), now, active)
 
 
 def change(
-    schedule: Schedule, wishes: dict[str, Any], now: Instant, active: tuple[Active, ...] = ()
+    schedule: ScheduleRecord, wishes: dict[str, Any], now: Instant, active: tuple[Active, ...] = ()
 ) -> Planned | None:
     """The schedule with other values for some of its definition; None if they are what it has."""
     unknown = set(wishes) - set(DEFINITION)
     if unknown:
         raise InvalidValue(
-            f"{min(unknown)} can't be changed", field=min(unknown), value=wishes[min(unknown)],
+            f"{min(unknown)} can't be changed",
+            field=min(unknown),
+            value=wishes[min(unknown)],
             hint=f"there are {', '.join(DEFINITION)}",
-        )  # fmt: skip
+        )
     _check_there(schedule)
     return _change(schedule, _checked(replace(schedule, **wishes)), now, active)
 
 
-def _change(schedule: Schedule, wanted: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned | None:
+def _change(
+    schedule: ScheduleRecord, wanted: ScheduleRecord, now: Instant, active: tuple[Active, ...]
+) -> Planned | None:
     """``wanted`` has the definition that the schedule is to get."""
     said = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
     before = readable_trigger(schedule)
@@ -208,11 +219,7 @@ def _change(schedule: Schedule, wanted: Schedule, now: Instant, active: tuple[Ac
 
 
 def pause(
-    schedule: Schedule,
-    now: Instant,
-    note: str = "",
-    until: Instant | None = None,
-    by: str = "",
+    schedule: ScheduleRecord, now: Instant, note: str = "", until: Instant | None = None, by: str = ""
 ) -> Planned:
     """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is recorded as skipped:
     a pause may be an emergency stop, and must not start anything."""
@@ -236,7 +243,7 @@ def pause(
     return settled._replace(schedule=_revised(paused, now))
 
 
-def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
+def resume(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
     """Ticks again: the first after now. Those that fell into the pause are recorded as skipped.
 
     None if it is not paused: there is nothing to write.
@@ -257,7 +264,9 @@ def resume(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) ->
     return planned._replace(schedule=_revised(planned.schedule, now))
 
 
-def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+def reschedule(
+    schedule: ScheduleRecord, tick: Instant, now: Instant, active: tuple[Active, ...] = ()
+) -> Planned:
     """The next tick comes at ``tick``; those after it as the trigger says.
 
     Ticks that are passed over are recorded. One that is moved to an earlier time does not come at its own
@@ -292,7 +301,7 @@ def reschedule(schedule: Schedule, tick: Instant, now: Instant, active: tuple[Ac
     return settled._replace(schedule=_revised(moved, now))
 
 
-def delete(schedule: Schedule, now: Instant) -> Planned:
+def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
     """A tombstone: it keeps the numbers, so that nothing of a later namesake is taken for this one's."""
     _check_there(schedule)
     gone = _skip_overdue(schedule, now, "deleted", even_paused=True)
@@ -312,8 +321,12 @@ def delete(schedule: Schedule, now: Instant) -> Planned:
     return gone._replace(schedule=_revised(tombstone, now))
 
 
-def trigger_now(
-    schedule: Schedule, run_id: str, now: Instant, active: tuple[Active, ...] = (), payload: str | None = None
+def run_now(
+    schedule: ScheduleRecord,
+    run_id: str,
+    now: Instant,
+    active: tuple[Active, ...] = (),
+    payload: str | None = None,
 ) -> Planned | None:
     """A run at once, beside the ticks; None if the overlap policy has no room for it.
 
@@ -324,12 +337,12 @@ def trigger_now(
     full = schedule.max_concurrent is not None and len(active) >= schedule.max_concurrent
     if busy or full:
         return None
-    run = Run(
+    run = RunRecord(
         id=run_id,
         tenant=schedule.tenant,
         schedule=schedule.name,
         generation=schedule.generation,
-        cause="trigger",
+        cause="run_now",
         task=schedule.task,
         kind=schedule.kind,
         payload=schedule.payload if payload is None else payload,
@@ -344,7 +357,7 @@ def trigger_now(
 
 
 def _settle_overdue(
-    schedule: Schedule, now: Instant, active: tuple[Active, ...], *, keep_waiting: bool
+    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...], *, keep_waiting: bool
 ) -> Planned:
     """Deal with what is overdue by the old rules: fired, or, where it can't be yet, "skipped: changed".
 
@@ -369,14 +382,14 @@ def _settle_overdue(
     return planned
 
 
-def _ended_pause(schedule: Schedule, now: Instant) -> Planned:
+def _ended_pause(schedule: ScheduleRecord, now: Instant) -> Planned:
     """A pause that is over by now, though nobody has looked: its ticks recorded, the schedule active."""
     if schedule.state == "paused" and schedule.paused_until is not None and schedule.paused_until <= now:
         return plan(schedule, now)
     return Planned(schedule)
 
 
-def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason, *, even_paused: bool) -> Planned:
+def _skip_overdue(schedule: ScheduleRecord, now: Instant, reason: Reason, *, even_paused: bool) -> Planned:
     if readable_trigger(schedule) is None:
         tick = schedule.next_tick
         if schedule.state != "active" or tick is None or tick > now:
@@ -389,29 +402,29 @@ def _skip_overdue(schedule: Schedule, now: Instant, reason: Reason, *, even_paus
     return _joined(planned, skip_until(planned.schedule, now + 1, reason, now))
 
 
-def _is_asleep(schedule: Schedule) -> bool:
+def _is_asleep(schedule: ScheduleRecord) -> bool:
     """Whether it is in quarantine: active, and nobody looks at it until it is written anew."""
     return schedule.state == "active" and schedule.wake_at is None
 
 
-def _is_single(schedule: Schedule) -> bool:
+def _is_single(schedule: ScheduleRecord) -> bool:
     return isinstance(parse_trigger(schedule.trigger), At)
 
 
-def _check_there(schedule: Schedule) -> None:
+def _check_there(schedule: ScheduleRecord) -> None:
     if schedule.state == "deleted":
         raise ScheduleNotFound(schedule.tenant, schedule.name)
     _check_format(schedule)
 
 
-def _check_whole(schedule: Schedule) -> None:
+def _check_whole(schedule: ScheduleRecord) -> None:
     """Refuse what would write the defaults of a damaged row, or run by them, without a word."""
     _check_there(schedule)
     if schedule.damage:
         raise DamagedSchedule(schedule.tenant, schedule.name, schedule.damage)
 
 
-def _check_format(schedule: Schedule) -> None:
+def _check_format(schedule: ScheduleRecord) -> None:
     if schedule.format > FORMAT:
         raise ScheduleTooNew(schedule.tenant, schedule.name, schedule.format, FORMAT)
 
@@ -422,18 +435,18 @@ def _joined(first: Planned, then: Planned) -> Planned:
     )
 
 
-def _checked(wanted: Schedule) -> Schedule:
+def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
     """Nothing that no store should hold, and the trigger in its canonical words."""
     return replace(check_schedule(wanted), trigger=str(parse_trigger(wanted.trigger)))
 
 
-def _anchor(wanted: Schedule, now: Instant, start: Instant) -> Instant:
+def _anchor(wanted: ScheduleRecord, now: Instant, start: Instant) -> Instant:
     trigger = parse_trigger(wanted.trigger)
     # An interval begins one period after its anchor.
     return start - trigger.period if isinstance(trigger, Every) and trigger.start is None else now
 
 
-def _from_now(schedule: Schedule, now: Instant) -> Schedule:
+def _from_now(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
     """With the first tick after now, or finished if there is none."""
     schedule = replace(schedule, moved=None)
     trigger = trigger_of(replace(schedule, next_tick=None))
@@ -444,5 +457,5 @@ def _from_now(schedule: Schedule, now: Instant) -> Schedule:
     return replace(schedule, next_tick=tick, wake_at=tick, state=state, fire_seq=schedule.fire_seq + 1)
 
 
-def _revised(schedule: Schedule, now: Instant) -> Schedule:
+def _revised(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
     return replace(schedule, revision=schedule.revision + 1, updated_at=now)

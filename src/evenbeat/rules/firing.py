@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Reason, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidTrigger, UnknownZone
-from evenbeat.instants import Instant
-from evenbeat.model import Reason, Run, RunState, Schedule, Skipped
 from evenbeat.triggers import At, Trigger, parse_trigger
 
 # One step fires no more ticks of one schedule than this, so that a backlog can't starve the others.
@@ -41,8 +41,8 @@ class Active(NamedTuple):
 class Planned(NamedTuple):
     """What becomes of a schedule, to be written in one step or not at all."""
 
-    schedule: Schedule
-    runs: tuple[Run, ...] = ()
+    schedule: ScheduleRecord
+    runs: tuple[RunRecord, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     cancels: tuple[str, ...] = ()
     """Active runs that are asked to stop."""
@@ -52,12 +52,12 @@ class Planned(NamedTuple):
     """Part of a long backlog: write this, then decide again from the row as it is then."""
 
 
-def needs_active(schedule: Schedule) -> bool:
+def needs_active(schedule: ScheduleRecord) -> bool:
     """Whether ``plan`` must be told of the schedule's active runs."""
     return schedule.overlap != "allow" or schedule.max_concurrent is not None
 
 
-def trigger_of(schedule: Schedule) -> Trigger:
+def trigger_of(schedule: ScheduleRecord) -> Trigger:
     """The schedule's trigger with everything that floats fixed."""
     trigger = parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
     if isinstance(trigger, At) and schedule.next_tick not in (None, trigger.instant):
@@ -67,7 +67,7 @@ def trigger_of(schedule: Schedule) -> Trigger:
     return trigger
 
 
-def readable_trigger(schedule: Schedule) -> Trigger | None:
+def readable_trigger(schedule: ScheduleRecord) -> Trigger | None:
     """The trigger as it is stored; None if it can't be read here."""
     try:
         return None if schedule.damage else parse_trigger(schedule.trigger)
@@ -114,7 +114,7 @@ class Moved(Trigger, frozen=True):
         return self.trigger.tzinfo
 
 
-def coming(schedule: Schedule) -> Instant | None:
+def coming(schedule: ScheduleRecord) -> Instant | None:
     """The next tick that is to fire: while it is paused with an end, the first from then on."""
     tick, until = schedule.next_tick, schedule.paused_until
     if schedule.state != "paused" or tick is None or until is None or tick >= until:
@@ -122,13 +122,13 @@ def coming(schedule: Schedule) -> Instant | None:
     return trigger_of(schedule).next_ms(until - 1)
 
 
-def next_start(schedule: Schedule) -> Instant | None:
+def next_start(schedule: ScheduleRecord) -> Instant | None:
     """When the coming tick fires: with the schedule's share of its spread."""
     tick = coming(schedule)
     return None if tick is None else tick + delay_of(schedule)
 
 
-def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+def plan(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
     """What a schedule that woke up becomes: fires, coalesces, skips, waits, or goes back to sleep.
 
     Either the next tick or the wake-up moves forward, so no row is ever looked at in a circle.
@@ -149,7 +149,7 @@ def plan(schedule: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> P
 
 
 def plan_or_defer(
-    schedule: Schedule, now: Instant, active: tuple[Active, ...] = (), put_off: int = DEFERRED
+    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = (), put_off: int = DEFERRED
 ) -> Planned:
     """Plan a schedule, or put it off by ``put_off`` ms where this node lacks what it takes.
 
@@ -164,7 +164,7 @@ def plan_or_defer(
         return Planned(replace(schedule, wake_at=now + put_off), deferred=reason)
 
 
-def waits(schedule: Schedule) -> bool:
+def waits(schedule: ScheduleRecord) -> bool:
     """Whether a schedule may be waiting with its next tick, so that the end of a run should wake it.
 
     No clock is asked: one that is read before the locks are taken calls a tick "not due yet" for which the
@@ -175,7 +175,7 @@ def waits(schedule: Schedule) -> bool:
     return needs_active(schedule) and schedule.wake_at > schedule.next_tick
 
 
-def is_waiting(schedule: Schedule) -> bool:
+def is_waiting(schedule: ScheduleRecord) -> bool:
     """Whether the next tick was found due and waits for a run to end; or this node could not plan it, of
     which there is a note."""
     if schedule.state != "active" or schedule.wake_at is None or schedule.next_tick is None:
@@ -184,7 +184,7 @@ def is_waiting(schedule: Schedule) -> bool:
     return may_wait and schedule.wake_at > schedule.next_tick + delay_of(schedule)
 
 
-def may_be_stuck(schedule: Schedule) -> bool:
+def may_be_stuck(schedule: ScheduleRecord) -> bool:
     """Whether somebody may have put the schedule to sleep, or off, because it could not be fired."""
     if schedule.damage:
         return True
@@ -193,7 +193,7 @@ def may_be_stuck(schedule: Schedule) -> bool:
     return schedule.wake_at is None or schedule.wake_at > schedule.next_tick + delay_of(schedule)
 
 
-def _fire_due(schedule: Schedule, now: Instant, room: int) -> Planned:
+def _fire_due(schedule: ScheduleRecord, now: Instant, room: int) -> Planned:
     """Fire what is due, by the catch-up policy; ``room`` bounds the runs."""
     tick = schedule.next_tick
     assert tick is not None
@@ -216,7 +216,7 @@ def _fire_due(schedule: Schedule, now: Instant, room: int) -> Planned:
     return _fire_newest(schedule, now, trigger, tick, due_until, room)
 
 
-def _fire_latest(schedule: Schedule, now: Instant, trigger: Trigger, due_until: Instant) -> Planned:
+def _fire_latest(schedule: ScheduleRecord, now: Instant, trigger: Trigger, due_until: Instant) -> Planned:
     first, last = _due(schedule, trigger, due_until)
     missed = trigger.count_ms(first + 1, last) + 1
     run = _run(schedule, last, now, coalesced=missed)
@@ -228,7 +228,7 @@ def _fire_latest(schedule: Schedule, now: Instant, trigger: Trigger, due_until: 
 
 
 def _fire_newest(
-    schedule: Schedule, now: Instant, trigger: Trigger, first: Instant, due_until: Instant, room: int
+    schedule: ScheduleRecord, now: Instant, trigger: Trigger, first: Instant, due_until: Instant, room: int
 ) -> Planned:
     """Fire the ticks from ``first`` on, but only as many as the catch-up limit allows: the newest."""
     count = trigger.count_ms(first + 1, due_until + 1) + 1
@@ -250,7 +250,7 @@ def _fire_newest(
 
 
 def _fire_on_time(
-    schedule: Schedule, now: Instant, trigger: Trigger, due_until: Instant, room: int
+    schedule: ScheduleRecord, now: Instant, trigger: Trigger, due_until: Instant, room: int
 ) -> Planned:
     first, _ = _due(schedule, trigger, due_until)
     earliest = due_until - schedule.catch_up.grace
@@ -267,9 +267,9 @@ def _fire_on_time(
 
 
 def _fire_each(
-    schedule: Schedule, now: Instant, trigger: Trigger, first: Instant, due_until: Instant, room: int
+    schedule: ScheduleRecord, now: Instant, trigger: Trigger, first: Instant, due_until: Instant, room: int
 ) -> Planned:
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     tick: Instant | None = first
     most = min(room, max(1, min(TICKS_A_STEP, BYTES_A_STEP // max(1, len(schedule.payload)))))
     while tick is not None and tick <= due_until and len(runs) < most:
@@ -278,7 +278,7 @@ def _fire_each(
     return _advanced(schedule, now, tick, tuple(runs))
 
 
-def _wait(schedule: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+def _wait(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
     cancels: tuple[str, ...] = ()
     if schedule.overlap == "cancel_running":
         # One that was asked and waits for a retry is named again: nobody has it in hand who could end it.
@@ -288,19 +288,19 @@ def _wait(schedule: Schedule, now: Instant, active: tuple[Active, ...]) -> Plann
     return Planned(replace(schedule, wake_at=wake_at), cancels=cancels)
 
 
-def _wake_from_pause(schedule: Schedule, now: Instant) -> Planned:
+def _wake_from_pause(schedule: ScheduleRecord, now: Instant) -> Planned:
     until = schedule.paused_until
     if until is None or until > now:
         return Planned(replace(schedule, wake_at=until))
     return skip_until(awake(schedule), until, "paused", now)
 
 
-def awake(schedule: Schedule) -> Schedule:
+def awake(schedule: ScheduleRecord) -> ScheduleRecord:
     """The schedule without its pause."""
     return replace(schedule, state="active", pause_note="", paused_until=None, paused_by="", paused_at=None)
 
 
-def skip_until(schedule: Schedule, until: Instant, reason: Reason, now: Instant) -> Planned:
+def skip_until(schedule: ScheduleRecord, until: Instant, reason: Reason, now: Instant) -> Planned:
     """Record the ticks before ``until`` as skipped; the first tick from then on is the next."""
     tick = schedule.next_tick
     if tick is None or tick >= until:
@@ -312,7 +312,7 @@ def skip_until(schedule: Schedule, until: Instant, reason: Reason, now: Instant)
     return _advanced(schedule, now, trigger.next_ms(last), (), (skipped,))
 
 
-def _due(schedule: Schedule, trigger: Trigger, due_until: Instant) -> tuple[Instant, Instant]:
+def _due(schedule: ScheduleRecord, trigger: Trigger, due_until: Instant) -> tuple[Instant, Instant]:
     """The first and the last tick that are due. The first may lie off the trigger's own (reschedule)."""
     first = schedule.next_tick
     assert first is not None
@@ -321,10 +321,10 @@ def _due(schedule: Schedule, trigger: Trigger, due_until: Instant) -> tuple[Inst
 
 
 def _advanced(
-    schedule: Schedule,
+    schedule: ScheduleRecord,
     now: Instant,
     tick: Instant | None,
-    runs: tuple[Run, ...] = (),
+    runs: tuple[RunRecord, ...] = (),
     skipped: tuple[Skipped, ...] = (),
 ) -> Planned:
     """The schedule with ``tick`` as its next, or finished if there is none."""
@@ -354,7 +354,7 @@ def _advanced(
     return Planned(moved, runs, skipped)
 
 
-def _room(schedule: Schedule, active: tuple[Active, ...]) -> int:
+def _room(schedule: ScheduleRecord, active: tuple[Active, ...]) -> int:
     """How many runs may be added now."""
     room = TICKS_A_STEP
     if schedule.max_concurrent is not None:
@@ -364,7 +364,7 @@ def _room(schedule: Schedule, active: tuple[Active, ...]) -> int:
     return room
 
 
-def delay_of(schedule: Schedule) -> int:
+def delay_of(schedule: ScheduleRecord) -> int:
     """By how much this schedule's ticks are spread: 0 to ``spread``, the same each time."""
     if schedule.spread == 0:
         return 0
@@ -372,8 +372,8 @@ def delay_of(schedule: Schedule) -> int:
     return int.from_bytes(digest, "big") % schedule.spread
 
 
-def _run(schedule: Schedule, tick: Instant, now: Instant, coalesced: int = 0) -> Run:
-    return Run(
+def _run(schedule: ScheduleRecord, tick: Instant, now: Instant, coalesced: int = 0) -> RunRecord:
+    return RunRecord(
         # The identity of a tick: the same whoever computes it, and never used twice.
         id=f"{schedule.tenant}/{schedule.name}/{schedule.generation}/{tick}",
         tenant=schedule.tenant,
@@ -395,7 +395,7 @@ def _run(schedule: Schedule, tick: Instant, now: Instant, coalesced: int = 0) ->
 
 
 def skipped_ticks(
-    schedule: Schedule, first: Instant, last: Instant, count: int, reason: Reason, now: Instant
+    schedule: ScheduleRecord, first: Instant, last: Instant, count: int, reason: Reason, now: Instant
 ) -> Skipped:
     """A row of the ledger."""
     return Skipped(

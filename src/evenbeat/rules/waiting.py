@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-from evenbeat.instants import Instant
-from evenbeat.model import Run
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
 from evenbeat.rules.attempts import is_retrying, was_unfit
 
 WaitReason: TypeAlias = Literal["later", "retry", "unfit", "no_worker", "no_task", "no_queue", "busy", "next"]
@@ -40,12 +40,12 @@ class Waiting(NamedTuple):
     """The live nodes that could take it."""
 
 
-def takers(run: Run, nodes: Iterable[Taker]) -> tuple[str, ...]:
+def takers(run: RunRecord, nodes: Iterable[Taker]) -> tuple[str, ...]:
     """The nodes that have the run's task and take its queue."""
     return tuple(node.node for node in nodes if node.has(run.task) and run.queue in node.queues)
 
 
-def why_waiting(run: Run, now: Instant, nodes: Iterable[Taker], busy: frozenset[str]) -> Waiting | None:
+def why_waiting(run: RunRecord, now: Instant, nodes: Iterable[Taker], busy: frozenset[str]) -> Waiting | None:
     """Why the run waits; None if it does not. ``busy`` are nodes without a free slot for it.
 
     A run that is not due says so, even if no node could take it.

@@ -31,26 +31,26 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, g
 
 import msgspec
 
-from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant
-from evenbeat.model import (
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
     LogChunk,
     Record,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     ScheduleState,
     Skipped,
     Statistics,
     Transition,
     Version,
 )
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.attempts import is_retrying, was_running
 from evenbeat.rules.firing import Active, Planned
 
 T = TypeVar("T")
 
-PlanFunction: TypeAlias = Callable[[Schedule, Instant, tuple[Active, ...]], Planned]
+PlanFunction: TypeAlias = Callable[[ScheduleRecord, Instant, tuple[Active, ...]], Planned]
 
 
 def check_limit(limit: int) -> int:
@@ -79,7 +79,7 @@ class Written(NamedTuple):
     """Whether a write was applied, and the row as it is now."""
 
     accepted: bool
-    current: Schedule | None
+    current: ScheduleRecord | None
 
 
 class Fired(NamedTuple):
@@ -117,7 +117,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 class Claimed(NamedTuple):
     """What ``claim_runs`` took, and when to come back."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunRecord, ...]
     next_due: Instant | None
     """The earliest ``run_at`` of queued runs that this claim (its queues and tasks) could take later.
 
@@ -129,7 +129,7 @@ class Claimed(NamedTuple):
 class Lost(NamedTuple):
     """What ``lost_runs`` found, and when to look again."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunRecord, ...]
     next_end: Instant | None
     """The earliest end of any other lease, unless it is renewed; in the past if the limit left some out."""
 
@@ -199,7 +199,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
         """Whether runs in any of these states may match."""
         return self.states is None or not frozenset(states).isdisjoint(self.states)
 
-    def matches(self, run: Run) -> bool:
+    def matches(self, run: RunRecord) -> bool:
         """Whether a run is asked for; for stores that have no index for what is asked. Not by its id."""
         return (
             (self.tenant is None or run.tenant == self.tenant)
@@ -286,7 +286,7 @@ class Store(Protocol):
         Each write stands for itself. A refused one changes nothing and answers the row as it is.
         """
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         """Schedules in the order (tenant, name).
 
         A damaged row is found, too, as far as it can be read: its ``damage`` says why not further. It can be
@@ -304,10 +304,10 @@ class Store(Protocol):
         and its neighbours fire.
         """
 
-    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
         """Add runs; says of each whether it is new. One whose id exists stays as it is."""
 
-    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
+    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         """Add runs over the caller's own connection, inside the caller's transaction: they are there when it
         commits, or never. Answers each run as it is: as it was wanted, or as it was there already.
 
@@ -333,7 +333,7 @@ class Store(Protocol):
         that schedule at the same time sees the run end, or its row is written after that and woken.
         """
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         """Runs, the newest first."""
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:

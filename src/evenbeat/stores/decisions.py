@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from evenbeat.instants import Instant
-from evenbeat.model import Run, Schedule, Statistics, Transition
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.rules.firing import Planned
 
 NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
@@ -55,7 +55,7 @@ def verdict(run: Standing, transition: Transition, now: Instant) -> Literal["app
     return "apply"
 
 
-def may_be_repetition(current: Schedule | None, wanted: Schedule) -> bool:
+def may_be_repetition(current: ScheduleRecord | None, wanted: ScheduleRecord) -> bool:
     """Whether a refused write finds its own work: it does if also the runs that it adds are there.
 
     Two that trigger a schedule from the same row want the same row, and each its own run. The wake-up may
@@ -96,7 +96,7 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
     return fields
 
 
-def settled(run: Run, transition: Transition, now: Instant) -> Run:
+def settled(run: RunRecord, transition: Transition, now: Instant) -> RunRecord:
     return replace(run, **changes(transition, now))
 
 
@@ -129,7 +129,7 @@ class Settlement(NamedTuple):
     answers: list[bool]
     updates: dict[str, dict[str, object]]
     """Run id to the fields that it gets."""
-    adds: list[Run]
+    adds: list[RunRecord]
     counts: dict[tuple[str, str], Statistics]
     wakes: dict[tuple[str, str], None]
 

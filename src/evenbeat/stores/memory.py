@@ -10,21 +10,21 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from evenbeat.errors import InvalidValue
-from evenbeat.instants import Instant
-from evenbeat.model import (
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
     ACTIVE_STATES,
     FINAL_STATES,
     FORMAT,
     LogChunk,
     Record,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     Skipped,
     Statistics,
     Transition,
 )
+from evenbeat.errors import InvalidValue
 from evenbeat.rules.firing import Active, Planned, needs_active, waits
 from evenbeat.stores.base import (
     Claim,
@@ -62,10 +62,10 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._changed = threading.Condition()
         self._changes = 0
-        self._schedules: dict[_Key, Schedule] = {}
+        self._schedules: dict[_Key, ScheduleRecord] = {}
         # Heaps may hold entries that are out of date; they are recognised when they come up.
         self._wakes: list[tuple[Instant, str, str]] = []
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, RunRecord] = {}
         self._ready: dict[tuple[str, int], list[tuple[Instant, str]]] = {}
         self._active: dict[_Key, dict[str, None]] = {}
         self._claims: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ class MemoryStore:
             if active is not None and active.state in ACTIVE_STATES:
                 self._store(replace(active, cancel_requested=True))
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         after = read_schedule_cursor(query.cursor)
         with self._lock:
             found = sorted(
@@ -155,7 +155,7 @@ class MemoryStore:
                     fired.append(planned)
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
 
-    def _due(self, now: Instant) -> Iterator[Schedule]:
+    def _due(self, now: Instant) -> Iterator[ScheduleRecord]:
         # A row that was written twice with the same wake-up has two entries: it is due once.
         taken: set[_Key] = set()
         while self._wakes and self._wakes[0][0] <= now:
@@ -176,7 +176,7 @@ class MemoryStore:
             heapq.heappop(self._wakes)
         return None
 
-    def _quarantine(self, schedule: Schedule, error: Exception) -> None:
+    def _quarantine(self, schedule: ScheduleRecord, error: Exception) -> None:
         self._schedules[schedule.key] = replace(schedule, wake_at=None)
         key = ("quarantine", schedule.tenant, schedule.name)
         present = self._records.get(key)
@@ -189,24 +189,26 @@ class MemoryStore:
             version=version,
         )
 
-    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
         with self._lock:
             return [self._add(run) for run in runs]
 
-    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
+    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(
-            "a store in memory takes no part in transactions", field="within", value=connection,
+            "a store in memory takes no part in transactions",
+            field="within",
+            value=connection,
             hint="enqueue after the commit, or use PostgreSQL or SQLite; in tests, use virtual time: "
             "evenbeat.testing.virtual(app)",
-        )  # fmt: skip
+        )
 
-    def _add(self, run: Run) -> bool:
+    def _add(self, run: RunRecord) -> bool:
         if run.id in self._runs:
             return False
         self._store(run)
         return True
 
-    def _store(self, run: Run) -> None:
+    def _store(self, run: RunRecord) -> None:
         self._runs[run.id] = run
         if run.state == "queued":
             heap = self._ready.setdefault((run.queue, run.priority), [])
@@ -227,19 +229,24 @@ class MemoryStore:
             runs = self._held(claim) if claim.token in self._claims else self._claim(claim)
             return Claimed(tuple(runs), self._next_due(claim))
 
-    def _held(self, claim: Claim) -> list[Run]:
+    def _held(self, claim: Claim) -> list[RunRecord]:
         """What a claim took whose reply was lost, as far as it is still held."""
         held = (self._runs[run_id] for run_id in self._claims[claim.token] if run_id in self._runs)
         return [run for run in held if run.claim == claim.token and run.state == "running"]
 
-    def _claim(self, claim: Claim) -> list[Run]:
+    def _claim(self, claim: Claim) -> list[RunRecord]:
         now = min(claim.now, self.now())
-        claimed: list[Run] = []
+        claimed: list[RunRecord] = []
         for run in islice(self._claimable(claim, now), claim.limit):
             taken = replace(
-                run, state="running", attempt=run.attempt + 1, worker=claim.worker, claim=claim.token,
-                lease_until=self.now() + claim.lease, started_at=self.now(),
-            )  # fmt: skip
+                run,
+                state="running",
+                attempt=run.attempt + 1,
+                worker=claim.worker,
+                claim=claim.token,
+                lease_until=self.now() + claim.lease,
+                started_at=self.now(),
+            )
             # At once: a run that was written twice while it waited has two entries in its heap.
             self._store(taken)
             claimed.append(taken)
@@ -262,19 +269,21 @@ class MemoryStore:
         waiting = (run for entry in heap if (run := self._waiting(entry)) is not None)
         return min((run.run_at for run in waiting if run.task in tasks), default=None)
 
-    def _waiting(self, entry: tuple[Instant, str]) -> Run | None:
+    def _waiting(self, entry: tuple[Instant, str]) -> RunRecord | None:
         """The run that an entry of a heap stands for; None if it is out of date or not for this version."""
         run = self._runs.get(entry[1])
         if run is None or run.state != "queued" or run.run_at != entry[0] or run.format > FORMAT:
             return None
         return run
 
-    def _claimable(self, claim: Claim, now: Instant) -> Iterator[Run]:
+    def _claimable(self, claim: Claim, now: Instant) -> Iterator[RunRecord]:
         for priority in range(9, -1, -1):
             heaps = [heap for queue in claim.queues if (heap := self._ready.get((queue, priority)))]
             yield from self._take(heaps, claim, now)
 
-    def _take(self, heaps: list[list[tuple[Instant, str]]], claim: Claim, now: Instant) -> Iterator[Run]:
+    def _take(
+        self, heaps: list[list[tuple[Instant, str]]], claim: Claim, now: Instant
+    ) -> Iterator[RunRecord]:
         """Due runs of one priority, merged over the queues; what is not taken goes back."""
         passed: list[tuple[list[tuple[Instant, str]], tuple[Instant, str]]] = []
         try:
@@ -327,7 +336,7 @@ class MemoryStore:
             self._apply(Planned(replace(schedule, wake_at=schedule.next_tick)))
             self.hint()
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         after = read_run_cursor(query.cursor)
         with self._lock:
             candidates = self._runs.values()
@@ -467,7 +476,7 @@ class MemoryStore:
             self._changed.notify_all()
 
 
-def _wanted(schedule: Schedule, query: ScheduleQuery) -> bool:
+def _wanted(schedule: ScheduleRecord, query: ScheduleQuery) -> bool:
     return (
         (query.tenant is None or schedule.tenant == query.tenant)
         and (query.name is None or schedule.name == query.name)

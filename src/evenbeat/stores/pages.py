@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import Instant
-from evenbeat.model import Run, Schedule
 
 
-def schedule_cursor(schedule: Schedule) -> str:
+def schedule_cursor(schedule: ScheduleRecord) -> str:
     return _write((schedule.tenant, schedule.name))
 
 
@@ -21,7 +21,7 @@ def read_schedule_cursor(cursor: str | None) -> tuple[str, str] | None:
     return None if cursor is None else _read(cursor, tuple[str, str])
 
 
-def run_cursor(run: Run) -> str:
+def run_cursor(run: RunRecord) -> str:
     return _write((run.created_at, run.id))
 
 

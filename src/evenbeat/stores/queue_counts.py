@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenbeat.instants import Instant
-from evenbeat.model import Run
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
 from evenbeat.stores.base import QueueCounts
 
 
-def of_run(run: Run, now: Instant, since: Instant) -> QueueCounts | None:
+def of_run(run: RunRecord, now: Instant, since: Instant) -> QueueCounts | None:
     """What one run adds to the figures of its queue; None if it was over before."""
     came_due = int(since <= run.run_at <= now)
     if run.state == "running":
@@ -17,9 +17,13 @@ def of_run(run: Run, now: Instant, since: Instant) -> QueueCounts | None:
     if run.state == "queued":
         due = run.run_at <= now
         return QueueCounts(
-            queue=run.queue, due=int(due), later=int(not due), retrying=int(run.failures > 0),
-            oldest_due=run.run_at if due else None, came_due=came_due,
-        )  # fmt: skip
+            queue=run.queue,
+            due=int(due),
+            later=int(not due),
+            retrying=int(run.failures > 0),
+            oldest_due=run.run_at if due else None,
+            came_due=came_due,
+        )
     if (run.finished_at or 0) < since:
         return None
     return QueueCounts(queue=run.queue, came_due=came_due, ended=1)

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
-from evenbeat.errors import EvenbeatError
-from evenbeat.instants import FIRST, LAST
-from evenbeat.model import (
+from evenbeat.core.instants import FIRST, LAST
+from evenbeat.core.records import (
     LONGEST_SPREAD,
     MOST_CONCURRENT,
     CatchUp,
@@ -21,9 +20,9 @@ from evenbeat.model import (
     LogChunk,
     Overlap,
     Record,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     ScheduleState,
     Skipped,
     Statistics,
@@ -32,27 +31,92 @@ from evenbeat.model import (
     decode_policy,
     encode_policy,
 )
+from evenbeat.errors import EvenbeatError
 
 Row: TypeAlias = tuple[Any, ...]
 Key: TypeAlias = tuple[str, str]
 """(tenant, name) of a schedule."""
 
 SCHEDULE = (
-    "tenant", "name", "task", "trigger", "kind", "payload", "queue", "priority", "description", "catch_up",
-    "overlap", "max_concurrent", "spread", "execution", "managed_by", "state", "pause_note", "paused_until",
-    "paused_by", "paused_at", "declared", "anchor", "next_tick", "moved", "wake_at", "last_fire", "revision",
-    "fire_seq", "generation", "created_at", "updated_at", "format",
-)  # fmt: skip
+    "tenant",
+    "name",
+    "task",
+    "trigger",
+    "kind",
+    "payload",
+    "queue",
+    "priority",
+    "description",
+    "catch_up",
+    "overlap",
+    "max_concurrent",
+    "spread",
+    "execution",
+    "managed_by",
+    "state",
+    "pause_note",
+    "paused_until",
+    "paused_by",
+    "paused_at",
+    "declared",
+    "anchor",
+    "next_tick",
+    "moved",
+    "wake_at",
+    "last_fire",
+    "revision",
+    "fire_seq",
+    "generation",
+    "created_at",
+    "updated_at",
+    "format",
+)
 RUN = (
-    "id", "tenant", "schedule", "generation", "tick", "cause", "coalesced", "task", "kind",
-    "payload", "queue", "priority", "execution", "state", "scheduled_at", "run_at", "attempt",
-    "failures", "crashes", "worker", "claim", "lease_until", "cancel_requested", "created_at",
-    "started_at", "finished_at", "result", "error", "fired_by", "earlier", "settled", "format",
-)  # fmt: skip
+    "id",
+    "tenant",
+    "schedule",
+    "generation",
+    "tick",
+    "cause",
+    "coalesced",
+    "task",
+    "kind",
+    "payload",
+    "queue",
+    "priority",
+    "execution",
+    "state",
+    "scheduled_at",
+    "run_at",
+    "attempt",
+    "failures",
+    "crashes",
+    "worker",
+    "claim",
+    "lease_until",
+    "cancel_requested",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "result",
+    "error",
+    "fired_by",
+    "earlier",
+    "settled",
+    "format",
+)
 PLACE = (
-    "next_tick", "moved", "wake_at", "last_fire", "fire_seq", "state", "pause_note", "paused_until",
-    "paused_by", "paused_at",
-)  # fmt: skip
+    "next_tick",
+    "moved",
+    "wake_at",
+    "last_fire",
+    "fire_seq",
+    "state",
+    "pause_note",
+    "paused_until",
+    "paused_by",
+    "paused_at",
+)
 """What firing writes: where the schedule stands, never what a user said."""
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
@@ -92,7 +156,7 @@ def check_counts(first: int, second: int, third: int) -> None:
         raise Unreadable(f"one of the counts {first}, {second} and {third} is out of range")
 
 
-def check_place(schedule: Schedule) -> Schedule:
+def check_place(schedule: ScheduleRecord) -> ScheduleRecord:
     """Refuse numbers with which nothing can be planned or written: they would fail the batch that the row is
     fired in.
 
@@ -100,9 +164,16 @@ def check_place(schedule: Schedule) -> Schedule:
     """
     s = schedule
     for instant in (
-        s.next_tick, s.moved, s.wake_at, s.last_fire, s.paused_until, s.paused_at, s.anchor, s.created_at,
+        s.next_tick,
+        s.moved,
+        s.wake_at,
+        s.last_fire,
+        s.paused_until,
+        s.paused_at,
+        s.anchor,
+        s.created_at,
         s.updated_at,
-    ):  # fmt: skip
+    ):
         if instant is not None and not FIRST <= instant <= LAST:
             raise Unreadable(f"the instant {instant} is outside the calendar")
     if not 0 <= s.priority <= 9 or not 0 <= s.spread <= LONGEST_SPREAD:
@@ -118,29 +189,82 @@ def quarantine_note(error: Exception) -> str:
     return text[:_LONGEST_NOTE].encode(errors="replace").decode()
 
 
-def read_schedule(row: Row) -> Schedule:
+def read_schedule(row: Row) -> ScheduleRecord:
     """A schedule from a row that begins with the columns of SCHEDULE."""
     (
-        tenant, name, task, trigger, kind, payload, queue, priority, description, catch_up,
-        overlap, max_concurrent, spread, execution, managed_by, state, pause_note, paused_until,
-        paused_by, paused_at, declared, anchor, next_tick, moved, wake_at, last_fire, revision, fire_seq,
-        generation, created_at, updated_at, format_, *_,
-    ) = row  # fmt: skip
+        tenant,
+        name,
+        task,
+        trigger,
+        kind,
+        payload,
+        queue,
+        priority,
+        description,
+        catch_up,
+        overlap,
+        max_concurrent,
+        spread,
+        execution,
+        managed_by,
+        state,
+        pause_note,
+        paused_until,
+        paused_by,
+        paused_at,
+        declared,
+        anchor,
+        next_tick,
+        moved,
+        wake_at,
+        last_fire,
+        revision,
+        fire_seq,
+        generation,
+        created_at,
+        updated_at,
+        format_,
+        *_,
+    ) = row
     if type(row) is Garbled:
         raise Unreadable("the row holds text that is not UTF-8")
     if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, overlap {overlap!r} or kind {kind!r}")
     check_counts(generation, revision, fire_seq)
-    schedule = Schedule(
-        tenant=tenant, name=name, task=task, trigger=trigger, kind=kind, payload=payload, queue=queue,
-        priority=priority, description=description, catch_up=_policy("catch_up", catch_up, CatchUp),
-        overlap=overlap, max_concurrent=max_concurrent, spread=spread,
-        execution=_policy("execution", execution, Execution), managed_by=managed_by, state=state,
-        pause_note=pause_note, paused_until=paused_until, paused_by=paused_by, paused_at=paused_at,
-        declared=declared, anchor=anchor, next_tick=next_tick, moved=moved, wake_at=wake_at,
-        last_fire=last_fire, revision=revision, fire_seq=fire_seq, generation=generation,
-        created_at=created_at, updated_at=updated_at, format=format_,
-    )  # fmt: skip
+    schedule = ScheduleRecord(
+        tenant=tenant,
+        name=name,
+        task=task,
+        trigger=trigger,
+        kind=kind,
+        payload=payload,
+        queue=queue,
+        priority=priority,
+        description=description,
+        catch_up=_policy("catch_up", catch_up, CatchUp),
+        overlap=overlap,
+        max_concurrent=max_concurrent,
+        spread=spread,
+        execution=_policy("execution", execution, Execution),
+        managed_by=managed_by,
+        state=state,
+        pause_note=pause_note,
+        paused_until=paused_until,
+        paused_by=paused_by,
+        paused_at=paused_at,
+        declared=declared,
+        anchor=anchor,
+        next_tick=next_tick,
+        moved=moved,
+        wake_at=wake_at,
+        last_fire=last_fire,
+        revision=revision,
+        fire_seq=fire_seq,
+        generation=generation,
+        created_at=created_at,
+        updated_at=updated_at,
+        format=format_,
+    )
     return check_place(schedule)
 
 
@@ -159,17 +283,17 @@ def salvaged_version(generation: object, revision: object, fire_seq: object) -> 
     return Version(*counts)
 
 
-def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> Schedule:
+def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> ScheduleRecord:
     """What can be read of a damaged schedule; the rest is as if nobody had said anything of it.
 
     ``values`` are the stored ones by the names of the record's fields; policies may be JSON text.
     """
     version = salvaged_version(*(values.get(name) for name in ("generation", "revision", "fire_seq")))
-    blank = Schedule(
+    blank = ScheduleRecord(
         tenant=key[0], name=key[1], task="unknown", trigger="unknown", damage=quarantine_note(error)
     )
     kept: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Schedule):
+    for field in msgspec.structs.fields(ScheduleRecord):
         if field.name in ("tenant", "name", "damage", *Version.__struct_fields__) or field.name not in values:
             continue
         value = values[field.name]
@@ -189,53 +313,161 @@ def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> Schedule:
     return replace(blank, **{"task": "", "trigger": "", "payload": "", **kept, **counts})
 
 
-def schedule_row(schedule: Schedule) -> Row:
+def schedule_row(schedule: ScheduleRecord) -> Row:
     s = schedule
     return (
-        s.tenant, s.name, s.task, s.trigger, s.kind, s.payload, s.queue, s.priority, s.description,
-        encode_policy(s.catch_up), s.overlap, s.max_concurrent, s.spread, encode_policy(s.execution),
-        s.managed_by, s.state, s.pause_note, s.paused_until, s.paused_by, s.paused_at, s.declared, s.anchor,
-        s.next_tick, s.moved, s.wake_at, s.last_fire, s.revision, s.fire_seq, s.generation, s.created_at,
-        s.updated_at, s.format,
-    )  # fmt: skip
+        s.tenant,
+        s.name,
+        s.task,
+        s.trigger,
+        s.kind,
+        s.payload,
+        s.queue,
+        s.priority,
+        s.description,
+        encode_policy(s.catch_up),
+        s.overlap,
+        s.max_concurrent,
+        s.spread,
+        encode_policy(s.execution),
+        s.managed_by,
+        s.state,
+        s.pause_note,
+        s.paused_until,
+        s.paused_by,
+        s.paused_at,
+        s.declared,
+        s.anchor,
+        s.next_tick,
+        s.moved,
+        s.wake_at,
+        s.last_fire,
+        s.revision,
+        s.fire_seq,
+        s.generation,
+        s.created_at,
+        s.updated_at,
+        s.format,
+    )
 
 
-def read_run(row: Row) -> Run:
+def read_run(row: Row) -> RunRecord:
     """A run from a row that begins with the columns of RUN."""
     (
-        id_, tenant, schedule, generation, tick, cause, coalesced, task, kind, payload, queue,
-        priority, execution, state, scheduled_at, run_at, attempt, failures, crashes, worker, claim,
-        lease_until, cancel_requested, created_at, started_at, finished_at, result, error, fired_by,
-        earlier, settled, format_, *_,
-    ) = row  # fmt: skip
+        id_,
+        tenant,
+        schedule,
+        generation,
+        tick,
+        cause,
+        coalesced,
+        task,
+        kind,
+        payload,
+        queue,
+        priority,
+        execution,
+        state,
+        scheduled_at,
+        run_at,
+        attempt,
+        failures,
+        crashes,
+        worker,
+        claim,
+        lease_until,
+        cancel_requested,
+        created_at,
+        started_at,
+        finished_at,
+        result,
+        error,
+        fired_by,
+        earlier,
+        settled,
+        format_,
+        *_,
+    ) = row
     if type(row) is Garbled and any(REPLACED in (row[at] or "") for at in _ESSENTIAL):
         raise Unreadable("the row holds text that is not UTF-8")
     if state not in _RUN_STATES or cause not in _CAUSES or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, cause {cause!r} or kind {kind!r}")
     check_counts(attempt, failures, crashes)
-    return Run(
-        id=id_, tenant=tenant, schedule=schedule, generation=generation, tick=tick, cause=cause,
-        coalesced=coalesced, task=task, kind=kind, payload=payload, queue=queue,
-        priority=priority, execution=_policy("execution", execution, Execution), state=state,
-        scheduled_at=scheduled_at, run_at=run_at, attempt=attempt, failures=failures, crashes=crashes,
-        worker=worker, claim=claim, lease_until=lease_until, cancel_requested=cancel_requested == 1,
-        created_at=created_at, started_at=started_at, finished_at=finished_at, result=result,
-        error=error, fired_by=fired_by, earlier=earlier, settled=settled, format=format_,
-    )  # fmt: skip
+    return RunRecord(
+        id=id_,
+        tenant=tenant,
+        schedule=schedule,
+        generation=generation,
+        tick=tick,
+        cause=cause,
+        coalesced=coalesced,
+        task=task,
+        kind=kind,
+        payload=payload,
+        queue=queue,
+        priority=priority,
+        execution=_policy("execution", execution, Execution),
+        state=state,
+        scheduled_at=scheduled_at,
+        run_at=run_at,
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        worker=worker,
+        claim=claim,
+        lease_until=lease_until,
+        cancel_requested=cancel_requested == 1,
+        created_at=created_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        result=result,
+        error=error,
+        fired_by=fired_by,
+        earlier=earlier,
+        settled=settled,
+        format=format_,
+    )
 
 
-def run_row(run: Run) -> Row:
+def run_row(run: RunRecord) -> Row:
     r = run
     return (
-        r.id, r.tenant, r.schedule, r.generation, r.tick, r.cause, r.coalesced, r.task, r.kind,
-        r.payload, r.queue, r.priority, encode_policy(r.execution), r.state, r.scheduled_at, r.run_at,
-        r.attempt, r.failures, r.crashes, r.worker, r.claim, r.lease_until, r.cancel_requested,
-        r.created_at, r.started_at, r.finished_at, r.result, r.error, r.fired_by, r.earlier, r.settled,
+        r.id,
+        r.tenant,
+        r.schedule,
+        r.generation,
+        r.tick,
+        r.cause,
+        r.coalesced,
+        r.task,
+        r.kind,
+        r.payload,
+        r.queue,
+        r.priority,
+        encode_policy(r.execution),
+        r.state,
+        r.scheduled_at,
+        r.run_at,
+        r.attempt,
+        r.failures,
+        r.crashes,
+        r.worker,
+        r.claim,
+        r.lease_until,
+        r.cancel_requested,
+        r.created_at,
+        r.started_at,
+        r.finished_at,
+        r.result,
+        r.error,
+        r.fired_by,
+        r.earlier,
+        r.settled,
         r.format,
-    )  # fmt: skip
+    )
 
 
-def read_schedules(rows: list[Row]) -> list[Schedule]:
+def read_schedules(rows: list[Row]) -> list[ScheduleRecord]:
     """Schedules, the damaged ones as far as they can be read."""
     found = []
     for row in rows:
@@ -246,7 +478,7 @@ def read_schedules(rows: list[Row]) -> list[Schedule]:
     return found
 
 
-def readable_runs(rows: list[Row]) -> list[Run]:
+def readable_runs(rows: list[Row]) -> list[RunRecord]:
     found = []
     for row in rows:
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from evenbeat.clocks import steady_clock
-from evenbeat.instants import Instant
+from evenbeat.core.clocks import steady_clock
+from evenbeat.core.instants import Instant
 
 # A clock that was not heard of for so long is asked: quartz drifts by some 10 us a second.
 _LONGEST = 60_000.0

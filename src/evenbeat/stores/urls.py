@@ -32,35 +32,39 @@ def open_url(url: str) -> Store:
         path = unquote(parts.path)[1:]
         if parts.netloc or not path:
             raise InvalidValue(
-                f"store {shown(without_password(url))} names no file", field="store",
+                f"store {shown(without_password(url))} names no file",
+                field="store",
                 value=without_password(url),
                 hint="write sqlite:///evenbeat.db, with three slashes, or sqlite:////an/absolute/path.db",
-            )  # fmt: skip
+            )
         return SqliteStore(os.path.expanduser(path))
     if parts.scheme == "memory":
         from evenbeat.stores.memory import MemoryStore
 
         return MemoryStore()
     raise InvalidValue(
-        f"store {shown(without_password(url))} is not a URL of a known kind", field="store",
+        f"store {shown(without_password(url))} is not a URL of a known kind",
+        field="store",
         value=without_password(url),
         hint="write sqlite:///…, postgresql://user:password@host/database, redis://…, valkey://…, "
         "mongodb://… or memory://",
-    )  # fmt: skip
+    )
 
 
 _POSTGRES = ("evenbeat.stores.postgres", "PostgresStore", ("psycopg",), "postgres")
 _REDIS = ("evenbeat.stores.redis", "RedisStore", ("redis",), "redis")
 _MONGO = ("evenbeat.stores.mongo", "MongoStore", ("pymongo", "bson"), "mongo")
 _SERVERS = {
-    "postgresql": _POSTGRES, "postgres": _POSTGRES,
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
     **{
         f"{name}{way}": _REDIS
         for name in ("redis", "rediss", "valkey", "valkeys")
         for way in ("", "+sentinel", "+cluster")
     },
-    "mongodb": _MONGO, "mongodb+srv": _MONGO,
-}  # fmt: skip
+    "mongodb": _MONGO,
+    "mongodb+srv": _MONGO,
+}
 
 
 def _server(url: str, module: str, name: str, driver: tuple[str, ...], extra: str) -> Store:
@@ -69,18 +73,21 @@ def _server(url: str, module: str, name: str, driver: tuple[str, ...], extra: st
     if extra == "postgres" and not hasattr(select, "poll"):
         raise InvalidValue(
             f"store {shown(without_password(url))} can't be used on this system, which has no select.poll",
-            field="store", value=without_password(url),
+            field="store",
+            value=without_password(url),
             hint="on Windows use another store, or the Windows Subsystem for Linux",
-        )  # fmt: skip
+        )
     try:
         kind = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in driver:
             raise
         raise InvalidValue(
-            f"store {shown(without_password(url))} needs {driver[0]}, which is not installed", field="store",
-            value=without_password(url), hint=f"pip install 'evenbeat[{extra}]'",
-        ) from None  # fmt: skip
+            f"store {shown(without_password(url))} needs {driver[0]}, which is not installed",
+            field="store",
+            value=without_password(url),
+            hint=f"pip install 'evenbeat[{extra}]'",
+        ) from None
     store: Store = kind(url)
     return store
 
@@ -91,9 +98,10 @@ def _check_escaped(url: str) -> None:
     if user is not None and any(character in user for character in "/?#@"):
         raise InvalidValue(
             f"store {shown(without_password(url))} has a user or a password with one of / ? # @ in it",
-            field="store", value=without_password(url),
+            field="store",
+            value=without_password(url),
             hint="percent-encode them: / is %2F, ? is %3F, # is %23, @ is %40",
-        )  # fmt: skip
+        )
 
 
 def _check_ports(url: str) -> None:
@@ -102,21 +110,52 @@ def _check_ports(url: str) -> None:
     if _with_ports(hosts) != hosts:
         visible = without_password(url)
         raise InvalidValue(
-            f"store {shown(visible)} has a port that is not a number", field="store", value=visible,
+            f"store {shown(visible)} has a port that is not a number",
+            field="store",
+            value=visible,
             hint="write user:password@host:port, or leave the port out",
-        )  # fmt: skip
+        )
 
 
 _HARMLESS = frozenset(
     (
-        "schema", "listen", "prefix", "user", "host", "hostaddr", "port", "dbname", "db",
-        "application_name", "connect_timeout", "target_session_attrs", "load_balance_hosts", "sslmode",
-        "sslrootcert", "sslcert", "sslkey", "gssencmode", "replicaset", "authsource", "authmechanism",
-        "directconnection", "tls", "tlscafile", "tlscertificatekeyfile", "readpreference", "retrywrites", "w",
-        "appname", "protocol", "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile",
+        "schema",
+        "listen",
+        "prefix",
+        "user",
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "db",
+        "application_name",
+        "connect_timeout",
+        "target_session_attrs",
+        "load_balance_hosts",
+        "sslmode",
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "gssencmode",
+        "replicaset",
+        "authsource",
+        "authmechanism",
+        "directconnection",
+        "tls",
+        "tlscafile",
+        "tlscertificatekeyfile",
+        "readpreference",
+        "retrywrites",
+        "w",
+        "appname",
+        "protocol",
+        "ssl_cert_reqs",
+        "ssl_ca_certs",
+        "ssl_certfile",
+        "ssl_keyfile",
         "ssl_check_hostname",
     )
-)  # fmt: skip
+)
 """Options whose values are shown. Of any other one the value may be a password under a misspelt name."""
 
 _HIDDEN = "***"

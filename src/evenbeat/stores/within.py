@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
+from evenbeat.core.awaitable import on_the_callers_loop
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.twins import on_the_callers_loop
 
 T = TypeVar("T")
 
@@ -54,9 +54,11 @@ def converse_within(connection: object, say: Say[T]) -> T:
         return answered
     if kind.is_async:
         raise InvalidValue(
-            f"within {shown(connection)} has to be awaited", field="within", value=connection,
+            f"within {shown(connection)} has to be awaited",
+            field="within",
+            value=connection,
             hint="write await app.aenqueue(…)",
-        )  # fmt: skip
+        )
     answer: T = kind.converse(connection, say)
     return answer
 
@@ -70,9 +72,11 @@ def check_dialect(found: str, wanted: str) -> None:
     """Refuse a connection to another kind of database than that of the store."""
     if found != wanted:
         raise InvalidValue(
-            f"within is a connection to {found}, and the store is on {wanted}", field="within",
-            value=found, hint="a transaction can't span two databases: enqueue after the commit",
-        )  # fmt: skip
+            f"within is a connection to {found}, and the store is on {wanted}",
+            field="within",
+            value=found,
+            hint="a transaction can't span two databases: enqueue after the commit",
+        )
 
 
 def _kind(connection: object) -> _Kind:
@@ -93,10 +97,11 @@ def _kind(connection: object) -> _Kind:
         if package == "aiosqlite":
             return _Kind("aiosqlite", True, _aiosqlite)
     raise InvalidValue(
-        f"within {shown(connection)} is not a connection of a known library", field="within",
+        f"within {shown(connection)} is not a connection of a known library",
+        field="within",
         value=connection,
         hint="give one of psycopg, sqlite3 or Django, or a Session or Connection of SQLAlchemy",
-    )  # fmt: skip
+    )
 
 
 def _check_transaction(is_in_one: bool) -> None:
@@ -104,10 +109,11 @@ def _check_transaction(is_in_one: bool) -> None:
     if not is_in_one:
         raise InvalidValue(
             "within is a connection that commits each statement at once, outside of any transaction",
-            field="within", value=None,
+            field="within",
+            value=None,
             hint="begin a transaction (transaction.atomic(), connection.transaction(), BEGIN), "
             "or take a connection without autocommit; SQLAlchemy: without isolation_level AUTOCOMMIT",
-        )  # fmt: skip
+        )
 
 
 def _carry(conversation: Conversation[T], ask: Callable[[Statement], Rows]) -> T:

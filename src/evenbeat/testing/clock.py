@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evenbeat.durations import Duration, read_duration
-from evenbeat.instants import Instant
+from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.instants import Instant
 
 START: Instant = 1_772_366_400_000  # 2026-03-01T12:00:00Z
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
+from evenbeat.core.instants import Instant
 from evenbeat.documents import rules
-from evenbeat.documents.base import HELD, Change, Documents, Found, Lock
-from evenbeat.instants import Instant
+from evenbeat.documents.base import HELD, Change, DocumentLock, Documents, Found
 from evenbeat.testing.clock import VirtualClock
 
 MINUTE = 60_000
@@ -221,7 +221,7 @@ class DocumentsContract:
             ground.add(f"k{number}", clock.now - number)
         found = documents.lock_next(LOCK, 1000).found
         assert sorted(self.keys(ground, found)) == sorted(f"k{number}" for number in range(300))
-        locks = [Lock(one.id, (one.locked_until,)) for one in found]
+        locks = [DocumentLock(one.id, (one.locked_until,)) for one in found]
         assert documents.update([Change(lock, None) for lock in locks[:150]]) == [True] * 150
         assert documents.remove(locks[150:]) == [True] * 150
         left = [key for number in range(300) if ground.row(key := f"k{number}") is not None]
@@ -260,7 +260,7 @@ class DocumentsContract:
         ground.add("a", clock.now, note="kept")
         found = self.take(documents)
         next_due = clock.now + MINUTE + 1
-        assert documents.update([Change(Lock(found.id, (found.locked_until,)), next_due)]) == [True]
+        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), next_due)]) == [True]
         assert ground.row("a") == Row(next_due, "kept")
 
     def test_update_clears_what_is_done(
@@ -268,7 +268,7 @@ class DocumentsContract:
     ) -> None:
         ground.add("a", clock.now, note="kept")
         found = self.take(documents)
-        assert documents.update([Change(Lock(found.id, (found.locked_until,)), None)]) == [True]
+        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
         assert ground.row("a") == Row(None, "kept")
         clock.advance("1h")
         assert documents.lock_next(LOCK, 1) == ([], None)
@@ -280,14 +280,16 @@ class DocumentsContract:
         ground.add("cleared", clock.now, note="before")
         ground.add("left", clock.now, note="before")
         locks = {
-            ground.key_of(one): Lock(one.id, (one.locked_until,))
+            ground.key_of(one): DocumentLock(one.id, (one.locked_until,))
             for one in documents.lock_next(LOCK, 3).found
         }
-        answers = documents.update([
-            Change(locks["set"], clock.now + 1, {"note": "it's \"after\"; %s ? $1 {}"}),
-            Change(locks["left"], clock.now + 2),
-            Change(locks["cleared"], None, {"note": None}),
-        ])  # fmt: skip
+        answers = documents.update(
+            [
+                Change(locks["set"], clock.now + 1, {"note": 'it\'s "after"; %s ? $1 {}'}),
+                Change(locks["left"], clock.now + 2),
+                Change(locks["cleared"], None, {"note": None}),
+            ]
+        )
         assert answers == [True, True, True]
         assert ground.row("set") == Row(clock.now + 1, 'it\'s "after"; %s ? $1 {}')
         assert ground.row("left") == Row(clock.now + 2, "before")
@@ -296,7 +298,7 @@ class DocumentsContract:
     def test_a_held_document_stays(self, ground: Ground, documents: Documents, clock: VirtualClock) -> None:
         ground.add("a", clock.now)
         found = self.take(documents)
-        assert documents.update([Change(Lock(found.id, (found.locked_until,)), HELD)]) == [True]
+        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), HELD)]) == [True]
         assert ground.row("a") == Row(HELD, None)
         assert documents.lock_next(LOCK, 1) == ([], HELD)
 
@@ -307,11 +309,11 @@ class DocumentsContract:
         found = self.take(documents)
         clock.advance("5m")
         renewed = clock.now + LOCK
-        assert documents.update([Change(Lock(found.id, (found.locked_until,)), renewed)]) == [True]
+        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), renewed)]) == [True]
         clock.now = found.locked_until
         assert documents.lock_next(LOCK, 1).found == []
-        assert documents.update([Change(Lock(found.id, (found.locked_until,)), None)]) == [False]
-        assert documents.update([Change(Lock(found.id, (renewed,)), None)]) == [True]
+        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [False]
+        assert documents.update([Change(DocumentLock(found.id, (renewed,)), None)]) == [True]
 
     def test_any_of_the_ends_that_a_lock_may_have_is_good(
         self, ground: Ground, documents: Documents, clock: VirtualClock
@@ -320,18 +322,18 @@ class DocumentsContract:
         ground.add("b", clock.now)
         found = documents.lock_next(LOCK, 2).found
         ends = (found[0].locked_until, found[0].locked_until + 5)
-        first = Lock(found[0].id, ends)
+        first = DocumentLock(found[0].id, ends)
         assert documents.update([Change(first, ends[1])]) == [True]
         assert documents.update([Change(first, ends[1] + 5)]) == [True]
         assert documents.update([Change(first, None)]) == [False]
-        second = Lock(found[1].id, (found[1].locked_until - 5, found[1].locked_until))
+        second = DocumentLock(found[1].id, (found[1].locked_until - 5, found[1].locked_until))
         assert documents.remove([second]) == [True]
 
     def test_remove_deletes(self, ground: Ground, documents: Documents, clock: VirtualClock) -> None:
         ground.add("a", clock.now)
         ground.add("b", clock.now + 1)
         found = self.take(documents)
-        lock = Lock(found.id, (found.locked_until,))
+        lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.remove([lock]) == [True]
         assert ground.row("a") is None
         assert ground.row("b") is not None
@@ -350,7 +352,7 @@ class DocumentsContract:
         stale = self.take(documents)
         clock.now = stale.locked_until
         current = self.take(ground.handle())
-        lock = Lock(stale.id, (stale.locked_until,))
+        lock = DocumentLock(stale.id, (stale.locked_until,))
         assert documents.update([Change(lock, clock.now + 1, {"note": "late"})]) == [False]
         assert documents.update([Change(lock, None)]) == [False]
         assert documents.remove([lock]) == [False]
@@ -362,7 +364,7 @@ class DocumentsContract:
         ground.add("a", clock.now)
         found = self.take(documents)
         clock.now = found.locked_until + 1
-        assert documents.update([Change(Lock(found.id, (found.locked_until,)), None)]) == [True]
+        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
         assert documents.lock_next(LOCK, 1) == ([], None)
 
     @pytest.mark.parametrize("moved", [None, 5 * MINUTE])
@@ -373,7 +375,7 @@ class DocumentsContract:
         found = self.take(documents)
         said = None if moved is None else clock.now + moved
         ground.move("a", said)
-        lock = Lock(found.id, (found.locked_until,))
+        lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.update([Change(lock, clock.now + MINUTE)]) == [False]
         assert documents.remove([lock]) == [False]
         assert ground.row("a") == Row(said, None)
@@ -384,7 +386,7 @@ class DocumentsContract:
         ground.add("a", clock.now)
         found = self.take(documents)
         ground.delete("a")
-        lock = Lock(found.id, (found.locked_until,))
+        lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.update([Change(lock, clock.now + MINUTE, {"note": "late"})]) == [False]
         assert ground.row("a") is None
         assert documents.lock_next(LOCK, 1) == ([], None)
@@ -398,16 +400,15 @@ class DocumentsContract:
         ground.delete("b")
         ground.move("d", clock.now + MINUTE)
         ground.move("e", clock.now + MINUTE)
-        locks = [Lock(found[key].id, (found[key].locked_until,)) for key in "abcd"]
+        locks = [DocumentLock(found[key].id, (found[key].locked_until,)) for key in "abcd"]
         changes = [
             Change(lock, clock.now + 1, {"note": "x"} if place == 3 else {})
             for place, lock in enumerate(locks)
         ]
         assert documents.update(changes) == [True, False, True, False]
-        assert documents.remove([Lock(found[key].id, (found[key].locked_until,)) for key in "ef"]) == [
-            False,
-            True,
-        ]
+        assert documents.remove(
+            [DocumentLock(found[key].id, (found[key].locked_until,)) for key in "ef"]
+        ) == [False, True]
 
     def test_what_no_longer_meets_the_condition_can_still_be_ended(
         self, ground: Ground, clock: VirtualClock
@@ -415,7 +416,7 @@ class DocumentsContract:
         documents = ground.handle(only_active=True)
         ground.add("a", clock.now)
         found = self.take(documents)
-        lock = Lock(found.id, (found.locked_until,))
+        lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.update([Change(lock, clock.now + 1, {"active": None})]) == [True]
         clock.advance("1m")
         assert documents.lock_next(LOCK, 1) == ([], None)

@@ -20,10 +20,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from evenbeat.core.awaitable import on_the_callers_loop
+from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue
-from evenbeat.model import Run
 from evenbeat.stores.within import Conversation, Rows, Statement, converse_within, library_of, unscoped
-from evenbeat.twins import on_the_callers_loop
 
 _Listeners: TypeAlias = dict[str, Callable[..., None]]
 
@@ -36,10 +36,10 @@ _SELECT = "SELECT token FROM evenbeat_virtual_runs ORDER BY rowid"
 class _Watch(Protocol):
     """What is known of the transactions of one connection."""
 
-    def hold(self, runs: Sequence[Run]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
         """Hold these back until the transaction that the connection is in commits."""
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RunRecord]:
         """The runs whose transactions have committed since this was last asked."""
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Transactions:
         # By the connection's identity. A watch keeps its connection, also when the user has let go of it.
         self._watches: dict[int, _Watch] = {}
 
-    def hold(self, connection: object, runs: Sequence[Run]) -> None:
+    def hold(self, connection: object, runs: Sequence[RunRecord]) -> None:
         """Hold back runs that were enqueued within a connection's transaction."""
 
         def say(_dialect: str) -> Conversation[None]:
@@ -61,7 +61,7 @@ class Transactions:
 
         converse_within(connection, say)
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RunRecord]:
         """The runs whose transactions have committed since this was last asked."""
         return [run for watch in list(self._watches.values()) for run in watch.take()]
 
@@ -99,13 +99,13 @@ class _Django:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._committed: list[Run] = []
+        self._committed: list[RunRecord] = []
 
-    def hold(self, runs: Sequence[Run]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
         self._connection.on_commit(lambda: self._committed.extend(runs))
         yield from ()
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RunRecord]:
         taken, self._committed = self._committed, []
         return taken
 
@@ -119,15 +119,16 @@ class _Session:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._held: list[tuple[Any, Run]] = []
+        self._held: list[tuple[Any, RunRecord]] = []
         """Each run with the transaction of the session's, or the savepoint, that it was enqueued in."""
-        self._committed: list[Run] = []
+        self._committed: list[RunRecord] = []
         self._events: _Listeners = {
-            "after_commit": self._after_commit, "after_transaction_end": self._after_end
-        }  # fmt: skip
+            "after_commit": self._after_commit,
+            "after_transaction_end": self._after_end,
+        }
         _listen(session, self._events)
 
-    def hold(self, runs: Sequence[Run]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
         transaction = self._session.get_nested_transaction() or self._session.get_transaction()
         self._held += [(transaction, run) for run in runs]
         yield from ()
@@ -147,7 +148,7 @@ class _Session:
         # What it committed is elsewhere by now: the rest was rolled back, or forgotten by close().
         self._held = [(transaction, run) for transaction, run in self._held if transaction is not ended]
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RunRecord]:
         taken, self._committed = self._committed, []
         return taken
 
@@ -162,18 +163,21 @@ class _Connection:
         self._connection = connection
         self._savepoint = 0
         """The number of the latest savepoint; each has a higher one than those before."""
-        self._held: list[tuple[int, Run]] = []
-        self._committing: list[Run] = []
-        self._committed: list[Run] = []
+        self._held: list[tuple[int, RunRecord]] = []
+        self._committing: list[RunRecord] = []
+        self._committed: list[RunRecord] = []
         self._events: _Listeners = {
-            "begin": self._begin, "commit": self._commit, "rollback": self._rollback,
-            "release_savepoint": self._release, "rollback_savepoint": self._roll_back_to,
-        }  # fmt: skip
+            "begin": self._begin,
+            "commit": self._commit,
+            "rollback": self._rollback,
+            "release_savepoint": self._release,
+            "rollback_savepoint": self._roll_back_to,
+        }
         self._engine_events: _Listeners = {"handle_error": self._failed}
         _listen(connection, self._events)
         _listen(connection.engine, self._engine_events)
 
-    def hold(self, runs: Sequence[Run]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
         # A savepoint of our own, made and released, tells by its number which ones are older.
         with self._connection.begin_nested():
             pass
@@ -201,7 +205,7 @@ class _Connection:
         if context.connection is self._connection and context.statement is None:
             self._committing = []
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RunRecord]:
         self._begin(self._connection)
         taken, self._committed = self._committed, []
         return taken
@@ -235,11 +239,11 @@ class _Psycopg:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._held: dict[str, Sequence[Run]] = {}
-        self._committed: list[Run] = []
+        self._held: dict[str, Sequence[RunRecord]] = {}
+        self._committed: list[RunRecord] = []
         connection.add_notify_handler(self._heard)
 
-    def hold(self, runs: Sequence[Run]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
         token = uuid.uuid4().hex
         yield Statement(f"LISTEN {_CHANNEL}")
         yield Statement(f"SELECT pg_notify('{_CHANNEL}', {{}})", token)
@@ -249,7 +253,7 @@ class _Psycopg:
         if notification.channel == _CHANNEL:
             self._committed += self._held.pop(notification.payload, ())
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RunRecord]:
         taken, self._committed = self._committed, []
         return taken
 
@@ -263,23 +267,25 @@ class _Sqlite:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._file = ""
-        self._held: dict[str, Sequence[Run]] = {}
+        self._held: dict[str, Sequence[RunRecord]] = {}
 
-    def hold(self, runs: Sequence[Run]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
         rows = yield Statement("PRAGMA database_list")
         self._file = next((row[2] for row in rows if row[1] == "main"), "")
         if not self._file and getattr(self._connection, "autocommit", -1) == 0:
             raise InvalidValue(
                 "within is a connection with autocommit=False to SQLite in memory: it is always inside of a "
-                "transaction, so that virtual time can't see which of them committed", field="within",
-                value=self._connection, hint="use a file in a temporary folder, or leave autocommit out",
-            )  # fmt: skip
+                "transaction, so that virtual time can't see which of them committed",
+                field="within",
+                value=self._connection,
+                hint="use a file in a temporary folder, or leave autocommit out",
+            )
         token = uuid.uuid4().hex
         yield Statement(_MAKE_TABLE)
         yield Statement(_INSERT, token)
         self._held[token] = runs
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[RunRecord]:
         if not self._held:
             return []
         rows = self._rows_of_file() if self._file else self._rows_of_memory()
@@ -303,9 +309,11 @@ class _Sqlite:
         except (sqlite3.ProgrammingError, ValueError):
             raise InvalidValue(
                 "a run was enqueued within a connection to SQLite in memory that is closed: whether it was "
-                "committed can't be known any more", field="within", value=self._connection,
+                "committed can't be known any more",
+                field="within",
+                value=self._connection,
                 hint="close it after the last look at the scheduler, or use a file in a temporary folder",
-            ) from None  # fmt: skip
+            ) from None
         try:
             if plain is not self._connection:
                 # aiosqlite answers to those who await: a call without await leaves it for the next one.

@@ -10,28 +10,27 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from evenbeat import views
-from evenbeat.durations import Duration, read_duration
+from evenbeat.app.scheduler import Scheduler
+from evenbeat.app.schedules import Schedules
+from evenbeat.core.awaitable import twin
+from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment, write_instant
+from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Transition
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
-from evenbeat.instants import Instant, from_ms, read_instant, write_instant
-from evenbeat.model import FINAL_STATES, LogChunk, Run, RunState, Transition
-from evenbeat.moments import Moment, read_moment
-from evenbeat.node import Node
-from evenbeat.node_settings import NodeSettings
+from evenbeat.node.node import Node
+from evenbeat.node.settings import NodeSettings
+from evenbeat.node.ticker import Ticker
+from evenbeat.node.worker import Lane, Worker
+from evenbeat.observe import views
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
-from evenbeat.scheduler import Scheduler
-from evenbeat.schedules import Schedules
+from evenbeat.observe.views import Run
 from evenbeat.stores.base import Claim, Claimed, Fired, Page, PlanFunction, RunQuery, Store
 from evenbeat.stores.memory import MemoryStore
-from evenbeat.tasks import Tasks
+from evenbeat.tasks.task import Tasks
 from evenbeat.testing.clock import START, VirtualClock
 from evenbeat.testing.transactions import Transactions
-from evenbeat.ticker import Ticker
-from evenbeat.twins import twin
-from evenbeat.views import RunInfo
-from evenbeat.worker import Lane, Worker
 
 LIMIT = 20_000
 """Runs of one stretch of travel, unless more are allowed: some seconds of work."""
@@ -114,16 +113,16 @@ class VirtualScheduler:
         return self.app.schedules
 
     @property
-    def fired(self) -> list[RunInfo]:
+    def fired(self) -> list[Run]:
         """The runs that ticks became so far, as they are now, in the order of firing."""
         return self._store.fired()
 
     @property
-    def finished(self) -> list[RunInfo]:
+    def finished(self) -> list[Run]:
         """The runs that are over, in the order in which they ended."""
         return list(self._store.finished)
 
-    def travel(self, to: Duration | Moment, *, limit: int = LIMIT) -> list[RunInfo]:
+    def travel(self, to: Duration | Moment, *, limit: int = LIMIT) -> list[Run]:
         """Let time pass from event to event; the runs that ended on the way, in order.
 
         ``to`` is how far (``"+3d"``, ``"3d"``, a timedelta, seconds) or an instant (an aware datetime or
@@ -131,7 +130,7 @@ class VirtualScheduler:
         """
         return self._travel(self._target(to), limit)
 
-    def run_pending(self, *, limit: int = LIMIT) -> list[RunInfo]:
+    def run_pending(self, *, limit: int = LIMIT) -> list[Run]:
         """Do what is due now, and what follows from it now; the runs that ended."""
         return self._travel(self._clock.now, limit)
 
@@ -165,11 +164,13 @@ class VirtualScheduler:
         if target < now:
             raise InvalidValue(
                 f"to {shown(str(to))} is before {write_instant(now)}, which it is now",
-                field="to", value=to, hint="time goes one way: start earlier, with virtual(app, now=…)",
-            )  # fmt: skip
+                field="to",
+                value=to,
+                hint="time goes one way: start earlier, with virtual(app, now=…)",
+            )
         return target
 
-    def _travel(self, end: Instant, limit: int) -> list[RunInfo]:
+    def _travel(self, end: Instant, limit: int) -> list[Run]:
         self._refuse_nonsense()
         self._declare()
         before = len(self._store.finished)
@@ -194,19 +195,23 @@ class VirtualScheduler:
     def _refuse_nonsense(self) -> None:
         if self._travelling:
             raise InvalidValue(
-                "a task, or a listener, moves the time that it runs in", field="travel", value=True,
+                "a task, or a listener, moves the time that it runs in",
+                field="travel",
+                value=True,
                 hint="only the test itself can: a run takes no time",
-            )  # fmt: skip
+            )
         asyncio = sys.modules.get("asyncio")
-        if asyncio is not None and any(task.is_async for task in self.tasks):
+        if asyncio is not None and any(task.executor == "async" for task in self.tasks):
             try:
                 asyncio.get_running_loop()
             except RuntimeError:
                 return
             raise InvalidValue(
-                "async tasks can't be executed inside a running event loop", field="travel", value=True,
+                "async tasks can't be executed inside a running event loop",
+                field="travel",
+                value=True,
                 hint="in an async test, write: await scheduler.atravel(…), or arun_pending()",
-            )  # fmt: skip
+            )
 
 
 class _Journey:
@@ -273,7 +278,7 @@ class VirtualStore(MemoryStore):
     def __init__(self, clock: VirtualClock, tasks: Tasks) -> None:
         super().__init__(clock)
         self._tasks = tasks
-        self.finished: list[RunInfo] = []
+        self.finished: list[Run] = []
         self.woken: Counter[str] = Counter()
         self.started: Counter[str] = Counter()
         self.while_waiting: Callable[[float], object] | None = None
@@ -284,8 +289,8 @@ class VirtualStore(MemoryStore):
         """Grows with each hint, and so with each change that a user makes."""
         return self._changes
 
-    def fired(self) -> list[RunInfo]:
-        return [views.run_info(run, self._tasks) for run in self._runs.values() if run.cause == "tick"]
+    def fired(self) -> list[Run]:
+        return [views.run_view(run, self._tasks) for run in self._runs.values() if run.cause == "tick"]
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         fired = super().fire_due(now, limit, plan)
@@ -294,7 +299,7 @@ class VirtualStore(MemoryStore):
         )
         return fired
 
-    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
+    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         self._admit()
         self.transactions.hold(connection, runs)
         return [self._runs.get(run.id, run) for run in runs]
@@ -306,11 +311,11 @@ class VirtualStore(MemoryStore):
             super().add_runs(committed)
             self.hint()
 
-    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
         self._admit()
         return super().add_runs(runs)
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         self._admit()
         return super().find_runs(query)
 
@@ -332,7 +337,7 @@ class VirtualStore(MemoryStore):
         answers = super().settle_runs(transitions)
         for transition, accepted in zip(transitions, answers, strict=True):
             if accepted and transition.state in FINAL_STATES:
-                self.finished.append(views.run_info(self._runs[transition.run], self._tasks))
+                self.finished.append(views.run_view(self._runs[transition.run], self._tasks))
         return answers
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from evenbeat.instants import FIRST, LAST, Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.triggers import Cron
 from evenbeat.triggers.days import ALL_DAYS, ALL_WEEKDAYS, EPOCH_ORDINAL, bits
 

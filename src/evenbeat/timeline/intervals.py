@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from evenbeat.instants import FIRST, LAST, Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.timeline.snapshot import Owners, Times
 from evenbeat.triggers import At, Every
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evenbeat.instants import Instant
+from evenbeat.core.instants import Instant
 from evenbeat.timeline.plan import Plan
 from evenbeat.timeline.snapshot import Owners, Times
 from evenbeat.triggers import Trigger
@@ -73,9 +73,10 @@ class Load:
 
     def whose(self, minute: Instant) -> Counter[str]:
         """How many runs of which schedule start in that minute."""
-        found = Counter(schedule for _, schedule in self._plain.unroll(minute, minute + _MINUTE).query(
-            minute, minute + _MINUTE
-        ))  # fmt: skip
+        found = Counter(
+            schedule
+            for _, schedule in self._plain.unroll(minute, minute + _MINUTE).query(minute, minute + _MINUTE)
+        )
         inside = (self._times >= minute) & (self._times < minute + _MINUTE)
         found.update(self._ids[owner] for owner in self._owners[inside].tolist())
         return found

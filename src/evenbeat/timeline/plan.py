@@ -14,8 +14,8 @@ from typing import Generic, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import FIRST, LAST, Instant
 from evenbeat.timeline.crontable import Bits, CronTable, Flags, Rows
 from evenbeat.timeline.intervals import Intervals
 from evenbeat.timeline.snapshot import Id, Owners, Snapshot, Times

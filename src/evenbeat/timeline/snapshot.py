@@ -11,8 +11,8 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import FIRST, LAST, Instant
 
 Id = TypeVar("Id", bound=Hashable)
 

@@ -7,7 +7,7 @@ from typing import Generic
 
 import msgspec
 
-from evenbeat.instants import Instant
+from evenbeat.core.instants import Instant
 from evenbeat.timeline.plan import Plan
 from evenbeat.timeline.snapshot import Id, Snapshot
 from evenbeat.triggers import Trigger

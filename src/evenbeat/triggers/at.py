@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, tzinfo
 
-from evenbeat.instants import Instant, read_instant, write_instant
+from evenbeat.core.instants import Instant, read_instant, write_instant
 from evenbeat.triggers.base import Trigger
 from evenbeat.triggers.zones import read_zone
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, tzinfo
 
 import msgspec
 
+from evenbeat.core.instants import Instant, from_ms, to_ms, to_ms_up
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant, from_ms, to_ms, to_ms_up
 
 
 class Trigger(msgspec.Struct, frozen=True):

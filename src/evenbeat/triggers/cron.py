@@ -13,8 +13,8 @@ from __future__ import annotations
 from datetime import datetime, tzinfo
 from typing import Any, Literal
 
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms, read_instant, to_ms, write_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
-from evenbeat.instants import FIRST, LAST, Instant, from_ms, read_instant, to_ms, write_instant
 from evenbeat.triggers.base import Trigger, check_text
 from evenbeat.triggers.every import Every, every, read_every_macro
 from evenbeat.triggers.expression import Expression, parse_expression

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from evenbeat.durations import Duration, read_duration, write_duration
+from evenbeat.core.durations import Duration, read_duration, write_duration
+from evenbeat.core.instants import FIRST, LAST, Instant, read_instant, write_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue
-from evenbeat.instants import FIRST, LAST, Instant, read_instant, write_instant
 from evenbeat.triggers.base import Trigger
 from evenbeat.triggers.words import explain_bounds, explain_period
 

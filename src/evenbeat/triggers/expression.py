@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from evenbeat.durations import is_duration
+from evenbeat.core.durations import is_duration
 from evenbeat.errors import InvalidTrigger, shown
 from evenbeat.triggers.days import ALL_DAYS, ALL_WEEKDAYS, LAST, NEAR, Days, bits, lowest
 from evenbeat.triggers.fields import (
@@ -45,9 +45,20 @@ MACROS = {
 }
 
 MONTH_NAMES = (
-    "", "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
-)  # fmt: skip
+    "",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 _DAY = 86_400
 _SIMPLE = {str(value): 1 << value for value in range(60)}
 _TO_28 = (1 << 29) - 2
@@ -223,17 +234,7 @@ def _compile(
         stars = spelled if any(spelled) else stars
     any_day = days.every_day
     first = lowest(hours) * 3600 + lowest(minutes) * 60 + lowest(seconds)
-    return Expression(
-        seconds,
-        minutes,
-        hours,
-        days,
-        *stars,
-        hashed,
-        any_day,
-        any_day and seconds == 1,
-        first,
-    )
+    return Expression(seconds, minutes, hours, days, *stars, hashed, any_day, any_day and seconds == 1, first)
 
 
 def _read(text: str, index: int, part: str, name: str | None) -> int:

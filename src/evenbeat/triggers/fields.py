@@ -9,15 +9,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from evenbeat.errors import shown
-from evenbeat.triggers.days import (
-    ALL_DAYS,
-    ALL_MONTHS,
-    ALL_WEEKDAYS,
-    FINAL,
-    LAST,
-    NEAR,
-    bits,
-)
+from evenbeat.triggers.days import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, FINAL, LAST, NEAR, bits
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

@@ -30,9 +30,11 @@ def check_trigger(value: object, field: str) -> object:
     if isinstance(value, (Trigger, str)):
         return value
     raise InvalidValue(
-        f"{field} {shown(value)} is not a trigger", field=field, value=value,
+        f"{field} {shown(value)} is not a trigger",
+        field=field,
+        value=value,
         hint='write every("5m"), cron("0 9 * * *") or at("2026-03-01T09:00Z")',
-    )  # fmt: skip
+    )
 
 
 # Rows of a store repeat the same few texts: one immutable trigger serves them all.
@@ -99,12 +101,7 @@ def _options(text: str, known: tuple[str, ...]) -> dict[str, Any]:
             )
         if key in options:
             raise InvalidTrigger(
-                text,
-                f" gives {key} twice",
-                field=key,
-                value=value,
-                position=word.start(),
-                hint="keep one",
+                text, f" gives {key} twice", field=key, value=value, position=word.start(), hint="keep one"
             )
         options[key] = value
     return options

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from itertools import pairwise, product
 
-from evenbeat.durations import UNITS, write_duration
-from evenbeat.instants import Instant, from_ms, write_instant
+from evenbeat.core.durations import UNITS, write_duration
+from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.triggers.days import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, FINAL, LAST, NEAR, Days, bits
 from evenbeat.triggers.expression import MONTH_NAMES, Expression
 
@@ -61,11 +61,7 @@ def clock(second: int) -> str:
 
 def _times(expression: Expression) -> tuple[str, bool]:
     """The times, and whether they are but a part of the day."""
-    hours, minutes, seconds = (
-        bits(expression.hours),
-        bits(expression.minutes),
-        bits(expression.seconds),
-    )
+    hours, minutes, seconds = (bits(expression.hours), bits(expression.minutes), bits(expression.seconds))
     count = len(hours) * len(minutes) * len(seconds)
     listed = f"at {_listed(_clock_times(hours, minutes, seconds))}" if count <= _SOME else ""
     if count <= _FEW:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from evenbeat.core.instants import FIRST, LAST
 from evenbeat.errors import InvalidValue, UnknownZone, shown
-from evenbeat.instants import FIRST, LAST
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 # posix/ and right/ are build variants of the database (right/ counts leap seconds).

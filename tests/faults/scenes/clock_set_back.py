@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evenbeat.model import CatchUp, Run, Schedule
+from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.stores.base import Write
-from evenbeat.testing.places import own_place
 from tests import servers
 from tests.faults.fleet import Fleet, fleet, opened, prepare, wait_until
 from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, faketime, next_completion
+from tests.isolation import own_place
 
 HOUR_MS = 3_600_000
 # Seconds in which nothing fires, once the nodes have noticed.
@@ -125,9 +125,11 @@ def _work_by_the_new_time(ground: Ground, nodes: Fleet, at: int) -> None:
     with opened(ground.url) as store:
         now = store.now() - (HOUR_MS if ground.server is None else 0)
         assert abs(now + HOUR_MS - time.time() * 1000) < HOUR_MS / 2, "the clock was not set back"
-        run = Run(id=f"by-hand-{at}", task="work", scheduled_at=now, run_at=now, created_at=now)
+        run = RunRecord(id=f"by-hand-{at}", task="work", scheduled_at=now, run_at=now, created_at=now)
         store.add_runs([run])
-        wish = Schedule(name=f"new-{at}", task="work", trigger="every 100ms", catch_up=CatchUp("latest"))
+        wish = ScheduleRecord(
+            name=f"new-{at}", task="work", trigger="every 100ms", catch_up=CatchUp("latest")
+        )
         assert store.put_schedules([Write(changes.create(wish, now), None)])[0].accepted
         store.hint()
 

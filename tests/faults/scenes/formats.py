@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from evenbeat.model import FORMAT, Run, Schedule
+from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord
 from evenbeat.stores.base import RunQuery, ScheduleQuery
 from tests.faults import newer_node
 from tests.faults.fleet import Fleet, add_schedules, fleet, opened, prepare, wait_until
@@ -39,15 +39,24 @@ def mixed(ground: Ground, seconds: int) -> Outcome:
 
 def _add_newer(ground: Ground) -> None:
     wishes = [
-        Schedule(name=f"newer-{at}", task="work", trigger="every 50ms", format=NEWER) for at in range(5)
+        ScheduleRecord(name=f"newer-{at}", task="work", trigger="every 50ms", format=NEWER) for at in range(5)
     ]
     add_schedules(ground.url, wishes)
     with opened(ground.url) as store:
         now = store.now()
-        store.add_runs([
-            Run(id=f"newer-run-{at}", task="work", scheduled_at=now, run_at=now, created_at=now, format=NEWER)
-            for at in range(10)
-        ])  # fmt: skip
+        store.add_runs(
+            [
+                RunRecord(
+                    id=f"newer-run-{at}",
+                    task="work",
+                    scheduled_at=now,
+                    run_at=now,
+                    created_at=now,
+                    format=NEWER,
+                )
+                for at in range(10)
+            ]
+        )
 
 
 def careless(ground: Ground) -> str | None:
@@ -93,9 +102,10 @@ def _fired(ground: Ground) -> bool:
 
 def _ran(nodes: Fleet, beginning: str) -> int:
     return sum(
-        1 for report in nodes.reports()
+        1
+        for report in nodes.reports()
         if report["what"] == "done accepted" and report["run"].startswith(beginning)
-    )  # fmt: skip
+    )
 
 
 WHAT = "2 nodes and rows of a newer format, then a newer node beside them"

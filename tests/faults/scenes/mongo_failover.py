@@ -163,9 +163,13 @@ def nowhere(_: str, folder: Path) -> Iterator[Ground]:
 
 SCENES = (
     Scene(
-        "failover", failovers,
+        "failover",
+        failovers,
         "3 nodes, a replica set of 3; the primary steps down, is SIGSTOPped until another one is elected, "
         "SIGKILLed; it comes back",
-        3, 9, ("mongo",), nowhere,
+        3,
+        9,
+        ("mongo",),
+        nowhere,
     ),
-)  # fmt: skip
+)

@@ -6,7 +6,7 @@ import random
 import signal
 import time
 
-from evenbeat.model import Execution, Run
+from evenbeat.core.records import Execution, RunRecord
 from tests.faults.fleet import check, fleet, opened, prepare, wait_until
 from tests.faults.scene import (
     LEASE_MS,
@@ -46,19 +46,19 @@ def kills(ground: Ground, faults: int) -> Outcome:
 def failpoints(ground: Ground, faults: int) -> Outcome:
     """A node dies before each command that the store sends, and after its commits: first and later ones."""
     prepare(ground.url, SCHEDULES)
-    commands = _commands(ground)
+    session = _session(ground)
     died = 0
     with fleet(ground.url, ground.folder) as nodes:
         nodes.start()
         for nth in range(2, 2 + faults):
-            for command in commands:
+            for command in session:
                 nodes.start("--failpoint", f"{command}:{nth}")
                 wait_until(nodes.bury, f"{command} was not sent {nth} times")
                 died += 1
         return end(ground, nodes, died)
 
 
-def _commands(ground: Ground) -> list[str]:
+def _session(ground: Ground) -> list[str]:
     """Every command that nodes send again and again while they work."""
     folder = ground.folder / "recorded"
     folder.mkdir()
@@ -81,7 +81,9 @@ def takeovers(ground: Ground, faults: int) -> Outcome:
         nodes.await_ready()
         with opened(ground.url) as store:
             for at in range(faults):
-                run = Run(id=f"hold-{at}", task="hold", execution=Execution(crashes=9), run_at=store.now())
+                run = RunRecord(
+                    id=f"hold-{at}", task="hold", execution=Execution(max_crashes=9), run_at=store.now()
+                )
                 store.add_runs([run])
                 store.hint()
                 (holder, _) = held(nodes, run.id, 1)
@@ -101,7 +103,9 @@ def unfenced(ground: Ground) -> str | None:
             nodes.start("--broken", "unfenced")
         nodes.await_ready()
         with opened(ground.url) as store:
-            store.add_runs([Run(id="nap", task="nap", execution=Execution(crashes=9), run_at=store.now())])
+            store.add_runs(
+                [RunRecord(id="nap", task="nap", execution=Execution(max_crashes=9), run_at=store.now())]
+            )
             store.hint()
             frozen, _ = held(nodes, "nap", 1)
             nodes.signal(frozen, signal.SIGSTOP)
@@ -136,7 +140,4 @@ SCENES = (
     Scene("failpoints", failpoints, "SIGKILL before each command and after commits", 1, 3),
     Scene("takeovers", takeovers, "SIGKILL with a run in hand", 1, 5),
 )
-MUTANTS = (
-    Mutant("unfenced", unfenced, "completed twice"),
-    Mutant("unchecked", unchecked, "doubled"),
-)
+MUTANTS = (Mutant("unfenced", unfenced, "completed twice"), Mutant("unchecked", unchecked, "doubled"))

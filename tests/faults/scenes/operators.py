@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from evenbeat import Scheduler
-from evenbeat.errors import Conflict, RunRefused, ScheduleExists, ScheduleNotFound, StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.model import Overlap, Run, Schedule, Skipped, Transition, Version
-from evenbeat.options import ScheduleOptions
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Overlap, RunRecord, ScheduleRecord, Skipped, Transition, Version
+from evenbeat.errors import RunRefused, ScheduleConflict, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from evenbeat.rules.firing import Planned, trigger_of
 from evenbeat.stores.base import Page, ScheduleQuery, Store, Write, Written
 from evenbeat.stores.urls import open_url
+from evenbeat.tasks.options import ScheduleOptions
 from tests.faults.broken import Over
 from tests.faults.fleet import Account, all_runs, await_rest, fleet, opened
 from tests.faults.scene import Ground, Mutant, Outcome, Scene, assert_no_overlap, caught
@@ -26,10 +26,15 @@ T = TypeVar("T")
 
 THREADS = 8
 POLICIES: dict[str, tuple[Overlap, int | None]] = {
-    "queue-1": ("queue", None), "queue-2": ("queue", None), "queue-all": ("queue_all", None),
-    "skip": ("skip", None), "cancel": ("cancel_running", None), "two": ("allow", 2),
-    "free-1": ("allow", None), "free-2": ("allow", None),
-}  # fmt: skip
+    "queue-1": ("queue", None),
+    "queue-2": ("queue", None),
+    "queue-all": ("queue_all", None),
+    "skip": ("skip", None),
+    "cancel": ("cancel_running", None),
+    "two": ("allow", 2),
+    "free-1": ("allow", None),
+    "free-2": ("allow", None),
+}
 MOST = {"queue-1": 1, "queue-2": 1, "queue-all": 1, "skip": 1, "cancel": 1, "two": 2}
 OVERLAPS: tuple[Overlap, ...] = ("allow", "skip", "queue", "queue_all", "cancel_running")
 TRIGGERS = ("every 50ms", "every 70ms", "every 110ms")
@@ -38,11 +43,11 @@ TRIGGERS = ("every 50ms", "every 70ms", "every 110ms")
 class Change(NamedTuple):
     """A write of an operator's that was accepted."""
 
-    base: Schedule | None
+    base: ScheduleRecord | None
     planned: Planned
 
 
-class Tap(Over):
+class FaultProxy(Over):
     """The operators' store: it remembers what they changed, and what they changed it from.
 
     Calls are repeated, as any may be, while the machine is too busy for an answer: an operator's write of
@@ -52,7 +57,7 @@ class Tap(Over):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._changes: dict[tuple[str, Version], Change] = {}
-        self._seen: dict[tuple[str, Version], Schedule] = {}
+        self._seen: dict[tuple[str, Version], ScheduleRecord] = {}
         self._retries: list[Transition] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -70,7 +75,7 @@ class Tap(Over):
     def changes(self) -> list[Change]:
         return list(self._changes.values())
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         page = _repeated(self._store.find_schedules, query)
         for row in page.items:
             self._seen[row.name, row.version] = row
@@ -112,8 +117,8 @@ def races(ground: Ground, seconds: int) -> Outcome:
 
 
 def _play(ground: Ground, seconds: int, *options: str) -> Outcome:
-    tap = Tap(open_url(ground.url))
-    app = Scheduler(tap)
+    fault_proxy = FaultProxy(open_url(ground.url))
+    app = Scheduler(fault_proxy)
     app.store.open()
     for name in POLICIES:
         _add(app, name)
@@ -128,8 +133,8 @@ def _play(ground: Ground, seconds: int, *options: str) -> Outcome:
             await_rest(store)
         nodes.stop()
     app.close()
-    account = audit(ground.url, tap.changes, nodes.reports())
-    unbound = tap.unbound
+    account = audit(ground.url, fault_proxy.changes, nodes.reports())
+    unbound = fault_proxy.unbound
     assert_no_overlap([report for report in nodes.reports() if report.get("run") not in unbound], MOST)
     return Outcome(account, done.total())
 
@@ -155,7 +160,7 @@ def _operate(app: Scheduler, seconds: int) -> Counter[str]:
                 act = chance.choice(list(acts))
                 try:
                     acts[act](chance.choice(list(POLICIES)))
-                except (ScheduleExists, ScheduleNotFound, RunRefused, Conflict):
+                except (ScheduleExists, ScheduleNotFound, RunRefused, ScheduleConflict):
                     continue  # others were faster
                 done[act] += 1
                 time.sleep(chance.uniform(0, 0.02))
@@ -191,7 +196,7 @@ def _acts(app: Scheduler, chance: random.Random) -> dict[str, Callable[[str], ob
         "resume": app.schedules.resume,
         "resume again": app.schedules.resume,
         "update": change,
-        "trigger": app.schedules.trigger,
+        "trigger": app.schedules.run_now,
         "reschedule": lambda name: app.schedules.reschedule(name, f"{chance.randint(20, 300)}ms"),
         "cancel": lambda name: app.runs.cancel(one_of(app.runs.list(schedule=name, limit=5))),
         "retry": lambda _: app.runs.retry(
@@ -211,7 +216,7 @@ def overwriting(ground: Ground) -> str | None:
 class Segment(NamedTuple):
     """What nodes alone dealt with: ticks of one schedule between two changes."""
 
-    schedule: Schedule
+    schedule: ScheduleRecord
     until: Instant
 
     @property
@@ -244,7 +249,9 @@ def audit(url: str, changes: Sequence[Change], reports: Sequence[dict[str, Any]]
     return Account(total, len(runs), len(done))
 
 
-def _audit_schedule(store: Store, row: Schedule, runs: Sequence[Run], changes: Sequence[Change]) -> int:
+def _audit_schedule(
+    store: Store, row: ScheduleRecord, runs: Sequence[RunRecord], changes: Sequence[Change]
+) -> int:
     mine = sorted(
         (change for change in changes if change.planned.schedule.name == row.name),
         key=lambda change: change.planned.schedule.version,
@@ -273,7 +280,7 @@ def _audit_schedule(store: Store, row: Schedule, runs: Sequence[Run], changes: S
     return len(expected) + passed
 
 
-def _segments(row: Schedule, changes: Sequence[Change]) -> list[Segment]:
+def _segments(row: ScheduleRecord, changes: Sequence[Change]) -> list[Segment]:
     """What nodes did between the changes, which follow each other: none is lost, none overwritten."""
     segments = []
     for change, following in zip(changes, [*changes[1:], None], strict=True):
@@ -289,7 +296,7 @@ def _segments(row: Schedule, changes: Sequence[Change]) -> list[Segment]:
     return segments
 
 
-def _check_change(base: Schedule, planned: Planned) -> None:
+def _check_change(base: ScheduleRecord, planned: Planned) -> None:
     """A change deals with all that is overdue, and with nothing twice."""
     after = planned.schedule
     covered = Counter(run.tick for run in planned.runs if run.cause == "tick")
@@ -302,7 +309,7 @@ def _check_change(base: Schedule, planned: Planned) -> None:
     )
 
 
-def _ticks(schedule: Schedule, until: Instant) -> Iterator[Instant]:
+def _ticks(schedule: ScheduleRecord, until: Instant) -> Iterator[Instant]:
     """The ticks of a schedule from where it stands; the first may lie off its trigger's own."""
     trigger, tick = trigger_of(schedule), schedule.next_tick
     while tick is not None and tick < until:
@@ -310,7 +317,7 @@ def _ticks(schedule: Schedule, until: Instant) -> Iterator[Instant]:
         tick = trigger.next_ms(tick)
 
 
-def _covered(schedule: Schedule, skipped: Skipped) -> list[Instant]:
+def _covered(schedule: ScheduleRecord, skipped: Skipped) -> list[Instant]:
     """The ticks in a row of the ledger."""
     trigger = trigger_of(schedule)
     ticks = [skipped.first, *trigger.between_ms(skipped.first + 1, skipped.last + 1)]

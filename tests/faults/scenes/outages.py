@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from unittest import mock
 
-from evenbeat import Run, Scheduler, upkeep
-from evenbeat.model import Run as RunRecord
+from evenbeat import RunContext, Scheduler
+from evenbeat.core.records import RunRecord as RunRecord
+from evenbeat.node import reaper
 from evenbeat.stores.base import Lost, RunQuery, Store
 from tests.faults.fleet import Account, opened, wait_until
 from tests.faults.node import make_store
@@ -31,15 +32,17 @@ class Nodes:
         self.go = threading.Event()
         self._looks = 0
         """How often the second node has asked for lost runs and got an answer."""
-        self.worker = Scheduler(make_store(ground.at(self.working.port)), lease=LEASE, threads=JOBS)
+        self.worker = Scheduler(
+            make_store(ground.at(self.working.port)), lease=LEASE, thread_concurrency=JOBS
+        )
         watched = self._counted(make_store(ground.at(self.watching.port)))
         self.watcher = Scheduler(watched, lease=LEASE)
 
         @self.worker.task
-        def wait(run: Run) -> None:
+        def wait(run: RunContext) -> None:
             """Until it is told to end."""
             while not self.go.wait(0.1):
-                run.check()
+                run.raise_if_cancelled()
 
     def _counted(self, store: Store) -> Store:
         lost_runs = store.lost_runs
@@ -118,14 +121,14 @@ def large_results(ground: Ground, faults: int) -> Outcome:
     with ExitStack() as stack:
         proxy = stack.enter_context(closing(Proxy(ground.server.port)))
         store = stack.enter_context(opened(ground.url))
-        app = Scheduler(make_store(ground.at(proxy.port)), coroutines=LARGE)
+        app = Scheduler(make_store(ground.at(proxy.port)), async_concurrency=LARGE)
         stack.callback(app.close)
         gate = threading.Event()
         begun: list[str] = []
         ended: list[str] = []
 
         @app.task
-        async def grow(run: Run) -> str:
+        async def grow(run: RunContext) -> str:
             begun.append(run.id)
             while not gate.is_set():
                 await asyncio.sleep(0.05)
@@ -154,12 +157,12 @@ def large_results(ground: Ground, faults: int) -> Outcome:
 def hasty(ground: Ground) -> str | None:
     """A reaper that takes what it finds, also right after an outage."""
 
-    class Hasty(upkeep.Reaper):
+    class Hasty(reaper.Reaper):
         def step(self, now: int) -> int:
             self._grace = 0
             return super().step(now)
 
-    with mock.patch("evenbeat.node.Reaper", Hasty):
+    with mock.patch("evenbeat.node.node.Reaper", Hasty):
         return caught(lambda: outage(ground, 1))
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evenbeat.testing.places import own_place
 from tests.faults.fleet import Fleet, check, drain, fleet, prepare
 from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, next_completion
+from tests.isolation import own_place
 from tests.postgres_servers import Pair, PgBouncer
 from tests.servers import Postgres, Server
 

@@ -297,22 +297,39 @@ def nowhere(_: str, folder: Path) -> Iterator[Ground]:
 
 SCENES = (
     Scene(
-        "failover, one address", behind_one_address,
+        "failover, one address",
+        behind_one_address,
         "3 nodes; a replica takes over behind the same address; the old primary stays as a replica, or dies",
-        2, 6, ("valkey",), nowhere,
+        2,
+        6,
+        ("valkey",),
+        nowhere,
     ),
     Scene(
-        "failover, replica behind", with_loss,
+        "failover, replica behind",
+        with_loss,
         "3 nodes; the primary SIGKILLed half a second after its replica was cut off, which takes over",
-        1, 4, ("valkey",), nowhere,
+        1,
+        4,
+        ("valkey",),
+        nowhere,
     ),
     Scene(
-        "failover, Sentinel", by_sentinels, "3 nodes, 3 sentinels; the primary SIGKILLed",
-        1, 3, ("valkey",), nowhere,
+        "failover, Sentinel",
+        by_sentinels,
+        "3 nodes, 3 sentinels; the primary SIGKILLed",
+        1,
+        3,
+        ("valkey",),
+        nowhere,
     ),
     Scene(
-        "failover, Cluster", in_a_cluster,
+        "failover, Cluster",
+        in_a_cluster,
         "3 nodes on a cluster of 3 masters; the one with the keys SIGKILLed, or its replica takes over",
-        1, 6, ("valkey",), nowhere,
+        1,
+        6,
+        ("valkey",),
+        nowhere,
     ),
-)  # fmt: skip
+)

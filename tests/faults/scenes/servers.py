@@ -8,16 +8,7 @@ import time
 from tests.faults.fleet import fleet, prepare
 from tests.faults.node import TIMEOUT
 from tests.faults.proxy import Mode, Proxy
-from tests.faults.scene import (
-    SCHEDULES,
-    SERVERS,
-    Ground,
-    Outcome,
-    Scene,
-    end,
-    faketime,
-    next_completion,
-)
+from tests.faults.scene import SCHEDULES, SERVERS, Ground, Outcome, Scene, end, faketime, next_completion
 
 
 def network(ground: Ground, faults: int) -> Outcome:
@@ -111,11 +102,6 @@ SCENES = (
     Scene("network", network, "4 nodes; reset, refuse, black hole, delay, replies lost", 1, 4, SERVERS),
     Scene("server", server_kills, "4 nodes; the server SIGKILLed and started again", 1, 3, SERVERS),
     Scene(
-        "clocks",
-        clocks,
-        "4 nodes; clocks 5 min ahead and behind, one jumps by 1 h and back",
-        1,
-        4,
-        SERVERS,
+        "clocks", clocks, "4 nodes; clocks 5 min ahead and behind, one jumps by 1 h and back", 1, 4, SERVERS
     ),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from evenbeat.instants import Instant
-from evenbeat.model import Overlap, Run, Schedule, to_json
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Overlap, RunRecord, ScheduleRecord, to_json
 from evenbeat.rules.firing import CHANGED_LATELY
 from evenbeat.stores.base import ScheduleQuery
 from tests.faults.fleet import Fleet, add_schedules, all_runs, fleet, opened
@@ -60,7 +60,7 @@ def play(
     with opened(ground.url) as store:
         now = store.now()
         rows = store.find_schedules(ScheduleQuery(limit=1000)).items
-        runs: dict[str | None, list[Run]] = {row.name: [] for row in rows}
+        runs: dict[str | None, list[RunRecord]] = {row.name: [] for row in rows}
         for run in all_runs(store):
             runs[run.schedule].append(run)
     # What those that wait for nothing are late by is the machine's doing.
@@ -75,23 +75,29 @@ def play(
     return found, longest
 
 
-def most_active(schedule: Schedule) -> int:
+def most_active(schedule: ScheduleRecord) -> int:
     """How many runs of a schedule may be active."""
     return schedule.max_concurrent or (1000 if schedule.overlap == "allow" else 1)
 
 
-def wishes(count: int, lasting: int) -> list[Schedule]:
+def wishes(count: int, lasting: int) -> list[ScheduleRecord]:
     payload = to_json({"period": lasting, "early": EARLY_MS})
     waiting = [
-        Schedule(name=f"s{at:02}", task="steady", trigger=f"every {PERIOD_MS}ms", payload=payload,
-                 overlap=POLICIES[at % 3][0], max_concurrent=POLICIES[at % 3][1])
+        ScheduleRecord(
+            name=f"s{at:02}",
+            task="steady",
+            trigger=f"every {PERIOD_MS}ms",
+            payload=payload,
+            overlap=POLICIES[at % 3][0],
+            max_concurrent=POLICIES[at % 3][1],
+        )
         for at in range(count)
-    ]  # fmt: skip
-    free = [Schedule(name=f"free{at}", task="work", trigger=f"every {PERIOD_MS}ms") for at in range(3)]
+    ]
+    free = [ScheduleRecord(name=f"free{at}", task="work", trigger=f"every {PERIOD_MS}ms") for at in range(3)]
     return [*waiting, *free]
 
 
-def waits(runs: Sequence[Run], most: int, now: Instant) -> list[int]:
+def waits(runs: Sequence[RunRecord], most: int, now: Instant) -> list[int]:
     """By how many milliseconds each run of a schedule was made later than it could be.
 
     It could when its tick had come and fewer than ``most`` of those before it were active.

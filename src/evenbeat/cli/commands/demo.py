@@ -11,11 +11,11 @@ import click
 
 from evenbeat.cli.here import own_command
 from evenbeat.cli.phrases import span
-from evenbeat.durations import read_duration
+from evenbeat.core.durations import read_duration
 
 if TYPE_CHECKING:
+    from evenbeat.app.scheduler import Scheduler
     from evenbeat.cli.live import LiveOutput
-    from evenbeat.scheduler import Scheduler
 
 _UNWATCHED = "15s"
 
@@ -32,7 +32,7 @@ def command(length: str | None, fresh: bool) -> None:
     """
     from evenbeat.cli.live import LiveOutput
     from evenbeat.demo.app import app, welcome
-    from evenbeat.signals import until_signalled
+    from evenbeat.processes.signals import until_signalled
 
     if length is None and not sys.stdout.isatty():
         length = _UNWATCHED

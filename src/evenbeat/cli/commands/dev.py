@@ -18,7 +18,7 @@ import click
 from evenbeat.cli.failures import ExitCode, Failed
 
 if TYPE_CHECKING:
-    from evenbeat.settings import Settings
+    from evenbeat.config import Settings
 
 _LOOK_EVERY = 0.4
 # A folder with more files than this is watched in part: looking must stay cheap.
@@ -68,11 +68,11 @@ def _end_with(watcher: int) -> None:
 
 def _serve(target: str, settings: Settings, *, quick: bool) -> int:
     """Run the app until a signal comes."""
+    from evenbeat.app.loading import load_app
     from evenbeat.cli.live import LiveOutput
     from evenbeat.cli.store_input import warn_of_other_store
     from evenbeat.cli.unserved import unserved
-    from evenbeat.loading import load_app
-    from evenbeat.signals import until_signalled
+    from evenbeat.processes.signals import until_signalled
 
     app = load_app(target)
     warn_of_other_store(settings, app)

@@ -13,7 +13,7 @@ from evenbeat.cli.layout import styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count, printable
 from evenbeat.cli.store_input import find_store, settings_here, store_option
-from evenbeat.diagnosis import Finding, Repaired, diagnose, repair
+from evenbeat.doctor import Finding, Repaired, diagnose, repair
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.stores.base import Schema, Setting, Store, wall_clock
 
@@ -115,9 +115,12 @@ def _store_checks(store: Store, where: str) -> Iterator[Finding]:
 def _schema_finding(schema: Schema) -> Finding:
     if not schema.found:
         return Finding(
-            check="schema", level="ok", says="none yet", facts={"schema": 0},
+            check="schema",
+            level="ok",
+            says="none yet",
+            facts={"schema": 0},
             hint="'evenbeat db upgrade' makes it, or the first node",
-        )  # fmt: skip
+        )
     upgraded = "" if schema.found == schema.known else f", upgraded from {schema.found} just now"
     says = f"{schema.known}, the newest{upgraded}"
     return Finding(check="schema", level="ok", says=says, facts={"schema": schema.known})
@@ -127,9 +130,12 @@ def _safety_findings(settings: list[Setting]) -> Iterator[Finding]:
     for setting in settings:
         if setting.level != "ok":
             yield Finding(
-                check="safety", level=setting.level, says=f"{setting.name} {setting.value}",
-                hint=setting.hint, facts={setting.name: setting.value},
-            )  # fmt: skip
+                check="safety",
+                level=setting.level,
+                says=f"{setting.name} {setting.value}",
+                hint=setting.hint,
+                facts={setting.name: setting.value},
+            )
     fine = [setting for setting in settings if setting.level == "ok"]
     if fine:
         yield Finding(

@@ -14,7 +14,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import date_time, span, timespec, utc_offset
 from evenbeat.cli.ticks import Tick, coming_ticks, tick_document, why_no_more
 from evenbeat.cli.trigger_input import EXPRESSIONS, TriggerInput, read_trigger_input, trigger_arguments
-from evenbeat.instants import from_ms, write_instant
+from evenbeat.core.instants import from_ms, write_instant
 from evenbeat.triggers import At, Cron, Every
 
 if TYPE_CHECKING:

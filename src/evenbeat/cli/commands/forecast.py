@@ -14,8 +14,8 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.cli.wall import Wall
-from evenbeat.instants import Instant, from_ms, write_instant
-from evenbeat.model import Schedule
+from evenbeat.core.instants import Instant, from_ms, write_instant
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules.firing import delay_of, readable_trigger, trigger_of
 from evenbeat.stores.base import ScheduleQuery, Store
 
@@ -44,13 +44,20 @@ class Meeting(NamedTuple):
 
 @click.command("forecast")
 @click.option(
-    "--hours", metavar="HOURS", type=click.IntRange(1, 24 * 31), default=24, show_default=True,
+    "--hours",
+    metavar="HOURS",
+    type=click.IntRange(1, 24 * 31),
+    default=24,
+    show_default=True,
     help="How far to look.",
-)  # fmt: skip
+)
 @click.option(
-    "--minutes", metavar="MINUTES", type=click.IntRange(1, 1440), show_default="what the line has room for",
+    "--minutes",
+    metavar="MINUTES",
+    type=click.IntRange(1, 1440),
+    show_default="what the line has room for",
     help="How many minutes to a bar.",
-)  # fmt: skip
+)
 @all_tenants_option
 @store_options
 @json_option
@@ -116,7 +123,7 @@ def command(
     )
 
 
-def _firing(store: Store, tenant: str | None) -> Iterator[Schedule]:
+def _firing(store: Store, tenant: str | None) -> Iterator[ScheduleRecord]:
     """The schedules that will fire by themselves."""
     query = ScheduleQuery(tenant=tenant, states=("active", "paused"), limit=_PAGE)
     while True:
@@ -131,7 +138,7 @@ def _firing(store: Store, tenant: str | None) -> Iterator[Schedule]:
         query = replace(query, cursor=page.cursor)
 
 
-def _expected(row: Schedule, with_tenant: bool) -> Expected:
+def _expected(row: ScheduleRecord, with_tenant: bool) -> Expected:
     from evenbeat.timeline import Expected
 
     trigger = trigger_of(replace(row, moved=None))

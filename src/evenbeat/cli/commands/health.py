@@ -7,11 +7,11 @@ import time
 
 import click
 
-from evenbeat import status_files
 from evenbeat.cli.failures import ExitCode, warn
 from evenbeat.cli.phrases import count, printable
-from evenbeat.health import SILENT, Verdict, judge
-from evenbeat.status_files import ProcessStatus, can_be_written, read_all
+from evenbeat.observe import status_files
+from evenbeat.observe.health import SILENT, Verdict, judge
+from evenbeat.observe.status_files import ProcessStatus, can_be_written, read_all
 
 _STYLES = {"ok": "green", "note": "yellow", "fail": "red"}
 

@@ -12,7 +12,7 @@ from evenbeat.cli.layout import headed, listed
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.ticks import TickTable, clock_notes, coming_ticks, tick_document, why_no_more
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input, trigger_arguments
-from evenbeat.instants import write_instant
+from evenbeat.core.instants import write_instant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,8 +13,8 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import span
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.cli.wall import Wall
-from evenbeat.durations import read_duration
-from evenbeat.views import QueueInfo
+from evenbeat.core.durations import read_duration
+from evenbeat.observe.views import QueueStats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,9 +24,12 @@ _TRENDS = {"drains": "green", "steady": "", "grows": "yellow", "stands still": "
 
 @click.command("queues")
 @click.option(
-    "--period", metavar="DURATION", default="5m", show_default=True,
+    "--period",
+    metavar="DURATION",
+    default="5m",
+    show_default=True,
     help="How far back to count what came due and what ended.",
-)  # fmt: skip
+)
 @store_option
 @json_option
 def command(period: str, store: str | None, as_json: bool) -> None:
@@ -65,20 +68,20 @@ def _number(number: int) -> str:
     return f"{number:,}" if number else ""
 
 
-def _oldest(queue: QueueInfo, wall: Wall) -> str:
+def _oldest(queue: QueueStats, wall: Wall) -> str:
     """For how long the run waits that waits longest."""
     return "" if queue.oldest_due is None else wall.ago(queue.oldest_due).removesuffix(" ago")
 
 
-def _flow(queue: QueueInfo) -> str:
+def _flow(queue: QueueStats) -> str:
     return f"{queue.came_due:,} due, {queue.ended:,} ended" if queue.came_due or queue.ended else ""
 
 
-def _trend(queue: QueueInfo) -> Cell:
+def _trend(queue: QueueStats) -> Cell:
     return "" if queue.trend == "empty" else (queue.trend, _TRENDS[queue.trend])
 
 
-def _nodes(queue: QueueInfo) -> Cell:
+def _nodes(queue: QueueStats) -> Cell:
     if queue.nodes:
         return ", ".join(queue.nodes)
     return ("none", "bold red") if queue.due else "none"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from evenbeat.cli.failures import Failed
-from evenbeat.settings import LOG_FORMATS, LOG_LEVELS
+from evenbeat.config import LOG_FORMATS, LOG_LEVELS
 
 
 @click.command("run")
@@ -18,19 +18,28 @@ from evenbeat.settings import LOG_FORMATS, LOG_LEVELS
 @click.option("--no-ticker", is_flag=True, help="Fire no schedules: only execute runs.")
 @click.option("--no-worker", is_flag=True, help="Execute no runs: only fire schedules.")
 @click.option("--queues", metavar="A,B", help="The queues to take runs from (default).")
-@click.option("--threads", type=int, metavar="N", help="How many def tasks at once, per process (10).")
 @click.option(
-    "--coroutines",
+    "--thread-concurrency", type=int, metavar="N", help="How many def tasks at once, per process (10)."
+)
+@click.option(
+    "--async-concurrency",
     type=int,
     metavar="N",
     help="How many async def tasks at once, per process (100). An API that they call gets as many requests "
     "at once: lower it for one that limits them.",
 )
-@click.option("--cpu-processes", type=int, metavar="N", help="How many cpu=True tasks at once (cores).")
+@click.option(
+    "--process-concurrency",
+    type=int,
+    metavar="N",
+    help="How many tasks at once in processes of their own (cores).",
+)
 @click.option(
     "--lease", metavar="TIME", help="How long a run stays with a worker that is not heard of (30s)."
 )
-@click.option("--drain", metavar="TIME", help="How long running jobs may take to end at a stop (30s).")
+@click.option(
+    "--drain-timeout", metavar="TIME", help="How long running jobs may take to end at a stop (30s)."
+)
 @click.option(
     "--wait-for-store",
     metavar="TIME",
@@ -56,15 +65,15 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
             "evenbeat run supervises processes by means that this system does not have",
             "write a program with app.run() in it and start that: it is a node, too",
         )
+    from evenbeat.app.loading import load_app
     from evenbeat.cli.store_input import warn_of_other_store
     from evenbeat.cli.unserved import unserved
-    from evenbeat.durations import read_duration
-    from evenbeat.loading import load_app
-    from evenbeat.node_settings import node_options
+    from evenbeat.config import read_settings
+    from evenbeat.core.durations import read_duration
+    from evenbeat.node.settings import node_options
     from evenbeat.observe import logs
-    from evenbeat.settings import read_settings
-    from evenbeat.supervised import Begin
-    from evenbeat.supervisor import Supervisor
+    from evenbeat.supervision.node_process import Begin
+    from evenbeat.supervision.supervisor import Supervisor
 
     settings = read_settings({"app": app, **flags})
     target = settings["app"]

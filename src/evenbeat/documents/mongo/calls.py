@@ -15,11 +15,11 @@ from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DocumentTooLarge, OperationFailure, PyMongoError, WTimeoutError
 from pymongo.read_concern import ReadConcern
 
+from evenbeat.core.instants import Instant
 from evenbeat.documents import indexes
 from evenbeat.documents.mongo.queries import EARLY, NOT_OURS, Filter, Operation
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.stores.mongo.commands import unavailable
+from evenbeat.stores.mongo.session import unavailable
 from evenbeat.stores.server_clock import ServerClock
 
 Error: TypeAlias = Mapping[str, Any]
@@ -34,10 +34,39 @@ PLAIN = RAW.with_options(document_class=dict)
 
 # The server is at fault, not what was asked: it changes its role or shuts down (7 to 13436), had no time
 # or room (24, 50, 202, 262, 14031), met a conflict (112, 225, 246, 251), or lets us not (13, 18, 8000).
-_UNAVAILABLE = frozenset({
-    6, 7, 13, 18, 24, 50, 64, 89, 91, 112, 133, 134, 189, 202, 225, 234, 246, 251, 262, 317, 8000, 9001,
-    10107, 10058, 11600, 11602, 13435, 13436, 14031,
-})  # fmt: skip
+_UNAVAILABLE = frozenset(
+    {
+        6,
+        7,
+        13,
+        18,
+        24,
+        50,
+        64,
+        89,
+        91,
+        112,
+        133,
+        134,
+        189,
+        202,
+        225,
+        234,
+        246,
+        251,
+        262,
+        317,
+        8000,
+        9001,
+        10107,
+        10058,
+        11600,
+        11602,
+        13435,
+        13436,
+        14031,
+    }
+)
 
 
 # Seconds to wait for a server when the documents are opened, and for what is nice to know.
@@ -180,9 +209,10 @@ class Calls:
             said = (error.details or {}).get("errmsg", error)
             raise InvalidValue(
                 f"MongoDB refuses what is asked of {self.name}: {said} (code {error.code})",
-                field="collection", value=self.name,
+                field="collection",
+                value=self.name,
                 hint="is the condition a filter, and the collection one that can be written to?",
-            ) from error  # fmt: skip
+            ) from error
         except PyMongoError as error:
             raise self._unavailable(error) from error
         except (OverflowError, UnicodeError, BSONError) as error:

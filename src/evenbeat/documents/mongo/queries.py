@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from bson.datetime_ms import DatetimeMS
 from pymongo import DeleteOne, UpdateOne
 
-from evenbeat.documents.base import Change, Lock
-from evenbeat.instants import Instant
+from evenbeat.core.instants import Instant
+from evenbeat.documents.base import Change, DocumentLock
 
 Filter: TypeAlias = dict[str, Any]
 Operation: TypeAlias = UpdateOne | DeleteOne
@@ -87,10 +87,10 @@ class Queries:
         # Fields of a user are set as `$set` sets them: a pipeline means other things by paths and values.
         return UpdateOne(self._held(lock), {"$set": {**change.fields, self.path: upcoming}})
 
-    def removal(self, lock: Lock) -> DeleteOne:
+    def removal(self, lock: DocumentLock) -> DeleteOne:
         return DeleteOne(self._held(lock))
 
-    def _held(self, lock: Lock) -> Filter:
+    def _held(self, lock: DocumentLock) -> Filter:
         # There is one plan for this, by _id: on no other document it is worked out.
         return {"_id": lock.id, "$expr": {"$cond": [self._is(*lock.ends), True, _RAISE]}}
 

@@ -11,10 +11,10 @@ from bson.datetime_ms import DatetimeMS
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.documents import paths
 from evenbeat.documents.base import Fields, Found
 from evenbeat.documents.mongo.calls import PLAIN
-from evenbeat.instants import FIRST, LAST, Instant, from_ms
 
 
 class Reader:

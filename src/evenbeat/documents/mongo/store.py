@@ -13,15 +13,15 @@ from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
+from evenbeat.core.instants import Instant
 from evenbeat.documents import indexes, paths
-from evenbeat.documents.aside import Aside
-from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
 from evenbeat.documents.mongo.calls import Calls, Written
-from evenbeat.documents.mongo.crowd import Crowd
+from evenbeat.documents.mongo.contention import Contention
 from evenbeat.documents.mongo.queries import Operation, Queries
 from evenbeat.documents.mongo.reading import Reader
+from evenbeat.documents.unlockable import Unlockable
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
-from evenbeat.instants import Instant
 
 # How often to look anew where others took all that was seen.
 _LOOKS = 4
@@ -91,8 +91,8 @@ class MongoDocuments:
         self._calls = Calls(collection)
         self._queries = Queries(fields.sleep_until, _condition(condition), by_server=clock is None)
         self._reader = Reader(fields, self._theirs)
-        self._crowd = Crowd()
-        self._aside = Aside()
+        self._contention = Contention()
+        self._unlockable = Unlockable()
         self._nameless = 0
         """How many were due at the last look whose ids can't be read."""
         self._clock = clock or self._calls.clock.now
@@ -130,11 +130,11 @@ class MongoDocuments:
         refused = _Refused()
         for look in range(_LOOKS):
             now = self._clock()
-            window = self._crowd.window(limit)
+            window = self._contention.window(limit)
             far = max(window, _FAR) if refused.documents else window
             # They may be more than can be set aside: at last it is tried from the other end.
             seen, is_all = self._look(now, far, from_end=bool(refused.documents) and look == _LOOKS - 1)
-            chosen = self._crowd.choose(seen[:window], limit)
+            chosen = self._contention.choose(seen[:window], limit)
             refused.is_early = False
             found, tried = self._lock_some(chosen, seen, now + duration, refused)
             is_all = is_all and tried == len(seen) and not refused.is_early
@@ -157,7 +157,7 @@ class MongoDocuments:
     def _look(self, now: Instant, limit: int, *, from_end: bool = False) -> tuple[list[_Seen], bool]:
         """Those that are due, the longest due first, or last, and whether these are all."""
         limit += self._nameless
-        where = self._queries.due(now, self._aside.ids)
+        where = self._queries.due(now, self._unlockable.ids)
         documents = self._calls.find(where, {self._path: 1}, by=self._path, descending=from_end, limit=limit)
         seen: list[_Seen] = []
         for document in documents:
@@ -175,8 +175,9 @@ class MongoDocuments:
             _log.warning(
                 "the index %s is unique: of documents that are locked at once, or that have no next time, "
                 "it allows a single one; make it anew without unique",
-                name, extra=self._extra(),
-            )  # fmt: skip
+                name,
+                extra=self._extra(),
+            )
 
     def _warn_of_no_dates(self) -> None:
         """A text or a number, as an import from JSON leaves it, is never due."""
@@ -189,8 +190,11 @@ class MongoDocuments:
             return
         _log.warning(
             "document %s is never due: its %s is %s; store a date, not a text or a number",
-            key, self._path, value, extra=self._extra() | {"document": key},
-        )  # fmt: skip
+            key,
+            self._path,
+            value,
+            extra=self._extra() | {"document": key},
+        )
 
     def _next_due(self, now: Instant) -> Instant | None:
         documents = self._calls.find(self._queries.later(now), {self._path: 1}, by=self._path, limit=1)
@@ -222,7 +226,7 @@ class MongoDocuments:
             return []
         written = self._calls.write([self._queries.lock(one.id, one.due, until) for one in chosen])
         refused.is_early = refused.is_early or bool(written.early)
-        self._crowd.met(len(chosen), len(written.not_ours) - written.early)
+        self._contention.met(len(chosen), len(written.not_ours) - written.early)
         failed = written.not_ours | {error["index"] for error in written.errors}
         won = [one for place, one in enumerate(chosen) if place not in failed]
         documents = self._read_locked(won, until)
@@ -261,7 +265,7 @@ class MongoDocuments:
                 raise reason
             self._log_refused(some, reason)
             return
-        self._aside.put([one.id for one in some])
+        self._unlockable.put([one.id for one in some])
         refused.documents.extend(some)
         refused.reason = refused.reason or reason
 
@@ -294,7 +298,7 @@ class MongoDocuments:
             for change, is_ours in zip(changes, answers, strict=True)
         ]
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
         answers, missing = self._send([self._queries.removal(lock) for lock in locks])
         if missing and missing == sum(answers):
             return [False] * len(locks)
@@ -331,17 +335,19 @@ def _collection(collection: object) -> Collection[Any]:
     if not isinstance(collection, Collection):
         raise InvalidValue(
             f"collection {shown(type(collection).__name__)} is not a Collection of pymongo",
-            field="collection", value=None,
+            field="collection",
+            value=None,
             hint="give one like MongoClient().shop.orders; an AsyncMongoClient is not needed: handlers "
             "may be async def all the same",
-        )  # fmt: skip
+        )
     if not collection.write_concern.acknowledged:
         raise InvalidValue(
-            f"collection {collection.full_name} has the write concern w=0", field="collection",
+            f"collection {collection.full_name} has the write concern w=0",
+            field="collection",
             value=collection.full_name,
             hint="nobody would know who has locked what: give collection.with_options(write_concern="
             'WriteConcern("majority"))',
-        )  # fmt: skip
+        )
     return collection
 
 
@@ -349,16 +355,20 @@ def _condition(condition: object) -> Mapping[str, Any] | None:
     if condition is None or isinstance(condition, Mapping):
         return condition or None
     raise InvalidValue(
-        f"condition {shown(condition)} is not a filter", field="condition", value=condition,
+        f"condition {shown(condition)} is not a filter",
+        field="condition",
+        value=condition,
         hint='write it as for find: {"active": True}',
-    )  # fmt: skip
+    )
 
 
 def _path(path: object, field: str) -> str:
     checked = paths.check(path, field)
     if checked.split(".")[0] == "_id":
         raise InvalidValue(
-            f"{field} {shown(path)} can't be changed", field=field, value=path,
+            f"{field} {shown(path)} can't be changed",
+            field=field,
+            value=path,
             hint="_id is what a document is known by; name another field",
-        )  # fmt: skip
+        )
     return checked

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from evenbeat.documents import tables
+from evenbeat.documents import columns
 
 # In a condition: a text, a name or a comment, which are left as they are, a place, or a percent sign.
 _PIECES = re.compile(
@@ -33,7 +33,7 @@ def with_named_places(condition: str | None, parameters: Sequence[Any]) -> str:
 
     named = _PIECES.sub(piece, condition)
     if (places := next(numbers)) != len(parameters):
-        raise tables.miscounted(condition, places, parameters, HOW_TO_PLACE)
+        raise columns.miscounted(condition, places, parameters, HOW_TO_PLACE)
     return named
 
 

@@ -13,10 +13,10 @@ from psycopg.pq import Format
 from psycopg.rows import dict_row
 
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.stores.postgres.commands import Commands
 from evenbeat.stores.postgres.connections import Connections
 from evenbeat.stores.postgres.failures import first_line
-from evenbeat.stores.postgres.places import Place
+from evenbeat.stores.postgres.location import Location
+from evenbeat.stores.postgres.session import Session
 
 # What the server says of itself, as opposed to: of a value, a row or a statement. By classes of SQLSTATE.
 _OF_ITSELF = ("08", "25", "28", "3D", "40", "53", "55006", "55P", "57", "58", "XX")
@@ -62,37 +62,37 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
 class TableConnections(Connections):
     """Connections whose rows are dicts, and come whatever is in them."""
 
-    def _connect(self) -> Commands:
-        commands = super()._connect()
-        link = cast("psycopg.Connection[Any]", commands.link)
+    def _connect(self) -> Session:
+        session = super()._connect()
+        link = cast("psycopg.Connection[Any]", session.link)
         link.row_factory, link.cursor_factory = dict_row, _LenientCursor
         for setting, wanted in _STYLES.items():
             # It reads no others: what was locked could not be handed out.
             if (link.info.parameter_status(setting) or wanted).partition(",")[0] != wanted:
                 try:
-                    rows_of(commands, f"SET {setting} TO {wanted}")
+                    rows_of(session, f"SET {setting} TO {wanted}")
                 except BaseException:
                     link.close()
                     raise
-        return commands
+        return session
 
 
-class _Anywhere(Place):
+class _Anywhere(Location):
     """A database whose statements are the user's as well: no name in them is replaced."""
 
     def own(self, text: str) -> str:
         return text
 
 
-def anywhere(place: Place) -> _Anywhere:
+def anywhere(place: Location) -> _Anywhere:
     options = cast("dict[str, str]", conninfo_to_dict(place.conninfo))
     if options["application_name"] == "evenbeat":  # as long as the user does not say another
         options["application_name"] = "evenbeat documents"
     return _Anywhere(make_conninfo(**options), None, place.schema, place.shown)
 
 
-def rows_of(commands: Commands, text: str, *values: object) -> list[dict[str, Any]]:
-    return cast("list[Any]", commands.rows("look", text, values))
+def rows_of(session: Session, text: str, *values: object) -> list[dict[str, Any]]:
+    return cast("list[Any]", session.rows("look", text, values))
 
 
 @contextmanager

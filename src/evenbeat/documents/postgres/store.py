@@ -9,9 +9,10 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 
-from evenbeat.documents import indexes, tables
-from evenbeat.documents.aside import Aside
-from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.core.instants import Instant
+from evenbeat.documents import columns, indexes
+from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
+from evenbeat.documents.columns import Table, quoted
 from evenbeat.documents.postgres import table as sql
 from evenbeat.documents.postgres.conditions import HOW_TO_PLACE, count_places, with_named_places
 from evenbeat.documents.postgres.connections import (
@@ -25,14 +26,13 @@ from evenbeat.documents.postgres.connections import (
     sqlstate_of,
 )
 from evenbeat.documents.postgres.table import Column, RowTable, check_key, check_time
-from evenbeat.documents.sharing import Sharing
-from evenbeat.documents.tables import Table, quoted
+from evenbeat.documents.refcount import RefCount
+from evenbeat.documents.unlockable import Unlockable
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
-from evenbeat.instants import Instant
-from evenbeat.stores.postgres.commands import Statement
 from evenbeat.stores.postgres.connections import Patience
 from evenbeat.stores.postgres.failures import first_line
-from evenbeat.stores.postgres.places import place_of
+from evenbeat.stores.postgres.location import read_location
+from evenbeat.stores.postgres.session import Statement
 from evenbeat.stores.postgres.statements import DURABLE
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.stores.urls import without_password
@@ -103,21 +103,21 @@ class PostgresDocuments:
         clock: Callable[[], Instant] | None = None,
         timeout: float = 5.0,
     ) -> None:
-        self._parts = tables.split(table)
+        self._parts = columns.split(table)
         self._name = table
-        self._said = tables.check_names(key, sleep_until, interval, repeat_until, auto_remove)
-        self._said_condition, values = tables.check_condition(condition, parameters)
+        self._said = columns.check_names(key, sleep_until, interval, repeat_until, auto_remove)
+        self._said_condition, values = columns.check_condition(condition, parameters)
         self._condition = with_named_places(self._said_condition, values)
         self._parameters = {f"p{number}": value for number, value in enumerate(values)}
-        self._place = anywhere(place_of(_url(url), None, "off", timeout))
+        self._place = anywhere(read_location(_url(url), None, "off", timeout))
         self._patience = Patience(timeout, _LOCK_TIMEOUT)
         self._haste = Patience(timeout, _SHORT_LOCK_TIMEOUT)
         self._given_clock = clock
         self._clock = ServerClock(self._ask_clock)
         self._connections = TableConnections(self._place, self._patience, self._clock, None)
         self._table: RowTable | None = None
-        self._aside = Aside()
-        self._sharing = Sharing(self._connections.open, self._connections.close)
+        self._unlockable = Unlockable()
+        self._refcount = RefCount(self._connections.open, self._connections.close)
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ class PostgresDocuments:
         return self._said.reserved
 
     def open(self) -> None:
-        self._sharing.open()
+        self._refcount.open()
         try:
             self._table = self._look()
         except BaseException:
@@ -136,7 +136,7 @@ class PostgresDocuments:
             raise
 
     def close(self) -> None:
-        self._sharing.close()
+        self._refcount.close()
 
     def now(self) -> Instant:
         return self._clock.now() if self._given_clock is None else self._given_clock()
@@ -159,7 +159,7 @@ class PostgresDocuments:
         refused = _Refused()
         found: list[Found] = []
         try:
-            locking = table.lock(now, until, limit, self._parameters, self._aside.ids)
+            locking = table.lock(now, until, limit, self._parameters, self._unlockable.ids)
             found += self._seen(table, self._transaction([locking])[0], until, refused)
         except InvalidValue as error:
             refused.reason = error
@@ -184,12 +184,19 @@ class PostgresDocuments:
         return sorted(found, key=lambda document: document.sleep_until)
 
     def _lock_one_by_one(
-        self, table: RowTable, now: Instant, until: Instant, limit: int, found: list[Found],
-        refused: _Refused, *, from_end: bool = False,
-    ) -> bool:  # fmt: skip
+        self,
+        table: RowTable,
+        now: Instant,
+        until: Instant,
+        limit: int,
+        found: list[Found],
+        refused: _Refused,
+        *,
+        from_end: bool = False,
+    ) -> bool:
         """Whether these were all."""
         window = max(limit, _WINDOW)
-        looking = table.candidates(now, window, self._parameters, self._aside.ids, from_end=from_end)
+        looking = table.candidates(now, window, self._parameters, self._unlockable.ids, from_end=from_end)
         (candidates,) = self._transaction([looking], is_of_rows=False)
         for candidate in candidates:
             key = str(candidate["key"])
@@ -209,21 +216,23 @@ class PostgresDocuments:
         for row in rows:
             if not table.has_lock(row, until):
                 error = InvalidValue(
-                    "a row does not have the time that was written to it", field="row", value=None,
+                    "a row does not have the time that was written to it",
+                    field="row",
+                    value=None,
                     hint="does a trigger change it, or keep the row as it was?",
-                )  # fmt: skip
+                )
                 self._set_aside(table.key(row), refused, error)
         return [table.found(row, until) for row in rows if table.has_lock(row, until)]
 
     def _set_aside(self, key: str, refused: _Refused, error: InvalidValue) -> None:
-        self._aside.put([key])
+        self._unlockable.put([key])
         refused.keys.append(key)
         refused.reason = refused.reason or error
 
     def update(self, changes: Sequence[Change]) -> list[bool | None]:
         return self._written(changes, self._opened().updates)
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool | None]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool | None]:
         return self._written(locks, self._opened().removal)
 
     def _written(
@@ -264,46 +273,46 @@ class PostgresDocuments:
         a missing grant."""
         settings = (patience or self._patience).settings
         beginning: list[Statement] = [(_BEGIN, ()), (_SETTINGS, settings)]
-        with self._connections.read() as commands:
+        with self._connections.read() as session:
             sent = self._clock.mark()
             try:
                 with refusals(is_of_rows):
-                    answers = commands.together("documents", [*beginning, *statements, (_COMMIT, ())])
+                    answers = session.together("documents", [*beginning, *statements, (_COMMIT, ())])
             finally:
-                commands.roll_back()
+                session.roll_back()
         rows = cast("list[list[dict[str, Any]]]", answers)
         self._clock.heard(rows[1][0]["clock"], sent)
         return rows[2:-1]
 
     def _ask_clock(self) -> Instant:
-        with self._connections.read() as commands:
-            return int(rows_of(commands, _CLOCK)[0]["clock"])
+        with self._connections.read() as session:
+            return int(rows_of(session, _CLOCK)[0]["clock"])
 
     # What is there
 
     def _look(self) -> RowTable:
-        with self._connections.read() as commands:
-            found = rows_of(commands, sql.FIND_TABLE, quoted(*self._parts))
+        with self._connections.read() as session:
+            found = rows_of(session, sql.FIND_TABLE, quoted(*self._parts))
             if not found:
                 raise self._no_table(
-                    [row["name"] for row in rows_of(commands, sql.NEAR_TABLES, self._parts[-1])]
+                    [row["name"] for row in rows_of(session, sql.NEAR_TABLES, self._parts[-1])]
                 )
             oid, kind = found[0]["oid"], found[0]["kind"]
-            columns = {row["name"]: Column(**row) for row in rows_of(commands, sql.FIND_COLUMNS, oid)}
+            columns = {row["name"]: Column(**row) for row in rows_of(session, sql.FIND_COLUMNS, oid)}
             table = Table(self._name, columns)
             names = table.names(self._said)
             check_time(columns[names.sleep_until], self._name)
             check_key(columns[names.key], self._name)
             self._check_kind(kind)
-            if not rows_of(commands, sql.FIND_UNIQUE, oid, names.key):
+            if not rows_of(session, sql.FIND_UNIQUE, oid, names.key):
                 self._not_unique(kind, names.key)
-            if rows_of(commands, sql.FIND_INDEX_MISSED, oid, indexes.MANY, names.sleep_until):
+            if rows_of(session, sql.FIND_INDEX_MISSED, oid, indexes.MANY, names.sleep_until):
                 due = quoted(names.sleep_until)
                 remedy = f"CREATE INDEX CONCURRENTLY ON {self._name} ({due}) WHERE {due} IS NOT NULL"
                 indexes.warn(self._name, remedy)
         looked_at = RowTable(
             quoted(found[0]["space"], found[0]["name"]), table, columns, names, self._condition
-        )  # fmt: skip
+        )
         self._try(looked_at)
         return looked_at
 
@@ -316,44 +325,54 @@ class PostgresDocuments:
             why = first_line(cause if isinstance(cause, psycopg.Error) else error)
             if sqlstate_of(error) == NOT_GRANTED:
                 raise InvalidValue(
-                    f"{self._name} can't be worked on: {why}", field="table", value=self._name,
+                    f"{self._name} can't be worked on: {why}",
+                    field="table",
+                    value=self._name,
                     hint="grant the role SELECT, UPDATE and, for rows that remove themselves, DELETE",
-                ) from cause  # fmt: skip
+                ) from cause
             if isinstance(error, StoreUnavailable):
                 raise
             places = count_places(self._said_condition or "")
             if sqlstate_of(error) == SYNTAX and places and not self._parameters:
-                raise tables.miscounted(self._said_condition, places, (), HOW_TO_PLACE) from cause
+                raise columns.miscounted(self._said_condition, places, (), HOW_TO_PLACE) from cause
             asked = f"condition {shown(self._said_condition)}" if self._said_condition else self._name
             raise InvalidValue(
-                f"{asked} is refused: {why}", field="condition" if self._said_condition else "table",
+                f"{asked} is refused: {why}",
+                field="condition" if self._said_condition else "table",
                 value=self._said_condition or self._name,
-            ) from cause  # fmt: skip
+            ) from cause
 
     def _no_table(self, near: Sequence[str]) -> InvalidValue:
         return InvalidValue(
-            f"there is no table {self._name} in {self._place.shown}", field="table", value=self._name,
+            f"there is no table {self._name} in {self._place.shown}",
+            field="table",
+            value=self._name,
             hint=f"did you mean {' or '.join(near)}?" if near else "make it first, or name its schema, too",
-        )  # fmt: skip
+        )
 
     def _check_kind(self, kind: str) -> None:
         if kind not in _KINDS:
             raise InvalidValue(
-                f"{self._name} is neither a table nor a view", field="table", value=self._name,
+                f"{self._name} is neither a table nor a view",
+                field="table",
+                value=self._name,
                 hint="foreign tables and materialized views can't be locked row by row",
-            )  # fmt: skip
+            )
 
     def _not_unique(self, kind: str, key: str) -> None:
         """Of a view, and across partitions, the server can't tell: the user has to know."""
         if kind == "r":
             raise InvalidValue(
-                f"column {shown(key)} of {self._name} (key) has no unique index", field="key", value=key,
+                f"column {shown(key)} of {self._name} (key) has no unique index",
+                field="key",
+                value=key,
                 hint=f"name the primary key, or CREATE UNIQUE INDEX ON {self._name} ({quoted(key)})",
-            )  # fmt: skip
+            )
         _log.warning(
             "nothing says that the key of this %s is unique; rows that share one are taken for each other",
-            _KINDS[kind], extra={"component": "documents", "documents": self._name},
-        )  # fmt: skip
+            _KINDS[kind],
+            extra={"component": "documents", "documents": self._name},
+        )
 
 
 class _Refused:
@@ -368,13 +387,17 @@ class _Refused:
 def _url(url: object) -> str:
     if not isinstance(url, str):
         raise InvalidValue(
-            f"url {shown(type(url).__name__)} is not a text", field="url", value=None,
+            f"url {shown(type(url).__name__)} is not a text",
+            field="url",
+            value=None,
             hint="give a URL: postgresql://user:password@host:5432/database; connections are made of it",
-        )  # fmt: skip
+        )
     if found := _WITH_DRIVER.match(url):
         visible = without_password(url)
         raise InvalidValue(
-            f"url {shown(visible)} names a driver", field="url", value=visible,
+            f"url {shown(visible)} names a driver",
+            field="url",
+            value=visible,
             hint=f'drop "{found[2]}": {found[1]}://…',
-        )  # fmt: skip
+        )
     return url

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Json, Jsonb
 
-from evenbeat.documents.base import Change, Found, Lock
-from evenbeat.documents.tables import Names, Table, not_null, quoted
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms, to_ms, to_ms_up
+from evenbeat.documents.base import Change, DocumentLock, Found
+from evenbeat.documents.columns import Names, Table, not_null, quoted
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import FIRST, LAST, Instant, from_ms, to_ms, to_ms_up
-from evenbeat.stores.postgres.commands import Statement
+from evenbeat.stores.postgres.session import Statement
 
 FIND_TABLE = """
 SELECT class.oid::bigint AS oid, relkind::text AS kind, relname::text AS name, nspname::text AS space
@@ -158,9 +158,13 @@ class RowTable:
         self._names = names
         self._time_type = columns[names.sleep_until].base
         words = self._words = {
-            "table": _own(place), "key": _own(quoted(names.key)), "due": _own(quoted(names.sleep_until)),
-            "key_type": _own(columns[names.key].type), "time_type": self._time_type, "condition": condition,
-        }  # fmt: skip
+            "table": _own(place),
+            "key": _own(quoted(names.key)),
+            "due": _own(quoted(names.sleep_until)),
+            "key_type": _own(columns[names.key].type),
+            "time_type": self._time_type,
+            "condition": condition,
+        }
         self._next_due = _NEXT_DUE.format(**words)
         self._update, self._remove = _UPDATE.format(**words), _REMOVE.format(**words)
 
@@ -172,18 +176,28 @@ class RowTable:
     # Statements
 
     def lock(
-        self, now: Instant, until: Instant, limit: int, parameters: Mapping[str, Any],
-        without: Sequence[str] = (), key: str | None = None,
-    ) -> Statement:  # fmt: skip
+        self,
+        now: Instant,
+        until: Instant,
+        limit: int,
+        parameters: Mapping[str, Any],
+        without: Sequence[str] = (),
+        key: str | None = None,
+    ) -> Statement:
         """``key``: the text of the only one."""
         times = self._moments({"now": now, "until": until})
         values = {"first": self._first, **times, "limit": limit, **parameters}
         return self._chosen(_LOCK, values, without, key)
 
     def candidates(
-        self, now: Instant, limit: int, parameters: Mapping[str, Any], without: Sequence[str], *,
+        self,
+        now: Instant,
+        limit: int,
+        parameters: Mapping[str, Any],
+        without: Sequence[str],
+        *,
         from_end: bool,
-    ) -> Statement:  # fmt: skip
+    ) -> Statement:
         """The longest due first, or last."""
         values = {"first": self._first, "now": self._moment(now), "limit": limit, **parameters}
         return self._chosen(_CANDIDATES, values, without, None, way="DESC" if from_end else "")
@@ -208,11 +222,11 @@ class RowTable:
             statements.append((self._update, self._given(given)))
         return statements
 
-    def removal(self, locks: Sequence[Lock]) -> list[Statement]:
+    def removal(self, locks: Sequence[DocumentLock]) -> list[Statement]:
         given = [(place, lock, None) for place, lock in enumerate(locks)]
         return [(self._remove, self._given(given))] if given else []
 
-    def _given(self, items: Sequence[tuple[int, Lock, Instant | None]]) -> dict[str, Any]:
+    def _given(self, items: Sequence[tuple[int, DocumentLock, Instant | None]]) -> dict[str, Any]:
         rows = [
             (place, lock.id, self._moment(end), self._moment(upcoming))
             for place, lock, upcoming in items
@@ -225,13 +239,14 @@ class RowTable:
         fields = self._table.fields(change.fields, self._names)
         assignments = [f"{_own(quoted(name))} = %(field{number})s" for number, name in enumerate(fields)]
         values: dict[str, Any] = {
-            f"field{number}": self._value(name, value)
-            for number, (name, value) in enumerate(fields.items())
-        }  # fmt: skip
+            f"field{number}": self._value(name, value) for number, (name, value) in enumerate(fields.items())
+        }
         values |= {
-            "place": place, "key": change.lock.id, "upcoming": self._moment(change.sleep_until),
+            "place": place,
+            "key": change.lock.id,
+            "upcoming": self._moment(change.sleep_until),
             "ends": [self._moment(end) for end in change.lock.ends],
-        }  # fmt: skip
+        }
         text = _UPDATE_FIELDS.format(**self._words, assignments=", ".join(assignments))
         return text, values
 
@@ -285,14 +300,17 @@ def check_time(column: Column, table: str) -> None:
     if column.base not in (_AWARE, _NAIVE):
         raise InvalidValue(
             f"column {shown(column.name)} of {table} (sleep_until) is of type {column.type}",
-            field="sleep_until", value=column.name,
-            hint="it must be timestamptz, or timestamp in UTC; a view of the table may convert it"
-        )  # fmt: skip
+            field="sleep_until",
+            value=column.name,
+            hint="it must be timestamptz, or timestamp in UTC; a view of the table may convert it",
+        )
     if 0 <= column.modifier < 3:
         raise InvalidValue(
             f"column {shown(column.name)} of {table} (sleep_until) is {column.type}: no milliseconds",
-            field="sleep_until", value=column.name, hint="a lock needs them: make it timestamptz(3) or finer",
-        )  # fmt: skip
+            field="sleep_until",
+            value=column.name,
+            hint="a lock needs them: make it timestamptz(3) or finer",
+        )
     if column.is_not_null:
         raise not_null(
             table, column.name, f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} DROP NOT NULL"
@@ -306,8 +324,10 @@ def check_key(column: Column, table: str) -> None:
     if column.base in ("json", "jsonb") or column.base.endswith("[]"):
         raise InvalidValue(
             f"column {shown(column.name)} of {table} (key) is of type {column.type}",
-            field="key", value=column.name, hint="name a unique column of numbers, texts or UUIDs",
-        )  # fmt: skip
+            field="key",
+            value=column.name,
+            hint="name a unique column of numbers, texts or UUIDs",
+        )
 
 
 def _own(text: str) -> str:

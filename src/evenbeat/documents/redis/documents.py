@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from evenbeat.documents import times as formats
-from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
+from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.instants import FIRST, Instant, from_ms, to_ms
+from evenbeat.documents import time_formats as formats
+from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
 from evenbeat.documents.redis import patterns
 from evenbeat.documents.redis.server import Client, Server
-from evenbeat.documents.times import TimeFormat
-from evenbeat.durations import Duration, read_duration
+from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
-from evenbeat.instants import FIRST, Instant, from_ms, to_ms
 
 # Documents in one call of a script, which keeps all others waiting.
 _CHUNK = 100
@@ -147,9 +147,11 @@ class RedisDocuments:
             if found not in (kind, b"none"):
                 name = self._server.decode(key)
                 raise InvalidValue(
-                    f"index: the key {shown(name)} is a {found.decode()} already", field="index", value=name,
+                    f"index: the key {shown(name)} is a {found.decode()} already",
+                    field="index",
+                    value=name,
                     hint='name another key: index="…"',
-                )  # fmt: skip
+                )
 
     def close(self) -> None:
         self._server.close()
@@ -281,9 +283,11 @@ class RedisDocuments:
                 self._told.add(name)
                 _log.warning(
                     "the %s of a document is no time (%s), and it is not processed: %s",
-                    self._fields.sleep_until, self._times, shown(self._server.decode(text)),
+                    self._fields.sleep_until,
+                    self._times,
+                    shown(self._server.decode(text)),
                     extra={"component": "documents", "documents": self._pattern, "document": shown(name)},
-                )  # fmt: skip
+                )
 
     # Writing
 
@@ -294,7 +298,7 @@ class RedisDocuments:
         ]
         return self._each("update", wanted)
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
         return self._each("remove", [self._lock(lock) for lock in locks])
 
     def _each(self, script: str, wanted: list[object]) -> list[bool]:
@@ -304,7 +308,7 @@ class RedisDocuments:
             for answer in self._server.run(script, self._terms, chunk)
         ]
 
-    def _lock(self, lock: Lock) -> list[Any]:
+    def _lock(self, lock: DocumentLock) -> list[Any]:
         return [self._server.encode(lock.id, "id"), list(lock.ends)]
 
     def _written(self, fields: Mapping[str, Any]) -> tuple[list[bytes], list[bytes]]:
@@ -331,10 +335,12 @@ class RedisDocuments:
         if isinstance(value, float):
             return repr(float(value)).encode()
         raise InvalidValue(
-            f"{name} {shown(value)} is nothing that Redis can hold", field=name, value=value,
+            f"{name} {shown(value)} is nothing that Redis can hold",
+            field=name,
+            value=value,
             hint="a field has a text, bytes, a number, True or False (1 or 0), or a datetime; write the rest "
             "as a text: json.dumps(…)",
-        )  # fmt: skip
+        )
 
 
 def _name(value: object, field: str) -> str:
@@ -348,14 +354,17 @@ def _check_slot(pattern: str, index: str) -> None:
     if tag is None:
         raise InvalidValue(
             f"pattern {shown(pattern)} has no hash tag, so a cluster keeps its documents on several nodes",
-            field="pattern", value=pattern, hint='name keys like "{shop}:order:*"',
-        )  # fmt: skip
+            field="pattern",
+            value=pattern,
+            hint='name keys like "{shop}:order:*"',
+        )
     if patterns.hash_tag(index) != tag:
         raise InvalidValue(
-            f"index {shown(index)} does not have the hash tag of the pattern, {{{tag}}}", field="index",
+            f"index {shown(index)} does not have the hash tag of the pattern, {{{tag}}}",
+            field="index",
             value=index,
             hint="in a cluster both have the same, so that one node has all of them",
-        )  # fmt: skip
+        )
 
 
 def _condition(condition: object) -> dict[str, str]:
@@ -366,9 +375,11 @@ def _condition(condition: object) -> dict[str, str]:
         if len(texts) == len(condition) and all(isinstance(value, str) for value in texts.values()):
             return texts
     raise InvalidValue(
-        f"condition {shown(condition)} does not say which texts fields must have", field="condition",
-        value=condition, hint='write it like {"active": "1"}: what is in a hash is text',
-    )  # fmt: skip
+        f"condition {shown(condition)} does not say which texts fields must have",
+        field="condition",
+        value=condition,
+        hint='write it like {"active": "1"}: what is in a hash is text',
+    )
 
 
 def _or_false(instant: Instant | None) -> Instant | bool:

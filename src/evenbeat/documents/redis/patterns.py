@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from evenbeat.documents.times import TimeFormat
+from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, shown
 
 # A class, an escaped character, or any character: what a pattern is made of.
@@ -17,9 +17,11 @@ def check(pattern: object) -> str:
     if isinstance(pattern, str) and pattern:
         return pattern
     raise InvalidValue(
-        f"pattern {shown(pattern)} is not a pattern of keys", field="pattern", value=pattern,
+        f"pattern {shown(pattern)} is not a pattern of keys",
+        field="pattern",
+        value=pattern,
         hint='write it like "order:*"',
-    )  # fmt: skip
+    )
 
 
 def index_key(pattern: str, sleep_until: str, condition: Mapping[str, str], times: TimeFormat) -> str:

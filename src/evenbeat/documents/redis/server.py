@@ -9,12 +9,12 @@ import redis
 from redis import exceptions as driver
 from redis.client import NEVER_DECODE
 
+from evenbeat.core.instants import Instant
 from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge, shown
-from evenbeat.instants import Instant
-from evenbeat.stores.redis.address import Address, Kind, read_address
-from evenbeat.stores.redis.commands import Commands, disconnect, translated
+from evenbeat.stores.redis.location import Kind, Location, read_location
 from evenbeat.stores.redis.primary import is_elsewhere
 from evenbeat.stores.redis.scripts import script
+from evenbeat.stores.redis.session import Session, disconnect, translated
 from evenbeat.stores.server_clock import ServerClock
 
 Client: TypeAlias = "redis.Redis | redis.RedisCluster"
@@ -31,18 +31,20 @@ class Server:
     """
 
     def __init__(self, source: object, index: str, clock: Callable[[], Instant] | None) -> None:
-        self._own: Commands | None = None
+        self._own: Session | None = None
         if isinstance(source, str):
-            self._address = read_address(source)
-            self._own = Commands(self._address, _TIMEOUT, None, None, index)
+            self._address = read_location(source)
+            self._own = Session(self._address, _TIMEOUT, None, None, index)
         elif isinstance(source, redis.Redis | redis.RedisCluster):
             self._given: Client = source
             self._address = _address(source)
         else:
             raise InvalidValue(
-                f"{shown(source)} is neither a URL nor a client of redis-py", field="client", value=None,
+                f"{shown(source)} is neither a URL nor a client of redis-py",
+                field="client",
+                value=None,
                 hint="write redis://host:6379/0, or give a redis.Redis (not one of redis.asyncio)",
-            )  # fmt: skip
+            )
         self.keys = [self.encode(index, "index"), self.encode(f"{index}:scan", "index")]
         """Of the index, and of the note beside it. They say where scripts run, in a cluster."""
         self._fixed_clock = clock
@@ -145,10 +147,10 @@ def _pack(value: object) -> bytes:
     return b"\xd3" + value.to_bytes(8, signed=True)
 
 
-def _address(client: Client) -> Address:
+def _address(client: Client) -> Location:
     """For messages, and to know which kind it is."""
     kind: Kind = "cluster" if isinstance(client, redis.RedisCluster) else "server"
-    return read_address("redis://given")._replace(kind=kind, shown=_place(client))
+    return read_location("redis://given")._replace(kind=kind, shown=_place(client))
 
 
 def _place(client: Client) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from evenbeat.core.instants import Instant
 from evenbeat.documents.sqlite.table import instant_of
-from evenbeat.documents.times import TimeFormat
+from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.stores.sqlite.commands import Commands, error_code, unavailable
 from evenbeat.stores.sqlite.connections import Connections
+from evenbeat.stores.sqlite.session import Session, error_code, unavailable
 
 
 class FileConnections(Connections):
@@ -27,7 +27,7 @@ class FileConnections(Connections):
         self._check_stranded()
         self._opened = True
 
-    def _connect(self, create: bool) -> Commands:
+    def _connect(self, create: bool) -> Session:
         self._check_stranded()
         if not self._opened:
             raise StoreUnavailable(f"{self.path}: the documents are not open; call open() first")
@@ -44,15 +44,15 @@ class FileConnections(Connections):
         connection.row_factory = sqlite3.Row
         # A text that is not UTF-8 must not keep its row, and those found with it, from being read.
         connection.text_factory = _as_text
-        commands = Commands(connection, self.path, None)
+        session = Session(connection, self.path, None)
         try:
             connection.create_function("evenbeat_instant", 1, self._instant, deterministic=True)
-            commands.run("set up", "PRAGMA synchronous = FULL")
-            commands.run("set up", "PRAGMA foreign_keys = ON")
+            session.run("set up", "PRAGMA synchronous = FULL")
+            session.run("set up", "PRAGMA foreign_keys = ON")
         except BaseException:
             connection.close()
             raise
-        return commands
+        return session
 
     def _instant(self, value: object) -> Instant | None:
         return instant_of(value, self._form)

@@ -9,18 +9,18 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evenbeat.documents import indexes, tables
-from evenbeat.documents.aside import Aside
-from evenbeat.documents.base import Change, Fields, Found, Lock, Taken
-from evenbeat.documents.sharing import Sharing
+from evenbeat.core.instants import Instant
+from evenbeat.documents import columns, indexes
+from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
+from evenbeat.documents.columns import Table, quoted
+from evenbeat.documents.refcount import RefCount
 from evenbeat.documents.sqlite.connections import FileConnections, refusals
 from evenbeat.documents.sqlite.table import RowTable, as_dict, count_places, instant_of
-from evenbeat.documents.tables import Table, quoted
-from evenbeat.documents.times import TimeFormat, advice, check
+from evenbeat.documents.time_formats import TimeFormat, advice, check
+from evenbeat.documents.unlockable import Unlockable
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
-from evenbeat.instants import Instant
 from evenbeat.stores.base import wall_clock
-from evenbeat.stores.sqlite.commands import Commands
+from evenbeat.stores.sqlite.session import Session
 
 # In a condition: a text, a name or a comment, which are left as they are, or a place with a number or a name.
 _PIECES = re.compile(
@@ -87,16 +87,16 @@ class SqliteDocuments:
     ) -> None:
         self._path = _real_path(path)
         self._table_name = _main_part(table)
-        self._said = tables.check_names(key, sleep_until, interval, repeat_until, auto_remove)
-        self._condition, self._parameters = tables.check_condition(condition, parameters)
+        self._said = columns.check_names(key, sleep_until, interval, repeat_until, auto_remove)
+        self._condition, self._parameters = columns.check_condition(condition, parameters)
         _check_places(self._condition)
         self._form = check(times)
         self._name = table
         self._clock = clock
         self._connections = FileConnections(self._path, busy_timeout, self._form)
         self._table: RowTable | None = None
-        self._aside = Aside()
-        self._sharing = Sharing(self._connections.open, self._connections.close)
+        self._unlockable = Unlockable()
+        self._refcount = RefCount(self._connections.open, self._connections.close)
 
     @property
     def name(self) -> str:
@@ -111,30 +111,30 @@ class SqliteDocuments:
             raise InvalidValue(
                 f"there is no file {self._path}", field="path", value=self._path, hint="make it and its table"
             )
-        self._sharing.open()
+        self._refcount.open()
         try:
-            with self._connections.write() as commands:
-                self._table = self._look(commands)
+            with self._connections.write() as session:
+                self._table = self._look(session)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        self._sharing.close()
+        self._refcount.close()
 
     def now(self) -> Instant:
         return self._clock()
 
     def lock_next(self, duration: int, limit: int) -> Taken:
         table = self._opened()
-        with self._connections.write() as commands, refusals():
+        with self._connections.write() as session, refusals():
             # What is due by the time that others have let us write.
             now = self._clock()
-            found = self._lock(commands, table, now, now + duration, limit)
-            return Taken(found, table.next_due(commands, now) if len(found) < limit else None)
+            found = self._lock(session, table, now, now + duration, limit)
+            return Taken(found, table.next_due(session, now) if len(found) < limit else None)
 
     def _lock(
-        self, commands: Commands, table: RowTable, now: Instant, until: Instant, limit: int
+        self, session: Session, table: RowTable, now: Instant, until: Instant, limit: int
     ) -> list[Found]:
         """A row that can't be locked stands in nobody's way. Who asked is told if there was nothing else."""
         found: list[Found] = []
@@ -145,18 +145,18 @@ class SqliteDocuments:
             # They may be more than can be set aside: at last it is tried from the other end.
             from_end = look == _LOOKS - 1
             wanted = limit - len(found)
-            for row in table.lockable(commands, now, wanted, self._aside.ids, from_end=from_end):
+            for row in table.lockable(session, now, wanted, self._unlockable.ids, from_end=from_end):
                 try:
                     with refusals():
-                        found.append(table.lock(commands, row, until))
+                        found.append(table.lock(session, row, until))
                 except InvalidValue as error:
-                    self._aside.put([table.key(row)])
+                    self._unlockable.put([table.key(row)])
                     refused.append(table.key(row))
                     reason = reason or error
-                    if not commands.connection.in_transaction:  # RAISE(ROLLBACK): the others are not ours
+                    if not session.connection.in_transaction:  # RAISE(ROLLBACK): the others are not ours
                         found.clear()
                         break
-            is_over = not commands.connection.in_transaction
+            is_over = not session.connection.in_transaction
             if is_over or len(found) >= limit or len(refused) == refused_before:
                 break
         if reason is not None:
@@ -170,15 +170,15 @@ class SqliteDocuments:
         table = self._opened()
         if not changes:
             return []
-        with self._connections.write() as commands, refusals():
-            return [table.update(commands, change) for change in changes]
+        with self._connections.write() as session, refusals():
+            return [table.update(session, change) for change in changes]
 
-    def remove(self, locks: Sequence[Lock]) -> list[bool]:
+    def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
         table = self._opened()
         if not locks:
             return []
-        with self._connections.write() as commands, refusals():
-            return [table.remove(commands, lock) for lock in locks]
+        with self._connections.write() as session, refusals():
+            return [table.remove(session, lock) for lock in locks]
 
     def _opened(self) -> RowTable:
         if self._table is None:
@@ -187,101 +187,119 @@ class SqliteDocuments:
 
     # What is there
 
-    def _look(self, commands: Commands) -> RowTable:
-        found = commands.rows("look", _FIND_TABLE, [self._table_name])
+    def _look(self, session: Session) -> RowTable:
+        found = session.rows("look", _FIND_TABLE, [self._table_name])
         if not found:
-            there = ", ".join(name for (name,) in commands.rows("look", _FIND_TABLES)) or "none"
+            there = ", ".join(name for (name,) in session.rows("look", _FIND_TABLES)) or "none"
             raise InvalidValue(
-                f"{self._path} has no table {shown(self._table_name)}", field="table", value=self._table_name,
+                f"{self._path} has no table {shown(self._table_name)}",
+                field="table",
+                value=self._table_name,
                 hint=f"its tables: {there}",
-            )  # fmt: skip
+            )
         name, kind = found[0]
         if kind == "view":
             raise InvalidValue(
-                f"{self._name} is a view, and can't be written to", field="table", value=self._table_name,
+                f"{self._name} is a view, and can't be written to",
+                field="table",
+                value=self._table_name,
                 hint="name the table that it is made of; condition=… says which of its rows are meant",
-            )  # fmt: skip
-        columns = {row["name"]: row for row in map(as_dict, commands.rows("look", _FIND_COLUMNS, [name]))}
+            )
+        columns = {row["name"]: row for row in map(as_dict, session.rows("look", _FIND_COLUMNS, [name]))}
         table = Table(self._name, columns, str.lower)
         names = table.names(self._said)
-        self._check_type(commands, name, names.sleep_until, columns[names.sleep_until]["type"])
+        self._check_type(session, name, names.sleep_until, columns[names.sleep_until]["type"])
         if columns[names.sleep_until]["notnull"]:
             hint = "make the table anew, with the column declared without NOT NULL"
-            raise tables.not_null(self._name, names.sleep_until, hint)
-        self._check_unique(commands, name, names.key, [row["name"] for row in columns.values() if row["pk"]])
+            raise columns.not_null(self._name, names.sleep_until, hint)
+        self._check_unique(session, name, names.key, [row["name"] for row in columns.values() if row["pk"]])
         looked_at = RowTable(quoted(name), table, names, self._form, self._condition, self._parameters)
-        self._try(commands, looked_at)
-        if looked_at.misses_index(commands):
+        self._try(session, looked_at)
+        if looked_at.misses_index(session):
             indexes.warn(self._name, looked_at.index)
         return looked_at
 
-    def _check_type(self, commands: Commands, table: str, column: str, declared: str) -> None:
+    def _check_type(self, session: Session, table: str, column: str, declared: str) -> None:
         """Refuse a column that would make something else of what is written."""
         is_integer = "INT" in declared
         is_text = not is_integer and any(word in declared for word in ("CHAR", "CLOB", "TEXT"))
         said = f"column {shown(column)} of {self._name} (sleep_until) is {declared}"
         if is_text and self._form != "text":
             raise InvalidValue(
-                f"{said}, and has no numbers", field="times", value=self._form,
+                f"{said}, and has no numbers",
+                field="times",
+                value=self._form,
                 hint='say times="text", or declare the column INTEGER',
-            )  # fmt: skip
-        if self._form == "milliseconds" or not self._is_strict(commands, table):
+            )
+        if self._form == "milliseconds" or not self._is_strict(session, table):
             return
         if self._form == "text" and not is_text and declared != "ANY":
             raise InvalidValue(
-                f"{said}, and the table is strict", field="times", value=self._form,
+                f"{said}, and the table is strict",
+                field="times",
+                value=self._form,
                 hint='say times="seconds" or times="milliseconds"',
-            )  # fmt: skip
+            )
         if self._form == "seconds" and is_integer:
             raise InvalidValue(
                 f"{said}, the table is strict, and a lock needs milliseconds",
-                field="times", value=self._form, hint="declare the column REAL, or keep milliseconds in it",
-            )  # fmt: skip
+                field="times",
+                value=self._form,
+                hint="declare the column REAL, or keep milliseconds in it",
+            )
 
-    def _is_strict(self, commands: Commands, table: str) -> bool:
+    def _is_strict(self, session: Session, table: str) -> bool:
         # Before 3.37 there was neither this table of tables, nor were there strict ones.
-        return sqlite3.sqlite_version_info >= (3, 37) and bool(commands.rows("look", _IS_STRICT, [table]))
+        return sqlite3.sqlite_version_info >= (3, 37) and bool(session.rows("look", _IS_STRICT, [table]))
 
-    def _check_unique(self, commands: Commands, table: str, key: str, primary: Sequence[str]) -> None:
-        unique = {name for (name,) in commands.rows("look", _FIND_UNIQUE, [table])}
+    def _check_unique(self, session: Session, table: str, key: str, primary: Sequence[str]) -> None:
+        unique = {name for (name,) in session.rows("look", _FIND_UNIQUE, [table])}
         if key not in unique and list(primary) != [key]:
             raise InvalidValue(
-                f"column {shown(key)} of {self._name} (key) is not unique", field="key", value=key,
+                f"column {shown(key)} of {self._name} (key) is not unique",
+                field="key",
+                value=key,
                 hint=f"name the primary key, or CREATE UNIQUE INDEX … ON {quoted(table)} ({quoted(key)})",
-            )  # fmt: skip
+            )
 
-    def _try(self, commands: Commands, table: RowTable) -> None:
+    def _try(self, session: Session, table: RowTable) -> None:
         try:
             with refusals():
-                table.lockable(commands, 0, 0)
+                table.lockable(session, 0, 0)
         except InvalidValue as error:
             if self._condition is None:
                 raise
             places = count_places(error.__cause__)
             if places is not None:
-                raise tables.miscounted(
+                raise columns.miscounted(
                     self._condition, places, self._parameters, "write ? for each parameter"
                 ) from error.__cause__
             raise InvalidValue(
-                f"condition {shown(self._condition)} is refused: {error.__cause__}", field="condition",
-                value=self._condition, hint="write ? for each parameter",
-            ) from error.__cause__  # fmt: skip
+                f"condition {shown(self._condition)} is refused: {error.__cause__}",
+                field="condition",
+                value=self._condition,
+                hint="write ? for each parameter",
+            ) from error.__cause__
         extra: dict[str, object] = {"component": "documents", "documents": self._name}
-        unread, sample = table.unread_time(commands), table.any_time(commands)
+        unread, sample = table.unread_time(session), table.any_time(session)
         if unread is not None:
             # It would be a time elsewhere.
             key, time = map(shown, unread)
             _log.warning(
                 "a row is never due: SQLite does not read %s as a time; write 2026-03-01 09:00:00, or with "
-                "a T, with .5 as a fraction, and with Z or +01:00 at the end", time,
+                "a T, with .5 as a fraction, and with Z or +01:00 at the end",
+                time,
                 extra=extra | {"document": key},
-            )  # fmt: skip
+            )
         elif sample not in (None, "") and instant_of(sample, self._form) is None:
             # One row that says no time is its owner's matter; all of them would be a mistake.
             _log.warning(
                 'a row is never due: %s is no time as times="%s" has them; %s',
-                shown(sample), self._form, advice(sample), extra=extra,
-            )  # fmt: skip
+                shown(sample),
+                self._form,
+                advice(sample),
+                extra=extra,
+            )
 
 
 def _check_places(condition: str | None) -> None:
@@ -289,37 +307,47 @@ def _check_places(condition: str | None) -> None:
     for found in _PIECES.finditer(condition or ""):
         if found[1]:
             raise InvalidValue(
-                f"condition {shown(condition)} has the place {found[1]}", field="condition", value=condition,
+                f"condition {shown(condition)} has the place {found[1]}",
+                field="condition",
+                value=condition,
                 hint="write ? for each parameter, in their order",
-            )  # fmt: skip
+            )
 
 
 def _real_path(path: object) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
         raise InvalidValue(
-            f"path {shown(type(path).__name__)} is not that of a file", field="path", value=None,
+            f"path {shown(type(path).__name__)} is not that of a file",
+            field="path",
+            value=None,
             hint="name the file that has the table; connections are made of it",
-        )  # fmt: skip
+        )
     if found := _URL.fullmatch(text):
         raise InvalidValue(
-            f"path {shown(text)} is a URL", field="path", value=text,
+            f"path {shown(text)} is a URL",
+            field="path",
+            value=text,
             hint=f"give the path: {found[1]}" if found[1] else "name the file that has the table",
-        )  # fmt: skip
+        )
     if text in ("", ":memory:") or "\0" in text:
         raise InvalidValue(
-            f"path {shown(text)} is not that of a file", field="path", value=text,
+            f"path {shown(text)} is not that of a file",
+            field="path",
+            value=text,
             hint="name the file that has the table",
-        )  # fmt: skip
+        )
     # As it is meant now, whatever the working directory is later, and one name for one file.
     return os.path.realpath(text)
 
 
 def _main_part(table: str) -> str:
-    *schema, name = tables.split(table)
+    *schema, name = columns.split(table)
     if schema not in ([], ["main"]):
         raise InvalidValue(
-            f"table {shown(table)} is in another database than the file's own", field="table", value=table,
+            f"table {shown(table)} is in another database than the file's own",
+            field="table",
+            value=table,
             hint=f"name its file as the path, and {name} as the table",
-        )  # fmt: skip
+        )
     return name

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from evenbeat.documents import indexes, times
-from evenbeat.documents.base import Change, Found, Lock
-from evenbeat.documents.tables import Names, Table, quoted
-from evenbeat.documents.times import TimeFormat
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.documents import indexes, time_formats
+from evenbeat.documents.base import Change, DocumentLock, Found
+from evenbeat.documents.columns import Names, Table, quoted
+from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import FIRST, LAST, Instant, from_ms
-from evenbeat.stores.sqlite.commands import Commands
+from evenbeat.stores.sqlite.session import Session
 
 # By the value as an index may have it, roughly, and then exactly. julianday() of a text is that of its
 # nearest millisecond, or of the one before: some versions round, some cut off. The condition comes before the
@@ -67,89 +67,107 @@ class RowTable:
     """Statements on a table. Each is part of a transaction that holds the write lock."""
 
     def __init__(
-        self, place: str, table: Table, names: Names, form: TimeFormat, condition: str | None,
+        self,
+        place: str,
+        table: Table,
+        names: Names,
+        form: TimeFormat,
+        condition: str | None,
         parameters: Sequence[Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._table = table
         self._names = names
         self._form = form
         self._parameters = parameters
         due = quoted(names.sleep_until)
         self._words = words = {
-            "table": place, "key": quoted(names.key), "due": due,
-            "indexed": f"julianday({due})" if form == "text" else due, "condition": condition or "true",
-        }  # fmt: skip
+            "table": place,
+            "key": quoted(names.key),
+            "due": due,
+            "indexed": f"julianday({due})" if form == "text" else due,
+            "condition": condition or "true",
+        }
         self._lockable, self._next_due = _LOCKABLE.format(**words, way=""), _NEXT_DUE.format(**words)
         self._lockable_last = _LOCKABLE.format(**words, way="DESC")
         self._get, self._remove, self._any = (text.format(**words) for text in (_GET, _REMOVE, _ANY))
 
     def lockable(
-        self, commands: Commands, now: Instant, limit: int, without: Sequence[Any] = (), *,
+        self,
+        session: Session,
+        now: Instant,
+        limit: int,
+        without: Sequence[Any] = (),
+        *,
         from_end: bool = False,
-    ) -> list[dict[str, Any]]:  # fmt: skip
+    ) -> list[dict[str, Any]]:
         """The longest due first, or last."""
         text = self._lockable_last if from_end else self._lockable
         # Those to be left out are among the first, if they are there at all. Not in SQL: a text that is not
         # UTF-8 is not equal to what was read of it.
         values = [
-            self._indexed(FIRST - _DAY), self._indexed(now + _SLACK), *self._parameters, now,
+            self._indexed(FIRST - _DAY),
+            self._indexed(now + _SLACK),
+            *self._parameters,
+            now,
             limit + len(without),
-        ]  # fmt: skip
-        rows = [as_dict(row) for row in commands.rows("find due rows", text, values)]
+        ]
+        rows = [as_dict(row) for row in session.rows("find due rows", text, values)]
         left_out = set(without)
         return [row for row in rows if row[self._names.key] not in left_out][:limit]
 
     def key(self, row: dict[str, Any]) -> Any:
         return row[self._names.key]
 
-    def lock(self, commands: Commands, row: dict[str, Any], until: Instant) -> Found:
+    def lock(self, session: Session, row: dict[str, Any], until: Instant) -> Found:
         """Lock a row, or leave it as it is: ``InvalidValue`` if it does not have the lock afterwards, as
         triggers can bring about."""
         found = self._found(row, until)
-        time = times.write(until, self._form, row[self._names.sleep_until])
-        commands.run("lock a row", "SAVEPOINT evenbeat_lock")
+        time = time_formats.write(until, self._form, row[self._names.sleep_until])
+        session.run("lock a row", "SAVEPOINT evenbeat_lock")
         try:
             is_met = (
-                commands.run("lock a row", self._set([self._names.sleep_until]), [time, *[found.id] * 2]) > 0
+                session.run("lock a row", self._set([self._names.sleep_until]), [time, *[found.id] * 2]) > 0
             )
-            if not is_met or not self._holds(commands, Lock(found.id, (until,)))[0]:
+            if not is_met or not self._holds(session, DocumentLock(found.id, (until,)))[0]:
                 raise InvalidValue(
-                    "a row does not have the time that was written to it", field="row", value=None,
+                    "a row does not have the time that was written to it",
+                    field="row",
+                    value=None,
                     hint="does a trigger change it, or its key? Is that a text that is not UTF-8?",
-                )  # fmt: skip
+                )
         except BaseException:
-            if commands.connection.in_transaction:
-                commands.run("leave a row", "ROLLBACK TO evenbeat_lock")
-                commands.run("leave a row", "RELEASE evenbeat_lock")
+            if session.connection.in_transaction:
+                session.run("leave a row", "ROLLBACK TO evenbeat_lock")
+                session.run("leave a row", "RELEASE evenbeat_lock")
             raise
-        commands.run("lock a row", "RELEASE evenbeat_lock")
+        session.run("lock a row", "RELEASE evenbeat_lock")
         return found
 
-    def next_due(self, commands: Commands, now: Instant) -> Instant | None:
+    def next_due(self, session: Session, now: Instant) -> Instant | None:
         values = [self._indexed(now - _SLACK), self._indexed(LAST + _SLACK), *self._parameters, now]
-        rows = commands.rows("find the next due row", self._next_due, values)
-        return times.read(rows[0][0], self._form) if rows else None
+        rows = session.rows("find the next due row", self._next_due, values)
+        return time_formats.read(rows[0][0], self._form) if rows else None
 
-    def update(self, commands: Commands, change: Change) -> bool:
-        holds, value = self._holds(commands, change.lock)
+    def update(self, session: Session, change: Change) -> bool:
+        holds, value = self._holds(session, change.lock)
         if not holds:
             return False
         fields = self._table.fields(change.fields, self._names)
         upcoming = change.sleep_until
-        time = None if upcoming is None else times.write(upcoming, self._form, value)
+        time = None if upcoming is None else time_formats.write(upcoming, self._form, value)
         text = self._set([self._names.sleep_until, *fields])
-        return commands.run("write a row", text, [time, *fields.values(), *[change.lock.id] * 2]) > 0
+        return session.run("write a row", text, [time, *fields.values(), *[change.lock.id] * 2]) > 0
 
-    def remove(self, commands: Commands, lock: Lock) -> bool:
-        holds, _ = self._holds(commands, lock)
-        return holds and commands.run("remove a row", self._remove, [lock.id] * 2) > 0
+    def remove(self, session: Session, lock: DocumentLock) -> bool:
+        holds, _ = self._holds(session, lock)
+        return holds and session.run("remove a row", self._remove, [lock.id] * 2) > 0
 
-    def misses_index(self, commands: Commands) -> bool:
+    def misses_index(self, session: Session) -> bool:
         """Whether there are many rows, and no index that finds those that are due."""
-        if not commands.rows("look", _MANY.format(**self._words), [indexes.MANY]):
+        if not session.rows("look", _MANY.format(**self._words), [indexes.MANY]):
             return False
         values = [0, 0, *self._parameters, 0, 1]
-        plan = commands.rows("look", f"EXPLAIN QUERY PLAN {self._lockable}", values)
+        plan = session.rows("look", f"EXPLAIN QUERY PLAN {self._lockable}", values)
         return str(plan[0][3]).startswith("SCAN") and " INDEX " not in str(plan[0][3])
 
     @property
@@ -159,20 +177,20 @@ class RowTable:
             **self._words, table_due=quoted(f"{self._table.name}_due")
         )
 
-    def any_time(self, commands: Commands) -> Any:
-        rows = commands.rows("look", self._any)
+    def any_time(self, session: Session) -> Any:
+        rows = session.rows("look", self._any)
         return rows[0][0] if rows else None
 
-    def unread_time(self, commands: Commands) -> tuple[Any, Any] | None:
+    def unread_time(self, session: Session) -> tuple[Any, Any] | None:
         """The key and the time of a row that is never due, as its time is one, and SQLite can't read it."""
         if self._form != "text":
             return None
-        rows = commands.rows("look", _UNREAD.format(**self._words), [indexes.MANY])
+        rows = session.rows("look", _UNREAD.format(**self._words), [indexes.MANY])
         return next(((key, time) for key, time in rows if _is_time(time)), None)
 
-    def _holds(self, commands: Commands, lock: Lock) -> tuple[bool, Any]:
+    def _holds(self, session: Session, lock: DocumentLock) -> tuple[bool, Any]:
         """Whether a row still has that lock, and what its time looks like. Nobody else writes meanwhile."""
-        rows = commands.rows("look at a lock", self._get, [lock.id] * 2)
+        rows = session.rows("look at a lock", self._get, [lock.id] * 2)
         value = rows[0][0] if rows else None
         return instant_of(value, self._form) in lock.ends, value
 
@@ -218,14 +236,14 @@ def instant_of(value: object, form: TimeFormat) -> Instant | None:
     else:
         return None
     try:
-        return times.read(value, form)
+        return time_formats.read(value, form)
     except InvalidValue:
         return FIRST if is_first_day else None
 
 
 def _is_time(text: str) -> bool:
     try:
-        return times.read(text, "text") is not None
+        return time_formats.read(text, "text") is not None
     except InvalidValue:
         return False
 

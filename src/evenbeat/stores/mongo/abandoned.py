@@ -13,8 +13,8 @@ import logging
 import time
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.stores.mongo.clients import APPLICATION
-from evenbeat.stores.mongo.commands import Commands, Contended, Duplicate
+from evenbeat.stores.mongo.location import APPLICATION
+from evenbeat.stores.mongo.session import Contended, Duplicate, Session
 
 IDLE = 3.0
 """Seconds without a command, after which a transaction is taken for abandoned."""
@@ -30,13 +30,13 @@ class Abandoned:
     def __init__(self) -> None:
         self._looked = 0.0
 
-    def look(self, commands: Commands) -> None:
+    def look(self, session: Session) -> None:
         now = time.monotonic()
         if now - self._looked < _BETWEEN_LOOKS:
             return
         self._looked = now
         try:
-            ended = end(commands)
+            ended = end(session)
         except (StoreUnavailable, Contended, Duplicate) as error:
             # Without the right to, the server's own limit has to do.
             _log.debug("can't look for abandoned transactions: %s", error)
@@ -47,14 +47,14 @@ class Abandoned:
             )
 
 
-def end(commands: Commands) -> int:
+def end(session: Session) -> int:
     """End what is abandoned; how many there were. Of one's own user: that takes no special right."""
     idle = {
         "type": "idleSession",
         "appName": APPLICATION,
         "transaction.timeInactiveMicros": {"$gt": int(IDLE * 1_000_000)},
     }
-    found = commands.admin_aggregate(
+    found = session.admin_aggregate(
         [
             {"$currentOp": {"allUsers": False, "idleSessions": True}},
             {"$match": idle},
@@ -63,5 +63,5 @@ def end(commands: Commands) -> int:
     )
     sessions = [{"id": document["lsid"]["id"]} for document in found]
     if sessions:
-        commands.quietly({"killSessions": sessions})
+        session.quietly({"killSessions": sessions})
     return len(sessions)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from pymongo import UpdateOne
 
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Run
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, RunRecord
 from evenbeat.stores.base import Claim
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands
+from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, read_run
 from evenbeat.stores.mongo.schedules import put_notes
 from evenbeat.stores.mongo.schema import CLAIMABLE, CLAIMABLE_BY_TASK, LEASED, RUNS
+from evenbeat.stores.mongo.session import SHORT_WAIT, Session
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
 _PRIORITIES = list(range(10))
@@ -42,36 +42,41 @@ class Seen(NamedTuple):
 class Held(NamedTuple):
     """What a claim has taken, and left behind."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunRecord, ...]
     troubled: list[tuple[Document, Unreadable]]
     next_due: Instant | None
 
 
-def look(commands: Commands, wanted: Claim, due: Instant, crowd: int) -> Seen:
+def look(session: Session, wanted: Claim, due: Instant, contention: int) -> Seen:
     """One command: which runs are due, the first entry of each range that a claim walks through, ten per
     queue, and whether it holds runs already. Index entries alone are read.
 
-    Of ``crowd`` times as many as are wanted some that follow each other are chosen, by the claim's token:
-    workers that all take the first ones would take turns.
+    The claim's token chooses consecutive runs among ``contention`` times as many as are wanted: workers that
+    all take the first ones would wait for each other.
     """
     queues = list(dict.fromkeys(wanted.queues))
     if not queues:
-        return Seen([], None, bool(held(commands, wanted).runs))
+        return Seen([], None, bool(held(session, wanted).runs))
     pipeline: list[Document] = [
         {"$match": _claimable(wanted, queues, due)},
         {"$sort": _BY_PRIORITY},
-        {"$limit": max(1, wanted.limit * crowd)},
+        {"$limit": max(1, wanted.limit * contention)},
         {"$project": {"_id": 1}},
-        {"$unionWith": {"coll": RUNS, "pipeline": [
-            {"$match": held_by(wanted)},
-            {"$limit": 1},
-            {"$project": {"_id": 0, "claim": 1}},
-        ]}},
+        {
+            "$unionWith": {
+                "coll": RUNS,
+                "pipeline": [
+                    {"$match": held_by(wanted)},
+                    {"$limit": 1},
+                    {"$project": {"_id": 0, "claim": 1}},
+                ],
+            }
+        },
         *_next_due(wanted, queues),
-    ]  # fmt: skip
+    ]
     are_few = wanted.tasks is not None and len(queues) * len(wanted.tasks) <= _PAIRS
     index = CLAIMABLE_BY_TASK if are_few else CLAIMABLE
-    found = commands.aggregate("find next due", RUNS, pipeline, hint=index.name)
+    found = session.aggregate("find next due", RUNS, pipeline, hint=index.name)
     ids = [document["_id"] for document in found if "_id" in document] if wanted.limit > 0 else []
     if len(ids) > wanted.limit:
         first = Random(wanted.token).randrange(len(ids) - wanted.limit + 1)  # noqa: S311 - no secret
@@ -113,7 +118,7 @@ def _claimable(wanted: Claim, queues: Sequence[str], due: Instant | None = None)
     return where
 
 
-def take(commands: Commands, wanted: Claim, ids: list[str], due: Instant, now: Instant) -> int | None:
+def take(session: Session, wanted: Claim, ids: list[str], due: Instant, now: Instant) -> int | None:
     """Claim those of the runs that nobody else has claimed meanwhile; how many, None if that is not known.
 
     No transaction: five workers that meet at the head of a queue abort each other's, and the documents are
@@ -123,26 +128,29 @@ def take(commands: Commands, wanted: Claim, ids: list[str], due: Instant, now: I
     """
     change = {
         "$set": {
-            "state": "running", "worker": wanted.worker, "claim": wanted.token,
-            "lease_until": now + wanted.lease, "started_at": now,
+            "state": "running",
+            "worker": wanted.worker,
+            "claim": wanted.token,
+            "lease_until": now + wanted.lease,
+            "started_at": now,
         },
         "$inc": {"attempt": 1},
-    }  # fmt: skip
+    }
     # 100 us of the server's time for each run, 80 of them for its six indexes, whatever these hold.
     where = {"_id": {"$in": ids}, **_claimable(wanted, wanted.queues, due)}
     update = {"q": where, "u": change, "multi": True, "hint": "_id_"}
     # A run that somebody has in a transaction (a cancel) is not worth waiting for.
     patience = SHORT_WAIT + _FOR_EACH * len(ids)
-    return commands.write_each("claim runs", {"update": RUNS, "updates": [update]}, patience)
+    return session.write_each("claim runs", {"update": RUNS, "updates": [update]}, patience)
 
 
-def held(commands: Commands, wanted: Claim) -> Held:
+def held(session: Session, wanted: Claim) -> Held:
     """What a claim has taken, as far as it still has it, and when it could take more. As of one moment after
     it was taken: what came meanwhile counts. Part of the command before."""
     queues = list(dict.fromkeys(wanted.queues))
     pipeline = [{"$match": held_by(wanted)}, *_next_due(wanted, queues)]
-    found = commands.aggregate("find claimed", RUNS, pipeline, hint=LEASED.name, quiet=True)
-    runs: list[Run] = []
+    found = session.aggregate("find claimed", RUNS, pipeline, hint=LEASED.name, quiet=True)
+    runs: list[RunRecord] = []
     troubled: list[tuple[Document, Unreadable]] = []
     for document in found:
         if "_id" not in document:
@@ -156,7 +164,7 @@ def held(commands: Commands, wanted: Claim) -> Held:
 
 
 def quarantine(
-    commands: Commands, held: Document, troubled: list[tuple[Document, Unreadable]], now: Instant
+    session: Session, held: Document, troubled: list[tuple[Document, Unreadable]], now: Instant
 ) -> None:
     """Over and done with: at the head of its queue such a run would starve the others, and nobody could end
     it. ``held`` is what a run must still be."""
@@ -170,17 +178,17 @@ def quarantine(
         )
         for document, error in troubled
     ]
-    commands.bulk("quarantine", RUNS, ends)
+    session.bulk("quarantine", RUNS, ends)
     notes = [
         (str(document.get("tenant", "default")), str(document["_id"]), error) for document, error in troubled
     ]
-    put_notes(commands, notes)
+    put_notes(session, notes)
 
 
 class Ended(NamedTuple):
     """Running runs whose lease has ended."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunRecord, ...]
     troubled: list[tuple[Document, Unreadable]]
     next_end: Instant | None
     """The earliest end of any other lease."""
@@ -191,29 +199,34 @@ def lease_ended(by: Instant) -> Document:
     return {"state": "running", "lease_until": {"$not": {"$gt": by}}}
 
 
-def lost(commands: Commands, ended_by: Instant, limit: int) -> Ended:
+def lost(session: Session, ended_by: Instant, limit: int) -> Ended:
     """One command, which walks through the index of what is running, never through history."""
     # Part of a pipeline can't be told its index: a condition on its first field, which all fulfil, does.
     later = {"state": "running", "lease_until": {"$gt": ended_by}, "worker": {"$gte": LOWEST}}
-    found = commands.aggregate(
+    found = session.aggregate(
         "find lost",
         RUNS,
         [
             {"$match": lease_ended(ended_by)},
             {"$sort": {"lease_until": 1, "_id": 1}},
             {"$limit": limit + 1},
-            {"$unionWith": {"coll": RUNS, "pipeline": [
-                {"$match": later},
-                {"$sort": {"lease_until": 1}},
-                {"$limit": 1},
-                {"$project": {"_id": 0, "lease_until": 1}},
-            ]}},
+            {
+                "$unionWith": {
+                    "coll": RUNS,
+                    "pipeline": [
+                        {"$match": later},
+                        {"$sort": {"lease_until": 1}},
+                        {"$limit": 1},
+                        {"$project": {"_id": 0, "lease_until": 1}},
+                    ],
+                }
+            },
         ],
         hint=LEASED.name,
-    )  # fmt: skip
+    )
     ended = [document for document in found if "_id" in document]
     others = ended[limit:] or [document for document in found if "_id" not in document]
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     troubled: list[tuple[Document, Unreadable]] = []
     for document in ended[:limit]:
         try:

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from evenbeat.core.instants import Instant
 from evenbeat.errors import StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.stores.mongo import facts, schema
+from evenbeat.stores.mongo import schema, server_checks
 from evenbeat.stores.mongo.abandoned import Abandoned
-from evenbeat.stores.mongo.clients import Client, Lease, Place
-from evenbeat.stores.mongo.commands import Commands, Contended, Duplicate, OnCommand
+from evenbeat.stores.mongo.location import Client, Lease, Location
+from evenbeat.stores.mongo.session import Contended, Duplicate, OnCommand, Session
 from evenbeat.stores.server_clock import ServerClock
 
 T = TypeVar("T")
-Work = Callable[[Commands, bool], T]
+Work = Callable[[Session, bool], T]
 
 _log = logging.getLogger("evenbeat.store")
 
@@ -35,7 +35,7 @@ class Connection:
     """What a store asks the server through. Survives forks."""
 
     def __init__(
-        self, place: Place, timeout: float, lock_timeout: float, on_command: OnCommand | None
+        self, place: Location, timeout: float, lock_timeout: float, on_command: OnCommand | None
     ) -> None:
         self.place = place
         self.patience = max(lock_timeout, _SHORTEST_WAIT)
@@ -45,16 +45,16 @@ class Connection:
         self.clock = ServerClock(self._server_time)
         self._lease = Lease(place, timeout, self.clock)
         self._opened = False
-        self._cached: tuple[int, Client, Commands] | None = None
+        self._cached: tuple[int, Client, Session] | None = None
         self._abandoned = Abandoned()
 
     def open(self) -> None:
         """Look at the server, and create or upgrade the collections."""
         was_open, self._opened = self._opened, True
         try:
-            commands = self.commands()
+            session = self.session()
             self.clock.forget()
-            for setting in facts.settings(commands, self.clock):
+            for setting in server_checks.settings(session, self.clock):
                 if setting.level == "fail":
                     raise StoreUnavailable(
                         f"{self.place.shown}: {setting.name} is {setting.value}; {setting.hint}"
@@ -62,7 +62,7 @@ class Connection:
                 if setting.level == "warn":
                     fields = {"component": "store", "setting": setting.name, "value": setting.value}
                     _log.warning("%s: %s", setting.name, setting.hint, extra=fields)
-            schema.upgrade(commands)
+            schema.upgrade(session)
         except BaseException:
             if not was_open:
                 self.close()
@@ -73,22 +73,22 @@ class Connection:
         self._cached = None
         self._lease.give_back()
 
-    def commands(self) -> Commands:
+    def session(self) -> Session:
         if not self._opened:
             raise StoreUnavailable(f"{self.place.shown}: the store is not open; call open() first")
         return self.unopened()
 
-    def unopened(self) -> Commands:
+    def unopened(self) -> Session:
         """Also where nobody has opened the store: for those who look and change nothing."""
         cached, pid = self._cached, os.getpid()
         if cached is not None and cached[0] == pid:
             return cached[2]
         client = self._lease.client()
-        commands = Commands(client[self.place.database], self.place.shown, self._on_command, self._timeout)
-        self._cached = (pid, client, commands)
-        return commands
+        session = Session(client[self.place.database], self.place.shown, self._on_command, self._timeout)
+        self._cached = (pid, client, session)
+        return session
 
-    def look(self, question: Callable[[Commands], T]) -> T:
+    def look(self, question: Callable[[Session], T]) -> T:
         """Ask without opening, and let go of everything that this needed."""
         held = self._lease.held
         try:
@@ -99,7 +99,7 @@ class Connection:
                 self._lease.give_back()
 
     def _server_time(self) -> Instant:
-        return facts.server_time(self.commands())
+        return server_checks.server_time(self.session())
 
     def write(self, work: Work[T]) -> T:
         """A transaction, from its first try until it is committed.
@@ -110,10 +110,10 @@ class Connection:
         return self.repeated(lambda careful: self.once(work, careful))
 
     def once(self, work: Work[T], careful: bool) -> T:
-        commands = self.commands()
-        with commands.transaction() as inside:
+        session = self.session()
+        with session.transaction() as inside:
             answer = work(inside, careful)
-        commands.announce("committed")
+        session.announce("committed")
         return answer
 
     def repeated(self, attempt: Callable[[bool], T]) -> T:
@@ -139,7 +139,7 @@ class Connection:
 
     def contended(self) -> None:
         """Somebody is in the way. It may be somebody who died in the middle of a transaction."""
-        self._abandoned.look(self.commands())
+        self._abandoned.look(self.session())
 
     def step_aside(self, tries: int) -> None:
         """Before another try, the longer the more there were: who met once would meet again."""

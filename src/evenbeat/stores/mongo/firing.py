@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 from pymongo import UpdateOne
 
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Schedule
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, ScheduleRecord
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, PlanFunction
 from evenbeat.stores.decisions import Budget
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands, Contended
+from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set_and_unset
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
+from evenbeat.stores.mongo.session import Contended, Session
 from evenbeat.stores.rows import PLACE, Unreadable
 
 _EARLIEST = -(1 << 63)
@@ -48,19 +48,25 @@ class Position(NamedTuple):
     id: str
 
 
-def earliest(commands: Commands, due_by: Instant | None = None, behind: int = 0) -> Position | None:
+def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -> Position | None:
     """The first that wakes up, or that many behind it. Read from the index alone."""
     bounds: Document = {"$gte": _EARLIEST}
     if due_by is not None:
         bounds["$lte"] = due_by
-    found = commands.find(
-        "find next wake", SCHEDULES, {"wake_at": bounds, "format": {"$lte": FORMAT}}, fields=_KEYS,
-        sort=_ORDER, limit=1, skip=behind, hint=DUE.name,
-    )  # fmt: skip
+    found = session.find(
+        "find next wake",
+        SCHEDULES,
+        {"wake_at": bounds, "format": {"$lte": FORMAT}},
+        fields=_KEYS,
+        sort=_ORDER,
+        limit=1,
+        skip=behind,
+        hint=DUE.name,
+    )
     return Position(int(found[0]["wake_at"]), found[0]["_id"]) if found else None
 
 
-class Crowd:
+class Contention:
     """What a node remembers of the others that fire, so as to ask for less than it could."""
 
     def __init__(self) -> None:
@@ -85,46 +91,50 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def reserved(commands: Commands, start: Position, now: Instant) -> Iterator[None]:
+def reserved(session: Session, start: Position, now: Instant) -> Iterator[None]:
     """The batch that begins there, for one node. ``now`` is the store's own."""
     note = {"_id": f"firing {start.id}"}
     until = {"until": now + _RESERVED}
     # One that lies further ahead than any note can was given by a clock that was set back since.
     free = {"$or": [{"until": {"$lte": now}}, {"until": {"$gt": now + 2 * _RESERVED}}]}
-    if not commands.reserve("reserve batch", {**note, **free}, until):
+    if not session.reserve("reserve batch", {**note, **free}, until):
         raise Occupied
     try:
         yield
     finally:
-        commands.release({**note, **until})
+        session.release({**note, **until})
 
 
 def fire(
-    commands: Commands, start: Position, now: Instant, limit: int, plan: PlanFunction, careful: bool
+    session: Session, start: Position, now: Instant, limit: int, plan: PlanFunction, careful: bool
 ) -> Fired:
     """A batch that begins there, in an open transaction."""
     try:
-        commands.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
+        session.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
     except Contended:
         raise Occupied from None
-    documents = commands.find(
-        "find due", SCHEDULES, {"wake_at": {"$lte": now}, "format": {"$lte": FORMAT}},
-        fields={"declared": 0}, sort=_ORDER,
-        limit=limit + 1, hint=DUE.name,
+    documents = session.find(
+        "find due",
+        SCHEDULES,
+        {"wake_at": {"$lte": now}, "format": {"$lte": FORMAT}},
+        fields={"declared": 0},
+        sort=_ORDER,
+        limit=limit + 1,
+        hint=DUE.name,
         start=[("wake_at", start.wake_at), ("_id", start.id), ("format", LOWEST)],
-    )  # fmt: skip
-    due: list[Schedule] = []
+    )
+    due: list[ScheduleRecord] = []
     troubled: list[tuple[Document, Exception]] = []
     for document in documents[:limit]:
         try:
             due.append(read_schedule(document))
         except Unreadable as error:
             troubled.append((document, error))
-    active = _active(commands, [schedule.key for schedule in due if needs_active(schedule)])
+    active = _active(session, [schedule.key for schedule in due if needs_active(schedule)])
     planned: list[Planned] = []
     moves: list[UpdateOne] = []
     budget = Budget()
-    left: Schedule | None = None
+    left: ScheduleRecord | None = None
     for schedule in due:
         if budget.is_spent:
             left = schedule
@@ -141,46 +151,47 @@ def fire(
     # this transaction.
     planned_with = [run.run for outcome in planned for run in active.get(outcome.schedule.key, ())]
     if planned_with:
-        commands.update("touch runs", RUNS, {"_id": {"$in": planned_with}}, TOUCH)
+        session.update("touch runs", RUNS, {"_id": {"$in": planned_with}}, TOUCH)
     # All of a tick: 90 us of the server's time, 50 us of ours (10,000 due, batches of 500).
-    commands.bulk("update schedules", SCHEDULES, moves)
-    add_what_follows(commands, planned, careful)
-    names = _put_to_sleep(commands, troubled)
+    session.bulk("update schedules", SCHEDULES, moves)
+    add_what_follows(session, planned, careful)
+    names = _put_to_sleep(session, troubled)
     next_wake: Instant | None
     if left is not None:
         next_wake = left.wake_at
     elif len(documents) > limit:
         next_wake = int(documents[limit]["wake_at"])
     else:
-        following = earliest(commands)
+        following = earliest(session)
         next_wake = None if following is None else following.wake_at
     return Fired(tuple(planned), next_wake, names)
 
 
-def _advance(before: Schedule, after: Schedule) -> UpdateOne:
+def _advance(before: ScheduleRecord, after: ScheduleRecord) -> UpdateOne:
     """Its own fields and no others: where the schedule stands, never what a user said.
 
     By _id and nothing else, which the server looks up without planning. The version that was read is compared
     by the transaction: a document that anybody has written since then is a conflict.
     """
     return UpdateOne(
-        {"_id": key_text(before.key)},
-        set_and_unset({name: getattr(after, name) for name in PLACE}),
+        {"_id": key_text(before.key)}, set_and_unset({name: getattr(after, name) for name in PLACE})
     )
 
 
-def _active(commands: Commands, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
+def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
     """The active runs of schedules, the oldest first."""
     found: dict[Key, tuple[Active, ...]] = {}
     by_tenant: dict[str, list[str]] = {}
     for tenant, name in keys:
         by_tenant.setdefault(tenant, []).append(name)
     for tenant, names in by_tenant.items():
-        documents = commands.find(
-            "find active", RUNS,
+        documents = session.find(
+            "find active",
+            RUNS,
             {"tenant": tenant, "schedule": {"$in": names}, "state": {"$in": ACTIVE_STATES}},
-            fields={"schedule": 1, "state": 1, "cancel_requested": 1, "created_at": 1}, hint=ACTIVE.name,
-        )  # fmt: skip
+            fields={"schedule": 1, "state": 1, "cancel_requested": 1, "created_at": 1},
+            hint=ACTIVE.name,
+        )
         # Texts: a document changed by hand may hold anything, and the order is for people.
         documents.sort(key=lambda document: (str(document.get("created_at")), str(document["_id"])))
         for document in documents:
@@ -190,14 +201,14 @@ def _active(commands: Commands, keys: list[Key]) -> dict[Key, tuple[Active, ...]
     return found
 
 
-def _put_to_sleep(commands: Commands, troubled: list[tuple[Document, Exception]]) -> tuple[Key, ...]:
+def _put_to_sleep(session: Session, troubled: list[tuple[Document, Exception]]) -> tuple[Key, ...]:
     """Rows that can't be understood wake up when they are written anew."""
     if not troubled:
         return ()
     ids = [document["_id"] for document, _ in troubled]
-    commands.update("quarantine", SCHEDULES, {"_id": {"$in": ids}}, {"$unset": {"wake_at": ""}})
+    session.update("quarantine", SCHEDULES, {"_id": {"$in": ids}}, {"$unset": {"wake_at": ""}})
     names = [_name_of(document) for document, _ in troubled]
-    put_notes(commands, [(*name, error) for name, (_, error) in zip(names, troubled, strict=True)])
+    put_notes(session, [(*name, error) for name, (_, error) in zip(names, troubled, strict=True)])
     return tuple(names)
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    LogChunk,
+    RunRecord,
+    RunState,
+    Skipped,
+    Statistics,
+)
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands, Sort
+from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import (
     LOWEST,
     SHARDS,
@@ -34,6 +41,7 @@ from evenbeat.stores.mongo.schema import (
     STATISTICS,
     Index,
 )
+from evenbeat.stores.mongo.session import Session, Sort
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.queue_counts import added_up
 
@@ -43,19 +51,17 @@ _FINAL = sorted(FINAL_STATES)
 _BY_ID = Index(RUNS, "_id_", {"_id": 1})
 
 
-def find(commands: Commands, query: RunQuery) -> Page[Run]:
+def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     after = read_run_cursor(query.cursor)
     if query.states == ():
         return Page((), None)
-    found: list[Run] = []
+    found: list[RunRecord] = []
     while True:
         # One more than asked for says whether there is more.
         missing = query.limit + 1 - len(found)
         documents: list[Document] = []
         for where, index in questions(query, after):
-            documents += commands.find(
-                "find runs", RUNS, where, sort=_NEWEST_FIRST, limit=missing, hint=index
-            )  # fmt: skip
+            documents += session.find("find runs", RUNS, where, sort=_NEWEST_FIRST, limit=missing, hint=index)
         documents = sorted(documents, key=_order)[:missing]
         # Of attempts before the present one the database knows nothing.
         found += filter(query.matches, readable(documents, read_run))
@@ -79,8 +85,10 @@ def questions(query: RunQuery, after: tuple[Instant, str] | None = None) -> list
     """The filters of a search, each with its index. That is chosen here: the planner tries plans on what
     happens to stand first, and would walk through all of history for the few runs that are running."""
     conditions = _conditions(query, after)
-    return [({"$and": [*source, *conditions]} if source or conditions else {}, index.name)
-            for source, index in _sources(query)]  # fmt: skip
+    return [
+        ({"$and": [*source, *conditions]} if source or conditions else {}, index.name)
+        for source, index in _sources(query)
+    ]
 
 
 def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
@@ -104,9 +112,13 @@ def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
 
 def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> list[Document]:
     equal = {
-        "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
-        "worker": query.worker, "cancel_requested": query.cancel_requested,
-    }  # fmt: skip
+        "tenant": query.tenant,
+        "schedule": query.schedule,
+        "task": query.task,
+        "queue": query.queue,
+        "worker": query.worker,
+        "cancel_requested": query.cancel_requested,
+    }
     where: list[Document] = [{name: value} for name, value in equal.items() if value is not None]
     if query.states is not None:
         where.append({"state": query.states[0] if len(query.states) == 1 else {"$in": list(query.states)}})
@@ -134,7 +146,7 @@ def _is_about_active_runs(query: RunQuery) -> bool:
     return named and bool(query.states) and ACTIVE_STATES.issuperset(query.states or ())
 
 
-def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
+def count(session: Session, tenant: str | None) -> dict[RunState, int]:
     """Each part from the index that holds it, without reading a document."""
     # With a condition on its first field, which all fulfil, an index is known to answer alone.
     parts = (
@@ -146,14 +158,14 @@ def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
     for where, index in parts:
         matching = where if tenant is None else {**where, "tenant": tenant}
         grouped = {"$group": {"_id": "$state", "count": {"$sum": 1}}}
-        for document in commands.aggregate(
+        for document in session.aggregate(
             "count runs", RUNS, [{"$match": matching}, grouped], hint=index.name
         ):
             counts[document["_id"]] = int(document["count"])
     return counts
 
 
-def count_queues(commands: Commands, now: Instant, since: Instant) -> list[QueueCounts]:
+def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
     """Each part from the index that holds it, as in ``count``."""
 
     def number(condition: Document) -> Document:
@@ -162,42 +174,49 @@ def count_queues(commands: Commands, now: Instant, since: Instant) -> list[Queue
     is_due = {"$lte": ["$run_at", now]}
     came_due = number({"$and": [{"$gte": ["$run_at", since]}, is_due]})
     waiting = {
-        "due": number(is_due), "later": number({"$gt": ["$run_at", now]}),
+        "due": number(is_due),
+        "later": number({"$gt": ["$run_at", now]}),
         "retrying": number({"$gt": ["$failures", 0]}),
-        "oldest_due": {"$min": {"$cond": [is_due, "$run_at", None]}}, "came_due": came_due,
-    }  # fmt: skip
+        "oldest_due": {"$min": {"$cond": [is_due, "$run_at", None]}},
+        "came_due": came_due,
+    }
     every = {"$sum": 1}
     parts: tuple[tuple[Document, Index, Document], ...] = (
         ({"state": "queued", "queue": {"$gte": LOWEST}}, CLAIMABLE, waiting),
         ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED, {"running": every, "came_due": came_due}),
         (
-            {"state": {"$in": _FINAL}, "finished_at": {"$gte": since}}, OVER,
+            {"state": {"$in": _FINAL}, "finished_at": {"$gte": since}},
+            OVER,
             {"ended": every, "came_due": came_due},
         ),
-    )  # fmt: skip
+    )
     found: list[QueueCounts] = []
     for where, index, figures in parts:
         grouped = {"$group": {"_id": "$queue", **figures}}
-        for document in commands.aggregate(
+        for document in session.aggregate(
             "count queues", RUNS, [{"$match": where}, grouped], hint=index.name
         ):
             found.append(QueueCounts(queue=str(document.pop("_id")), **document))
     return added_up(found)
 
 
-def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+def skipped(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
     if limit <= 0:
         return []
-    documents = commands.find(
-        "find skipped", SKIPPED, {"tenant": tenant, "schedule": schedule},
-        sort=[("last", -1), ("first", -1)], limit=limit, hint=SKIPPED_NEWEST.name,
-    )  # fmt: skip
+    documents = session.find(
+        "find skipped",
+        SKIPPED,
+        {"tenant": tenant, "schedule": schedule},
+        sort=[("last", -1), ("first", -1)],
+        limit=limit,
+        hint=SKIPPED_NEWEST.name,
+    )
     return readable(documents, read_skipped)
 
 
-def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
     ids = [statistics_id(key, shard) for key in keys for shard in range(SHARDS)]
-    documents = commands.find("find statistics", STATISTICS, {"_id": {"$in": ids}}) if ids else []
+    documents = session.find("find statistics", STATISTICS, {"_id": {"$in": ids}}) if ids else []
     found: dict[tuple[str, str], list[Statistics]] = {}
     for part in readable(documents, read_statistics):
         found.setdefault((part.tenant, part.schedule), []).append(part)
@@ -225,6 +244,6 @@ def _together(key: tuple[str, str], parts: Sequence[Statistics]) -> Statistics:
     )
 
 
-def log(commands: Commands, run: str) -> list[LogChunk]:
-    documents = commands.find("find log", LOGS, {"_id": log_of(run)}, sort=[("_id", 1)])
+def log(session: Session, run: str) -> list[LogChunk]:
+    documents = session.find("find log", LOGS, {"_id": log_of(run)}, sort=[("_id", 1)])
     return readable(documents, read_log)

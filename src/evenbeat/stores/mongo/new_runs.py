@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenbeat.model import Run
-from evenbeat.stores.mongo.commands import Commands, Duplicate
+from evenbeat.core.records import RunRecord
 from evenbeat.stores.mongo.rows import run_document
 from evenbeat.stores.mongo.schema import RUNS
+from evenbeat.stores.mongo.session import Duplicate, Session
 
 
-def insert(commands: Commands, runs: Iterable[Run], careful: bool) -> None:
+def insert(session: Session, runs: Iterable[RunRecord], careful: bool) -> None:
     """Write runs, in a transaction; one whose id exists stays as it is.
 
     An id that exists ends a transaction. That is rare: who is not ``careful`` doesn't ask first, and on
     Duplicate does all of it again, carefully.
     """
-    wanted: dict[str, Run] = {}
+    wanted: dict[str, RunRecord] = {}
     for run in runs:
         wanted.setdefault(run.id, run)
-    there = present(commands, list(wanted)) if careful and wanted else set()
+    there = present(session, list(wanted)) if careful and wanted else set()
     new = [run_document(run) for run_id, run in wanted.items() if run_id not in there]
-    commands.insert("insert runs", RUNS, new)
+    session.insert("insert runs", RUNS, new)
 
 
-def present(commands: Commands, ids: Sequence[str]) -> set[str]:
+def present(session: Session, ids: Sequence[str]) -> set[str]:
     """Those of the ids that exist."""
-    found = commands.find("find present", RUNS, {"_id": {"$in": list(ids)}}, fields={"_id": 1})
+    found = session.find("find present", RUNS, {"_id": {"$in": list(ids)}}, fields={"_id": 1})
     return {document["_id"] for document in found}
 
 
-def add(commands: Commands, runs: Sequence[Run], careful: bool) -> list[bool]:
+def add(session: Session, runs: Sequence[RunRecord], careful: bool) -> list[bool]:
     """As ``insert``; says of each whether it is new."""
     ids = dict.fromkeys(run.id for run in runs)
-    there = present(commands, list(ids)) if careful else set()
+    there = present(session, list(ids)) if careful else set()
     answers: list[bool] = []
     new = []
     for run in runs:
@@ -42,15 +42,15 @@ def add(commands: Commands, runs: Sequence[Run], careful: bool) -> list[bool]:
             there.add(run.id)
             new.append(run_document(run))
         answers.append(is_new)
-    commands.insert("insert runs", RUNS, new)
+    session.insert("insert runs", RUNS, new)
     return answers
 
 
-def add_one(commands: Commands, run: Run, patience: float) -> bool:
+def add_one(session: Session, run: RunRecord, patience: float) -> bool:
     """One document needs no transaction: it is there or not."""
     try:
-        commands.write("insert run", {"insert": RUNS, "documents": [run_document(run)]}, patience)
+        session.write("insert run", {"insert": RUNS, "documents": [run_document(run)]}, patience)
     except Duplicate:
-        commands.announce("committed")
+        session.announce("committed")
         return False
     return True

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from evenbeat.instants import Instant
-from evenbeat.model import FINAL_STATES
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FINAL_STATES
 from evenbeat.stores.mongo import new_runs
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands
+from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import log_of
 from evenbeat.stores.mongo.schema import LOGS, OVER, RECORDS, RUNS, SKIPPED
+from evenbeat.stores.mongo.session import Session
 
 _FINAL = sorted(FINAL_STATES)
 # Runs whose lines are deleted by one command.
@@ -26,33 +26,33 @@ _FOR_LINES = 2.0
 _FOR_ALL_LINES = 5.0
 
 
-def purge(commands: Commands, finished_before: Instant, limit: int, now: Instant, patience: float) -> int:
+def purge(session: Session, finished_before: Instant, limit: int, now: Instant, patience: float) -> int:
     if limit <= 0:
         return 0
     over = {"state": {"$in": _FINAL}, "finished_at": {"$not": {"$gte": finished_before}}}
     recorded = {"recorded_at": {"$lt": finished_before}}
     # Only expired records go, even if the caller's clock is ahead.
     expired = {"expires": {"$lt": min(finished_before, now)}}
-    found = _look(commands, over, recorded, expired, limit)[:limit]
+    found = _look(session, over, recorded, expired, limit)[:limit]
     runs, skipped, records = (
         [document for document in found if document["of"] == collection]
         for collection in (RUNS, SKIPPED, RECORDS)
     )
     gone = 0
-    for some in _without_lines(commands, runs):
+    for some in _without_lines(session, runs):
         # The condition again: a run that was queued again since then stays.
         where = {"_id": {"$in": some}, **over}
-        gone += _delete(commands, RUNS, where, patience)
-        drop_lines_without_runs(commands, some)
+        gone += _delete(session, RUNS, where, patience)
+        drop_lines_without_runs(session, some)
     if skipped:
-        gone += _delete(commands, SKIPPED, {"_id": {"$in": _ids(skipped)}, **recorded}, patience)
+        gone += _delete(session, SKIPPED, {"_id": {"$in": _ids(skipped)}, **recorded}, patience)
     if records:
-        gone += _delete(commands, RECORDS, {"_id": {"$in": _ids(records)}, **expired}, patience)
+        gone += _delete(session, RECORDS, {"_id": {"$in": _ids(records)}, **expired}, patience)
     return gone
 
 
 def _look(
-    commands: Commands, over: Document, recorded: Document, expired: Document, limit: int
+    session: Session, over: Document, recorded: Document, expired: Document, limit: int
 ) -> list[Document]:
     """One command, which finds nothing for a node at rest."""
 
@@ -68,17 +68,17 @@ def _look(
         union(SKIPPED, recorded, "recorded_at"),
         union(RECORDS, expired, "expires"),
     ]
-    return commands.aggregate("find old", RUNS, pipeline, hint=OVER.name)
+    return session.aggregate("find old", RUNS, pipeline, hint=OVER.name)
 
 
-def _without_lines(commands: Commands, runs: list[Document]) -> Iterator[list[str]]:
+def _without_lines(session: Session, runs: list[Document]) -> Iterator[list[str]]:
     """Ids of runs whose lines are gone. It stops early if that takes long: their runs are still there."""
     deadline = time.monotonic() + _FOR_ALL_LINES
     for at in range(0, len(runs), _RUNS_AT_ONCE):
         some = runs[at : at + _RUNS_AT_ONCE]
         # Not those of an attempt that begins meanwhile: a run that is retried by hand counts it up.
         lines = [{"q": {"_id": log_of(run["_id"], run.get("attempt"))}, "limit": 0} for run in some]
-        while commands.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES) is None:
+        while session.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES) is None:
             if time.monotonic() >= deadline:
                 return
         yield _ids(some)
@@ -86,22 +86,22 @@ def _without_lines(commands: Commands, runs: list[Document]) -> Iterator[list[st
             return
 
 
-def drop_lines_without_runs(commands: Commands, ids: list[str]) -> None:
+def drop_lines_without_runs(session: Session, ids: list[str]) -> None:
     """Delete the lines of those of the runs that don't exist: nobody would ever purge them.
 
     Writers of lines call it after that, and so does whoever deletes runs: the second one sees what the first
     one did.
     """
-    there = new_runs.present(commands, ids)
+    there = new_runs.present(session, ids)
     lines = [{"q": {"_id": log_of(run_id)}, "limit": 0} for run_id in ids if run_id not in there]
     if lines:
-        commands.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES)
-        commands.announce("committed")
+        session.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES)
+        session.announce("committed")
 
 
-def _delete(commands: Commands, collection: str, where: Document, patience: float) -> int:
+def _delete(session: Session, collection: str, where: Document, patience: float) -> int:
     command = {"delete": collection, "deletes": [{"q": where, "limit": 0}]}
-    return int(commands.write(f"delete {collection}", command, patience)["n"])
+    return int(session.write(f"delete {collection}", command, patience)["n"])
 
 
 def _ids(documents: list[Document]) -> list[str]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from evenbeat.instants import Instant
-from evenbeat.model import Record
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands, Duplicate
-from evenbeat.stores.mongo.rows import (
-    read_record,
-    readable,
-    record_document,
-    record_id,
-    records_between,
-)
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Record
+from evenbeat.stores.mongo.location import Document
+from evenbeat.stores.mongo.rows import read_record, readable, record_document, record_id, records_between
 from evenbeat.stores.mongo.schema import RECORDS
+from evenbeat.stores.mongo.session import Duplicate, Session
 from evenbeat.stores.rows import Unreadable
 
 
@@ -22,17 +16,15 @@ def _live(now: Instant) -> Document:
     return {"expires": {"$not": {"$lte": now}}}
 
 
-def get(commands: Commands, kind: str, tenant: str, key: str, now: Instant) -> Record | None:
-    found = commands.find(
-        "find record", RECORDS, {"_id": record_id(kind, tenant, key), **_live(now)}, limit=1
-    )
+def get(session: Session, kind: str, tenant: str, key: str, now: Instant) -> Record | None:
+    found = session.find("find record", RECORDS, {"_id": record_id(kind, tenant, key), **_live(now)}, limit=1)
     try:
         return read_record(found[0]) if found else None
     except Unreadable:
         return None
 
 
-def put(commands: Commands, record: Record, expect: int | None, now: Instant, patience: float) -> bool:
+def put(session: Session, record: Record, expect: int | None, now: Instant, patience: float) -> bool:
     document = record_document(record)
     where: Document = {"_id": document["_id"]}
     if expect is None:
@@ -42,23 +34,23 @@ def put(commands: Commands, record: Record, expect: int | None, now: Instant, pa
         where |= {"version": expect, **_live(now)}
     change = {"q": where, "u": document, "upsert": expect is None}
     try:
-        answer = commands.write("put record", {"update": RECORDS, "updates": [change]}, patience)
+        answer = session.write("put record", {"update": RECORDS, "updates": [change]}, patience)
     except Duplicate:
         answer = {"n": 0}
     if answer["n"]:
         return True
     # A repetition finds its own work.
-    return get(commands, record.kind, record.tenant, record.key, now) == record
+    return get(session, record.kind, record.tenant, record.key, now) == record
 
 
-def find(commands: Commands, kind: str, tenant: str | None, now: Instant) -> list[Record]:
+def find(session: Session, kind: str, tenant: str | None, now: Instant) -> list[Record]:
     where = {"_id": records_between(kind, tenant), **_live(now)}
-    return readable(commands.find("find records", RECORDS, where, sort=[("_id", 1)]), read_record)
+    return readable(session.find("find records", RECORDS, where, sort=[("_id", 1)]), read_record)
 
 
-def delete(commands: Commands, identity: tuple[str, str, str], version: int, patience: float) -> bool:
+def delete(session: Session, identity: tuple[str, str, str], version: int, patience: float) -> bool:
     where = {"_id": record_id(*identity), "version": version}
-    answer = commands.write(
+    answer = session.write(
         "delete record", {"delete": RECORDS, "deletes": [{"q": where, "limit": 1}]}, patience
     )
     return bool(answer["n"])

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from bson import MaxKey, MinKey
 
+from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue
-from evenbeat.model import LogChunk, Record, Run, Schedule, Skipped, Statistics
-from evenbeat.stores.mongo.clients import Document
+from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.rows import Unreadable, check_counts, check_place, salvaged
 
 Key = tuple[str, str]
@@ -34,8 +34,8 @@ def _required(kind: type[msgspec.Struct], *besides: str) -> frozenset[str]:
 
 
 # What was declared is not read by firing.
-_SCHEDULE = _required(Schedule, "damage", "declared")
-_RUN = _required(Run, "id")
+_SCHEDULE = _required(ScheduleRecord, "damage", "declared")
+_RUN = _required(RunRecord, "id")
 
 
 def key_text(key: Key) -> str:
@@ -53,30 +53,30 @@ def _fields(record: msgspec.Struct) -> Document:
     return {name: value for name, value in document.items() if value is not None}
 
 
-def schedule_document(schedule: Schedule) -> Document:
+def schedule_document(schedule: ScheduleRecord) -> Document:
     _check_priority(schedule.priority)
     document = _fields(schedule)
     del document["damage"]
     return {"_id": key_text(schedule.key), **document}
 
 
-def read_schedule(document: Document) -> Schedule:
-    schedule = _read(document, Schedule, _SCHEDULE)
+def read_schedule(document: Document) -> ScheduleRecord:
+    schedule = _read(document, ScheduleRecord, _SCHEDULE)
     check_counts(schedule.generation, schedule.revision, schedule.fire_seq)
     if key_text(schedule.key) != document["_id"]:
         raise Unreadable(f"it calls itself {schedule.name} of tenant {schedule.tenant}")
     return check_place(schedule)
 
 
-def run_document(run: Run) -> Document:
+def run_document(run: RunRecord) -> Document:
     _check_priority(run.priority)
     document = _fields(run)
     return {"_id": document.pop("id"), **document}
 
 
-def read_run(document: Document) -> Run:
+def read_run(document: Document) -> RunRecord:
     # A copy: whoever holds the document still finds its _id.
-    run = _read({**document, "id": document["_id"]}, Run, _RUN)
+    run = _read({**document, "id": document["_id"]}, RunRecord, _RUN)
     check_counts(run.attempt, run.failures, run.crashes)
     return run
 
@@ -90,7 +90,7 @@ def _read(document: Document, kind: type[T], required: frozenset[str]) -> T:
         raise Unreadable(str(error)) from error
 
 
-def found_schedule(document: Document) -> Schedule:
+def found_schedule(document: Document) -> ScheduleRecord:
     """A schedule, also a damaged one, as far as it can be read."""
     try:
         return read_schedule(document)

@@ -8,21 +8,15 @@ from typing import Any
 from pymongo import UpdateOne
 from pymongo.operations import ReplaceOne
 
-from evenbeat.model import Run, Schedule, Version
+from evenbeat.core.records import RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.mongo import new_runs
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands
-from evenbeat.stores.mongo.rows import (
-    Key,
-    found_schedule,
-    key_text,
-    schedule_document,
-    skipped_document,
-)
+from evenbeat.stores.mongo.location import Document
+from evenbeat.stores.mongo.rows import Key, found_schedule, key_text, schedule_document, skipped_document
 from evenbeat.stores.mongo.schema import RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
+from evenbeat.stores.mongo.session import Session
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.rows import quarantine_note, salvaged_version
 
@@ -40,12 +34,12 @@ class Late(Exception):
         self.answers = answers
 
 
-def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Written]:
+def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Written]:
     """Each write in turn, seen by the next; then all documents at once. Late, if there is nothing to do."""
     ids = list(dict.fromkeys(key_text(write.planned.schedule.key) for write in writes))
     found = {
         document["_id"]: document
-        for document in commands.find("find schedules", SCHEDULES, {"_id": {"$in": ids}})
+        for document in session.find("find schedules", SCHEDULES, {"_id": {"$in": ids}})
     }
     # The version counts also where the rest of a document can't be read: so it can be written anew.
     versions: dict[str, Any] = {key: _version(document) for key, document in found.items()}
@@ -61,7 +55,7 @@ def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Writ
         if write.expect != versions.get(key):
             repeated = may_be_repetition(current, wanted)
             repetitions |= repeated
-            repeated = repeated and _are_there(commands, write.planned.runs)
+            repeated = repeated and _are_there(session, write.planned.runs)
             answers.append(Written(repeated, current))
             refused[key] = None
             continue
@@ -71,18 +65,18 @@ def put(commands: Commands, writes: Sequence[Write], careful: bool) -> list[Writ
     if refused and not accepted and not repetitions:
         # As of the moment in which the documents were read. To touch them would abort those who fire them.
         # They may be newer than what a majority has, which is what the caller reads before another try.
-        commands.await_majority()
-        commands.announce("committed")
+        session.await_majority()
+        session.announce("committed")
         raise Late(answers)
-    _write(commands, accepted, found.keys())
+    _write(session, accepted, found.keys())
     # What was refused was refused for what the document is at the time of the commit.
     touched = [UpdateOne({"_id": key}, TOUCH) for key in refused if key in found]
-    commands.bulk("touch schedules", SCHEDULES, touched)
-    add_what_follows(commands, accepted, careful)
+    session.bulk("touch schedules", SCHEDULES, touched)
+    add_what_follows(session, accepted, careful)
     return answers
 
 
-def _write(commands: Commands, accepted: list[Planned], existing: Iterable[str]) -> None:
+def _write(session: Session, accepted: list[Planned], existing: Iterable[str]) -> None:
     last = {key_text(planned.schedule.key): planned.schedule for planned in accepted}
     known = set(existing)
     new = [schedule_document(schedule) for key, schedule in last.items() if key not in known]
@@ -91,37 +85,37 @@ def _write(commands: Commands, accepted: list[Planned], existing: Iterable[str])
         for key, schedule in last.items()
         if key in known
     ]
-    commands.insert("insert schedules", SCHEDULES, new)
-    commands.bulk("replace schedules", SCHEDULES, changed)
+    session.insert("insert schedules", SCHEDULES, new)
+    session.bulk("replace schedules", SCHEDULES, changed)
 
 
-def _are_there(commands: Commands, runs: tuple[Run, ...]) -> bool:
-    return len(new_runs.present(commands, [run.id for run in runs])) == len(runs) if runs else True
+def _are_there(session: Session, runs: tuple[RunRecord, ...]) -> bool:
+    return len(new_runs.present(session, [run.id for run in runs])) == len(runs) if runs else True
 
 
 def _version(document: Document) -> Version:
     return salvaged_version(*(document.get(name) for name in ("generation", "revision", "fire_seq")))
 
 
-def add_what_follows(commands: Commands, accepted: Iterable[Planned], careful: bool) -> None:
+def add_what_follows(session: Session, accepted: Iterable[Planned], careful: bool) -> None:
     """The runs, ledger rows and cancel requests that belong to written schedules."""
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     skipped: list[Document] = []
     cancels: list[str] = []
     for planned in accepted:
         runs += planned.runs
         skipped += [skipped_document(row) for row in planned.skipped]
         cancels += planned.cancels
-    new_runs.insert(commands, runs, careful)
-    commands.insert("insert skipped", SKIPPED, skipped)
+    new_runs.insert(session, runs, careful)
+    session.insert("insert skipped", SKIPPED, skipped)
     if cancels:
         active = {"_id": {"$in": cancels}, "state": {"$in": ACTIVE_STATES}}
-        commands.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
+        session.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
 
 
-def put_notes(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]) -> None:
+def put_notes(session: Session, troubled: Sequence[tuple[str, str, Exception]]) -> None:
     """A note for each (tenant, key)."""
-    commands.bulk(
+    session.bulk(
         "quarantine",
         RECORDS,
         [
@@ -135,13 +129,16 @@ def put_notes(commands: Commands, troubled: Sequence[tuple[str, str, Exception]]
     )
 
 
-def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     # One more than asked for says whether there is more.
-    documents = commands.find(
-        "find schedules", SCHEDULES, question(query, read_schedule_cursor(query.cursor)),
-        sort=[("tenant", 1), ("name", 1)], limit=query.limit + 1,
+    documents = session.find(
+        "find schedules",
+        SCHEDULES,
+        question(query, read_schedule_cursor(query.cursor)),
+        sort=[("tenant", 1), ("name", 1)],
+        limit=query.limit + 1,
         hint=None if _is_one(query) else SCHEDULES_BY_NAME.name,
-    )  # fmt: skip
+    )
     found = [found_schedule(document) for document in documents]
     items = tuple(found[: query.limit])
     return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)

@@ -12,8 +12,8 @@ import json
 from typing import Any, NamedTuple
 
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import Commands
+from evenbeat.stores.mongo.location import Document
+from evenbeat.stores.mongo.session import Session
 
 KNOWN = 1
 """The schema that this version works with."""
@@ -39,58 +39,75 @@ class Index(NamedTuple):
 
 
 # "format" stands in the index so that documents of a newer one are passed over without reading them.
-DUE = Index(
-    SCHEDULES, "due", {"wake_at": 1, "_id": 1, "format": 1}, {"wake_at": {"$exists": True}}
-)  # fmt: skip
+DUE = Index(SCHEDULES, "due", {"wake_at": 1, "_id": 1, "format": 1}, {"wake_at": {"$exists": True}})
 SCHEDULES_BY_NAME = Index(SCHEDULES, "by_name", {"tenant": 1, "name": 1})
 
 # One range per queue: the highest priority first, then by time. Tasks that a node doesn't have are passed
 # over inside the index. Tenant and state are there so that what waits is counted without reading it.
 CLAIMABLE = Index(
-    RUNS, "claimable",
+    RUNS,
+    "claimable",
     {"queue": 1, "priority": -1, "run_at": 1, "_id": 1, "task": 1, "format": 1, "tenant": 1, "state": 1},
     {"state": "queued"},
-)  # fmt: skip
+)
 
 # The same for few tasks: runs of others that wait before theirs, 10,000 say, would cost each look 20 ms.
 CLAIMABLE_BY_TASK = Index(
-    RUNS, "claimable_by_task",
+    RUNS,
+    "claimable_by_task",
     {"task": 1, "queue": 1, "priority": -1, "run_at": 1, "_id": 1, "format": 1, "state": 1},
     {"state": "queued"},
-)  # fmt: skip
+)
 
 # What a claim, a worker or a supervisor holds. Whoever looks for leases that ended walks through all of it.
 LEASED = Index(
-    RUNS, "leased",
+    RUNS,
+    "leased",
     {"worker": 1, "claim": 1, "lease_until": 1, "cancel_requested": 1, "_id": 1, "tenant": 1, "state": 1},
     {"state": "running"},
-)  # fmt: skip
+)
 
 ACTIVE = Index(
-    RUNS, "active", {"tenant": 1, "schedule": 1},
+    RUNS,
+    "active",
+    {"tenant": 1, "schedule": 1},
     {"schedule": {"$exists": True}, "state": {"$in": ["queued", "running"]}},
-)  # fmt: skip
+)
 NEWEST = Index(RUNS, "newest", {"created_at": -1, "_id": 1})
 
 # The history of one schedule among millions of runs of others; runs enqueued by hand are not in it.
 OF_SCHEDULE = Index(
-    RUNS, "of_schedule", {"tenant": 1, "schedule": 1, "created_at": -1, "_id": 1},
+    RUNS,
+    "of_schedule",
+    {"tenant": 1, "schedule": 1, "created_at": -1, "_id": 1},
     {"schedule": {"$exists": True}},
-)  # fmt: skip
+)
 OVER = Index(
-    RUNS, "over", {"finished_at": 1, "state": 1, "tenant": 1},
+    RUNS,
+    "over",
+    {"finished_at": 1, "state": 1, "tenant": 1},
     {"state": {"$in": ["succeeded", "failed", "cancelled"]}},
-)  # fmt: skip
+)
 SKIPPED_NEWEST = Index(SKIPPED, "newest", {"tenant": 1, "schedule": 1, "last": -1, "first": -1})
 SKIPPED_RECORDED = Index(SKIPPED, "recorded", {"recorded_at": 1})
 EXPIRING = Index(RECORDS, "expiring", {"expires": 1}, {"expires": {"$exists": True}})
 
 INDEXES: dict[int, tuple[Index, ...]] = {
     1: (
-        DUE, SCHEDULES_BY_NAME, CLAIMABLE, CLAIMABLE_BY_TASK, LEASED, ACTIVE, NEWEST, OF_SCHEDULE, OVER,
-        SKIPPED_NEWEST, SKIPPED_RECORDED, EXPIRING,
-    ),
-}  # fmt: skip
+        DUE,
+        SCHEDULES_BY_NAME,
+        CLAIMABLE,
+        CLAIMABLE_BY_TASK,
+        LEASED,
+        ACTIVE,
+        NEWEST,
+        OF_SCHEDULE,
+        OVER,
+        SKIPPED_NEWEST,
+        SKIPPED_RECORDED,
+        EXPIRING,
+    )
+}
 """What leads to each version from the one before. One that was released never changes again."""
 
 _VERSION = {"_id": "schema"}
@@ -100,20 +117,20 @@ _EXISTS = 48
 _PLAIN = (STATISTICS, LOGS, META)
 
 
-def found_version(commands: Commands) -> int:
+def found_version(session: Session) -> int:
     """The version of the collections; 0 if there are none. One read."""
-    documents = commands.find("find schema version", META, _VERSION)
+    documents = session.find("find schema version", META, _VERSION)
     if not documents:
         return 0
     version = documents[0].get("version")
     if not isinstance(version, int):
-        raise StoreUnavailable(f"{commands.where}: schema version {version!r} is not a number")
+        raise StoreUnavailable(f"{session.where}: schema version {version!r} is not a number")
     return int(version)
 
 
-def upgrade(commands: Commands) -> None:
+def upgrade(session: Session) -> None:
     """Bring the database up to date. Every step may be repeated, and taken by many at once."""
-    version = found_version(commands)
+    version = found_version(session)
     if version > KNOWN:
         raise SchemaTooNew(version, KNOWN)
     if version == KNOWN:
@@ -121,38 +138,38 @@ def upgrade(commands: Commands) -> None:
     if version == 0:
         existing = {
             entry["name"]
-            for entry in commands.run("list collections", {"listCollections": 1, "nameOnly": True})["cursor"][
+            for entry in session.run("list collections", {"listCollections": 1, "nameOnly": True})["cursor"][
                 "firstBatch"
             ]
         }
         for name in _PLAIN:
             if name not in existing:
-                _create(commands, {"create": name})
+                _create(session, {"create": name})
         if HINTS not in existing:
-            _create(commands, {"create": HINTS, "capped": True, "size": _HINTS_SIZE, "max": _HINTS_KEPT})
+            _create(session, {"create": HINTS, "capped": True, "size": _HINTS_SIZE, "max": _HINTS_KEPT})
     for number in sorted(INDEXES):
         if number > version:
-            _create_indexes(commands, INDEXES[number])
+            _create_indexes(session, INDEXES[number])
     # Last: who finds the version finds everything else. Never back, should an older node come late.
     change = {"q": _VERSION, "u": {"$max": {"version": KNOWN}}, "upsert": True}
-    commands.write("set schema version", {"update": META, "updates": [change]}, 5.0)
+    session.write("set schema version", {"update": META, "updates": [change]}, 5.0)
 
 
-def _create(commands: Commands, command: Document) -> None:
+def _create(session: Session, command: Document) -> None:
     try:
-        commands.run("create collection", command)
+        session.run("create collection", command)
     except StoreUnavailable as error:
         if getattr(error.__cause__, "code", None) != _EXISTS:
             raise
 
 
-def _create_indexes(commands: Commands, indexes: tuple[Index, ...]) -> None:
+def _create_indexes(session: Session, indexes: tuple[Index, ...]) -> None:
     """One command per collection, which makes the collection, too."""
     by_collection: dict[str, list[Document]] = {}
     for index in indexes:
         by_collection.setdefault(index.collection, []).append(index.document())
     for collection, documents in by_collection.items():
-        commands.run("create indexes", {"createIndexes": collection, "indexes": documents})
+        session.run("create indexes", {"createIndexes": collection, "indexes": documents})
 
 
 def schema_script(database: str, since: int = 0) -> str:

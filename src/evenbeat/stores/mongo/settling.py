@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from pymongo import UpdateOne
 
-from evenbeat.instants import Instant
-from evenbeat.model import Statistics, Transition
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Statistics, Transition
 from evenbeat.stores.decisions import Settlement, Standing, changes, settlement
 from evenbeat.stores.mongo import new_runs
-from evenbeat.stores.mongo.clients import Document
-from evenbeat.stores.mongo.commands import SHORT_WAIT, Commands, Contended
+from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import SHARDS, Key, key_text, set_and_unset, statistics_id
 from evenbeat.stores.mongo.schedules import TOUCH
 from evenbeat.stores.mongo.schema import RUNS, SCHEDULES, STATISTICS
+from evenbeat.stores.mongo.session import SHORT_WAIT, Contended, Session
 
 # So many runs are compared as they are written sooner than they are read.
 _FEW = 16
@@ -48,18 +48,18 @@ class Shard:
         self.number = random.randrange(SHARDS)  # noqa: S311 - to part from others, no secret
 
 
-def _write_effects(commands: Commands, done: Settlement, shard: Shard) -> bool:
+def _write_effects(session: Session, done: Settlement, shard: Shard) -> bool:
     """What others write, too. Before the rest of a transaction: who finds that somebody else has just written
     it has done nothing in vain. In one order, whoever settles. Answers whether a schedule was woken."""
     counts = [_count(key, done.counts[key], shard.number) for key in sorted(done.counts)]
     try:
-        commands.bulk("count", STATISTICS, counts)
+        session.bulk("count", STATISTICS, counts)
     except Contended:
         shard.leave()
         raise
     if done.wakes:
         waiting = {"_id": {"$in": [key_text(key) for key in sorted(done.wakes)]}, **_WAITS}
-        return commands.update("wake schedules", SCHEDULES, waiting, _WAKE) > 0
+        return session.update("wake schedules", SCHEDULES, waiting, _WAKE) > 0
     return False
 
 
@@ -81,16 +81,16 @@ def is_alone(transitions: Sequence[Transition]) -> bool:
     return len(transitions) == 1 and transitions[0].counts is None and transitions[0].wakes is None
 
 
-def settle_alone(commands: Commands, transition: Transition, now: Instant) -> None:
+def settle_alone(session: Session, transition: Transition, now: Instant) -> None:
     """Otherwise, if it is not to be applied, or others hold the run: those may have died."""
     update = {"q": _expected(transition, now), "u": set_and_unset(changes(transition, now))}
-    if not commands.write_each("update run", {"update": RUNS, "updates": [update]}, SHORT_WAIT):
+    if not session.write_each("update run", {"update": RUNS, "updates": [update]}, SHORT_WAIT):
         raise Otherwise
-    commands.announce("committed")
+    session.announce("committed")
 
 
 def settle_quickly(
-    commands: Commands, transitions: Sequence[Transition], now: Instant, shard: Shard
+    session: Session, transitions: Sequence[Transition], now: Instant, shard: Shard
 ) -> tuple[list[bool], bool]:
     """All of them, unread; Otherwise, if one is not to be applied. Three commands, not four, of which the
     first meets others if any does: five nodes that settle each other's schedules are seldom in the way."""
@@ -100,12 +100,12 @@ def settle_quickly(
         for transition in transitions
     }
     done = settlement(transitions, expected, now)
-    woken = _write_effects(commands, done, shard)
+    woken = _write_effects(session, done, shard)
     updates = [
         UpdateOne(_expected(transition, now), set_and_unset(done.updates[transition.run]))
         for transition in transitions
     ]
-    if commands.bulk("update runs", RUNS, updates) < len(transitions):
+    if session.bulk("update runs", RUNS, updates) < len(transitions):
         raise Otherwise
     return [True] * len(transitions), woken
 
@@ -124,23 +124,23 @@ def _expected(transition: Transition, now: Instant) -> Document:
 
 
 def settle(
-    commands: Commands, transitions: Sequence[Transition], now: Instant, careful: bool, shard: Shard
+    session: Session, transitions: Sequence[Transition], now: Instant, careful: bool, shard: Shard
 ) -> tuple[list[bool], bool]:
     """Each transition in turn, seen by the next; then all documents at once. Which are accepted, and whether
     a schedule was woken."""
-    revisions = _revisions(commands, transitions)
+    revisions = _revisions(session, transitions)
     targets = list(dict.fromkeys(transition.run for transition in transitions))
     standing = {
         document["_id"]: _standing(document)
-        for document in commands.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STANDING)
+        for document in session.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STANDING)
     }
     done = settlement(transitions, standing, now, revisions)
-    woken = _write_effects(commands, done, shard)
+    woken = _write_effects(session, done, shard)
     # Runs that are added first: a later transition of the batch may be theirs.
-    new_runs.insert(commands, done.adds, careful)
+    new_runs.insert(session, done.adds, careful)
     # By _id and nothing else, which the server looks up without planning: to compare state and attempt, too,
     # takes 50 us more for each run. What was read is compared by the transaction.
-    commands.bulk(
+    session.bulk(
         "update runs",
         RUNS,
         [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in done.updates.items()],
@@ -148,15 +148,15 @@ def settle(
     return done.answers, woken
 
 
-def _revisions(commands: Commands, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int]]:
+def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int]]:
     """(generation, revision) of the schedules that transitions name as their gates. They are written, so that
     a change or a fire of theirs at the same time meets this transaction."""
     gates = {key_text(transition.gate[:2]) for transition in transitions if transition.gate is not None}
     if not gates:
         return {}
-    commands.bulk("touch schedules", SCHEDULES, [UpdateOne({"_id": key}, TOUCH) for key in sorted(gates)])
+    session.bulk("touch schedules", SCHEDULES, [UpdateOne({"_id": key}, TOUCH) for key in sorted(gates)])
     fields = {"tenant": 1, "name": 1, "generation": 1, "revision": 1}
-    found = commands.find("find revisions", SCHEDULES, {"_id": {"$in": sorted(gates)}}, fields=fields)
+    found = session.find("find revisions", SCHEDULES, {"_id": {"$in": sorted(gates)}}, fields=fields)
     return {
         (document["tenant"], document["name"]): (document["generation"], document["revision"])
         for document in found
@@ -166,9 +166,11 @@ def _revisions(commands: Commands, transitions: Sequence[Transition]) -> dict[Ke
 
 def _standing(document: Document) -> Standing:
     return Standing(
-        document.get("state", ""), document.get("attempt", -1), document.get("settled"),
+        document.get("state", ""),
+        document.get("attempt", -1),
+        document.get("settled"),
         document.get("lease_until"),
-    )  # fmt: skip
+    )
 
 
 def _count(key: Key, more: Statistics, shard: int) -> UpdateOne:

@@ -6,18 +6,18 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from evenbeat.errors import InvalidValue, TooLarge
-from evenbeat.instants import Instant
-from evenbeat.model import (
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
     LogChunk,
     Record,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     Skipped,
     Statistics,
     Transition,
 )
+from evenbeat.errors import InvalidValue, TooLarge
 from evenbeat.stores.base import (
     Claim,
     Claimed,
@@ -34,10 +34,10 @@ from evenbeat.stores.base import (
     Written,
     check_limit,
 )
+from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import weight
 from evenbeat.stores.mongo import (
     claims,
-    facts,
     firing,
     history,
     new_runs,
@@ -45,14 +45,14 @@ from evenbeat.stores.mongo import (
     records,
     schedules,
     schema,
+    server_checks,
     settling,
 )
-from evenbeat.stores.mongo.clients import Document, read_url
-from evenbeat.stores.mongo.commands import Commands, Contended, Duplicate, OnCommand
 from evenbeat.stores.mongo.connections import Connection
+from evenbeat.stores.mongo.location import Document, read_location
 from evenbeat.stores.mongo.rows import log_document
-from evenbeat.stores.mongo.wake import Waker
-from evenbeat.stores.parts import parts
+from evenbeat.stores.mongo.session import Contended, Duplicate, OnCommand, Session
+from evenbeat.stores.mongo.waking import Waker
 from evenbeat.stores.rows import Unreadable
 
 T = TypeVar("T")
@@ -87,12 +87,12 @@ class MongoStore:
         lock_timeout: float = 5.0,
         on_command: OnCommand | None = None,
     ) -> None:
-        self._connection = Connection(read_url(url), timeout, lock_timeout, on_command)
+        self._connection = Connection(read_location(url), timeout, lock_timeout, on_command)
         self._clock = clock
         self._crowd = 1
-        self._others = firing.Crowd()
+        self._others = firing.Contention()
         self._shard = settling.Shard()
-        self._waker = Waker(self._connection.commands)
+        self._waker = Waker(self._connection.session)
 
     def open(self) -> None:
         self._connection.open()
@@ -113,7 +113,7 @@ class MongoStore:
 
     def server(self) -> list[Setting]:
         clock = self._connection.clock
-        return self._connection.look(lambda commands: facts.settings(commands, clock))
+        return self._connection.look(lambda session: server_checks.settings(session, clock))
 
     def now(self) -> Instant:
         return self._connection.clock.now() if self._clock is None else self._clock()
@@ -123,19 +123,19 @@ class MongoStore:
 
     def _put(self, writes: Sequence[Write]) -> list[Written]:
         try:
-            return self._connection.write(lambda commands, careful: schedules.put(commands, writes, careful))
+            return self._connection.write(lambda session, careful: schedules.put(session, writes, careful))
         except schedules.Late as refusal:
             return refusal.answers
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
-        return schedules.find(self._commands, query)
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
+        return schedules.find(self._session, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
-        commands = self._commands
+        session = self._session
         now = min(now, self.now())
         # Most passes find nothing due: they look, and that is all.
-        first = start = firing.earliest(commands)
+        first = start = firing.earliest(session)
         if first is None or start is None or first.wake_at > now or limit <= 0:
             return Fired((), None if first is None else first.wake_at)
         others = self._others
@@ -143,12 +143,12 @@ class MongoStore:
             return Fired((), first.wake_at)
         for passed in range(1, _TRIES + 1):
             try:
-                with firing.reserved(commands, start, self.now()):
+                with firing.reserved(session, start, self.now()):
                     fired = self._fire(start, now, limit, plan)
             except firing.Occupied:
                 others.met_at(first)
                 following = (
-                    firing.earliest(commands, now, passed * limit)
+                    firing.earliest(session, now, passed * limit)
                     if others.may_leave_some(first, now)
                     else None
                 )
@@ -169,7 +169,7 @@ class MongoStore:
         for tries in range(_TRIES):
             try:
                 return self._connection.once(
-                    lambda commands, careful: firing.fire(commands, start, now, size, plan, careful),  # noqa: B023 - called at once
+                    lambda session, careful: firing.fire(session, start, now, size, plan, careful),  # noqa: B023 - called at once
                     careful,
                 )
             except Duplicate:
@@ -188,31 +188,33 @@ class MongoStore:
                 size //= 2
         return None
 
-    def add_runs(self, runs: Sequence[Run]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
         return _by_size(self._add, runs, lambda run: len(run.payload))
 
-    def _add(self, runs: Sequence[Run]) -> list[bool]:
+    def _add(self, runs: Sequence[RunRecord]) -> list[bool]:
         if len(runs) == 1:
-            return [new_runs.add_one(self._commands, runs[0], self._connection.patience)]
-        return self._connection.write(lambda commands, careful: new_runs.add(commands, runs, careful))
+            return [new_runs.add_one(self._session, runs[0], self._connection.patience)]
+        return self._connection.write(lambda session, careful: new_runs.add(session, runs, careful))
 
-    def add_runs_within(self, connection: object, runs: Sequence[Run]) -> list[Run]:
+    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(
-            "MongoDB can't take part in a transaction of another database's connection", field="within",
-            value=None, hint="enqueue after the commit, with an id of your own: a repetition adds nothing",
-        )  # fmt: skip
+            "MongoDB can't take part in a transaction of another database's connection",
+            field="within",
+            value=None,
+            hint="enqueue after the commit, with an id of your own: a repetition adds nothing",
+        )
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        commands = self._commands
+        session = self._session
         due = min(claim.now, self.now())
         next_due: Instant | None = None
         for tries in range(_TRIES // 2):
             # As in fire_due: an idle worker looks, and that is all.
-            seen = claims.look(commands, claim, due, self._crowd)
+            seen = claims.look(session, claim, due, self._crowd)
             next_due = seen.next_due
             if seen.holds or (seen.ids and self._take(claim, seen.ids, due)):
-                found = claims.held(commands, claim)
-                commands.announce("committed")
+                found = claims.held(session, claim)
+                session.announce("committed")
                 if found.troubled:
                     self._quarantine(claims.held_by(claim), found.troubled)
                 return Claimed(found.runs, found.next_due)
@@ -224,7 +226,7 @@ class MongoStore:
 
     def _take(self, claim: Claim, ids: list[str], due: Instant) -> bool:
         """Whether the claim may hold any of these now."""
-        taken = claims.take(self._commands, claim, ids, due, self.now())
+        taken = claims.take(self._session, claim, ids, due, self.now())
         if taken is None:
             self._connection.contended()
         # Who meets others chooses among more, next time, and who meets nobody among fewer.
@@ -244,66 +246,66 @@ class MongoStore:
         if settling.can_be_quick(transitions):
             with contextlib.suppress(settling.Otherwise):
                 if settling.is_alone(transitions):
-                    settling.settle_alone(self._commands, transitions[0], now)
+                    settling.settle_alone(self._session, transitions[0], now)
                     return [True], False
                 return self._connection.write(
-                    lambda commands, _: settling.settle_quickly(commands, transitions, now, self._shard)
+                    lambda session, _: settling.settle_quickly(session, transitions, now, self._shard)
                 )
         return self._connection.write(
-            lambda commands, careful: settling.settle(commands, transitions, now, careful, self._shard)
+            lambda session, careful: settling.settle(session, transitions, now, careful, self._shard)
         )
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
-        return history.find(self._commands, query)
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
+        return history.find(self._session, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
         check_limit(limit)
         ended_by = min(ended_by, self.now())
-        found = claims.lost(self._commands, ended_by, limit)
+        found = claims.lost(self._session, ended_by, limit)
         if found.troubled:
             self._quarantine(claims.lease_ended(ended_by), found.troubled)
         return Lost(found.runs, found.next_end)
 
     def _quarantine(self, held: Document, troubled: list[tuple[Document, Unreadable]]) -> None:
         now = self.now()
-        self._connection.write(lambda commands, _: claims.quarantine(commands, held, troubled, now))
+        self._connection.write(lambda session, _: claims.quarantine(session, held, troubled, now))
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
-        return history.count(self._commands, tenant)
+        return history.count(self._session, tenant)
 
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
-        return history.count_queues(self._commands, now, since)
+        return history.count_queues(self._session, now, since)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
-        return history.skipped(self._commands, tenant, schedule, check_limit(limit))
+        return history.skipped(self._session, tenant, schedule, check_limit(limit))
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
-        return history.statistics(self._commands, keys)
+        return history.statistics(self._session, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         check_limit(limit)
-        return purging.purge(self._commands, finished_before, limit, self.now(), self._connection.patience)
+        return purging.purge(self._session, finished_before, limit, self.now(), self._connection.patience)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
-        return records.get(self._commands, kind, tenant, key, self.now())
+        return records.get(self._session, kind, tenant, key, self.now())
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
-        return records.put(self._commands, record, expect, self.now(), self._connection.patience)
+        return records.put(self._session, record, expect, self.now(), self._connection.patience)
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        return records.find(self._commands, kind, tenant, self.now())
+        return records.find(self._session, kind, tenant, self.now())
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
-        return records.delete(self._commands, (kind, tenant, key), version, self._connection.patience)
+        return records.delete(self._session, (kind, tenant, key), version, self._connection.patience)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         documents = {(chunk.run, chunk.attempt, chunk.seq): log_document(chunk) for chunk in reversed(chunks)}
-        commands = self._commands
-        commands.insert_missing("insert logs", schema.LOGS, list(documents.values()))
-        purging.drop_lines_without_runs(commands, list(dict.fromkeys(chunk.run for chunk in chunks)))
+        session = self._session
+        session.insert_missing("insert logs", schema.LOGS, list(documents.values()))
+        purging.drop_lines_without_runs(session, list(dict.fromkeys(chunk.run for chunk in chunks)))
 
     def read_log(self, run: str) -> list[LogChunk]:
-        return history.log(self._commands, run)
+        return history.log(self._session, run)
 
     def wait(self, timeout: float) -> bool:
         return self._waker.wait(timeout)
@@ -312,8 +314,8 @@ class MongoStore:
         self._waker.hint()
 
     @property
-    def _commands(self) -> Commands:
-        return self._connection.commands()
+    def _session(self) -> Session:
+        return self._connection.session()
 
 
 def _weight_of_write(write: Write) -> int:
@@ -324,6 +326,6 @@ def _weight_of_write(write: Write) -> int:
 def _by_size(apply: Callable[[Sequence[T]], list[A]], rows: Sequence[T], size: Callable[[T], int]) -> list[A]:
     """Some 4 MB in one transaction: a server with a small cache takes no more than ten times as much."""
     answers: list[A] = []
-    for some in parts(rows, _ROWS_A_STEP, size):
+    for some in batches(rows, _ROWS_A_STEP, size):
         answers += apply(some)
     return answers

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 import psycopg
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.stores.postgres.commands import Commands, Link, OnCommand, Transaction
 from evenbeat.stores.postgres.failures import translated
-from evenbeat.stores.postgres.places import Place
+from evenbeat.stores.postgres.location import Location
+from evenbeat.stores.postgres.session import Link, OnCommand, Session, Transaction
 from evenbeat.stores.server_clock import ServerClock
 
 # With 50 threads that fire in 4 processes, 10 each made the slowest calls half as long again.
@@ -47,7 +47,7 @@ class Connections:
     """The connections of one store in one process. Survives forks."""
 
     def __init__(
-        self, place: Place, patience: Patience, clock: ServerClock, on_command: OnCommand | None
+        self, place: Location, patience: Patience, clock: ServerClock, on_command: OnCommand | None
     ) -> None:
         self.place = place
         self._patience = patience
@@ -60,8 +60,8 @@ class Connections:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._state = threading.Condition()
-        self._idle: list[Commands] = []
-        self._in_use: list[Commands] = []
+        self._idle: list[Session] = []
+        self._in_use: list[Session] = []
         self._lent_out = 0
         self._queue: deque[object] = deque()
 
@@ -105,13 +105,13 @@ class Connections:
             held.announce("committed")
 
     @contextlib.contextmanager
-    def read(self, patience: float | None = None) -> Iterator[Commands]:
+    def read(self, patience: float | None = None) -> Iterator[Session]:
         """A connection for statements that stand for themselves."""
         with self._lent(self._patience.timeout if patience is None else patience) as held:
             yield held
 
     @contextlib.contextmanager
-    def _lent(self, patience: float) -> Iterator[Commands]:
+    def _lent(self, patience: float) -> Iterator[Session]:
         self._check_process()
         held = self._take(patience)
         pid = self._pid
@@ -126,7 +126,7 @@ class Connections:
             if pid == os.getpid():
                 self._give_back(held)
 
-    def _take(self, patience: float) -> Commands | None:
+    def _take(self, patience: float) -> Session | None:
         """An idle connection, or the right to make one; who came first gets it first."""
         ticket = object()
         with self._state:
@@ -152,7 +152,7 @@ class Connections:
     def _is_served(self, ticket: object) -> bool:
         return not self._opened or (self._lent_out < LARGEST and self._queue[0] is ticket)
 
-    def _give_back(self, held: Commands | None) -> None:
+    def _give_back(self, held: Session | None) -> None:
         kept = False
         with self._state:
             self._lent_out -= 1
@@ -166,7 +166,7 @@ class Connections:
         if held is not None and not kept:
             held.link.close()
 
-    def _connect(self) -> Commands:
+    def _connect(self) -> Session:
         if self._on_command is not None:
             self._on_command("connect")
         try:
@@ -184,7 +184,7 @@ class Connections:
             if not self._idle and not self._in_use:
                 # All were lost, or there were none: this may be another server, with another clock.
                 self._clock.forget()
-        return Commands(link, self.place, self._patience.answer, self._on_command)
+        return Session(link, self.place, self._patience.answer, self._on_command)
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -201,7 +201,7 @@ class Connections:
         _abandoned.extend(held.link for held in inherited)
 
 
-def _is_quiet(held: Commands) -> bool:
+def _is_quiet(held: Session) -> bool:
     """Whether the server has said nothing since the last answer: what it says then is that it ends. 3 us."""
     if held.broken:
         return False

@@ -6,14 +6,22 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    LogChunk,
+    RunRecord,
+    RunState,
+    Skipped,
+    Statistics,
+)
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.postgres import past_statements as sql
-from evenbeat.stores.postgres.commands import Commands, Transaction
+from evenbeat.stores.postgres.encoding import is_kept, json_list, json_text, marked, unmarked, unmarked_at
 from evenbeat.stores.postgres.runs import FREE
-from evenbeat.stores.postgres.texts import is_kept, json_list, json_text, marked, unmarked, unmarked_at
+from evenbeat.stores.postgres.session import Session, Transaction
 from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.rows import LOG, RUN, log_row, read_log, read_skipped, read_statistics, readable_runs
 
@@ -23,16 +31,16 @@ _COLUMNS = ", ".join(f"run.{name}" for name in RUN)
 _TEXT, _LAST_ERROR = LOG.index("text"), -1
 
 
-def find(commands: Commands, query: RunQuery) -> Page[Run]:
+def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     after = read_run_cursor(query.cursor)
     if query.states == () or not is_kept(query.tenant, query.schedule, query.task, query.queue):
         return Page((), None)
-    found: list[Run] = []
+    found: list[RunRecord] = []
     while True:
         # One more than asked for says whether there is more.
         missing = query.limit + 1 - len(found)
         text, values = question(query, after)
-        rows = commands.rows("select runs", f"{text} LIMIT %s", [*values, missing])
+        rows = session.rows("select runs", f"{text} LIMIT %s", [*values, missing])
         # Of attempts before the present one the database knows nothing.
         found += filter(query.matches, readable_runs(unmarked_at(rows, FREE)))
         if len(found) > query.limit or len(rows) < missing:
@@ -55,14 +63,14 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
     given: list[object] = []
     for condition, value in few or [([], [])]:
         conditions = " AND ".join([*condition, *where])
-        source = f"SELECT {_COLUMNS} FROM evenbeat.runs AS run"  # noqa: S608
+        source = f"SELECT {_COLUMNS} FROM evenbeat.runs AS run"
         text.append(f"{source} WHERE {conditions}" if conditions else source)
         given += [*value, *values]
     source = " UNION ALL ".join(text)
     if few:
         # OFFSET 0: planned by itself. Unlike a MATERIALIZED query its rows are not kept: of many, the sort
         # keeps as many as the limit.
-        source = f"SELECT {_COLUMNS} FROM ({source} OFFSET 0) AS run"  # noqa: S608
+        source = f"SELECT {_COLUMNS} FROM ({source} OFFSET 0) AS run"
     return f"{source} ORDER BY run.created_at DESC, run.id", given
 
 
@@ -93,9 +101,13 @@ def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> tuple[lis
     where: list[str] = []
     values: list[object] = []
     equal = {
-        "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
-        "worker": marked(query.worker), "cancel_requested": query.cancel_requested,
-    }  # fmt: skip
+        "tenant": query.tenant,
+        "schedule": query.schedule,
+        "task": query.task,
+        "queue": query.queue,
+        "worker": marked(query.worker),
+        "cancel_requested": query.cancel_requested,
+    }
     for name, value in equal.items():
         if value is not None:
             where.append(f"run.{name} = %s")
@@ -120,28 +132,28 @@ def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> tuple[lis
     return where, values
 
 
-def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
+def count(session: Session, tenant: str | None) -> dict[RunState, int]:
     if not is_kept(tenant):
         return {}
-    return dict(commands.rows("count runs", sql.COUNT_RUNS, {"tenant": tenant}))
+    return dict(session.rows("count runs", sql.COUNT_RUNS, {"tenant": tenant}))
 
 
-def count_queues(commands: Commands, now: Instant, since: Instant) -> list[QueueCounts]:
-    rows = commands.rows("count queues", sql.COUNT_QUEUES, {"now": now, "since": since})
+def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
+    rows = session.rows("count queues", sql.COUNT_QUEUES, {"now": now, "since": since})
     return added_up(QueueCounts(**dict(zip(_QUEUE, row, strict=True))) for row in rows)
 
 
-def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+def skipped(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
     if not is_kept(tenant, schedule):
         return []
     values = {"tenant": tenant, "schedule": schedule, "limit": limit}
-    return [read_skipped(row) for row in commands.rows("select skipped", sql.SELECT_SKIPPED, values)]
+    return [read_skipped(row) for row in session.rows("select skipped", sql.SELECT_SKIPPED, values)]
 
 
-def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
     asked = [key for key in dict.fromkeys(keys) if is_kept(*key)]
     wanted = json_text([{"tenant": tenant, "schedule": name} for tenant, name in asked])
-    rows = commands.rows("select statistics", sql.SELECT_STATISTICS, {"rows": wanted})
+    rows = session.rows("select statistics", sql.SELECT_STATISTICS, {"rows": wanted})
     found = {(known.tenant, known.schedule): known for known in map(read_statistics, rows)}
     return [_read(found.get(key)) or Statistics(tenant=key[0], schedule=key[1]) for key in keys]
 
@@ -156,16 +168,14 @@ def append_log(transaction: Transaction, chunks: Sequence[LogChunk]) -> None:
         fields = dict(zip(LOG, log_row(chunk), strict=True))
         first.setdefault((chunk.run, chunk.attempt, chunk.seq), {**fields, "text": marked(chunk.text)})
     if first:
-        values = {
-            "rows": json_text(list(first.values())), "runs": json_list({chunk.run for chunk in chunks}),
-        }  # fmt: skip
+        values = {"rows": json_text(list(first.values())), "runs": json_list({chunk.run for chunk in chunks})}
         transaction.commit("insert logs", [(sql.INSERT_LOGS, values)])
 
 
-def log(commands: Commands, run: str) -> list[LogChunk]:
+def log(session: Session, run: str) -> list[LogChunk]:
     if not is_kept(run):
         return []
-    rows = commands.rows("select log", sql.SELECT_LOG, {"run": run})
+    rows = session.rows("select log", sql.SELECT_LOG, {"run": run})
     return [read_log(row) for row in unmarked_at(rows, (_TEXT,))]
 
 

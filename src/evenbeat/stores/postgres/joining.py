@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenbeat.model import Run
+from evenbeat.core.records import RunRecord
 from evenbeat.stores.postgres import statements as sql
-from evenbeat.stores.postgres.places import Place
+from evenbeat.stores.postgres.encoding import json_runs
+from evenbeat.stores.postgres.location import Location
 from evenbeat.stores.postgres.runs import first_of_each
-from evenbeat.stores.postgres.texts import json_runs
 from evenbeat.stores.within import Conversation, Say, Statement, check_dialect
 
 _UNDEFINED_TABLE = "42P01"
 
 
-def adding(place: Place, runs: Sequence[Run]) -> Say[frozenset[str]]:
+def adding(place: Location, runs: Sequence[RunRecord]) -> Say[frozenset[str]]:
     """Add the runs, and a hint that the commit delivers; the answer is the ids that are new."""
 
     def say(dialect: str) -> Conversation[frozenset[str]]:

@@ -38,19 +38,19 @@ FROM evenbeat.runs WHERE state = 'running' GROUP BY queue
 UNION ALL
 SELECT queue, 0, 0, 0, 0, NULL, count(*) FILTER (WHERE run_at BETWEEN %(since)s AND %(now)s), count(*)
 FROM evenbeat.runs WHERE {ENDED_SINCE.format("%(since)s")} GROUP BY queue
-"""  # noqa: S608
+"""
 
 SELECT_SKIPPED = f"""
 SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped WHERE tenant = %(tenant)s AND schedule = %(schedule)s
 ORDER BY last DESC, first DESC LIMIT %(limit)s
-"""  # noqa: S608
+"""
 
 SELECT_STATISTICS = f"""
 SELECT {", ".join(f"figures.{name}" for name in STATISTICS)}
 FROM {rows_of(("tenant", "schedule"))}
 JOIN evenbeat.statistics AS figures
   ON figures.tenant = wanted.tenant AND figures.schedule = wanted.schedule
-"""  # noqa: S608
+"""
 
 # SKIP LOCKED: two that purge at once take different rows, and neither waits for who settles.
 DELETE_OVER = """
@@ -89,7 +89,7 @@ WITH gone AS (
     RETURNING 1
 )
 SELECT count(*) FROM gone
-"""  # noqa: S608
+"""
 
 # -- Records and logs --------------------------------------------------------------------------------------
 
@@ -97,12 +97,12 @@ _ALIVE = f"(expires IS NULL OR expires > {CLOCK})"
 SELECT_RECORD = f"""
 SELECT {", ".join(RECORD)} FROM evenbeat.records
 WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND {_ALIVE}
-"""  # noqa: S608
+"""
 SELECT_RECORDS = f"""
 SELECT {", ".join(RECORD)} FROM evenbeat.records
 WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) AND {_ALIVE}
 ORDER BY tenant, key
-"""  # noqa: S608
+"""
 # Compare and set in one statement: of two at once, the second sees the first one's row.
 ADD_RECORD = f"""
 INSERT INTO evenbeat.records AS present ({", ".join(RECORD)})
@@ -111,12 +111,12 @@ ON CONFLICT (kind, tenant, key)
 DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
 WHERE present.expires <= {CLOCK}
 RETURNING TRUE
-"""  # noqa: S608
+"""
 CHANGE_RECORD = f"""
 UPDATE evenbeat.records SET version = %(version)s, body = %(body)s, expires = CAST(%(expires)s AS bigint)
 WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(expect)s AND {_ALIVE}
 RETURNING TRUE
-"""  # noqa: S608
+"""
 DELETE_RECORD = """
 DELETE FROM evenbeat.records
 WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND version = %(version)s
@@ -129,5 +129,5 @@ INSERT INTO evenbeat.logs ({", ".join(LOG)}) SELECT {", ".join(LOG)} FROM {rows_
 WHERE run = ANY (ARRAY(SELECT id FROM evenbeat.runs WHERE id = {listed("runs")}))
 ORDER BY run COLLATE "C", attempt, seq
 ON CONFLICT (run, attempt, seq) DO NOTHING
-"""  # noqa: S608
-SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat.logs WHERE run = %(run)s ORDER BY attempt, seq"  # noqa: S608
+"""
+SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat.logs WHERE run = %(run)s ORDER BY attempt, seq"

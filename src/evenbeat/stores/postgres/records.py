@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from evenbeat.model import Record
+from evenbeat.core.records import Record
 from evenbeat.stores.postgres import past_statements as sql
-from evenbeat.stores.postgres.commands import Commands, Transaction
-from evenbeat.stores.postgres.texts import is_kept, marked, unmarked_at
+from evenbeat.stores.postgres.encoding import is_kept, marked, unmarked_at
+from evenbeat.stores.postgres.session import Session, Transaction
 from evenbeat.stores.rows import RECORD, Row, read_record, record_row
 
 _BODY = (RECORD.index("body"),)
 
 
-def get(commands: Commands, kind: str, tenant: str, key: str, clock: int | None) -> Record | None:
+def get(session: Session, kind: str, tenant: str, key: str, clock: int | None) -> Record | None:
     if not is_kept(kind, tenant, key):
         return None
     values = {"kind": kind, "tenant": tenant, "key": key, "clock": clock}
-    rows = _read(commands.rows("select record", sql.SELECT_RECORD, values))
+    rows = _read(session.rows("select record", sql.SELECT_RECORD, values))
     return rows[0] if rows else None
 
 
@@ -28,11 +28,11 @@ def put(transaction: Transaction, record: Record, expect: int | None, clock: int
     return bool(written) or _read(present) == [record]
 
 
-def find(commands: Commands, kind: str, tenant: str | None, clock: int | None) -> list[Record]:
+def find(session: Session, kind: str, tenant: str | None, clock: int | None) -> list[Record]:
     if not is_kept(kind, tenant):
         return []
     values = {"kind": kind, "tenant": tenant, "clock": clock}
-    return _read(commands.rows("select records", sql.SELECT_RECORDS, values))
+    return _read(session.rows("select records", sql.SELECT_RECORDS, values))
 
 
 def delete(transaction: Transaction, kind: str, tenant: str, key: str, version: int) -> bool:

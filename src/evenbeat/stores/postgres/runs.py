@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Run, Transition
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.decisions import Settlement, Standing, settlement
 from evenbeat.stores.postgres import statements as sql
-from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
-from evenbeat.stores.postgres.schedules import json_keys, json_notes
-from evenbeat.stores.postgres.texts import (
+from evenbeat.stores.postgres.encoding import (
     is_kept,
     json_list,
     json_runs,
@@ -24,6 +22,8 @@ from evenbeat.stores.postgres.texts import (
     unmarked,
     unmarked_at,
 )
+from evenbeat.stores.postgres.schedules import json_keys, json_notes
+from evenbeat.stores.postgres.session import Session, Statement, Transaction
 from evenbeat.stores.rows import (
     RUN,
     STATISTICS,
@@ -45,7 +45,7 @@ _FREE_FIELDS = ("worker", "result", "error", "settled")
 PRIORITIES = range(9, -1, -1)
 
 
-def add(transaction: Transaction, runs: Sequence[Run]) -> list[bool]:
+def add(transaction: Transaction, runs: Sequence[RunRecord]) -> list[bool]:
     first = first_of_each(runs)
     if not first:
         return []
@@ -60,8 +60,8 @@ def add(transaction: Transaction, runs: Sequence[Run]) -> list[bool]:
     return answers
 
 
-def first_of_each(runs: Sequence[Run]) -> dict[str, Run]:
-    first: dict[str, Run] = {}
+def first_of_each(runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
+    first: dict[str, RunRecord] = {}
     for run in runs:
         first.setdefault(run.id, run)
     return first
@@ -92,16 +92,19 @@ def possible(wanted: Claim) -> Claim:
     if is_kept(*wanted.queues, *(tasks or ())):
         return wanted
     return replace(
-        wanted, queues=tuple(filter(is_kept, wanted.queues)),
+        wanted,
+        queues=tuple(filter(is_kept, wanted.queues)),
         tasks=None if tasks is None else frozenset(filter(is_kept, tasks)),
-    )  # fmt: skip
+    )
 
 
 def ask_outlook(wanted: Claim) -> Statement:
     values = {
-        "worker": marked(wanted.worker), "token": marked(wanted.token), "format": FORMAT,
+        "worker": marked(wanted.worker),
+        "token": marked(wanted.token),
+        "format": FORMAT,
         "queues": list(dict.fromkeys(wanted.queues)),
-    }  # fmt: skip
+    }
     if wanted.tasks is None:
         return sql.OUTLOOK, values
     return sql.OUTLOOK_OF_TASKS, {**values, "tasks": sorted(wanted.tasks)}
@@ -157,8 +160,12 @@ def _order(row: Row) -> tuple[Instant, str]:
 def _claimable(wanted: Claim, priority: int, limit: int, clock: int | None) -> list[Statement]:
     """The questions for due runs of a priority, one for each queue."""
     values: dict[str, object] = {
-        "priority": priority, "now": wanted.now, "clock": clock, "format": FORMAT, "limit": limit,
-    }  # fmt: skip
+        "priority": priority,
+        "now": wanted.now,
+        "clock": clock,
+        "format": FORMAT,
+        "limit": limit,
+    }
     text = sql.SELECT_CLAIMABLE
     if wanted.tasks is not None:
         text = sql.SELECT_CLAIMABLE_OF_TASKS
@@ -172,17 +179,25 @@ def _take(transaction: Transaction, wanted: Claim, chosen: list[Row], due: Insta
     runs, troubled = _read(chosen)
     taken = [
         replace(
-            run, state="running", attempt=run.attempt + 1, worker=wanted.worker, claim=wanted.token,
-            lease_until=lease_until, started_at=now,
+            run,
+            state="running",
+            attempt=run.attempt + 1,
+            worker=wanted.worker,
+            claim=wanted.token,
+            lease_until=lease_until,
+            started_at=now,
         )
         for run in runs
-    ]  # fmt: skip
+    ]
     statements: list[Statement] = []
     if taken:
         values = {
-            "worker": marked(wanted.worker), "token": marked(wanted.token), "lease_until": lease_until,
-            "started_at": now, "ids": json_list([run.id for run in taken]),
-        }  # fmt: skip
+            "worker": marked(wanted.worker),
+            "token": marked(wanted.token),
+            "lease_until": lease_until,
+            "started_at": now,
+            "ids": json_list([run.id for run in taken]),
+        }
         statements.append((sql.CLAIM, values))
     answers = transaction.commit("claim runs", [*statements, ask_outlook(wanted)])
     coming = Outlook(answers[-1][0])
@@ -196,9 +211,9 @@ class Troubled(NamedTuple):
     note: str
 
 
-def _read(rows: list[Row]) -> tuple[list[Run], list[Troubled]]:
+def _read(rows: list[Row]) -> tuple[list[RunRecord], list[Troubled]]:
     """The runs, and the rows that can't be read; rows of a newer format are neither."""
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     troubled: list[Troubled] = []
     for row in unmarked_at(rows, FREE):
         try:
@@ -225,19 +240,20 @@ def fail_unreadable(transaction: Transaction, troubled: Sequence[Troubled]) -> N
     ends = [{"id": row[_ID], "error": marked(note), "finished_at": transaction.now} for row, note in same]
     notes = [((row[_TENANT], row[_ID]), note) for row, note in same]
     statements: list[Statement] = [
-        (sql.FAIL_UNREADABLE, {"rows": json_text(ends)}), (sql.QUARANTINE, {"rows": json_notes(notes)}),
-    ]  # fmt: skip
+        (sql.FAIL_UNREADABLE, {"rows": json_text(ends)}),
+        (sql.QUARANTINE, {"rows": json_notes(notes)}),
+    ]
     if waiting:
         statements.append((sql.WAKE, {"rows": json_keys((row[0], row[1]) for row in waiting)}))
     transaction.commit("fail unreadable", statements)
 
 
 def lost(
-    commands: Commands, ended_by: Instant, limit: int, clock: int | None
+    session: Session, ended_by: Instant, limit: int, clock: int | None
 ) -> tuple[Lost, Sequence[Troubled]]:
     """Runs whose lease has ended, and rows among them that can't be read."""
     values = {"ended_by": ended_by, "clock": clock, "limit": limit + 1}
-    rows, ((next_end,),) = commands.together(
+    rows, ((next_end,),) = session.together(
         "select lost", [(sql.SELECT_LOST, values), (sql.NEXT_LEASE_END, values)]
     )
     if len(rows) > limit:

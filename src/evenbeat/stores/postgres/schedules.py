@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Run, Schedule, Version
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.postgres import statements as sql
-from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
-from evenbeat.stores.postgres.texts import is_kept, json_list, json_runs, json_text, marked, unmarked_at
+from evenbeat.stores.postgres.encoding import is_kept, json_list, json_runs, json_text, marked, unmarked_at
+from evenbeat.stores.postgres.session import Session, Statement, Transaction
 from evenbeat.stores.rows import (
     PLACE,
     SCHEDULE,
@@ -63,7 +63,7 @@ def _written(accepted: list[Planned], there: frozenset[Key]) -> list[Statement]:
     return [(text, {"rows": json_text(rows)}) for text, rows in pairs if rows]
 
 
-def _fields(schedule: Schedule) -> dict[str, object]:
+def _fields(schedule: ScheduleRecord) -> dict[str, object]:
     fields = dict(zip(SCHEDULE, schedule_row(schedule), strict=True))
     for at in _FREE:
         fields[SCHEDULE[at]] = marked(fields[SCHEDULE[at]])
@@ -82,7 +82,7 @@ def _are_there(transaction: Transaction, write: Write, accepted: list[Planned]) 
 
 def _what_follows(accepted: Iterable[Planned]) -> list[Statement]:
     """The runs, ledger rows and cancel requests that belong to written schedules."""
-    runs: dict[str, Run] = {}
+    runs: dict[str, RunRecord] = {}
     skipped: list[dict[str, object]] = []
     cancels: set[str] = set()
     for planned in accepted:
@@ -101,13 +101,13 @@ def _what_follows(accepted: Iterable[Planned]) -> list[Statement]:
     return statements
 
 
-def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     after = read_schedule_cursor(query.cursor)
     if not is_kept(query.tenant, query.name, query.task):
         return Page((), None)
     text, values = question(query, after)
     # One more than asked for says whether there is more.
-    rows = commands.rows("select schedules", f"{text} LIMIT %s", [*values, query.limit + 1])
+    rows = session.rows("select schedules", f"{text} LIMIT %s", [*values, query.limit + 1])
     found = read_schedules(unmarked_at(rows, _FREE))
     items = tuple(found[: query.limit])
     return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
@@ -126,7 +126,7 @@ def question(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[
     if after is not None:
         where.append("(tenant, name) > (%s, %s)")
         values += after
-    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat.schedules"  # noqa: S608
+    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat.schedules"
     return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
 
 
@@ -135,7 +135,7 @@ def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction,
     values = {"now": now, "clock": clock, "format": FORMAT, "limit": limit}
     found = transaction.rows("select due", sql.SELECT_DUE, values)
     now = min(now, transaction.now)
-    due: list[Schedule] = []
+    due: list[ScheduleRecord] = []
     troubled: list[tuple[Key, Exception]] = []
     for row in unmarked_at(found, _FREE):
         try:

@@ -72,7 +72,7 @@ CREATE TABLE evenbeat.runs (
     schedule         text COLLATE "C",
     generation       bigint,
     tick             bigint,
-    cause            text     NOT NULL CHECK (cause IN ('tick', 'trigger', 'backfill', 'enqueue')),
+    cause            text     NOT NULL CHECK (cause IN ('tick', 'run_now', 'backfill', 'enqueue')),
     coalesced        bigint   NOT NULL,
     task             text COLLATE "C" NOT NULL,
     kind             text     NOT NULL CHECK (kind IN ('task', 'flow')),
@@ -205,11 +205,24 @@ CREATE TABLE evenbeat.logs (
 
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
-        _SCHEDULES, _SCHEDULES_DUE,
-        _RUNS, _RUNS_CLAIMABLE, _RUNS_RUNNING, _RUNS_ACTIVE, _RUNS_NEWEST, _RUNS_OF_SCHEDULE, _RUNS_OVER,
-        _SKIPPED, _SKIPPED_NEWEST, _SKIPPED_RECORDED, _STATISTICS, _RECORDS, _RECORDS_EXPIRING, _LOGS,
-    ),
-}  # fmt: skip
+        _SCHEDULES,
+        _SCHEDULES_DUE,
+        _RUNS,
+        _RUNS_CLAIMABLE,
+        _RUNS_RUNNING,
+        _RUNS_ACTIVE,
+        _RUNS_NEWEST,
+        _RUNS_OF_SCHEDULE,
+        _RUNS_OVER,
+        _SKIPPED,
+        _SKIPPED_NEWEST,
+        _SKIPPED_RECORDED,
+        _STATISTICS,
+        _RECORDS,
+        _RECORDS_EXPIRING,
+        _LOGS,
+    )
+}
 """What leads to each version from the one before. One that was released never changes again."""
 
 FIND_SCHEMA = "SELECT 1 FROM pg_namespace WHERE nspname = %(schema)s"

@@ -15,14 +15,46 @@ from evenbeat.stores.rows import PLACE, RUN, SCHEDULE, SKIPPED, STATISTICS
 
 _NUMBERS = frozenset(
     (
-        "priority", "max_concurrent", "spread", "paused_until", "paused_at", "anchor", "next_tick", "moved",
-        "wake_at", "last_fire", "revision", "fire_seq", "generation", "created_at", "updated_at", "format",
-        "tick", "coalesced",
-        "scheduled_at", "run_at", "attempt", "failures", "crashes", "lease_until", "started_at",
-        "finished_at", "first", "last", "count", "recorded_at", "run_count", "success_count",
-        "failure_count", "last_run", "last_success", "last_failure", "seq", "at",
+        "priority",
+        "max_concurrent",
+        "spread",
+        "paused_until",
+        "paused_at",
+        "anchor",
+        "next_tick",
+        "moved",
+        "wake_at",
+        "last_fire",
+        "revision",
+        "fire_seq",
+        "generation",
+        "created_at",
+        "updated_at",
+        "format",
+        "tick",
+        "coalesced",
+        "scheduled_at",
+        "run_at",
+        "attempt",
+        "failures",
+        "crashes",
+        "lease_until",
+        "started_at",
+        "finished_at",
+        "first",
+        "last",
+        "count",
+        "recorded_at",
+        "run_count",
+        "success_count",
+        "failure_count",
+        "last_run",
+        "last_success",
+        "last_failure",
+        "seq",
+        "at",
     )
-)  # fmt: skip
+)
 _FLAGS = frozenset(("cancel_requested", "is_gate"))
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
@@ -95,7 +127,7 @@ SELECT {", ".join("''" if name == "declared" else name for name in SCHEDULE)} FR
 WHERE wake_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s
 ORDER BY wake_at LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
-"""  # noqa: S608
+"""
 
 # After the schedules are locked: a run that ends from here on waits for them to wake its own.
 SELECT_ACTIVE = f"""
@@ -108,7 +140,7 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS run
 ORDER BY run.created_at, run.id
-"""  # noqa: S608
+"""
 
 # Its own fields and no others: where the schedule stands, never what a user said. Two processes fire 20,000
 # to 30,000 ticks a second in batches of 500.
@@ -116,13 +148,13 @@ ADVANCE_SCHEDULES = f"""
 UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in PLACE)}
 FROM {rows_of(("tenant", "name", *PLACE))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
-"""  # noqa: S608
+"""
 
 PUT_TO_SLEEP = f"""
 UPDATE evenbeat.schedules AS schedule SET wake_at = NULL
 FROM {rows_of(("tenant", "name"))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
-"""  # noqa: S608
+"""
 
 
 def _insert_runs(place: str = "%(rows)s") -> str:
@@ -133,7 +165,7 @@ SELECT {RUN_COLUMNS} FROM {rows_of(RUN, place)}
 ORDER BY id COLLATE "C"
 ON CONFLICT (id) DO NOTHING
 RETURNING id
-""".strip()  # noqa: S608
+""".strip()
 
 
 # 16 us a run; 20 with those of schedules, which stand in two indexes more.
@@ -147,11 +179,11 @@ WITH added AS (
 SELECT pg_notify('evenbeat_wake', '') FROM added LIMIT 1
 )
 SELECT added.id FROM added LEFT JOIN told ON TRUE
-""".strip()  # noqa: S608
+""".strip()
 
 INSERT_SKIPPED = f"""
 INSERT INTO evenbeat.skipped ({", ".join(SKIPPED)}) SELECT {", ".join(SKIPPED)} FROM {rows_of(SKIPPED)}
-"""  # noqa: S608
+"""
 
 REQUEST_CANCELS = f"""
 UPDATE evenbeat.runs SET cancel_requested = TRUE
@@ -159,7 +191,7 @@ WHERE id = ANY (ARRAY(
     SELECT id FROM evenbeat.runs WHERE id = {listed("ids")} AND state IN ('queued', 'running')
     ORDER BY id FOR UPDATE
 ))
-"""  # noqa: S608
+"""
 
 QUARANTINE = f"""
 INSERT INTO evenbeat.records AS present (kind, tenant, key, version, body)
@@ -167,7 +199,7 @@ SELECT 'quarantine', tenant, key, 1, body FROM {rows_of(("tenant", "key", "body"
 ORDER BY tenant COLLATE "C", key COLLATE "C"
 ON CONFLICT (kind, tenant, key)
 DO UPDATE SET version = present.version + 1, body = excluded.body, expires = NULL
-"""  # noqa: S608
+"""
 
 # -- Schedules ---------------------------------------------------------------------------------------------
 
@@ -177,21 +209,21 @@ FROM {rows_of(("tenant", "name"))}
 JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
-"""  # noqa: S608
+"""
 
 # No ON CONFLICT: who was faster has made the row from which this write must be decided anew.
 INSERT_SCHEDULES = f"""
 INSERT INTO evenbeat.schedules ({SCHEDULE_COLUMNS})
 SELECT {SCHEDULE_COLUMNS} FROM {rows_of(SCHEDULE)}
 ORDER BY tenant COLLATE "C", name COLLATE "C"
-"""  # noqa: S608
+"""
 UPDATE_SCHEDULES = f"""
 UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in SCHEDULE[2:])}
 FROM {rows_of(SCHEDULE)}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
-"""  # noqa: S608
+"""
 
-SELECT_PRESENT = f"SELECT id FROM evenbeat.runs WHERE id = {listed('ids')}"  # noqa: S608
+SELECT_PRESENT = f"SELECT id FROM evenbeat.runs WHERE id = {listed('ids')}"
 
 # -- Runs --------------------------------------------------------------------------------------------------
 
@@ -217,7 +249,7 @@ SELECT
         ) AS first ON TRUE
         GROUP BY level ORDER BY level DESC
     )
-"""  # noqa: S608
+"""
 
 
 # The first entry of each range that a claim walks through, the highest priority first, and whether it holds
@@ -236,7 +268,7 @@ WHERE state = 'queued' AND queue = %(queue)s AND priority = %(priority)s
   AND run_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s {condition}
 ORDER BY run_at, id LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
-"""  # noqa: S608
+"""
 
 
 # One range of the index for each queue and priority: it ends at "now", so that runs of the future are never
@@ -250,13 +282,13 @@ UPDATE evenbeat.runs
 SET state = 'running', attempt = attempt + 1, worker = %(worker)s, claim = %(token)s,
     lease_until = %(lease_until)s, started_at = %(started_at)s
 WHERE id = {listed("ids")}
-"""  # noqa: S608
+"""
 
 SELECT_CLAIMED = f"""
 SELECT {RUN_COLUMNS} FROM evenbeat.runs
 WHERE state = 'running' AND worker = %(worker)s AND claim = %(token)s
 ORDER BY priority DESC, run_at, id
-"""  # noqa: S608
+"""
 
 # A run that can't be read would stand at the head of its queue for ever.
 FAIL_UNREADABLE = f"""
@@ -264,18 +296,18 @@ UPDATE evenbeat.runs AS run
 SET state = 'failed', error = wanted.error, finished_at = wanted.finished_at, lease_until = NULL, claim = NULL
 FROM {rows_of(("id", "error", "finished_at"))}
 WHERE run.id = wanted.id
-"""  # noqa: S608
+"""
 
 # Walk through all that is running, and nothing of history.
 SELECT_LOST = f"""
 SELECT {RUN_COLUMNS} FROM evenbeat.runs
 WHERE state = 'running' AND coalesce(lease_until, 0) <= least(CAST(%(ended_by)s AS bigint), {CLOCK})
 ORDER BY coalesce(lease_until, 0), id LIMIT %(limit)s
-"""  # noqa: S608
+"""
 NEXT_LEASE_END = f"""
 SELECT min(coalesce(lease_until, 0)) FROM evenbeat.runs
 WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s AS bigint), {CLOCK})
-"""  # noqa: S608
+"""
 
 # First of all: whoever fires holds its schedule and then adds runs or asks them to stop. Who ends a run that
 # a schedule may wait for, or makes one active again, waits until that is written; else the tick would not be
@@ -288,12 +320,12 @@ JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND sched
 WHERE wanted.is_gate OR schedule.overlap <> 'allow' OR schedule.max_concurrent IS NOT NULL
 ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
-"""  # noqa: S608
+"""
 
 LOCK_RUNS = f"""
 SELECT id, state, attempt, settled, lease_until FROM evenbeat.runs WHERE id = {listed("ids")}
 ORDER BY id FOR UPDATE
-"""  # noqa: S608
+"""
 
 
 def update_runs(fields: tuple[str, ...]) -> str:
@@ -302,7 +334,7 @@ def update_runs(fields: tuple[str, ...]) -> str:
 UPDATE evenbeat.runs AS run SET {", ".join(f"{name} = wanted.{name}" for name in fields)}
 FROM {rows_of(("id", *fields))}
 WHERE run.id = wanted.id
-"""  # noqa: S608
+"""
 
 
 # As decisions.added: counts are summed, and what is not said stays as it was.
@@ -318,7 +350,7 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_success = coalesce(nullif(excluded.last_success, 0), known.last_success),
     last_failure = coalesce(nullif(excluded.last_failure, 0), known.last_failure),
     last_error = coalesce(excluded.last_error, known.last_error)
-"""  # noqa: S608
+"""
 
 # As firing.waits. LOCK_GATES came before, so no other transaction has the row in hand.
 WAKE = f"""
@@ -326,4 +358,4 @@ UPDATE evenbeat.schedules AS schedule SET wake_at = next_tick
 FROM {rows_of(("tenant", "name"))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name AND state = 'active'
   AND wake_at > next_tick AND (overlap <> 'allow' OR max_concurrent IS NOT NULL)
-"""  # noqa: S608
+"""

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
 
-from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.model import (
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
     FORMAT,
     LogChunk,
     Record,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     Skipped,
     Statistics,
     Transition,
 )
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.base import (
     Claim,
     Claimed,
@@ -37,14 +37,23 @@ from evenbeat.stores.base import (
     Written,
     check_limit,
 )
+from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import weight
-from evenbeat.stores.parts import parts
-from evenbeat.stores.postgres import facts, history, joining, records, runs, schedules, schema, upgrades
+from evenbeat.stores.postgres import (
+    history,
+    joining,
+    records,
+    runs,
+    schedules,
+    schema,
+    server_checks,
+    upgrades,
+)
 from evenbeat.stores.postgres import statements as sql
-from evenbeat.stores.postgres.commands import OnCommand, Transaction
 from evenbeat.stores.postgres.connections import Connections, Patience
-from evenbeat.stores.postgres.places import place_of
-from evenbeat.stores.postgres.wake import Waker
+from evenbeat.stores.postgres.location import read_location
+from evenbeat.stores.postgres.session import OnCommand, Transaction
+from evenbeat.stores.postgres.waking import Waker
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.stores.within import converse_within
 
@@ -83,7 +92,7 @@ class PostgresStore:
         lock_timeout: float = 5.0,
         on_command: OnCommand | None = None,
     ) -> None:
-        self.place = place_of(url, schema, listen, timeout)
+        self.place = read_location(url, schema, listen, timeout)
         self._given_clock = clock
         self._server_clock = ServerClock(self._ask_clock)
         patience = Patience(timeout, lock_timeout)
@@ -97,9 +106,9 @@ class PostgresStore:
     def open(self) -> None:
         was_open = self._connections.open()
         try:
-            with self._connections.read() as commands:
-                found = upgrades.check(upgrades.version(commands, self.place))
-                self._check(facts.settings(commands))
+            with self._connections.read() as session:
+                found = upgrades.check(upgrades.version(session, self.place))
+                self._check(server_checks.settings(session))
             if found < schema.KNOWN:
                 with self._connections.write(self._clock(), _UPGRADE) as transaction:
                     upgrades.upgrade(transaction, self.place)
@@ -126,8 +135,8 @@ class PostgresStore:
         self._connections.close()
 
     def schema(self) -> Schema:
-        with self._looking() as connections, connections.read() as commands:
-            found = upgrades.version(commands, self.place)
+        with self._looking() as connections, connections.read() as session:
+            found = upgrades.version(session, self.place)
         script = self.place.own(schema.schema_sql(found)) if found < schema.KNOWN else ""
         return Schema(found, schema.KNOWN, script)
 
@@ -142,8 +151,8 @@ class PostgresStore:
                 self._connections.close()
 
     def server(self) -> list[Setting]:
-        with self._looking() as connections, connections.read() as commands:
-            return facts.settings(commands)
+        with self._looking() as connections, connections.read() as session:
+            return server_checks.settings(session)
 
     def now(self) -> Instant:
         return self._server_clock.now() if self._given_clock is None else self._given_clock()
@@ -153,8 +162,8 @@ class PostgresStore:
         return None if self._given_clock is None else self._given_clock()
 
     def _ask_clock(self) -> Instant:
-        with self._connections.read() as commands:
-            ((instant,),) = commands.rows("select clock", sql.GET_CLOCK)
+        with self._connections.read() as session:
+            ((instant,),) = session.rows("select clock", sql.GET_CLOCK)
         return int(instant)
 
     def _write(self) -> contextlib.AbstractContextManager[Transaction]:
@@ -171,9 +180,9 @@ class PostgresStore:
                     raise
         raise AssertionError("the last try answers or raises")
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
-        with self._connections.read() as commands:
-            return schedules.find(commands, query)
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
+        with self._connections.read() as session:
+            return schedules.find(session, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
@@ -191,20 +200,20 @@ class PostgresStore:
     def _look(self, now: Instant) -> tuple[Instant | None, Instant]:
         """The next wake-up, and ``now`` unless the store's own clock is behind it."""
         sent = self._server_clock.mark()
-        with self._connections.read() as commands:
-            ((next_wake, servers),) = commands.rows("select next wake", sql.LOOK, {"format": FORMAT})
+        with self._connections.read() as session:
+            ((next_wake, servers),) = session.rows("select next wake", sql.LOOK, {"format": FORMAT})
         self._server_clock.heard(servers, sent)
         clock = self._clock()
         return next_wake, min(now, servers if clock is None else clock)
 
-    def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
+    def add_runs(self, wanted: Sequence[RunRecord]) -> list[bool]:
         answers: list[bool] = []
-        for part in parts(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
+        for part in batches(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
             with self._write() as transaction:
                 answers += runs.add(transaction, part)
         return answers
 
-    def add_runs_within(self, connection: object, wanted: Sequence[Run]) -> list[Run]:
+    def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         try:
             new = converse_within(connection, joining.adding(self.place, wanted))
         except Exception as error:
@@ -242,15 +251,15 @@ class PostgresStore:
 
     def _look_for_runs(self, claim: Claim) -> tuple[runs.Outlook, Instant]:
         sent = self._server_clock.mark()
-        with self._connections.read() as commands:
-            outlook = runs.Outlook(commands.rows("select next due", *runs.ask_outlook(claim))[0])
+        with self._connections.read() as session:
+            outlook = runs.Outlook(session.rows("select next due", *runs.ask_outlook(claim))[0])
         self._server_clock.heard(outlook.servers_clock, sent)
         clock = self._clock()
         return outlook, min(claim.now, outlook.servers_clock if clock is None else clock)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         answers: list[bool] = []
-        for part in parts(transitions, _RUNS_A_STEP, weight):
+        for part in batches(transitions, _RUNS_A_STEP, weight):
             with self._write() as transaction:
                 accepted, woken = runs.settle(transaction, part)
             answers += accepted
@@ -258,14 +267,14 @@ class PostgresStore:
                 self.hint()
         return answers
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
-        with self._connections.read() as commands:
-            return history.find(commands, query)
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
+        with self._connections.read() as session:
+            return history.find(session, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
         check_limit(limit)
-        with self._connections.read() as commands:
-            lost, troubled = runs.lost(commands, ended_by, limit, self._clock())
+        with self._connections.read() as session:
+            lost, troubled = runs.lost(session, ended_by, limit, self._clock())
         self._fail(troubled)
         return lost
 
@@ -275,21 +284,21 @@ class PostgresStore:
                 runs.fail_unreadable(transaction, troubled)
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
-        with self._connections.read() as commands:
-            return history.count(commands, tenant)
+        with self._connections.read() as session:
+            return history.count(session, tenant)
 
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
-        with self._connections.read() as commands:
-            return history.count_queues(commands, now, since)
+        with self._connections.read() as session:
+            return history.count_queues(session, now, since)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         check_limit(limit)
-        with self._connections.read() as commands:
-            return history.skipped(commands, tenant, schedule, limit)
+        with self._connections.read() as session:
+            return history.skipped(session, tenant, schedule, limit)
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
-        with self._connections.read() as commands:
-            return history.statistics(commands, keys)
+        with self._connections.read() as session:
+            return history.statistics(session, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         check_limit(limit)
@@ -298,8 +307,8 @@ class PostgresStore:
             return history.purge(transaction, finished_before, limit, clock)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
-        with self._connections.read() as commands:
-            return records.get(commands, kind, tenant, key, self._clock())
+        with self._connections.read() as session:
+            return records.get(session, kind, tenant, key, self._clock())
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         clock = self._clock()
@@ -307,8 +316,8 @@ class PostgresStore:
             return records.put(transaction, record, expect, clock)
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        with self._connections.read() as commands:
-            return records.find(commands, kind, tenant, self._clock())
+        with self._connections.read() as session:
+            return records.find(session, kind, tenant, self._clock())
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         with self._write() as transaction:
@@ -319,8 +328,8 @@ class PostgresStore:
             history.append_log(transaction, chunks)
 
     def read_log(self, run: str) -> list[LogChunk]:
-        with self._connections.read() as commands:
-            return history.log(commands, run)
+        with self._connections.read() as session:
+            return history.log(session, run)
 
     def wait(self, timeout: float) -> bool:
         return self._waker.wait(timeout)
@@ -329,5 +338,5 @@ class PostgresStore:
         self._waker.hint()
 
     def _notify(self, sender: str) -> None:
-        with contextlib.suppress(StoreUnavailable), self._connections.read(_HINT_PATIENCE) as commands:
-            commands.rows("hint", sql.NOTIFY, {"channel": self.place.channel, "sender": sender})
+        with contextlib.suppress(StoreUnavailable), self._connections.read(_HINT_PATIENCE) as session:
+            session.rows("hint", sql.NOTIFY, {"channel": self.place.channel, "sender": sender})

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.stores.postgres import schema
-from evenbeat.stores.postgres.commands import Commands, Statement, Transaction
-from evenbeat.stores.postgres.places import Place
+from evenbeat.stores.postgres.location import Location
+from evenbeat.stores.postgres.session import Session, Statement, Transaction
 
 
-def version(commands: Commands | Transaction, place: Place) -> int:
+def version(session: Session | Transaction, place: Location) -> int:
     """The version of the tables; 0 if there are none. One cheap question."""
-    ((there,),) = commands.rows("select schema version", schema.FIND_META, {"schema": place.schema})
+    ((there,),) = session.rows("select schema version", schema.FIND_META, {"schema": place.schema})
     if not there:
         return 0
-    found = commands.rows("select schema version", schema.GET_VERSION)
+    found = session.rows("select schema version", schema.GET_VERSION)
     try:
         return int(found[0][0]) if found else 0
     except ValueError:
         raise StoreUnavailable(f"{place.shown}: schema version {found[0][0]!r} is not a number") from None
 
 
-def upgrade(transaction: Transaction, place: Place) -> None:
+def upgrade(transaction: Transaction, place: Location) -> None:
     """Bring the tables up to date, in one transaction. Those who try at once take turns."""
     transaction.rows("lock schema", schema.LOCK, {"schema": place.schema})
     # Another node may have been faster.

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Statistics
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, LogChunk, RunRecord, RunState, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
+from evenbeat.stores.batching import batches as in_parts
 from evenbeat.stores.pages import read_run_cursor, run_cursor
-from evenbeat.stores.parts import parts as in_parts
 from evenbeat.stores.queue_counts import added_up
-from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
+from evenbeat.stores.redis.session import Session
 
 # Runs that one script looks at or deletes: 2 ms, at most.
 LOOK = 500
 _RUNNING = frozenset(("running",))
 
 
-def find(commands: Commands, query: RunQuery) -> Page[Run]:
+def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     after = read_run_cursor(query.cursor)
-    found = _from_few(commands, query, after)
+    found = _from_few(session, query, after)
     if found is None:
-        found = _from_several(commands, query, after)
+        found = _from_several(session, query, after)
     if found is None:
-        found = _from_index(commands, query, after)
+        found = _from_index(session, query, after)
     items = tuple(found[: query.limit])
     return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
 
 
-def _from_few(commands: Commands, query: RunQuery, after: tuple[Instant, str] | None) -> list[Run] | None:
+def _from_few(session: Session, query: RunQuery, after: tuple[Instant, str] | None) -> list[RunRecord] | None:
     """From an index that holds few runs, however long the history is; None if there is no such index."""
     parts: list[list[object]]
     if query.ids is not None:
@@ -47,9 +47,9 @@ def _from_few(commands: Commands, query: RunQuery, after: tuple[Instant, str] | 
         parts = [[False, "leases", False]]
     else:
         return None
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     for wanted in parts:
-        (rows,) = commands.run("get_runs", wanted)
+        (rows,) = session.run("get_runs", wanted)
         runs += [run for run in readable_runs(rows) if query.matches(run)]
     runs.sort(key=_order)
     if after is not None:
@@ -57,21 +57,23 @@ def _from_few(commands: Commands, query: RunQuery, after: tuple[Instant, str] | 
     return runs
 
 
-def _from_several(commands: Commands, query: RunQuery, after: tuple[Instant, str] | None) -> list[Run] | None:
+def _from_several(
+    session: Session, query: RunQuery, after: tuple[Instant, str] | None
+) -> list[RunRecord] | None:
     """From indexes of what waits, runs and ended lately; None if these don't hold all that is asked for."""
     if query.since is None and not query.retrying:
         return None
     asked = _equal(query)
     indexes: list[tuple[str, str]] = []
     if query.asks_for(("queued",)):
-        indexes += [(index, "-inf") for _, index in _ready(commands)]
+        indexes += [(index, "-inf") for _, index in _ready(session)]
     if not query.retrying and query.asks_for(("running",)):
         indexes.append(("leases", "-inf"))
     if not query.retrying and query.asks_for(FINAL_STATES):
         indexes.append(("over", str(query.since)))
     chosen: list[tuple[int, str]] = []
     for index, first in indexes:
-        for run_id, _, values in _walk(commands, index, first, ("created_at", "started_at", *asked)):
+        for run_id, _, values in _walk(session, index, first, ("created_at", "started_at", *asked)):
             created_at, started_at, *rest = values
             can_match = query.retrying or started_at or index == "over"
             if can_match and rest == list(asked.values()):
@@ -81,28 +83,28 @@ def _from_several(commands: Commands, query: RunQuery, after: tuple[Instant, str
         chosen = [place for place in chosen if place > (-after[0], after[1])]
     if query.created_by is not None:
         chosen = [place for place in chosen if -place[0] <= query.created_by]
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     for start in range(0, len(chosen), LOOK):
-        (rows,) = commands.run("get_runs", [[run_id for _, run_id in chosen[start : start + LOOK]]])
+        (rows,) = session.run("get_runs", [[run_id for _, run_id in chosen[start : start + LOOK]]])
         runs += filter(query.matches, readable_runs(rows))
         if len(runs) > query.limit:
             break
     return runs
 
 
-def _ready(commands: Commands) -> list[tuple[str, str]]:
+def _ready(session: Session) -> list[tuple[str, str]]:
     """(queue, index) of each index of queued runs."""
-    (found,) = commands.run("ready_runs", [])
+    (found,) = session.run("ready_runs", [])
     return [(queue, index) for queue, index in found]
 
 
 def _walk(
-    commands: Commands, index: str, first: str, fields: Sequence[str]
+    session: Session, index: str, first: str, fields: Sequence[str]
 ) -> Iterator[tuple[str, Instant, list[str | None]]]:
     """(id, score, fields) of the runs of an index, from a score on, with a pause for others now and then."""
     place: Sequence[object] | None = (first, 0)
     while place is not None:
-        place, rows = commands.run("walk_runs", [index, *place, LOOK, fields])
+        place, rows = session.run("walk_runs", [index, *place, LOOK, fields])
         for run_id, score, values in rows:
             # Nothing at all where its key holds something else.
             yield run_id, int(float(score)), values or [None] * len(fields)
@@ -111,13 +113,16 @@ def _walk(
 def _equal(query: RunQuery) -> dict[str, str]:
     """What fields of a run's hash must be."""
     asked = {
-        "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
+        "tenant": query.tenant,
+        "schedule": query.schedule,
+        "task": query.task,
+        "queue": query.queue,
         "worker": query.worker,
-    }  # fmt: skip
+    }
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _from_index(commands: Commands, query: RunQuery, after: tuple[Instant, str] | None) -> list[Run]:
+def _from_index(session: Session, query: RunQuery, after: tuple[Instant, str] | None) -> list[RunRecord]:
     index = "newest"
     if query.tenant is not None:
         index = f"newest:tenant:{query.tenant}"
@@ -128,12 +133,12 @@ def _from_index(commands: Commands, query: RunQuery, after: tuple[Instant, str] 
         equal["cancel_requested"] = str(query.cancel_requested).lower()
     created_by = False if query.created_by is None else query.created_by
     states = False if query.states is None else query.states
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     place: Sequence[object] | bool = False if after is None else after
     while True:
         # One more than asked for says whether there is more.
         missing = max(1, min(query.limit + 1 - len(runs), LOOK))
-        last, rows = commands.run("find_runs", [index, place, LOOK, missing, equal, states, created_by])
+        last, rows = session.run("find_runs", [index, place, LOOK, missing, equal, states, created_by])
         some = [run for run in readable_runs(rows) if query.matches(run)]
         if after is not None:
             # The run that the cursor names was purged: those before it at the same time come again.
@@ -144,12 +149,12 @@ def _from_index(commands: Commands, query: RunQuery, after: tuple[Instant, str] 
         place = last
 
 
-def _order(run: Run) -> tuple[int, str]:
+def _order(run: RunRecord) -> tuple[int, str]:
     return (-run.created_at, run.id)
 
 
-def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
-    flat: dict[str, str] = commands.execute("count runs", "HGETALL", f"{commands.address.base}counts")
+def count(session: Session, tenant: str | None) -> dict[RunState, int]:
+    flat: dict[str, str] = session.execute("count runs", "HGETALL", f"{session.address.base}counts")
     counts: dict[RunState, int] = {}
     for field, number in flat.items():
         owner, _, state = field.partition(" ")
@@ -159,63 +164,74 @@ def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
     return counts
 
 
-def count_queues(commands: Commands, now: Instant, since: Instant) -> list[QueueCounts]:
+def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
     """Looks at each run that is active or ended in the period: 500 at a time, 1 ms of the server's."""
     parts: list[QueueCounts] = []
-    for queue, index in _ready(commands):
-        for _, run_at, (failures,) in _walk(commands, index, "-inf", ("failures",)):
+    for queue, index in _ready(session):
+        for _, run_at, (failures,) in _walk(session, index, "-inf", ("failures",)):
             due = run_at <= now
             parts.append(
                 QueueCounts(
-                    queue=queue, due=int(due), later=int(not due), retrying=int(failures not in (None, "0")),
-                    oldest_due=run_at if due else None, came_due=int(since <= run_at <= now),
+                    queue=queue,
+                    due=int(due),
+                    later=int(not due),
+                    retrying=int(failures not in (None, "0")),
+                    oldest_due=run_at if due else None,
+                    came_due=int(since <= run_at <= now),
                 )
-            )  # fmt: skip
+            )
     for index, first in (("leases", "-inf"), ("over", str(since))):
-        for _, _, (named, moment) in _walk(commands, index, first, ("queue", "run_at")):
+        for _, _, (named, moment) in _walk(session, index, first, ("queue", "run_at")):
             if named is None:
                 continue  # purged meanwhile, or something else
             run_at = optional_instant(moment) or 0
             is_running = index == "leases"
             parts.append(
                 QueueCounts(
-                    queue=named, running=int(is_running), ended=int(not is_running),
+                    queue=named,
+                    running=int(is_running),
+                    ended=int(not is_running),
                     came_due=int(since <= run_at <= now),
                 )
-            )  # fmt: skip
+            )
     return added_up(parts)
 
 
-def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
     found: list[Statistics] = []
     for start in range(0, len(keys), LOOK):
         part = keys[start : start + LOOK]
-        (rows,) = commands.run("statistics", [path_of(*key) for key in part])
+        (rows,) = session.run("statistics", [path_of(*key) for key in part])
         for (tenant, schedule), row in zip(part, rows, strict=True):
             runs, successes, failures, last_run, last_success, last_failure, last_error = row
             found.append(
                 Statistics(
-                    tenant=tenant, schedule=schedule, run_count=int(runs or 0),
-                    success_count=int(successes or 0), failure_count=int(failures or 0),
-                    last_run=optional_instant(last_run), last_success=optional_instant(last_success),
-                    last_failure=optional_instant(last_failure), last_error=last_error,
+                    tenant=tenant,
+                    schedule=schedule,
+                    run_count=int(runs or 0),
+                    success_count=int(successes or 0),
+                    failure_count=int(failures or 0),
+                    last_run=optional_instant(last_run),
+                    last_success=optional_instant(last_success),
+                    last_failure=optional_instant(last_failure),
+                    last_error=last_error,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
-def append_log(commands: Commands, chunks: Sequence[LogChunk]) -> None:
+def append_log(session: Session, chunks: Sequence[LogChunk]) -> None:
     for part in in_parts(chunks, LOOK, lambda chunk: len(chunk.text)):
         rows = [
             [chunk.run, f"{chunk.attempt}.{chunk.seq}", f"{instant_text(chunk.at)} {chunk.text}"]
             for chunk in part
         ]
-        commands.run("append_log", rows)
-        commands.committed()
+        session.run("append_log", rows)
+        session.committed()
 
 
-def read_log(commands: Commands, run: str) -> list[LogChunk]:
-    found: dict[str, str] = commands.execute("read log", "HGETALL", f"{commands.address.base}logs:{run}")
+def read_log(session: Session, run: str) -> list[LogChunk]:
+    found: dict[str, str] = session.execute("read log", "HGETALL", f"{session.address.base}logs:{run}")
     chunks = []
     for place, line in found.items():
         attempt, _, seq = place.partition(".")
@@ -229,12 +245,12 @@ def read_log(commands: Commands, run: str) -> list[LogChunk]:
     return sorted(chunks, key=lambda chunk: (chunk.attempt, chunk.seq))
 
 
-def purge(commands: Commands, finished_before: Instant, limit: int) -> int:
+def purge(session: Session, finished_before: Instant, limit: int) -> int:
     gone = 0
     while gone < limit:
         part = min(limit - gone, LOOK)
-        (deleted,) = commands.run("purge", [finished_before, part])
-        commands.committed()
+        (deleted,) = session.run("purge", [finished_before, part])
+        session.committed()
         gone += deleted
         if deleted < part:
             break

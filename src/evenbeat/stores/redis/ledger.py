@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from evenbeat.instants import FIRST, LAST, Instant, from_ms
-from evenbeat.model import Reason, Schedule, Skipped
-from evenbeat.stores.redis.commands import Commands
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.core.records import Reason, ScheduleRecord, Skipped
 from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of
+from evenbeat.stores.redis.session import Session
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,22 +27,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(Entry)
 
 
-def skipped_row(schedule: Schedule, place: int, row: Skipped) -> list[object]:
+def skipped_row(schedule: ScheduleRecord, place: int, row: Skipped) -> list[object]:
     """A row as the scripts add it: (last, recorded_at, text)."""
     version = schedule.version
     entry = Entry(
-        first=_padded(row.first), last=instant_text(row.last), count=row.count, reason=row.reason,
-        generation=row.generation, recorded_at=instant_text(row.recorded_at), run=row.run,
+        first=_padded(row.first),
+        last=instant_text(row.last),
+        count=row.count,
+        reason=row.reason,
+        generation=row.generation,
+        recorded_at=instant_text(row.recorded_at),
+        run=row.run,
         written=f"{version.generation}.{version.revision}.{version.fire_seq}.{place}",
-    )  # fmt: skip
+    )
     return [row.last, row.recorded_at, msgspec.json.encode(entry).decode()]
 
 
-def find(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+def find(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
     if limit == 0:
         return []
-    key = f"{commands.address.base}skipped:{path_of(tenant, schedule)}"
-    rows: list[str] = commands.execute("find skipped", "ZREVRANGE", key, 0, limit - 1)
+    key = f"{session.address.base}skipped:{path_of(tenant, schedule)}"
+    rows: list[str] = session.execute("find skipped", "ZREVRANGE", key, 0, limit - 1)
     found = []
     for text in rows:
         try:
@@ -51,11 +56,17 @@ def find(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Ski
             continue  # nobody plans by it
         found.append(
             Skipped(
-                tenant=tenant, schedule=schedule, generation=entry.generation, first=_instant(entry.first),
-                last=_instant(entry.last), count=entry.count, reason=entry.reason,
-                recorded_at=_instant(entry.recorded_at), run=entry.run,
+                tenant=tenant,
+                schedule=schedule,
+                generation=entry.generation,
+                first=_instant(entry.first),
+                last=_instant(entry.last),
+                count=entry.count,
+                reason=entry.reason,
+                recorded_at=_instant(entry.recorded_at),
+                run=entry.run,
             )
-        )  # fmt: skip
+        )
     return found
 
 

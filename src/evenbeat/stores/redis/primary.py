@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from redis import exceptions as driver
 from redis.crc import key_slot
 
-from evenbeat.stores.redis.address import Address, Place
+from evenbeat.stores.redis.location import Endpoint, Location
 
 Connect: TypeAlias = Callable[[str], "Line"]
 """Makes a connection to the server of a URL, not connected yet."""
@@ -33,14 +33,14 @@ class Line(Protocol):
 
 
 class Finder(Protocol):
-    def find(self) -> Place:
+    def find(self) -> Endpoint:
         """The primary, as far as anybody knows; an error of the driver if nobody does."""
 
-    def redirect(self, place: Place) -> None:
+    def redirect(self, place: Endpoint) -> None:
         """A node of the cluster has said that the slot is there."""
 
 
-def finder(address: Address, key: str, connect: Connect) -> Finder:
+def finder(address: Location, key: str, connect: Connect) -> Finder:
     """``key``: any that is used; it says which slot of a cluster."""
     if address.kind == "sentinel":
         return _Sentinels(address, connect)
@@ -52,23 +52,23 @@ def finder(address: Address, key: str, connect: Connect) -> Finder:
 class _Named:
     """A server by its address. What is behind the address may change."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Location) -> None:
         self._place = address.places[0]
 
-    def find(self) -> Place:
+    def find(self) -> Endpoint:
         return self._place
 
-    def redirect(self, place: Place) -> None:
+    def redirect(self, place: Endpoint) -> None:
         pass
 
 
 class _Sentinels:
-    def __init__(self, address: Address, connect: Connect) -> None:
+    def __init__(self, address: Location, connect: Connect) -> None:
         self._address = address
         self._connect = connect
         self._places = list(address.places)
 
-    def find(self) -> Place:
+    def find(self) -> Endpoint:
         """Ask one sentinel after the other, until one names a server that says it is a primary."""
         troubles: list[str] = []
         for _ in self._address.places:
@@ -89,16 +89,16 @@ class _Sentinels:
                 return found
         raise driver.ConnectionError(f"no sentinel names a primary ({'; '.join(troubles)})")
 
-    def redirect(self, place: Place) -> None:
+    def redirect(self, place: Endpoint) -> None:
         pass
 
-    def _named_by(self, sentinel: Place) -> Place | None:
+    def _named_by(self, sentinel: Endpoint) -> Endpoint | None:
         reply = self._ask(
             self._address.sentinel_url(sentinel), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service
         )
-        return None if reply is None else Place(reply[0], int(reply[1]))
+        return None if reply is None else Endpoint(reply[0], int(reply[1]))
 
-    def _role(self, place: Place) -> str:
+    def _role(self, place: Endpoint) -> str:
         # ROLE would do, but the users that docs/stores/redis.md recommends may not send it.
         facts = str(self._ask(self._address.url_of(place), "INFO", "replication"))
         found = re.search(r"^role:(\w+)", facts, re.MULTILINE)
@@ -109,15 +109,15 @@ class _Sentinels:
 
 
 class _Cluster:
-    def __init__(self, address: Address, slot: int, connect: Connect) -> None:
+    def __init__(self, address: Location, slot: int, connect: Connect) -> None:
         self._address = address
         self._slot = slot
         self._connect = connect
-        self._known: tuple[Place, ...] = ()
+        self._known: tuple[Endpoint, ...] = ()
         """The nodes of the cluster as one of them told last: those that the URL names may all be gone."""
-        self._redirected: Place | None = None
+        self._redirected: Endpoint | None = None
 
-    def find(self) -> Place:
+    def find(self) -> Endpoint:
         if self._redirected is not None:
             found, self._redirected = self._redirected, None
             return found
@@ -137,14 +137,14 @@ class _Cluster:
             troubles.append(f"{place} says that nobody has slot {self._slot}")
         raise driver.ClusterDownError(f"no node says who has our keys ({'; '.join(troubles)})")
 
-    def redirect(self, place: Place) -> None:
+    def redirect(self, place: Endpoint) -> None:
         self._redirected = place
 
 
-def _place(node: list[Any], asked: Place) -> Place:
+def _place(node: list[Any], asked: Endpoint) -> Endpoint:
     """A node that does not know its own address gives an empty one: it is where it was asked."""
     host, port = node[0], int(node[1])
-    return Place(host if host not in (None, "", "?") else asked.host, port)
+    return Endpoint(host if host not in (None, "", "?") else asked.host, port)
 
 
 def ask(line: Line, *words: str) -> Any:

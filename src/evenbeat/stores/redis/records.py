@@ -4,44 +4,48 @@ from __future__ import annotations
 
 from typing import Any
 
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.instants import Instant
-from evenbeat.model import Record
-from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.rows import instant_text, number_text, optional_instant
+from evenbeat.stores.redis.session import Session
 
 
-def get(commands: Commands, kind: str, tenant: str, key: str) -> Record | None:
-    (rows,) = commands.run("find_records", [kind, tenant, key])
-    live = _live(rows, kind, commands.now())
+def get(session: Session, kind: str, tenant: str, key: str) -> Record | None:
+    (rows,) = session.run("find_records", [kind, tenant, key])
+    live = _live(rows, kind, session.now())
     return live[0] if live else None
 
 
-def put(commands: Commands, record: Record, expect: int | None) -> bool:
+def put(session: Session, record: Record, expect: int | None) -> bool:
     for field, value in (("kind", record.kind), ("tenant", record.tenant)):
         if " " in value or ":" in value:
             raise InvalidValue(f"{field} {shown(value)} has a space or a colon", field=field, value=value)
-    (is_there,) = commands.run(
+    (is_there,) = session.run(
         "put_record",
         [
-            record.kind, record.tenant, record.key, number_text(record.version), record.body,
+            record.kind,
+            record.tenant,
+            record.key,
+            number_text(record.version),
+            record.body,
             "" if record.expires is None else instant_text(record.expires),
             False if record.expires is None else record.expires,
             False if expect is None else number_text(expect),
         ],
-    )  # fmt: skip
-    commands.committed()
+    )
+    session.committed()
     return bool(is_there)
 
 
-def find(commands: Commands, kind: str, tenant: str | None) -> list[Record]:
-    (rows,) = commands.run("find_records", [kind, False if tenant is None else tenant, False])
-    return sorted(_live(rows, kind, commands.now()), key=lambda record: (record.tenant, record.key))
+def find(session: Session, kind: str, tenant: str | None) -> list[Record]:
+    (rows,) = session.run("find_records", [kind, False if tenant is None else tenant, False])
+    return sorted(_live(rows, kind, session.now()), key=lambda record: (record.tenant, record.key))
 
 
-def delete(commands: Commands, kind: str, tenant: str, key: str, version: int) -> bool:
-    (is_gone,) = commands.run("delete_record", [kind, tenant, key, number_text(version)])
-    commands.committed()
+def delete(session: Session, kind: str, tenant: str, key: str, version: int) -> bool:
+    (is_gone,) = session.run("delete_record", [kind, tenant, key, number_text(version)])
+    session.committed()
     return bool(is_gone)
 
 

@@ -16,21 +16,21 @@ from typing import TypeVar, get_args
 
 import msgspec
 
-from evenbeat.errors import InvalidValue
-from evenbeat.instants import FIRST, LAST, Instant, read_instant, write_instant
-from evenbeat.model import (
+from evenbeat.core.instants import FIRST, LAST, Instant, read_instant, write_instant
+from evenbeat.core.records import (
     CatchUp,
     Cause,
     Execution,
     Kind,
     Overlap,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     ScheduleState,
     Version,
     encode_policy,
 )
+from evenbeat.errors import InvalidValue
 from evenbeat.stores.rows import Unreadable, check_counts, check_place, salvaged
 
 Fields = dict[str, str]
@@ -160,42 +160,98 @@ def version_fields(version: Version) -> list[str]:
 
 _INSTANTS = frozenset(
     (
-        "next_tick", "moved", "wake_at", "last_fire", "paused_until", "paused_at", "anchor", "created_at",
+        "next_tick",
+        "moved",
+        "wake_at",
+        "last_fire",
+        "paused_until",
+        "paused_at",
+        "anchor",
+        "created_at",
         "updated_at",
     )
-)  # fmt: skip
+)
 _NUMBERS = frozenset(("max_concurrent", "generation", "revision", "fire_seq", "format"))
 
 SCHEDULE = (
     # The first two are what take_due.lua looks at.
-    "overlap", "max_concurrent", "tenant", "name", "task", "trigger", "state", "next_run", "moved", "wake_at",
-    "last_fire", "generation", "revision", "fire_seq", "paused_until", "pause_note", "paused_by", "paused_at",
-    "updated_at", "format", "definition",
-)  # fmt: skip
+    "overlap",
+    "max_concurrent",
+    "tenant",
+    "name",
+    "task",
+    "trigger",
+    "state",
+    "next_run",
+    "moved",
+    "wake_at",
+    "last_fire",
+    "generation",
+    "revision",
+    "fire_seq",
+    "paused_until",
+    "pause_note",
+    "paused_by",
+    "paused_at",
+    "updated_at",
+    "format",
+    "definition",
+)
 
 
-def schedule_fields(s: Schedule) -> list[str]:
+def schedule_fields(s: ScheduleRecord) -> list[str]:
     rest = ScheduleRest(
-        kind=s.kind, payload=s.payload, queue=s.queue, priority=_priority(s.priority),
-        description=s.description, catch_up=_raw_policy(s.catch_up), spread=s.spread,
-        execution=_raw_policy(s.execution), managed_by=s.managed_by, anchor=instant_text(s.anchor),
+        kind=s.kind,
+        payload=s.payload,
+        queue=s.queue,
+        priority=_priority(s.priority),
+        description=s.description,
+        catch_up=_raw_policy(s.catch_up),
+        spread=s.spread,
+        execution=_raw_policy(s.execution),
+        managed_by=s.managed_by,
+        anchor=instant_text(s.anchor),
         created_at=instant_text(s.created_at),
-    )  # fmt: skip
+    )
     return [
-        "tenant", s.tenant, "name", s.name, "task", s.task, "trigger", s.trigger, "overlap", s.overlap,
-        "max_concurrent", "" if s.max_concurrent is None else number_text(s.max_concurrent),
-        "generation", number_text(s.generation), "revision", number_text(s.revision),
-        "updated_at", instant_text(s.updated_at), "format", number_text(s.format), *place_fields(s),
-        "definition", _definition(rest), "declared", s.declared,
-    ]  # fmt: skip
+        "tenant",
+        s.tenant,
+        "name",
+        s.name,
+        "task",
+        s.task,
+        "trigger",
+        s.trigger,
+        "overlap",
+        s.overlap,
+        "max_concurrent",
+        "" if s.max_concurrent is None else number_text(s.max_concurrent),
+        "generation",
+        number_text(s.generation),
+        "revision",
+        number_text(s.revision),
+        "updated_at",
+        instant_text(s.updated_at),
+        "format",
+        number_text(s.format),
+        *place_fields(s),
+        "definition",
+        _definition(rest),
+        "declared",
+        s.declared,
+    ]
 
 
-def place_fields(s: Schedule, before: Schedule | None = None) -> list[str]:
+def place_fields(s: ScheduleRecord, before: ScheduleRecord | None = None) -> list[str]:
     """What firing writes, as far as it differs: where the schedule stands, never what a user said."""
     fields = [
-        "next_run", _optional(s.next_tick), "wake_at", _optional(s.wake_at),
-        "fire_seq", number_text(s.fire_seq),
-    ]  # fmt: skip
+        "next_run",
+        _optional(s.next_tick),
+        "wake_at",
+        _optional(s.wake_at),
+        "fire_seq",
+        number_text(s.fire_seq),
+    ]
     if before is None or s.last_fire != before.last_fire:
         fields += ("last_fire", _optional(s.last_fire))
     if before is None or s.state != before.state:
@@ -213,7 +269,7 @@ def place_fields(s: Schedule, before: Schedule | None = None) -> list[str]:
     return fields
 
 
-def read_schedule(fields: Fields) -> Schedule:
+def read_schedule(fields: Fields) -> ScheduleRecord:
     try:
         _check_text(fields)
         rest = _read_schedule_rest(fields["definition"])
@@ -221,24 +277,40 @@ def read_schedule(fields: Fields) -> Schedule:
         if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS:
             raise Unreadable(f"unknown state {state!r} or overlap {overlap!r}")
         check_counts(int(fields["generation"]), int(fields["revision"]), int(fields["fire_seq"]))
-        schedule = Schedule(
-            tenant=fields["tenant"], name=fields["name"], task=fields["task"], trigger=fields["trigger"],
-            kind=rest.kind, payload=rest.payload, queue=rest.queue, priority=_priority(rest.priority),
-            description=rest.description, catch_up=_read_policy(bytes(rest.catch_up), CatchUp),
+        schedule = ScheduleRecord(
+            tenant=fields["tenant"],
+            name=fields["name"],
+            task=fields["task"],
+            trigger=fields["trigger"],
+            kind=rest.kind,
+            payload=rest.payload,
+            queue=rest.queue,
+            priority=_priority(rest.priority),
+            description=rest.description,
+            catch_up=_read_policy(bytes(rest.catch_up), CatchUp),
             overlap=overlap,  # type: ignore[arg-type]  # it was just checked
-            max_concurrent=int(most) if most else None, spread=rest.spread,
-            execution=_read_policy(bytes(rest.execution), Execution), managed_by=rest.managed_by,
+            max_concurrent=int(most) if most else None,
+            spread=rest.spread,
+            execution=_read_policy(bytes(rest.execution), Execution),
+            managed_by=rest.managed_by,
             state=state,  # type: ignore[arg-type]  # it was just checked
-            pause_note=fields["pause_note"], paused_until=optional_instant(fields["paused_until"]),
-            paused_by=fields["paused_by"], paused_at=optional_instant(fields["paused_at"]),
+            pause_note=fields["pause_note"],
+            paused_until=optional_instant(fields["paused_until"]),
+            paused_by=fields["paused_by"],
+            paused_at=optional_instant(fields["paused_at"]),
             declared=fields.get("declared", ""),  # no fire reads it
             last_fire=optional_instant(fields["last_fire"]),
-            anchor=_read_instant(rest.anchor), next_tick=optional_instant(fields["next_run"]),
-            moved=optional_instant(fields["moved"]), wake_at=optional_instant(fields["wake_at"]),
-            revision=int(fields["revision"]), fire_seq=int(fields["fire_seq"]),
-            generation=int(fields["generation"]), created_at=_read_instant(rest.created_at),
-            updated_at=_read_instant(fields["updated_at"]), format=int(fields["format"]),
-        )  # fmt: skip
+            anchor=_read_instant(rest.anchor),
+            next_tick=optional_instant(fields["next_run"]),
+            moved=optional_instant(fields["moved"]),
+            wake_at=optional_instant(fields["wake_at"]),
+            revision=int(fields["revision"]),
+            fire_seq=int(fields["fire_seq"]),
+            generation=int(fields["generation"]),
+            created_at=_read_instant(rest.created_at),
+            updated_at=_read_instant(fields["updated_at"]),
+            format=int(fields["format"]),
+        )
         return check_place(schedule)
     except KeyError as error:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
@@ -246,22 +318,51 @@ def read_schedule(fields: Fields) -> Schedule:
         raise Unreadable(f"a field can't be read: {error}") from error
 
 
-def run_fields(r: Run) -> list[str]:
+def run_fields(r: RunRecord) -> list[str]:
     rest = RunRest(
-        kind=r.kind, cause=r.cause, payload=r.payload, scheduled_at=instant_text(r.scheduled_at),
-        generation=r.generation, tick=None if r.tick is None else instant_text(r.tick),
-        coalesced=r.coalesced, execution=_raw_policy(r.execution), fired_by=r.fired_by,
-    )  # fmt: skip
+        kind=r.kind,
+        cause=r.cause,
+        payload=r.payload,
+        scheduled_at=instant_text(r.scheduled_at),
+        generation=r.generation,
+        tick=None if r.tick is None else instant_text(r.tick),
+        coalesced=r.coalesced,
+        execution=_raw_policy(r.execution),
+        fired_by=r.fired_by,
+    )
     fields = [
-        "state", r.state, "attempt", number_text(r.attempt), "tenant", r.tenant, "id", r.id, "task", r.task,
-        "run_at", instant_text(r.run_at), "queue", r.queue, "priority", str(_priority(r.priority)),
-        "created_at", instant_text(r.created_at), "format", number_text(r.format),
-        "definition", _definition(rest),
-    ]  # fmt: skip
+        "state",
+        r.state,
+        "attempt",
+        number_text(r.attempt),
+        "tenant",
+        r.tenant,
+        "id",
+        r.id,
+        "task",
+        r.task,
+        "run_at",
+        instant_text(r.run_at),
+        "queue",
+        r.queue,
+        "priority",
+        str(_priority(r.priority)),
+        "created_at",
+        instant_text(r.created_at),
+        "format",
+        number_text(r.format),
+        "definition",
+        _definition(rest),
+    ]
     for name, text in (
-        ("schedule", r.schedule), ("worker", r.worker), ("claim", r.claim), ("result", r.result),
-        ("error", r.error), ("earlier", r.earlier), ("settled", r.settled),
-    ):  # fmt: skip
+        ("schedule", r.schedule),
+        ("worker", r.worker),
+        ("claim", r.claim),
+        ("result", r.result),
+        ("error", r.error),
+        ("earlier", r.earlier),
+        ("settled", r.settled),
+    ):
         if text is not None:
             fields += (name, text)
     if r.failures:
@@ -271,24 +372,36 @@ def run_fields(r: Run) -> list[str]:
     if r.cancel_requested:
         fields += ("cancel_requested", "true")
     for name, instant in (
-        ("lease_until", r.lease_until), ("started_at", r.started_at), ("finished_at", r.finished_at),
-    ):  # fmt: skip
+        ("lease_until", r.lease_until),
+        ("started_at", r.started_at),
+        ("finished_at", r.finished_at),
+    ):
         if instant is not None:
             fields += (name, instant_text(instant))
     return fields
 
 
-def new_run(r: Run) -> list[object]:
+def new_run(r: RunRecord) -> list[object]:
     """A run as the scripts add it: what decides its places in the indexes, then its fields."""
     fields = run_fields(r)
     return [
-        r.id, r.tenant, False if r.schedule is None else path_of(r.tenant, r.schedule), r.format,
-        f"{r.queue}:{r.priority}:{r.task}", r.state, r.run_at, r.created_at, r.lease_until or False,
-        r.finished_at or False, r.worker or False, r.claim or False, fields,
-    ]  # fmt: skip
+        r.id,
+        r.tenant,
+        False if r.schedule is None else path_of(r.tenant, r.schedule),
+        r.format,
+        f"{r.queue}:{r.priority}:{r.task}",
+        r.state,
+        r.run_at,
+        r.created_at,
+        r.lease_until or False,
+        r.finished_at or False,
+        r.worker or False,
+        r.claim or False,
+        fields,
+    ]
 
 
-def read_run(fields: Fields) -> Run:
+def read_run(fields: Fields) -> RunRecord:
     try:
         _check_text(fields)
         rest = _read_run_rest(fields["definition"])
@@ -296,29 +409,47 @@ def read_run(fields: Fields) -> Run:
         state = fields["state"]
         if state not in _RUN_STATES:
             raise Unreadable(f"unknown state {state!r}")
-        return Run(
-            id=fields["id"], tenant=fields["tenant"], schedule=get("schedule"), generation=rest.generation,
-            tick=optional_instant(rest.tick), cause=rest.cause, coalesced=rest.coalesced,
-            task=fields["task"], kind=rest.kind, payload=rest.payload, queue=fields["queue"],
+        return RunRecord(
+            id=fields["id"],
+            tenant=fields["tenant"],
+            schedule=get("schedule"),
+            generation=rest.generation,
+            tick=optional_instant(rest.tick),
+            cause=rest.cause,
+            coalesced=rest.coalesced,
+            task=fields["task"],
+            kind=rest.kind,
+            payload=rest.payload,
+            queue=fields["queue"],
             priority=_priority(int(fields["priority"])),
             execution=_read_policy(bytes(rest.execution), Execution),
             state=state,  # type: ignore[arg-type]  # it was just checked
-            scheduled_at=_read_instant(rest.scheduled_at), run_at=_read_instant(fields["run_at"]),
-            attempt=int(fields["attempt"]), failures=int(get("failures", 0)), crashes=int(get("crashes", 0)),
-            worker=get("worker"), claim=get("claim"), lease_until=optional_instant(get("lease_until")),
+            scheduled_at=_read_instant(rest.scheduled_at),
+            run_at=_read_instant(fields["run_at"]),
+            attempt=int(fields["attempt"]),
+            failures=int(get("failures", 0)),
+            crashes=int(get("crashes", 0)),
+            worker=get("worker"),
+            claim=get("claim"),
+            lease_until=optional_instant(get("lease_until")),
             cancel_requested=get("cancel_requested") == "true",
-            created_at=_read_instant(fields["created_at"]), started_at=optional_instant(get("started_at")),
-            finished_at=optional_instant(get("finished_at")), result=get("result"), error=get("error"),
-            fired_by=rest.fired_by, earlier=get("earlier"), settled=get("settled"),
+            created_at=_read_instant(fields["created_at"]),
+            started_at=optional_instant(get("started_at")),
+            finished_at=optional_instant(get("finished_at")),
+            result=get("result"),
+            error=get("error"),
+            fired_by=rest.fired_by,
+            earlier=get("earlier"),
+            settled=get("settled"),
             format=int(fields["format"]),
-        )  # fmt: skip
+        )
     except KeyError as error:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
     except (ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise Unreadable(f"a field can't be read: {error}") from error
 
 
-def readable_runs(rows: list[list[str]]) -> list[Run]:
+def readable_runs(rows: list[list[str]]) -> list[RunRecord]:
     found = []
     for row in rows:
         try:
@@ -328,7 +459,7 @@ def readable_runs(rows: list[list[str]]) -> list[Run]:
     return found
 
 
-def schedule_of(member: str, fields: Fields) -> Schedule:
+def schedule_of(member: str, fields: Fields) -> ScheduleRecord:
     """The schedule that the indexes call so."""
     schedule = read_schedule(fields)
     if schedule.key != read_member(member):
@@ -336,7 +467,7 @@ def schedule_of(member: str, fields: Fields) -> Schedule:
     return schedule
 
 
-def found_schedule(member: str, fields: Fields) -> Schedule:
+def found_schedule(member: str, fields: Fields) -> ScheduleRecord:
     """A schedule, also a damaged one, as far as it can be read."""
     try:
         return schedule_of(member, fields)

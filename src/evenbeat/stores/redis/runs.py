@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET
 
-from evenbeat.instants import Instant
-from evenbeat.model import Run, Statistics, Transition
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.decisions import weight
-from evenbeat.stores.parts import BYTES, parts
-from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.rows import (
     Fields,
     fields_of,
@@ -23,41 +22,50 @@ from evenbeat.stores.redis.rows import (
     read_run,
 )
 from evenbeat.stores.redis.schedules import FAMILIES
+from evenbeat.stores.redis.session import Session
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
 # Runs of one script: some 10 ms in which the server does nothing else.
 BATCH = 1000
 
 
-def size_of(run: Run) -> int:
+def size_of(run: RunRecord) -> int:
     return len(run.payload) + len(run.result or "") + len(run.error or "") + len(run.earlier or "")
 
 
-def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
+def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
     answers: list[bool] = []
-    for part in parts(runs, BATCH, size_of):
-        (replies,) = commands.run("add_runs", [new_run(run) for run in part])
-        commands.committed()
+    for part in batches(runs, BATCH, size_of):
+        (replies,) = session.run("add_runs", [new_run(run) for run in part])
+        session.committed()
         answers += map(bool, replies)
     return answers
 
 
-def claim(commands: Commands, wanted: Claim) -> Claimed:
+def claim(session: Session, wanted: Claim) -> Claimed:
     """In parts of a script each, all under one token: a repetition finds what each of them took."""
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     troubled: list[tuple[str, Exception]] = []
     tasks = False if wanted.tasks is None else sorted(wanted.tasks)
     goes_on = False
     taken = 0
     while True:
         room = min(wanted.limit - taken, BATCH)
-        due_by, next_due, is_repetition, rows, lease_until, now = commands.run(
+        due_by, next_due, is_repetition, rows, lease_until, now = session.run(
             "claim",
             [
-                wanted.worker, wanted.token, room, wanted.now, wanted.lease,
-                list(dict.fromkeys(wanted.queues)), tasks, FAMILIES, int(goes_on), BYTES,
+                wanted.worker,
+                wanted.token,
+                room,
+                wanted.now,
+                wanted.lease,
+                list(dict.fromkeys(wanted.queues)),
+                tasks,
+                FAMILIES,
+                int(goes_on),
+                BYTES,
             ],
-        )  # fmt: skip
+        )
         for attempt, flat in rows:
             fields = fields_of(flat)
             if not is_repetition:
@@ -66,24 +74,28 @@ def claim(commands: Commands, wanted: Claim) -> Claimed:
         taken += len(rows)
         goes_on = True
         if rows:
-            commands.committed()
+            session.committed()
         if is_repetition or not rows or taken >= wanted.limit or next_due is None or next_due > due_by:
             break
     if is_repetition:
         runs.sort(key=lambda run: (-run.priority, run.run_at, run.id))
-    _quarantine(commands, troubled)
+    _quarantine(session, troubled)
     return Claimed(tuple(runs), next_due)
 
 
 def _taken(wanted: Claim, attempt: int, lease_until: Instant, now: Instant) -> Fields:
     """What the script wrote after it had read the run."""
     return {
-        "state": "running", "attempt": str(attempt), "worker": wanted.worker, "claim": wanted.token,
-        "lease_until": instant_text(lease_until), "started_at": instant_text(now),
-    }  # fmt: skip
+        "state": "running",
+        "attempt": str(attempt),
+        "worker": wanted.worker,
+        "claim": wanted.token,
+        "lease_until": instant_text(lease_until),
+        "started_at": instant_text(now),
+    }
 
 
-def _read_into(runs: list[Run], troubled: list[tuple[str, Exception]], fields: Fields) -> None:
+def _read_into(runs: list[RunRecord], troubled: list[tuple[str, Exception]], fields: Fields) -> None:
     try:
         runs.append(read_run(fields))
     except Unreadable as error:
@@ -91,30 +103,30 @@ def _read_into(runs: list[Run], troubled: list[tuple[str, Exception]], fields: F
             troubled.append((fields["id"], error))
 
 
-def _quarantine(commands: Commands, troubled: Iterable[tuple[str, Exception]]) -> None:
+def _quarantine(session: Session, troubled: Iterable[tuple[str, Exception]]) -> None:
     rows = [[run_id, quarantine_note(error)] for run_id, error in troubled]
     if rows:
-        commands.run("fail_runs", rows)
-        commands.committed()
+        session.run("fail_runs", rows)
+        session.committed()
 
 
-def lost(commands: Commands, ended_by: Instant, limit: int) -> Lost:
-    runs: list[Run] = []
+def lost(session: Session, ended_by: Instant, limit: int) -> Lost:
+    runs: list[RunRecord] = []
     troubled: list[tuple[str, Exception]] = []
-    next_end, rows = commands.run("lost_runs", [ended_by, limit])
+    next_end, rows = session.run("lost_runs", [ended_by, limit])
     for flat in rows:
         _read_into(runs, troubled, fields_of(flat))
-    _quarantine(commands, troubled)
+    _quarantine(session, troubled)
     return Lost(tuple(runs), next_end)
 
 
-def settle(commands: Commands, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
+def settle(session: Session, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
     """Which transitions are accepted, and whether a schedule was woken."""
     answers: list[bool] = []
     is_woken = False
-    for part in parts(transitions, BATCH, weight):
-        replies, woken = commands.run("settle", [_transition_row(transition) for transition in part])
-        commands.committed()
+    for part in batches(transitions, BATCH, weight):
+        replies, woken = session.run("settle", [_transition_row(transition) for transition in part])
+        session.committed()
         answers += map(bool, replies)
         is_woken = is_woken or woken == 1
     return answers, is_woken
@@ -140,16 +152,24 @@ def _transition_row(t: Transition) -> list[object]:
         elif text is not UNSET:
             fields += (name, text)
     return [
-        t.run, str(t.attempt), t.expect, t.token, fields, gone,
+        t.run,
+        str(t.attempt),
+        t.expect,
+        t.token,
+        fields,
+        gone,
         False if t.state is UNSET else t.state,
         False if t.delay is UNSET else t.delay,
-        _said(t.lease), _said(t.finished_at), t.lease_ended, t.renews,
+        _said(t.lease),
+        _said(t.finished_at),
+        t.lease_ended,
+        t.renews,
         False if t.worker is UNSET else (t.worker or ""),
         [new_run(run) for run in t.adds],
         False if t.counts is None else _figures(t.counts),
         False if t.wakes is None else member_of(*t.wakes),
         False if t.gate is None else [path_of(*t.gate[:2]), *map(str, t.gate[2:])],
-    ]  # fmt: skip
+    ]
 
 
 def _said(value: object) -> object:

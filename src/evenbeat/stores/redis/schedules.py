@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, RunState, Schedule
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, RunState, ScheduleRecord
 from evenbeat.rules.firing import DEFERRED, Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
+from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
-from evenbeat.stores.parts import BYTES, parts
-from evenbeat.stores.redis.commands import Commands
 from evenbeat.stores.redis.ledger import skipped_row
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
@@ -31,6 +30,7 @@ from evenbeat.stores.redis.rows import (
     schedule_of,
     version_fields,
 )
+from evenbeat.stores.redis.session import Session
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
 # Rows of one script: some 10 ms in which the server does nothing else.
@@ -63,11 +63,11 @@ class Taken(NamedTuple):
         return [count_text(self.fields.get(name)) for name in ("generation", "revision", "fire_seq")]
 
 
-def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
+def put(session: Session, writes: Sequence[Write]) -> list[Written]:
     answers: list[Written] = []
-    for part in parts(writes, BATCH, _write_size):
-        (replies,) = commands.run("put_schedules", [_write_row(write) for write in part])
-        commands.committed()
+    for part in batches(writes, BATCH, _write_size):
+        (replies,) = session.run("put_schedules", [_write_row(write) for write in part])
+        session.committed()
         answers += [_written(write, reply) for write, reply in zip(part, replies, strict=True)]
     return answers
 
@@ -80,9 +80,14 @@ def _write_row(write: Write) -> list[object]:
     s = write.planned.schedule
     expect = False if write.expect is None else version_fields(write.expect)
     return [
-        member_of(*s.key), path_of(*s.key), expect, schedule_fields(s), _score(s.wake_at), s.format,
+        member_of(*s.key),
+        path_of(*s.key),
+        expect,
+        schedule_fields(s),
+        _score(s.wake_at),
+        s.format,
         *_following(write.planned),
-    ]  # fmt: skip
+    ]
 
 
 def _following(planned: Planned) -> tuple[list[object], list[object], list[str]]:
@@ -108,9 +113,9 @@ def _written(write: Write, reply: int | list[list[str]]) -> Written:
     return Written(may_be_repetition(current, write.planned.schedule) and bool(runs_are_there), current)
 
 
-def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     after = read_schedule_cursor(query.cursor)
-    found: list[Schedule] = []
+    found: list[ScheduleRecord] = []
     first, last = _range(query)
     if after is not None and (first == "-" or member_of(*after) >= first[1:]):
         first = f"({member_of(*after)}"
@@ -119,7 +124,7 @@ def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
         # One more than asked for says whether there is more.
         missing = min(query.limit + 1 - len(found), LOOK)
         asked = [first, last, LOOK, missing, equal, query.unwanted, _score(query.changed_since)]
-        place, rows = commands.run("find_schedules", asked)
+        place, rows = session.run("find_schedules", asked)
         found += [found_schedule(member, fields_of(flat)) for member, flat in rows]
         if len(found) > query.limit or place is None:
             break
@@ -140,8 +145,8 @@ def _range(query: ScheduleQuery) -> tuple[str, str]:
 class Firing:
     """Fires what is due, for one handle on the store. Knows how often it found all of it in others' hands."""
 
-    def __init__(self, commands: Commands, name: str) -> None:
-        self._commands = commands
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
         self._name = name
         self._fruitless = 0
 
@@ -155,14 +160,14 @@ class Firing:
             room = min(limit - len(planned) - len(quarantined), BATCH)
             # Short, as it is written for each row; two threads that share it only plan the same rows.
             who, anyone = f"{self._name}.{thread // 4096 % 1000}", self._fruitless >= PATIENCE
-            due_by, next_wake, rows, is_cut = self._commands.run(
+            due_by, next_wake, rows, is_cut = self._session.run(
                 "take_due", [now, room, who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
             )
             taken = [Taken(member, _present(values), active) for member, values, active in rows]
             self._note(due_by, next_wake, limit, taken)
             if not taken:
                 break
-            part = _fire(self._commands, taken, due_by, plan)
+            part = _fire(self._session, taken, due_by, plan)
             planned += part.planned
             quarantined += part.quarantined
             lost += part.lost
@@ -184,9 +189,9 @@ def _present(values: list[str | None]) -> Fields:
     return {name: value for name, value in zip(SCHEDULE, values, strict=bool(values)) if value is not None}
 
 
-def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFunction) -> Fired:
+def _fire(session: Session, taken: list[Taken], now: Instant, plan: PlanFunction) -> Fired:
     """Plan what was taken and write what came of it, if nothing happened to it meanwhile."""
-    outcomes: list[tuple[Schedule, Planned]] = []
+    outcomes: list[tuple[ScheduleRecord, Planned]] = []
     rows: list[list[object]] = []
     troubled: list[tuple[Taken, str]] = []
     budget = Budget()
@@ -207,15 +212,23 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
         s = outcome.schedule
         budget.spend(outcome)
         outcomes.append((schedule, outcome))
-        rows.append([
-            row.member, path_of(*row.key), row.version, False if row.active is None else row.active,
-            place_fields(s, schedule), _score(s.wake_at), s.format, *_following(outcome),
-        ])  # fmt: skip
+        rows.append(
+            [
+                row.member,
+                path_of(*row.key),
+                row.version,
+                False if row.active is None else row.active,
+                place_fields(s, schedule),
+                _score(s.wake_at),
+                s.format,
+                *_following(outcome),
+            ]
+        )
     notes = [
         [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note] for row, note in troubled
     ]
-    fired, quarantined, next_wake = commands.run("fire", [rows, notes, FAMILIES, DEFERRED])
-    commands.committed()
+    fired, quarantined, next_wake = session.run("fire", [rows, notes, FAMILIES, DEFERRED])
+    session.committed()
     return Fired(
         tuple(
             _outcome(before, planned, reply, now)
@@ -228,7 +241,7 @@ def _fire(commands: Commands, taken: list[Taken], now: Instant, plan: PlanFuncti
     )
 
 
-def _outcome(before: Schedule, planned: Planned, reply: int | str, now: Instant) -> Planned:
+def _outcome(before: ScheduleRecord, planned: Planned, reply: int | str, now: Instant) -> Planned:
     """Answer the plan that was written, or the schedule put off because a foreign key is in the way."""
     if isinstance(reply, int):
         return planned

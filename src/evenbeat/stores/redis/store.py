@@ -7,18 +7,18 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 
-from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.model import (
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
     LogChunk,
     Record,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     Skipped,
     Statistics,
     Transition,
 )
+from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
 from evenbeat.stores.base import (
     Claim,
     Claimed,
@@ -35,10 +35,10 @@ from evenbeat.stores.base import (
     Written,
     check_limit,
 )
-from evenbeat.stores.redis import facts, history, ledger, records, runs, schedules
-from evenbeat.stores.redis.address import read_address
-from evenbeat.stores.redis.commands import Commands, OnCommand
-from evenbeat.stores.redis.wake import Waker
+from evenbeat.stores.redis import history, ledger, records, runs, schedules, server_checks
+from evenbeat.stores.redis.location import read_location
+from evenbeat.stores.redis.session import OnCommand, Session
+from evenbeat.stores.redis.waking import Waker
 
 KNOWN = 1
 """The layout of keys that this version works with."""
@@ -66,20 +66,20 @@ class RedisStore:
         timeout: float = 5.0,
         on_command: OnCommand | None = None,
     ) -> None:
-        self.address = read_address(url, prefix)
-        self._commands = Commands(self.address, timeout, clock, on_command)
-        self._firing = schedules.Firing(self._commands, secrets.token_hex(4))
-        self._waker = Waker(self._commands)
+        self.address = read_location(url, prefix)
+        self._session = Session(self.address, timeout, clock, on_command)
+        self._firing = schedules.Firing(self._session, secrets.token_hex(4))
+        self._waker = Waker(self._session)
 
     def open(self) -> None:
-        was_open, self._commands.opened = self._commands.opened, True
+        was_open, self._session.opened = self._session.opened, True
         try:
             self._check_server()
-            (found,) = self._commands.run("open", [KNOWN])
+            (found,) = self._session.run("open", [KNOWN])
             version = self._read_version(found)
             if version > KNOWN:
                 raise SchemaTooNew(version, KNOWN)
-            self._commands.committed()
+            self._session.committed()
         except BaseException:
             if not was_open:
                 self.close()
@@ -87,7 +87,7 @@ class RedisStore:
         self._waker.open()
 
     def _check_server(self) -> None:
-        for setting in facts.settings(self._commands):
+        for setting in server_checks.settings(self._session):
             about = f"{setting.name} is {setting.value}: {setting.hint}"
             if setting.level == "fail":
                 raise StoreUnavailable(f"{self.address.shown}: {about}")
@@ -109,90 +109,92 @@ class RedisStore:
 
     def close(self) -> None:
         self._waker.close()
-        self._commands.close()
+        self._session.close()
 
     def schema(self) -> Schema:
-        found = self._commands.ask("HGET", self.address.meta, "schema")
-        if not self._commands.opened:
-            self._commands.close()
+        found = self._session.ask("HGET", self.address.meta, "schema")
+        if not self._session.opened:
+            self._session.close()
         version = 0 if found is None else self._read_version(found)
         return Schema(version, KNOWN, f"HSET {self.address.meta} schema {KNOWN}\n" if version < KNOWN else "")
 
     def server(self) -> list[Setting]:
-        found = facts.settings(self._commands)
-        if not self._commands.opened:
-            self._commands.close()
+        found = server_checks.settings(self._session)
+        if not self._session.opened:
+            self._session.close()
         return found
 
     def now(self) -> Instant:
-        return self._commands.now()
+        return self._session.now()
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
-        return schedules.put(self._commands, writes)
+        return schedules.put(self._session, writes)
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
-        return schedules.find(self._commands, query)
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
+        return schedules.find(self._session, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
         return self._firing.fire(now, limit, plan, threading.get_ident())
 
-    def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
-        return runs.add(self._commands, wanted)
+    def add_runs(self, wanted: Sequence[RunRecord]) -> list[bool]:
+        return runs.add(self._session, wanted)
 
-    def add_runs_within(self, connection: object, wanted: Sequence[Run]) -> list[Run]:
+    def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(
-            "Redis takes no part in the transactions of another database", field="within", value=None,
+            "Redis takes no part in the transactions of another database",
+            field="within",
+            value=None,
             hint="enqueue after the commit, or use PostgreSQL or SQLite",
-        )  # fmt: skip
+        )
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        return runs.claim(self._commands, claim)
+        return runs.claim(self._session, claim)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
-        answers, woken = runs.settle(self._commands, transitions)
+        answers, woken = runs.settle(self._session, transitions)
         if woken:
             self.hint()
         return answers
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
-        return history.find(self._commands, query)
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
+        return history.find(self._session, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
-        return runs.lost(self._commands, ended_by, check_limit(limit))
+        return runs.lost(self._session, ended_by, check_limit(limit))
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
-        return history.count(self._commands, tenant)
+        return history.count(self._session, tenant)
 
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
-        return history.count_queues(self._commands, now, since)
+        return history.count_queues(self._session, now, since)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
-        return ledger.find(self._commands, tenant, schedule, check_limit(limit))
+        return ledger.find(self._session, tenant, schedule, check_limit(limit))
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
-        return history.statistics(self._commands, keys)
+        return history.statistics(self._session, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
-        return history.purge(self._commands, finished_before, check_limit(limit))
+        return history.purge(self._session, finished_before, check_limit(limit))
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
-        return records.get(self._commands, kind, tenant, key)
+        return records.get(self._session, kind, tenant, key)
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
-        return records.put(self._commands, record, expect)
+        return records.put(self._session, record, expect)
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        return records.find(self._commands, kind, tenant)
+        return records.find(self._session, kind, tenant)
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
-        return records.delete(self._commands, kind, tenant, key, version)
+        return records.delete(self._session, kind, tenant, key, version)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
-        history.append_log(self._commands, chunks)
+        history.append_log(self._session, chunks)
 
     def read_log(self, run: str) -> list[LogChunk]:
-        return history.read_log(self._commands, run)
+        return history.read_log(self._session, run)
 
     def wait(self, timeout: float) -> bool:
         return self._waker.wait(timeout)

@@ -16,10 +16,10 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from evenbeat.descriptors import DescriptorProbe
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
+from evenbeat.processes.descriptors import DescriptorProbe
 from evenbeat.stores.sqlite import schema
-from evenbeat.stores.sqlite.commands import Commands, OnCommand, is_busy, unavailable
+from evenbeat.stores.sqlite.session import OnCommand, Session, is_busy, unavailable
 
 IDLE_READERS = 4
 # Pages of WAL after which it is moved into the file. At SQLite's 1,000 a batch of 2,000 ticks pays for
@@ -60,9 +60,9 @@ class Connections:
         self._state = threading.Condition()
         self._forking = False
         self._users: list[int] = []
-        self._writer: Commands | None = None
-        self._in_use: list[Commands] = []
-        self._readers: list[Commands] = []
+        self._writer: Session | None = None
+        self._in_use: list[Session] = []
+        self._readers: list[Session] = []
         self._probe: DescriptorProbe | None = None
 
     def open(self) -> None:
@@ -94,11 +94,11 @@ class Connections:
                 self._probe = None
         self._discard(idle)
 
-    def _idle(self) -> list[Commands]:
+    def _idle(self) -> list[Session]:
         return [*self._readers, *([self._writer] if self._writer else [])]
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Commands]:
+    def write(self) -> Iterator[Session]:
         """A transaction that holds the write lock: committed at the end, rolled back on any error.
 
         BEGIN IMMEDIATE takes the lock before the first read. A deferred transaction takes it at the
@@ -117,7 +117,7 @@ class Connections:
             held.announce("committed")
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Commands]:
+    def read(self) -> Iterator[Session]:
         """A connection for queries that stand for themselves."""
         with self._lent(self._take_reader, self._keep_reader) as held:
             yield held
@@ -135,15 +135,15 @@ class Connections:
 
     @contextlib.contextmanager
     def _lent(
-        self, take: Callable[[], Commands | None], keep: Callable[[Commands], bool], create: bool = False
-    ) -> Iterator[Commands]:
+        self, take: Callable[[], Session | None], keep: Callable[[Session], bool], create: bool = False
+    ) -> Iterator[Session]:
         self._check_process()
         me = threading.get_ident()
         with self._state:
             # Who is inside already may go on: the fork waits for them to come out.
             self._state.wait_for(lambda: not self._forking or me in self._users)
             self._users.append(me)
-        held: Commands | None = None
+        held: Session | None = None
         pid = self._pid
         try:
             with self._state:
@@ -166,25 +166,25 @@ class Connections:
                     self._check_descriptors()
                     self._discard([held])
 
-    def _discard(self, unused: list[Commands]) -> None:
+    def _discard(self, unused: list[Session]) -> None:
         if self._stranded is None:
             for held in unused:
                 held.connection.close()
         else:
             _abandoned.extend(unused)
 
-    def _take_writer(self) -> Commands | None:
+    def _take_writer(self) -> Session | None:
         held, self._writer = self._writer, None
         return held
 
-    def _keep_writer(self, held: Commands) -> bool:
+    def _keep_writer(self, held: Session) -> bool:
         self._writer = held
         return True
 
-    def _take_reader(self) -> Commands | None:
+    def _take_reader(self) -> Session | None:
         return self._readers.pop() if self._readers else None
 
-    def _keep_reader(self, held: Commands) -> bool:
+    def _keep_reader(self, held: Session) -> bool:
         if len(self._readers) >= IDLE_READERS:
             return False
         self._readers.append(held)
@@ -204,7 +204,7 @@ class Connections:
             self._discard([*self._in_use, *self._idle()])
             self._readers, self._writer, self._opened = [], None, False
 
-    def _connect(self, create: bool) -> Commands:
+    def _connect(self, create: bool) -> Session:
         self._check_stranded()
         if not self._opened:
             raise StoreUnavailable(f"{self.path}: the store is not open; call open() first")
@@ -221,7 +221,7 @@ class Connections:
             )
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error
-        held = Commands(connection, self.path, self._on_command)
+        held = Session(connection, self.path, self._on_command)
         with self._state:
             if self._probe is None:
                 self._probe = DescriptorProbe()
@@ -237,7 +237,7 @@ class Connections:
             raise
         return held
 
-    def _use_wal(self, held: Commands) -> None:
+    def _use_wal(self, held: Session) -> None:
         """Switch the file to WAL, for good. SQLite doesn't wait for the lock this needs, so this does."""
         deadline = time.monotonic() + self._busy_timeout
         while True:
@@ -253,7 +253,7 @@ class Connections:
                 f"{self.path}: no write-ahead log here, the journal is {mode}; use a local file system"
             )
 
-    def _upgrade(self, held: Commands) -> None:
+    def _upgrade(self, held: Session) -> None:
         if self._version(held) == schema.KNOWN:
             return
         try:
@@ -272,7 +272,7 @@ class Connections:
             raise
         held.announce("committed")
 
-    def _version(self, held: Commands) -> int:
+    def _version(self, held: Session) -> int:
         if not held.rows("select schema version", schema.FIND_META):
             return 0
         found = held.rows("select schema version", schema.GET_VERSION)
@@ -360,7 +360,7 @@ class Connections:
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 # Connections that a fork caught in use: never closed here, since closing would roll back in the file.
-_abandoned: list[Commands] = []
+_abandoned: list[Session] = []
 
 
 def _each(call: Callable[[Connections], None]) -> Callable[[], None]:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from evenbeat.instants import Instant
-from evenbeat.model import ACTIVE_STATES, FINAL_STATES, LogChunk, Run, RunState, Skipped, Statistics
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    LogChunk,
+    RunRecord,
+    RunState,
+    Skipped,
+    Statistics,
+)
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import read_run_cursor, run_cursor
 from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.rows import RUN, read_log, read_skipped, read_statistics, readable_runs
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.stores.sqlite.json_values import json_list
+from evenbeat.stores.sqlite.session import Session
 
 _ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
 _QUEUE = QueueCounts.__struct_fields__
@@ -23,16 +31,16 @@ _Source: TypeAlias = tuple[str, list[str], list[object]]
 """Text, conditions, values of these."""
 
 
-def find(commands: Commands, query: RunQuery) -> Page[Run]:
+def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     after = read_run_cursor(query.cursor)
     if query.states == ():
         return Page((), None)
-    found: list[Run] = []
+    found: list[RunRecord] = []
     while True:
         # One more than asked for says whether there is more.
         missing = query.limit + 1 - len(found)
         text, values = question(query, after)
-        rows = commands.rows("select runs", f"{text} LIMIT ?", (*values, missing))
+        rows = session.rows("select runs", f"{text} LIMIT ?", (*values, missing))
         # Of attempts before the present one the database knows nothing.
         found += filter(query.matches, readable_runs(rows))
         if len(found) > query.limit or len(rows) < missing:
@@ -51,7 +59,7 @@ def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple
     given: list[object] = []
     for source, condition, value in _sources(query):
         conditions = " AND ".join([*condition, *where])
-        text.append(f"SELECT {_COLUMNS} FROM {source}" + (f" WHERE {conditions}" if conditions else ""))  # noqa: S608
+        text.append(f"SELECT {_COLUMNS} FROM {source}" + (f" WHERE {conditions}" if conditions else ""))
         given += [*value, *values]
     return f"{' UNION ALL '.join(text)} ORDER BY run.created_at DESC, run.id", given
 
@@ -86,9 +94,13 @@ def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> tuple[lis
     where: list[str] = []
     values: list[object] = []
     equal = {
-        "tenant": query.tenant, "schedule": query.schedule, "task": query.task, "queue": query.queue,
-        "worker": query.worker, "cancel_requested": query.cancel_requested,
-    }  # fmt: skip
+        "tenant": query.tenant,
+        "schedule": query.schedule,
+        "task": query.task,
+        "queue": query.queue,
+        "worker": query.worker,
+        "cancel_requested": query.cancel_requested,
+    }
     for name, value in equal.items():
         if value is not None:
             where.append(f"run.{name} = ?")
@@ -119,40 +131,40 @@ def _is_about_active_runs(query: RunQuery) -> bool:
     return named and query.states is not None and ACTIVE_STATES.issuperset(query.states)
 
 
-def count(commands: Commands, tenant: str | None) -> dict[RunState, int]:
-    return dict(commands.rows("count runs", sql.COUNT_RUNS, (tenant,) * 3))
+def count(session: Session, tenant: str | None) -> dict[RunState, int]:
+    return dict(session.rows("count runs", sql.COUNT_RUNS, (tenant,) * 3))
 
 
-def count_queues(commands: Commands, now: Instant, since: Instant) -> list[QueueCounts]:
+def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
     values = (now, now, now, since, now, since, now, since, now, since)
-    rows = commands.rows("count queues", sql.COUNT_QUEUES, values)
+    rows = session.rows("count queues", sql.COUNT_QUEUES, values)
     return added_up(QueueCounts(**dict(zip(_QUEUE, row, strict=True))) for row in rows)
 
 
-def skipped(commands: Commands, tenant: str, schedule: str, limit: int) -> list[Skipped]:
-    rows = commands.rows("select skipped", sql.SELECT_SKIPPED, (tenant, schedule, limit))
+def skipped(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+    rows = session.rows("select skipped", sql.SELECT_SKIPPED, (tenant, schedule, limit))
     return [read_skipped(row) for row in rows]
 
 
-def statistics(commands: Commands, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
-    rows = commands.rows("select statistics", sql.SELECT_STATISTICS, (json_list(keys),))
+def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
+    rows = session.rows("select statistics", sql.SELECT_STATISTICS, (json_list(keys),))
     found = {(known.tenant, known.schedule): known for known in map(read_statistics, rows)}
     return [found.get(key) or Statistics(tenant=key[0], schedule=key[1]) for key in keys]
 
 
-def log(commands: Commands, run: str) -> list[LogChunk]:
-    return [read_log(row) for row in commands.rows("select log", sql.SELECT_LOG, (run,))]
+def log(session: Session, run: str) -> list[LogChunk]:
+    return [read_log(row) for row in session.rows("select log", sql.SELECT_LOG, (run,))]
 
 
-def purge(commands: Commands, finished_before: Instant, limit: int, now: Instant) -> int:
-    over = commands.rows("select over", sql.SELECT_OVER, (finished_before, limit))
-    commands.many("delete logs", sql.DELETE_LOGS, [(row[1],) for row in over])
-    commands.many("delete runs", sql.DELETE_RUN, [(row[0],) for row in over])
+def purge(session: Session, finished_before: Instant, limit: int, now: Instant) -> int:
+    over = session.rows("select over", sql.SELECT_OVER, (finished_before, limit))
+    session.many("delete logs", sql.DELETE_LOGS, [(row[1],) for row in over])
+    session.many("delete runs", sql.DELETE_RUN, [(row[0],) for row in over])
     gone = len(over)
     if gone < limit:
-        gone += commands.run("delete skipped", sql.DELETE_SKIPPED, (finished_before, limit - gone))
+        gone += session.run("delete skipped", sql.DELETE_SKIPPED, (finished_before, limit - gone))
     if gone < limit:
         # Only expired records go, even if the caller's clock is ahead.
         edge = min(finished_before, now)
-        gone += commands.run("delete records", sql.DELETE_EXPIRED, (edge, limit - gone))
+        gone += session.run("delete records", sql.DELETE_EXPIRED, (edge, limit - gone))
     return gone

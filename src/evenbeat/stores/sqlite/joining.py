@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue, SchemaTooNew
-from evenbeat.model import Run
 from evenbeat.stores.rows import RUN, readable_runs, run_row
 from evenbeat.stores.sqlite import schema
 from evenbeat.stores.sqlite import statements as sql
@@ -21,17 +21,17 @@ _EVERY_COLUMN = tuple(f"wanted.value ->> {place}" for place in range(len(RUN)))
 _INSERT = f"{sql.insert_runs(_EVERY_COLUMN, '{}').strip()} RETURNING id"
 _SELECT = f"""
 SELECT {", ".join(RUN)} FROM evenbeat_runs WHERE id IN (SELECT value FROM json_each({{}}))
-""".strip()  # noqa: S608
+""".strip()
 
 
-def adding(path: str, runs: Sequence[Run]) -> Say[list[Run]]:
+def adding(path: str, runs: Sequence[RunRecord]) -> Say[list[RunRecord]]:
     """Add the runs to the file at ``path``; the answer is each run as the transaction sees it."""
 
-    def say(dialect: str) -> Conversation[list[Run]]:
+    def say(dialect: str) -> Conversation[list[RunRecord]]:
         check_dialect(dialect, "sqlite")
         return converse()
 
-    def converse() -> Conversation[list[Run]]:
+    def converse() -> Conversation[list[RunRecord]]:
         yield from _check_file(path)
         yield from _make_tables()
         rows = yield Statement(_INSERT, json_text([run_row(run) for run in runs]))
@@ -52,10 +52,11 @@ def _check_file(path: str) -> Conversation[None]:
         return
     raise InvalidValue(
         f"within is a connection to {file or 'a database in memory'}, and the store is {path}",
-        field="within", value=file or ":memory:",
+        field="within",
+        value=file or ":memory:",
         hint="give a connection to that file; in tests, put the app into virtual time, where any database "
         "will do: evenbeat.testing.virtual(app)",
-    )  # fmt: skip
+    )
 
 
 def _make_tables() -> Conversation[None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Run, Transition
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.decisions import NO_REVISIONS, Standing, settlement
 from evenbeat.stores.rows import (
@@ -22,55 +22,55 @@ from evenbeat.stores.rows import (
 from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.bulk import bulk
-from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.stores.sqlite.json_values import json_list
+from evenbeat.stores.sqlite.session import Session
 
 _LEASE_UNTIL = RUN.index("lease_until")
 
 
-def add(commands: Commands, runs: Sequence[Run]) -> list[bool]:
+def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
     """A bulk insert says how many rows are new but not which, so what is there is asked for first."""
     ids = json_list([run.id for run in runs])
-    present = {row[0] for row in commands.rows("select present", sql.SELECT_PRESENT, (ids,))}
+    present = {row[0] for row in session.rows("select present", sql.SELECT_PRESENT, (ids,))}
     answers: list[bool] = []
-    new: list[Run] = []
+    new: list[RunRecord] = []
     for run in runs:
         is_new = run.id not in present
         if is_new:
             present.add(run.id)
             new.append(run)
         answers.append(is_new)
-    new_runs.insert(commands, new)
+    new_runs.insert(session, new)
     return answers
 
 
-def outlook(commands: Commands, wanted: Claim) -> tuple[Instant | None, bool]:
+def outlook(session: Session, wanted: Claim) -> tuple[Instant | None, bool]:
     """When the claim could next take a run, and whether it holds runs already."""
     statement, tasks = sql.OUTLOOK, []
     if wanted.tasks is not None:
         statement, tasks = sql.OUTLOOK_OF_TASKS, [json_list(wanted.tasks)]
     values = (FORMAT, *tasks, wanted.worker, wanted.token, json_list(dict.fromkeys(wanted.queues)))
-    ((next_due, holds),) = commands.rows("select next due", statement, values)
+    ((next_due, holds),) = session.rows("select next due", statement, values)
     return next_due, holds == 1
 
 
-def claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> Claimed:
+def claim(session: Session, wanted: Claim, due: Instant, now: Instant) -> Claimed:
     """``due`` is the time by which runs are due, ``now`` the store's own, from which leases count."""
-    runs = _claim(commands, wanted, due, now)
-    return Claimed(tuple(runs), outlook(commands, wanted)[0])
+    runs = _claim(session, wanted, due, now)
+    return Claimed(tuple(runs), outlook(session, wanted)[0])
 
 
-def _claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> list[Run]:
-    held = commands.rows("select claimed", sql.SELECT_CLAIMED, (wanted.worker, wanted.token))
+def _claim(session: Session, wanted: Claim, due: Instant, now: Instant) -> list[RunRecord]:
+    held = session.rows("select claimed", sql.SELECT_CLAIMED, (wanted.worker, wanted.token))
     if held:
         return readable_runs(held)  # the reply was lost
-    chosen = _choose(commands, wanted, due)
+    chosen = _choose(session, wanted, due)
     if not chosen:
         return []
     rowids = json_list(chosen)
-    commands.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
-    rows = commands.rows("select taken", sql.SELECT_TAKEN, (rowids,))
-    taken: dict[int, Run] = {}
+    session.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
+    rows = session.rows("select taken", sql.SELECT_TAKEN, (rowids,))
+    taken: dict[int, RunRecord] = {}
     troubled: list[tuple[Row, Unreadable]] = []
     for row in rows:
         try:
@@ -78,11 +78,11 @@ def _claim(commands: Commands, wanted: Claim, due: Instant, now: Instant) -> lis
         except Unreadable as error:
             troubled.append((row, error))
     if troubled:
-        _quarantine(commands, troubled, now)
+        _quarantine(session, troubled, now)
     return [taken[rowid] for rowid in chosen if rowid in taken]
 
 
-def _choose(commands: Commands, wanted: Claim, now: Instant) -> list[int]:
+def _choose(session: Session, wanted: Claim, now: Instant) -> list[int]:
     """The rowids of the runs to take, in order: range by range, the highest priority first."""
     statement, tasks = sql.SELECT_CLAIMABLE, []
     if wanted.tasks is not None:
@@ -94,70 +94,68 @@ def _choose(commands: Commands, wanted: Claim, now: Instant) -> list[int]:
             break
         found: list[Row] = []
         for queue in dict.fromkeys(wanted.queues):
-            found += commands.rows(
-                "select claimable", statement, (queue, priority, now, FORMAT, *tasks, room)
-            )
+            found += session.rows("select claimable", statement, (queue, priority, now, FORMAT, *tasks, room))
         if len(wanted.queues) > 1:
             found.sort(key=lambda row: row[:2])
         chosen += [row[2] for row in found[:room]]
     return chosen
 
 
-def _quarantine(commands: Commands, troubled: list[tuple[Row, Unreadable]], now: Instant) -> None:
+def _quarantine(session: Session, troubled: list[tuple[Row, Unreadable]], now: Instant) -> None:
     """Over and done with: waiting at the head of its queue, such a run would starve the others."""
     notes = [(row, quarantine_note(error)) for row, error in troubled]
-    commands.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
-    commands.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
+    session.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
+    session.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
 
 
-def lost(commands: Commands, ended_by: Instant, limit: int) -> tuple[Lost, bool]:
+def lost(session: Session, ended_by: Instant, limit: int) -> tuple[Lost, bool]:
     """Runs whose lease ended, and whether there are rows among them that can't be read."""
-    rows = commands.rows("select lost", sql.SELECT_LOST, (ended_by, limit + 1))
+    rows = session.rows("select lost", sql.SELECT_LOST, (ended_by, limit + 1))
     runs = tuple(readable_runs(rows[:limit]))
     unreadable = len(runs) < len(rows[:limit])
     if len(rows) > limit:
         return Lost(runs, rows[limit][_LEASE_UNTIL] or 0), unreadable
-    ((next_end,),) = commands.rows("select next lease end", sql.NEXT_LEASE_END, (ended_by,))
+    ((next_end,),) = session.rows("select next lease end", sql.NEXT_LEASE_END, (ended_by,))
     return Lost(runs, next_end), unreadable
 
 
-def fail_unreadable(commands: Commands, ended_by: Instant, limit: int, now: Instant) -> None:
+def fail_unreadable(session: Session, ended_by: Instant, limit: int, now: Instant) -> None:
     """End the lost runs that can't be read: nobody can record how they ended."""
-    rows = commands.rows("select lost", sql.SELECT_LOST, (ended_by, limit))
+    rows = session.rows("select lost", sql.SELECT_LOST, (ended_by, limit))
     troubled: list[tuple[Row, Unreadable]] = []
     for row in rows:
         try:
             read_run(row)
         except Unreadable as error:
             troubled.append((row, error))
-    _quarantine(commands, troubled, now)
+    _quarantine(session, troubled, now)
 
 
-def settle(commands: Commands, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
+def settle(session: Session, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
     """Which transitions are accepted, and whether a schedule was woken."""
     targets = json_list({transition.run for transition in transitions})
     standing = {
         row[0]: Standing._make(row[1:])
-        for row in commands.rows("select runs", sql.SELECT_STANDING, (targets,))
+        for row in session.rows("select runs", sql.SELECT_STANDING, (targets,))
     }
-    done = settlement(transitions, standing, now, _revisions(commands, transitions))
-    new_runs.insert(commands, done.adds)
-    _update(commands, done.updates)
-    commands.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
-    woken = commands.run("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else 0
+    done = settlement(transitions, standing, now, _revisions(session, transitions))
+    new_runs.insert(session, done.adds)
+    _update(session, done.updates)
+    session.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
+    woken = session.run("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else 0
     return done.answers, woken > 0
 
 
-def _revisions(commands: Commands, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:
+def _revisions(session: Session, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:
     """(generation, revision) of the schedules that transitions name as their gates."""
     gates = {transition.gate[:2] for transition in transitions if transition.gate is not None}
     if not gates:
         return NO_REVISIONS
-    rows = commands.rows("select revisions", sql.SELECT_REVISIONS, (json_list(gates),))
+    rows = session.rows("select revisions", sql.SELECT_REVISIONS, (json_list(gates),))
     return {(tenant, name): (generation, revision) for tenant, name, generation, revision in rows}
 
 
-def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:
+def _update(session: Session, updates: dict[str, dict[str, object]]) -> None:
     """Runs whose transitions set the same fields share a statement: all but always that is one."""
     groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for run_id, fields in updates.items():
@@ -165,6 +163,6 @@ def _update(commands: Commands, updates: dict[str, dict[str, object]]) -> None:
     for names, rows in groups.items():
         together = bulk(rows)
         if together is None:
-            commands.many("update runs", sql.update_run(names), [(*row[1:], row[0]) for row in rows])
+            session.many("update runs", sql.update_run(names), [(*row[1:], row[0]) for row in rows])
         else:
-            commands.run("update runs", sql.update_runs(names, together.expressions), together.values)
+            session.run("update runs", sql.update_runs(names, together.expressions), together.values)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Run, Schedule, Version
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
@@ -24,13 +24,13 @@ from evenbeat.stores.rows import (
 )
 from evenbeat.stores.sqlite import new_runs
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.commands import Commands
 from evenbeat.stores.sqlite.json_values import json_list
+from evenbeat.stores.sqlite.session import Session
 
 
-def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
+def put(session: Session, writes: Sequence[Write]) -> list[Written]:
     """Each write in turn, seen by the next; then all rows at once."""
-    found = commands.rows(
+    found = session.rows(
         "select schedules",
         sql.SELECT_SCHEDULES,
         (json_list({write.planned.schedule.key for write in writes}),),
@@ -44,40 +44,40 @@ def put(commands: Commands, writes: Sequence[Write]) -> list[Written]:
         wanted = write.planned.schedule
         current = present.get(wanted.key)
         if write.expect != versions.get(wanted.key):
-            repeated = may_be_repetition(current, wanted) and _are_there(commands, write.planned.runs)
+            repeated = may_be_repetition(current, wanted) and _are_there(session, write.planned.runs)
             answers.append(Written(repeated, current))
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
         answers.append(Written(True, wanted))
-    commands.many("put schedules", sql.PUT_SCHEDULE, [schedule_row(planned.schedule) for planned in accepted])
-    _add_what_follows(commands, accepted)
+    session.many("put schedules", sql.PUT_SCHEDULE, [schedule_row(planned.schedule) for planned in accepted])
+    _add_what_follows(session, accepted)
     return answers
 
 
-def _are_there(commands: Commands, runs: tuple[Run, ...]) -> bool:
+def _are_there(session: Session, runs: tuple[RunRecord, ...]) -> bool:
     ids = json_list([run.id for run in runs])
-    return len(commands.rows("select present", sql.SELECT_PRESENT, (ids,))) == len(runs) if runs else True
+    return len(session.rows("select present", sql.SELECT_PRESENT, (ids,))) == len(runs) if runs else True
 
 
-def _add_what_follows(commands: Commands, accepted: Iterable[Planned]) -> None:
+def _add_what_follows(session: Session, accepted: Iterable[Planned]) -> None:
     """The runs, ledger rows and cancel requests that belong to written schedules."""
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     skipped: list[Row] = []
     cancels: list[Row] = []
     for planned in accepted:
         runs += planned.runs
         skipped += [skipped_row(row) for row in planned.skipped]
         cancels += [(run_id,) for run_id in planned.cancels]
-    new_runs.insert(commands, runs)
-    commands.many("insert skipped", sql.INSERT_SKIPPED, skipped)
-    commands.many("request cancels", sql.REQUEST_CANCEL, cancels)
+    new_runs.insert(session, runs)
+    session.many("insert skipped", sql.INSERT_SKIPPED, skipped)
+    session.many("request cancels", sql.REQUEST_CANCEL, cancels)
 
 
-def find(commands: Commands, query: ScheduleQuery) -> Page[Schedule]:
+def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     text, values = _question(query, read_schedule_cursor(query.cursor))
     # One more than asked for says whether there is more.
-    found = read_schedules(commands.rows("select schedules", f"{text} LIMIT ?", (*values, query.limit + 1)))
+    found = read_schedules(session.rows("select schedules", f"{text} LIMIT ?", (*values, query.limit + 1)))
     items = tuple(found[: query.limit])
     return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
 
@@ -95,25 +95,25 @@ def _question(query: ScheduleQuery, after: Key | None) -> tuple[str, list[object
     if after is not None:
         where.append("(tenant, name) > (?, ?)")
         values += after
-    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat_schedules"  # noqa: S608
+    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat_schedules"
     return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
 
 
-def next_wake(commands: Commands) -> Instant | None:
-    rows = commands.rows("select next wake", sql.NEXT_WAKE, (FORMAT,))
+def next_wake(session: Session) -> Instant | None:
+    rows = session.rows("select next wake", sql.NEXT_WAKE, (FORMAT,))
     return rows[0][0] if rows else None
 
 
-def fire(commands: Commands, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fired:
     """Due rows, planned and written. The write lock is held: nobody else sees them meanwhile."""
-    due: list[tuple[int, Schedule]] = []
+    due: list[tuple[int, ScheduleRecord]] = []
     troubled: list[tuple[int, Key, Exception]] = []
-    for row in commands.rows("select due", sql.SELECT_DUE, (now, FORMAT, limit)):
+    for row in session.rows("select due", sql.SELECT_DUE, (now, FORMAT, limit)):
         try:
             due.append((row[-1], read_schedule(row)))
         except Unreadable as error:
             troubled.append((row[-1], row[:2], error))
-    active = _active(commands, [schedule.key for _, schedule in due if needs_active(schedule)])
+    active = _active(session, [schedule.key for _, schedule in due if needs_active(schedule)])
     planned: list[Planned] = []
     moves: list[Row] = []
     budget = Budget()
@@ -129,16 +129,16 @@ def fire(commands: Commands, now: Instant, limit: int, plan: PlanFunction) -> Fi
         budget.spend(outcome)
         s = outcome.schedule
         moves.append((*(getattr(s, name) for name in PLACE), rowid))
-    commands.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
-    _add_what_follows(commands, planned)
-    _quarantine(commands, troubled)
-    return Fired(tuple(planned), next_wake(commands), tuple(key for _, key, _ in troubled))
+    session.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
+    _add_what_follows(session, planned)
+    _quarantine(session, troubled)
+    return Fired(tuple(planned), next_wake(session), tuple(key for _, key, _ in troubled))
 
 
-def _active(commands: Commands, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
+def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
     found: dict[Key, tuple[Active, ...]] = {}
     if keys:
-        for tenant, name, run_id, state, asked in commands.rows(
+        for tenant, name, run_id, state, asked in session.rows(
             "select active", sql.SELECT_ACTIVE, (json_list(keys),)
         ):
             key = (tenant, name)
@@ -146,8 +146,6 @@ def _active(commands: Commands, keys: list[Key]) -> dict[Key, tuple[Active, ...]
     return found
 
 
-def _quarantine(commands: Commands, troubled: list[tuple[int, Key, Exception]]) -> None:
-    commands.many("quarantine", sql.PUT_TO_SLEEP, [(rowid,) for rowid, _, _ in troubled])
-    commands.many(
-        "quarantine", sql.QUARANTINE, [(*key, quarantine_note(error)) for _, key, error in troubled]
-    )
+def _quarantine(session: Session, troubled: list[tuple[int, Key, Exception]]) -> None:
+    session.many("quarantine", sql.PUT_TO_SLEEP, [(rowid,) for rowid, _, _ in troubled])
+    session.many("quarantine", sql.QUARANTINE, [(*key, quarantine_note(error)) for _, key, error in troubled])

@@ -74,7 +74,7 @@ CREATE TABLE evenbeat_runs (
     generation       INTEGER,
     tick             INTEGER,
     cause            TEXT    NOT NULL
-                     CHECK (cause = 'tick' OR cause = 'trigger' OR cause = 'backfill' OR cause = 'enqueue'),
+                     CHECK (cause = 'tick' OR cause = 'run_now' OR cause = 'backfill' OR cause = 'enqueue'),
     coalesced        INTEGER NOT NULL,
     task             TEXT    NOT NULL,
     kind             TEXT    NOT NULL CHECK (kind = 'task' OR kind = 'flow'),
@@ -207,12 +207,24 @@ CREATE TABLE evenbeat_logs (
 
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
-        _SCHEDULES, _SCHEDULES_DUE,
-        _RUNS, _RUNS_CLAIMABLE, _RUNS_LEASED, _RUNS_ACTIVE, _RUNS_NEWEST, _RUNS_OF_SCHEDULE, _RUNS_OVER,
-        _SKIPPED, _SKIPPED_NEWEST, _SKIPPED_RECORDED, _STATISTICS, _RECORDS,
-        _RECORDS_EXPIRING, _LOGS,
-    ),
-}  # fmt: skip
+        _SCHEDULES,
+        _SCHEDULES_DUE,
+        _RUNS,
+        _RUNS_CLAIMABLE,
+        _RUNS_LEASED,
+        _RUNS_ACTIVE,
+        _RUNS_NEWEST,
+        _RUNS_OF_SCHEDULE,
+        _RUNS_OVER,
+        _SKIPPED,
+        _SKIPPED_NEWEST,
+        _SKIPPED_RECORDED,
+        _STATISTICS,
+        _RECORDS,
+        _RECORDS_EXPIRING,
+        _LOGS,
+    )
+}
 """What leads to each version from the one before. One that was released never changes again."""
 
 FIND_META = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'evenbeat_meta'"

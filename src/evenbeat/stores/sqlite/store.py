@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.instants import Instant
-from evenbeat.model import (
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
     LogChunk,
     Record,
-    Run,
+    RunRecord,
     RunState,
-    Schedule,
+    ScheduleRecord,
     Skipped,
     Statistics,
     Transition,
 )
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.base import (
     Claim,
     Claimed,
@@ -37,14 +37,14 @@ from evenbeat.stores.base import (
     check_limit,
     wall_clock,
 )
+from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import weight
-from evenbeat.stores.parts import parts
 from evenbeat.stores.rows import log_row
-from evenbeat.stores.sqlite import facts, history, joining, records, runs, schedules, schema
+from evenbeat.stores.sqlite import history, joining, records, runs, schedules, schema, server_checks
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.commands import Commands, OnCommand
 from evenbeat.stores.sqlite.connections import Connections
-from evenbeat.stores.sqlite.wake import Waker
+from evenbeat.stores.sqlite.session import OnCommand, Session
+from evenbeat.stores.sqlite.waking import Waker
 from evenbeat.stores.within import converse_within
 
 # More runs than this in one call are several transactions: others want to write, too.
@@ -57,7 +57,7 @@ class _Seen(threading.local):
     """What each connection counted the commits to, when this thread last asked."""
 
     def __init__(self) -> None:
-        self.versions: WeakKeyDictionary[Commands, int] = WeakKeyDictionary()
+        self.versions: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
 
 
 class SqliteStore:
@@ -96,7 +96,7 @@ class SqliteStore:
     def open_to_join(self) -> bool:
         """Open a file that has its tables and its write-ahead log. Making them takes the write lock, which
         the caller's transaction may hold: ``add_runs_within`` makes the tables then, over its connection."""
-        if not facts.is_made(self.path):
+        if not server_checks.is_made(self.path):
             return False
         self.open()
         return True
@@ -106,124 +106,124 @@ class SqliteStore:
         self._connections.close()
 
     def schema(self) -> Schema:
-        found = facts.schema_version(self.path)
+        found = server_checks.schema_version(self.path)
         return Schema(found, schema.KNOWN, schema.schema_sql(found) if found < schema.KNOWN else "")
 
     def server(self) -> list[Setting]:
-        with self._connections.read() as commands:
-            return facts.settings(commands)
+        with self._connections.read() as session:
+            return server_checks.settings(session)
 
     def now(self) -> Instant:
         return self._clock()
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
-        with self._connections.write() as commands:
-            return schedules.put(commands, writes)
+        with self._connections.write() as session:
+            return schedules.put(session, writes)
 
-    def find_schedules(self, query: ScheduleQuery) -> Page[Schedule]:
-        with self._connections.read() as commands:
-            return schedules.find(commands, query)
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
+        with self._connections.read() as session:
+            return schedules.find(session, query)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
         now = min(now, self.now())
         # Most passes find nothing due: they look, and leave the write lock to others.
-        with self._connections.read() as commands:
-            next_wake = schedules.next_wake(commands)
+        with self._connections.read() as session:
+            next_wake = schedules.next_wake(session)
         if next_wake is None or next_wake > now:
             return Fired((), next_wake)
-        with self._connections.write() as commands:
-            return schedules.fire(commands, now, limit, plan)
+        with self._connections.write() as session:
+            return schedules.fire(session, now, limit, plan)
 
-    def add_runs(self, wanted: Sequence[Run]) -> list[bool]:
+    def add_runs(self, wanted: Sequence[RunRecord]) -> list[bool]:
         answers: list[bool] = []
-        for part in parts(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
-            with self._connections.write() as commands:
-                answers += runs.add(commands, part)
+        for part in batches(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
+            with self._connections.write() as session:
+                answers += runs.add(session, part)
         return answers
 
-    def add_runs_within(self, connection: object, wanted: Sequence[Run]) -> list[Run]:
+    def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         return converse_within(connection, joining.adding(self.path, wanted))
 
     def claim_runs(self, claim: Claim) -> Claimed:
         due = min(claim.now, self.now())
         # As in fire_due: an idle worker looks, and leaves the write lock to others.
-        with self._connections.read() as commands:
-            next_due, is_repetition = runs.outlook(commands, claim)
+        with self._connections.read() as session:
+            next_due, is_repetition = runs.outlook(session, claim)
         if not is_repetition and (next_due is None or next_due > due):
             return Claimed((), next_due)
-        with self._connections.write() as commands:
-            return runs.claim(commands, claim, due, self.now())
+        with self._connections.write() as session:
+            return runs.claim(session, claim, due, self.now())
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         answers: list[bool] = []
-        for part in parts(transitions, _RUNS_A_STEP, weight):
-            with self._connections.write() as commands:
-                accepted, woken = runs.settle(commands, part, self.now())
+        for part in batches(transitions, _RUNS_A_STEP, weight):
+            with self._connections.write() as session:
+                accepted, woken = runs.settle(session, part, self.now())
             answers += accepted
             if woken:
                 self.hint()
         return answers
 
-    def find_runs(self, query: RunQuery) -> Page[Run]:
-        with self._connections.read() as commands:
-            return history.find(commands, query)
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
+        with self._connections.read() as session:
+            return history.find(session, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
         check_limit(limit)
         ended_by = min(ended_by, self.now())
-        with self._connections.read() as commands:
-            lost, unreadable = runs.lost(commands, ended_by, limit)
+        with self._connections.read() as session:
+            lost, unreadable = runs.lost(session, ended_by, limit)
         if unreadable:
-            with self._connections.write() as commands:
-                runs.fail_unreadable(commands, ended_by, limit, self.now())
+            with self._connections.write() as session:
+                runs.fail_unreadable(session, ended_by, limit, self.now())
         return lost
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
-        with self._connections.read() as commands:
-            return history.count(commands, tenant)
+        with self._connections.read() as session:
+            return history.count(session, tenant)
 
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
-        with self._connections.read() as commands:
-            return history.count_queues(commands, now, since)
+        with self._connections.read() as session:
+            return history.count_queues(session, now, since)
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
         check_limit(limit)
-        with self._connections.read() as commands:
-            return history.skipped(commands, tenant, schedule, limit)
+        with self._connections.read() as session:
+            return history.skipped(session, tenant, schedule, limit)
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
-        with self._connections.read() as commands:
-            return history.statistics(commands, keys)
+        with self._connections.read() as session:
+            return history.statistics(session, keys)
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         check_limit(limit)
-        with self._connections.write() as commands:
-            return history.purge(commands, finished_before, limit, self.now())
+        with self._connections.write() as session:
+            return history.purge(session, finished_before, limit, self.now())
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
-        with self._connections.read() as commands:
-            return records.get(commands, kind, tenant, key, self.now())
+        with self._connections.read() as session:
+            return records.get(session, kind, tenant, key, self.now())
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
-        with self._connections.write() as commands:
-            return records.put(commands, record, expect, self.now())
+        with self._connections.write() as session:
+            return records.put(session, record, expect, self.now())
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        with self._connections.read() as commands:
-            return records.find(commands, kind, tenant, self.now())
+        with self._connections.read() as session:
+            return records.find(session, kind, tenant, self.now())
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
-        with self._connections.write() as commands:
-            return records.delete(commands, kind, tenant, key, version)
+        with self._connections.write() as session:
+            return records.delete(session, kind, tenant, key, version)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
-        with self._connections.write() as commands:
-            commands.many("insert logs", sql.INSERT_LOG, [(*log_row(chunk), chunk.run) for chunk in chunks])
+        with self._connections.write() as session:
+            session.many("insert logs", sql.INSERT_LOG, [(*log_row(chunk), chunk.run) for chunk in chunks])
 
     def read_log(self, run: str) -> list[LogChunk]:
-        with self._connections.read() as commands:
-            return history.log(commands, run)
+        with self._connections.read() as session:
+            return history.log(session, run)
 
     def wait(self, timeout: float) -> bool:
         """Also a commit that nobody hinted at wakes up, within a second: connections of others write here,
@@ -244,10 +244,10 @@ class SqliteStore:
         Each connection counts for itself, and each thread wants to know for itself.
         """
         try:
-            with self._connections.read() as commands:
-                ((version,),) = commands.rows("look", "PRAGMA data_version")
-                before = self._seen.versions.get(commands)
-                self._seen.versions[commands] = version
+            with self._connections.read() as session:
+                ((version,),) = session.rows("look", "PRAGMA data_version")
+                before = self._seen.versions.get(session)
+                self._seen.versions[session] = version
         except StoreUnavailable:
             return False  # closed, or away: whoever looks next hears of it
         return unless_known if before is None else before != version

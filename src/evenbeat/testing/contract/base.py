@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evenbeat.model import Run, Schedule
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, Claimed, Fired, RunQuery, ScheduleQuery, Store, Write, Written
@@ -21,12 +21,12 @@ MINUTE = 60_000
 BIG = 10_000
 
 
-def schedule(name: str = "cleanup", trigger: str = "every 1m", **fields: Any) -> Schedule:
-    return Schedule(name=name, trigger=trigger, **{"task": "work", **fields})
+def schedule(name: str = "cleanup", trigger: str = "every 1m", **fields: Any) -> ScheduleRecord:
+    return ScheduleRecord(name=name, trigger=trigger, **{"task": "work", **fields})
 
 
-def run(run_id: str, **fields: Any) -> Run:
-    return Run(id=run_id, **{"task": "work", **fields})
+def run(run_id: str, **fields: Any) -> RunRecord:
+    return RunRecord(id=run_id, **{"task": "work", **fields})
 
 
 class Contract:
@@ -58,18 +58,18 @@ class Contract:
         store.open()
         return store
 
-    def add(self, store: Store, wanted: Schedule) -> Schedule:
+    def add(self, store: Store, wanted: ScheduleRecord) -> ScheduleRecord:
         (written,) = store.put_schedules([Write(changes.create(wanted, store.now()), None)])
         assert written.accepted
         assert written.current is not None
         return written.current
 
-    def put(self, store: Store, before: Schedule, planned: Planned | None) -> Written:
+    def put(self, store: Store, before: ScheduleRecord, planned: Planned | None) -> Written:
         assert planned is not None
         (written,) = store.put_schedules([Write(planned, before.version)])
         return written
 
-    def get(self, store: Store, name: str = "cleanup", tenant: str = "default") -> Schedule | None:
+    def get(self, store: Store, name: str = "cleanup", tenant: str = "default") -> ScheduleRecord | None:
         page = store.find_schedules(
             ScheduleQuery(tenant=tenant, name=name, states=("active", "paused", "finished", "deleted"))
         )
@@ -78,15 +78,15 @@ class Contract:
     def fire(self, store: Store, limit: int = 100) -> Fired:
         return store.fire_due(store.now(), limit, plan)
 
-    def claim(self, store: Store, token: str = "claim-1", **fields: Any) -> list[Run]:
+    def claim(self, store: Store, token: str = "claim-1", **fields: Any) -> list[RunRecord]:
         return list(self.claimed(store, token, **fields).runs)
 
     def claimed(self, store: Store, token: str = "claim-1", **fields: Any) -> Claimed:
         wanted = {"worker": "w1", "limit": 100, "lease": 30_000, "now": store.now(), **fields}
         return store.claim_runs(Claim(token=token, **wanted))
 
-    def runs(self, store: Store, **query: Any) -> list[Run]:
-        found: list[Run] = []
+    def runs(self, store: Store, **query: Any) -> list[RunRecord]:
+        found: list[RunRecord] = []
         cursor = None
         while True:
             page = store.find_runs(RunQuery(cursor=cursor, **query))

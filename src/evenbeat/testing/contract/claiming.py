@@ -6,7 +6,7 @@ import threading
 
 from msgspec.structs import replace
 
-from evenbeat.model import FORMAT, Execution
+from evenbeat.core.records import FORMAT, Execution
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claimed, Store
 from evenbeat.testing.clock import VirtualClock
@@ -16,10 +16,17 @@ from evenbeat.testing.contract.base import MINUTE, Contract, Handles, run
 class ClaimingContract(Contract):
     def test_a_run_comes_back_as_it_was_added(self, store: Store) -> None:
         added = run(
-            "enqueued-1", payload='"\\u0000"', priority=9, scheduled_at=store.now() - 1,
-            run_at=store.now(), created_at=store.now(),
-            execution=Execution(retries=2, backoff=5), error="é\n", result='{"a":1}', tenant="acme",
-        )  # fmt: skip
+            "enqueued-1",
+            payload='"\\u0000"',
+            priority=9,
+            scheduled_at=store.now() - 1,
+            run_at=store.now(),
+            created_at=store.now(),
+            execution=Execution(retries=2, backoff=5),
+            error="é\n",
+            result='{"a":1}',
+            tenant="acme",
+        )
         assert store.add_runs([added]) == [True]
         assert self.runs(store) == [added]
 
@@ -194,13 +201,16 @@ class ClaimingContract(Contract):
     ) -> None:
         wanted = [
             run(
-                f"r{at:02}", payload='"\\u0000"' if at % 7 == 0 else f'{{"n":{at}}}',
-                error=None if at % 3 else "line\n\ttab \x1f \"quoted\" \\ ü 😀" + "\0" * (at % 5 == 4),
-                tick=None if at % 4 else 1 << 52, created_at=clock.now, schedule="s" if at % 4 == 0 else None,
+                f"r{at:02}",
+                payload='"\\u0000"' if at % 7 == 0 else f'{{"n":{at}}}',
+                error=None if at % 3 else 'line\n\ttab \x1f "quoted" \\ ü 😀' + "\0" * (at % 5 == 4),
+                tick=None if at % 4 else 1 << 52,
+                created_at=clock.now,
+                schedule="s" if at % 4 == 0 else None,
                 execution=Execution(retries=at % 2),
             )
             for at in range(40)
-        ]  # fmt: skip
+        ]
         for batch in (wanted[:10], wanted[10:20:3], wanted[20:21], wanted):
             store.add_runs(batch)
         assert self.runs(store) == wanted

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FORMAT, Record, ScheduleRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import Instant
-from evenbeat.model import FORMAT, Record, Schedule, Skipped, Statistics
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Fired, RunQuery, ScheduleQuery, Store, Write
@@ -88,10 +88,17 @@ class EdgeContract(Contract):
         before = self.add(store, schedule())
         clock.advance("1m")
         fields: dict[str, Any] = {
-            "next_tick": clock.now + 1, "moved": clock.now + 2, "wake_at": clock.now + 3, "state": "paused",
-            "pause_note": "moving", "paused_until": clock.now + 3, "paused_by": "ann@db1",
-            "paused_at": clock.now + 4, "last_fire": clock.now + 5, "fire_seq": before.fire_seq + 1,
-        }  # fmt: skip
+            "next_tick": clock.now + 1,
+            "moved": clock.now + 2,
+            "wake_at": clock.now + 3,
+            "state": "paused",
+            "pause_note": "moving",
+            "paused_until": clock.now + 3,
+            "paused_by": "ann@db1",
+            "paused_at": clock.now + 4,
+            "last_fire": clock.now + 5,
+            "fire_seq": before.fire_seq + 1,
+        }
         assert (
             len(store.fire_due(clock.now, 10, lambda row, *_: Planned(replace(row, **fields))).planned) == 1
         )
@@ -121,13 +128,15 @@ class EdgeContract(Contract):
         self.add(store, schedule())
         store.add_runs([run("over", run_at=clock.now), run("held", run_at=clock.now), run("waits")])
         held = {one.id: one for one in self.claim(store)}
-        store.settle_runs([
-            attempts.succeeded(held["over"], None, clock.now, "t1"),
-            attempts.released(held["waits"], clock.now, "t2"),
-        ])  # fmt: skip
+        store.settle_runs(
+            [
+                attempts.succeeded(held["over"], None, clock.now, "t1"),
+                attempts.released(held["waits"], clock.now, "t2"),
+            ]
+        )
         clock.advance("1m")
 
-        def asking(row: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+        def asking(row: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
             return plan(row, now, active)._replace(cancels=("over", "gone", "held", "waits"))
 
         assert len(store.fire_due(clock.now, 10, asking).planned) == 1
@@ -147,7 +156,7 @@ class EdgeContract(Contract):
         clock.advance("1m")
         told: dict[str, set[Active]] = {}
 
-        def asking(row: Schedule, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+        def asking(row: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
             told[row.name] = set(active)
             return plan(row, now, active)
 
@@ -277,10 +286,9 @@ class EdgeContract(Contract):
     ) -> None:
         store.add_runs([run(name, run_at=clock.now) for name in "abc"])
         held = self.claim(store, "mine", limit=3)
-        store.settle_runs([
-            attempts.succeeded(held[0], None, clock.now, "t1"),
-            attempts.released(held[1], clock.now, "t2"),
-        ])  # fmt: skip
+        store.settle_runs(
+            [attempts.succeeded(held[0], None, clock.now, "t1"), attempts.released(held[1], clock.now, "t2")]
+        )
         assert [one.id for one in self.claim(store, "theirs", worker="w2")] == ["b"]
         assert [one.id for one in self.claim(store, "mine", limit=3)] == ["c"]
 
@@ -307,8 +315,10 @@ class EdgeContract(Contract):
         store.settle_runs([attempts.succeeded(held, None, clock.now, "t")])
         found = store.statistics([("acme", "other"), ("acme", "s"), ("default", "s")])
         assert [(one.tenant, one.schedule, one.run_count) for one in found] == [
-            ("acme", "other", 0), ("acme", "s", 1), ("default", "s", 0),
-        ]  # fmt: skip
+            ("acme", "other", 0),
+            ("acme", "s", 1),
+            ("default", "s", 0),
+        ]
         assert found[0] == Statistics(tenant="acme", schedule="other")
 
     def test_history_is_purged_to_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
@@ -383,16 +393,23 @@ class EdgeContract(Contract):
             row = self.add(store, schedule(name, tenant=tenant))
             ledger = tuple(
                 Skipped(
-                    tenant=tenant, schedule=name, generation=1, first=at, last=at + 5, count=2, reason="late",
+                    tenant=tenant,
+                    schedule=name,
+                    generation=1,
+                    first=at,
+                    last=at + 5,
+                    count=2,
+                    reason="late",
                     recorded_at=clock.now,
                 )
                 for at in (10, 30, 20)
-            )  # fmt: skip
+            )
             self.put(store, row, changes.pause(row, clock.now)._replace(skipped=ledger))
         found = store.find_skipped("default", "s", 2)
         assert [(one.first, one.tenant, one.schedule) for one in found] == [
-            (30, "default", "s"), (20, "default", "s"),
-        ]  # fmt: skip
+            (30, "default", "s"),
+            (20, "default", "s"),
+        ]
         assert len(store.find_skipped("acme", "s")) == 3
         assert store.find_skipped("acme", "other") == []
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.instants import Instant, write_instant
-from evenbeat.model import CatchUp, Schedule
+from evenbeat.core.instants import Instant, write_instant
+from evenbeat.core.records import CatchUp, ScheduleRecord
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Fired, Store, Write
@@ -120,7 +120,7 @@ class FiringContract(Contract):
         clock.advance("1m")
         stale = plan(made, clock.now)
         before = made
-        steps: dict[str, list[Callable[[Schedule], Planned | None]]] = {
+        steps: dict[str, list[Callable[[ScheduleRecord], Planned | None]]] = {
             "pause": [lambda row: changes.pause(row, clock.now)],
             "edit": [lambda row: changes.change(row, {"payload": "7"}, clock.now)],
             "delete": [lambda row: changes.delete(row, clock.now)],
@@ -205,7 +205,7 @@ class FiringContract(Contract):
             self.add(store, schedule(name))
         clock.advance("1m")
 
-        def fails_on_b(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+        def fails_on_b(row: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
             if row.name == "b":
                 raise ValueError("this row makes no sense")
             return plan(row, now, active)
@@ -232,7 +232,7 @@ class FiringContract(Contract):
             self.add(store, schedule(name))
         clock.advance("1m")
 
-        def lacks_what_b_takes(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+        def lacks_what_b_takes(row: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
             if row.name == "b":
                 return Planned(replace(row, wake_at=now + MINUTE), deferred="too many open files")
             return plan(row, now, active)
@@ -262,7 +262,7 @@ class FiringContract(Contract):
         self.add(store, schedule("single", overlap="skip"))
         seen: dict[str, tuple[Active, ...]] = {}
 
-        def watching(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+        def watching(row: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
             seen[row.name] = active
             return plan(row, now, active)
 
@@ -381,7 +381,7 @@ class FiringContract(Contract):
 
         ending = threading.Thread(target=settle)
 
-        def ends_meanwhile(row: Schedule, now: Instant, active: tuple[Active, ...]) -> Planned:
+        def ends_meanwhile(row: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
             if ending.ident is None:
                 ending.start()
                 # It is over now, or waits for this step to be: what it wakes must not be lost.

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.core.records import LogChunk, Record, RunRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue
-from evenbeat.model import LogChunk, Record, Run, Skipped, Statistics
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
@@ -23,11 +23,16 @@ class HistoryContract(Contract):
             store.add_runs(
                 [
                     run(
-                        f"r{at:02}", created_at=clock.now + at // 2, run_at=clock.now, tenant=f"t{at % 2}",
-                        task=f"task{at % 3}", queue=f"q{at % 5}", schedule="s" if at % 2 else None,
+                        f"r{at:02}",
+                        created_at=clock.now + at // 2,
+                        run_at=clock.now,
+                        tenant=f"t{at % 2}",
+                        task=f"task{at % 3}",
+                        queue=f"q{at % 5}",
+                        schedule="s" if at % 2 else None,
                     )
                 ]
-            )  # fmt: skip
+            )
         everything = self.runs(store, limit=10)
         assert [found.id for found in everything] == [
             found.id for found in sorted(everything, key=lambda found: (-found.created_at, found.id))
@@ -161,7 +166,7 @@ class HistoryContract(Contract):
         assert store.delete_record(odd, odd, odd, 1) is False
         assert store.read_log(odd) == []
         assert self.claim(store, tasks=frozenset((odd,)), queues=(odd,)) == []
-        ghost = Run(id=odd, task="work", attempt=1)
+        ghost = RunRecord(id=odd, task="work", attempt=1)
         assert store.settle_runs([attempts.succeeded(ghost, None, store.now(), "t")]) == [False]
 
     def test_a_purge_takes_what_is_over_and_old_in_small_batches(
@@ -189,11 +194,17 @@ class HistoryContract(Contract):
         made = self.add(store, schedule())
         rows = tuple(
             Skipped(
-                tenant="default", schedule="cleanup", generation=1, first=at, last=at, count=1, reason="late",
+                tenant="default",
+                schedule="cleanup",
+                generation=1,
+                first=at,
+                last=at,
+                count=1,
+                reason="late",
                 recorded_at=clock.now,
             )
             for at in (1, 3, 2)
-        )  # fmt: skip
+        )
         assert self.put(store, made, Planned(replace(made, fire_seq=made.fire_seq + 1), (), rows)).accepted
         assert [row.first for row in store.find_skipped("default", "cleanup")] == [3, 2, 1]
         assert [row.first for row in store.find_skipped("default", "cleanup", limit=1)] == [3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenbeat.model import Execution, Run
+from evenbeat.core.records import Execution, RunRecord
 from evenbeat.rules import attempts
 from evenbeat.stores.base import QueueCounts, Store
 from evenbeat.testing.clock import VirtualClock
@@ -42,12 +42,18 @@ class QueueContract(Contract):
         )
         assert store.count_queues(now, now - 90_000) == [
             QueueCounts(
-                queue="default", due=2, later=2, retrying=1, running=1, oldest_due=now - 40_000, came_due=4,
+                queue="default",
+                due=2,
+                later=2,
+                retrying=1,
+                running=1,
+                oldest_due=now - 40_000,
+                came_due=4,
                 ended=1,
             ),
             QueueCounts(queue="gone", ended=1),
             QueueCounts(queue="slow", due=1, oldest_due=now, came_due=1),
-        ]  # fmt: skip
+        ]
 
     def test_what_ended_before_the_period_is_not_counted(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=clock.now, queue="old"), run("b", run_at=clock.now, queue="old")])
@@ -157,7 +163,7 @@ class QueueContract(Contract):
         self, store: Store, clock: VirtualClock
     ) -> None:
         start = clock.now
-        policy = Execution(retries=1, backoff=10 * MINUTE, longest_backoff=10 * MINUTE)
+        policy = Execution(retries=1, backoff=10 * MINUTE, max_backoff=10 * MINUTE)
         store.add_runs([run("r", run_at=start, created_at=start, tenant="t", schedule="s", execution=policy)])
         (held,) = self.claim(store)
         clock.advance("1m")
@@ -188,15 +194,21 @@ class QueueContract(Contract):
         # More than a store looks at together, all over in the same millisecond.
         wanted = [
             run(
-                f"r{at:04}", state="succeeded", created_at=start + at % 7, started_at=start + at % 7,
-                finished_at=start + 10, run_at=start, attempt=1, worker="w1",
+                f"r{at:04}",
+                state="succeeded",
+                created_at=start + at % 7,
+                started_at=start + at % 7,
+                finished_at=start + 10,
+                run_at=start,
+                attempt=1,
+                worker="w1",
             )
             for at in range(1_100)
-        ]  # fmt: skip
+        ]
         store.add_runs(wanted)
         order = sorted(wanted, key=lambda entry: (-entry.created_at, entry.id))
         assert self.runs(store, since=start + 10, until=start + 11, limit=400) == order
-        begun: list[Run] = [entry for entry in order if entry.created_at < start + 3]
+        begun: list[RunRecord] = [entry for entry in order if entry.created_at < start + 3]
         assert self.runs(store, since=start, until=start + 3, limit=400) == begun
 
     def found(self, store: Store, **query: Any) -> list[str]:

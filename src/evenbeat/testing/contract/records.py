@@ -7,9 +7,9 @@ import threading
 import msgspec
 from msgspec.structs import replace
 
-from evenbeat import locks
-from evenbeat.instants import from_ms
-from evenbeat.model import LogChunk, Record, Run
+from evenbeat.app import locks
+from evenbeat.core.instants import from_ms
+from evenbeat.core.records import LogChunk, Record, RunRecord
 from evenbeat.stores.base import Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, Handles
@@ -148,7 +148,7 @@ class RecordContract(Contract):
             LogChunk(run="a", attempt=attempt, seq=seq, text=f"{attempt}.{seq}\n\0é", at=clock.now)
             for attempt, seq in ((2, 0), (1, 1), (1, 0))
         ]
-        store.add_runs([Run(id="a", task="work")])
+        store.add_runs([RunRecord(id="a", task="work")])
         store.append_log(chunks)
         store.append_log(chunks[:1])
         assert [(chunk.attempt, chunk.seq) for chunk in store.read_log("a")] == [(1, 0), (1, 1), (2, 0)]
@@ -157,7 +157,7 @@ class RecordContract(Contract):
 
     def test_a_log_of_a_run_that_does_not_exist_is_not_kept(self, store: Store, clock: VirtualClock) -> None:
         # Nobody would ever purge it.
-        store.add_runs([Run(id="a", task="work")])
+        store.add_runs([RunRecord(id="a", task="work")])
         lines = [LogChunk(run=name, attempt=1, seq=0, text="x", at=clock.now) for name in ("a", "ghost")]
         store.append_log(lines)
         assert store.read_log("a") == lines[:1]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.core.records import Execution
 from evenbeat.errors import InvalidValue
-from evenbeat.model import Execution
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import ScheduleQuery, Store, Write, Written
@@ -158,7 +158,7 @@ class ScheduleContract(Contract):
         created = changes.create(schedule(), store.now())
         for _ in range(2):
             assert store.put_schedules([Write(created, None)]) == [Written(True, created.schedule)]
-        triggered = changes.trigger_now(created.schedule, "manual-1", store.now())
+        triggered = changes.run_now(created.schedule, "manual-1", store.now())
         assert triggered is not None
         for _ in range(2):
             assert self.put(store, created.schedule, triggered).accepted
@@ -244,7 +244,7 @@ class ScheduleContract(Contract):
 
     def test_of_two_that_add_a_run_to_the_same_row_one_is_refused(self, store: Store) -> None:
         row = self.add(store, schedule("cleanup"))
-        first, second = (changes.trigger_now(row, name, store.now()) for name in ("first", "second"))
+        first, second = (changes.run_now(row, name, store.now()) for name in ("first", "second"))
         assert first is not None
         assert second is not None
         assert first.schedule == second.schedule  # the rows can't tell whose write it was

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import Instant
-from evenbeat.model import Execution, Run, Transition
 from evenbeat.rules import attempts, changes
 from evenbeat.stores.base import Lost, Store
 from evenbeat.testing.clock import VirtualClock
@@ -36,7 +36,7 @@ class SettlingContract(Contract):
         policy = Execution(retries=2, backoff=0)
         store.add_runs([run("a", run_at=store.now(), fired_by="node-1", execution=policy)])
         past: list[tuple[int, str | None, str, str | None]] = []
-        ends: tuple[Callable[[Run], Transition], ...] = (
+        ends: tuple[Callable[[RunRecord], Transition], ...] = (
             lambda held: attempts.failed(held, "boom \u2400 \x01", clock.now, "t1"),
             lambda held: attempts.released(held, clock.now, "t2"),
             lambda held: attempts.crashed(held, clock.now, "t3"),
@@ -132,7 +132,7 @@ class SettlingContract(Contract):
         assert (again.attempt, again.failures, again.crashes, again.worker) == (2, 0, 0, "w2")
 
     def test_a_run_that_kills_its_workers_ends_as_failed(self, store: Store, clock: VirtualClock) -> None:
-        store.add_runs([run("a", run_at=store.now(), execution=Execution(crashes=2))])
+        store.add_runs([run("a", run_at=store.now(), execution=Execution(max_crashes=2))])
         for attempt in range(1, 4):
             (held,) = self.claim(store, f"claim-{attempt}", now=clock.now)
             assert held.attempt == attempt
@@ -162,7 +162,7 @@ class SettlingContract(Contract):
     ) -> None:
         store.add_runs([run("a", run_at=clock.now, state="cancelled")])
 
-        def ask(what: Callable[[Run], Transition | None]) -> Transition:
+        def ask(what: Callable[[RunRecord], Transition | None]) -> Transition:
             (found,) = self.runs(store)
             wish = what(found)
             assert wish is not None

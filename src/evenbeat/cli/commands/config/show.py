@@ -11,7 +11,7 @@ from evenbeat.cli.layout import Cell, Column, Fitted
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import place, settings_here, store_in_force, store_options
-from evenbeat.settings import Setting
+from evenbeat.config import Setting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenbeat.settings import LOG_FORMATS, LOG_LEVELS
+from evenbeat.config import LOG_FORMATS, LOG_LEVELS
 
 
 @click.command("run")
@@ -23,9 +23,9 @@ def command(processor: str, **flags: Any) -> int:
     SIGTERM or Ctrl-C takes nothing more and waits for the documents in hand. A second one does not wait: what
     was in hand is processed again when its lock has ended.
     """
-    from evenbeat.loading import load_processor
+    from evenbeat.app.loading import load_processor
+    from evenbeat.config import read_settings
     from evenbeat.observe import logs
-    from evenbeat.settings import read_settings
 
     settings = read_settings(flags)
     logs.configure(settings["log_format"], settings["log_level"].upper())

@@ -12,7 +12,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.wall import Wall
-from evenbeat.instants import from_ms, to_ms
+from evenbeat.core.instants import from_ms, to_ms
 
 
 @click.command("enqueue")

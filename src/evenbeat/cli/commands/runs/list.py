@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenbeat.app.runs import STATES, AskedState
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.run_filter import is_narrowed, read_filter, run_filter_options
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall
-from evenbeat.runs import STATES, AskedState
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 @store_options
 @json_option
 def command(
-    state: AskedState | None,
-    limit: int,
-    store: str | None,
-    tenant: str | None,
-    as_json: bool,
-    **options: Any,
+    state: AskedState | None, limit: int, store: str | None, tenant: str | None, as_json: bool, **options: Any
 ) -> None:
     """List runs, the newest first.
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import click
 
+from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall
-from evenbeat.instants import to_ms
-from evenbeat.model import FINAL_STATES
-from evenbeat.scheduler import Scheduler
-from evenbeat.views import LogLine
+from evenbeat.core.instants import to_ms
+from evenbeat.core.records import FINAL_STATES
+from evenbeat.observe.views import LogLine
 
 # Between two looks at a log that grows. A hint of the store ends it early.
 _LOOK = 0.5

@@ -16,8 +16,8 @@ from evenbeat.cli.phrases import count, one_line, printable
 from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, waiting
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall, took
-from evenbeat.model import EARLIER_KEPT, FINAL_STATES
-from evenbeat.views import AttemptInfo, RunInfo, WaitInfo
+from evenbeat.core.records import EARLIER_KEPT, FINAL_STATES
+from evenbeat.observe.views import Run, RunAttempt, RunWait
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,15 +47,15 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
             yield ""
             yield styled((printable(run.error.rstrip()), "red"))
 
-    times = {"lateness": run.lateness, "duration": run.duration, "log_lines": lines}
+    times = {"lateness": json_form(run.lateness), "duration": json_form(run.duration), "log_lines": lines}
     answer({"run": json_form(run) | times, "waits": json_form(wait)}, people, as_json=as_json)
 
 
-def _what(run: RunInfo) -> Iterator[tuple[str, RenderableType]]:
+def _what(run: Run) -> Iterator[tuple[str, RenderableType]]:
     yield "state", styled(run_state(run))
     yield "task", run.task
     if run.schedule is not None:
-        cause = {"tick": "", "trigger": ", triggered by hand", "backfill": ", backfilled"}
+        cause = {"tick": "", "run_now": ", run by hand", "backfill": ", backfilled"}
         fired = "" if run.fired_by is None else f", fired by {run.fired_by}"
         yield "schedule", run.schedule + cause.get(run.cause, "") + fired
     if run.coalesced:
@@ -66,12 +66,12 @@ def _what(run: RunInfo) -> Iterator[tuple[str, RenderableType]]:
         yield "payload", _json(run.payload)
 
 
-def _when(run: RunInfo, wait: WaitInfo | None, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
+def _when(run: Run, wait: RunWait | None, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
     if run.tick is not None or not run.is_retrying:
         yield "due", f"{wall.full(run.scheduled_at)}, {wall.away(run.scheduled_at)}"
     if run.started_at is not None:
-        late = run.lateness or 0
-        yield "started", wall.full(run.started_at) + (f", {took(late)} late" if late > 0 else "")
+        late = f", {took(run.lateness)} late" if run.lateness else ""
+        yield "started", wall.full(run.started_at) + late
     if run.is_retrying:
         yield "again", f"{wall.full(run.run_at)}, {wall.away(run.run_at)}"
     if wait is not None:
@@ -84,10 +84,10 @@ def _when(run: RunInfo, wait: WaitInfo | None, wall: Wall) -> Iterator[tuple[str
         yield "took", took(run.duration)
 
 
-def _how(run: RunInfo, lines: int) -> Iterator[tuple[str, RenderableType]]:
+def _how(run: Run, lines: int) -> Iterator[tuple[str, RenderableType]]:
     words = _attempts(run)
-    if run.execution.retries:
-        words += f"; up to {count(run.execution.retries, 'retry', 'retries')}"
+    if run.retries:
+        words += f"; up to {count(run.retries, 'retry', 'retries')}"
     yield "attempts", words
     if run.worker is not None:
         yield "worker", run.worker
@@ -98,7 +98,7 @@ def _how(run: RunInfo, lines: int) -> Iterator[tuple[str, RenderableType]]:
         yield "result", _json(run.result)
 
 
-def _attempts(run: RunInfo) -> str:
+def _attempts(run: Run) -> str:
     """``10: 6 failures, 4 handed back``."""
     ended = Counter(attempt.outcome for attempt in run.attempts)
     # Of very many only the latest are kept; the number of a run that was retried by hand skips one.
@@ -116,13 +116,13 @@ def _attempts(run: RunInfo) -> str:
     return words
 
 
-def _attempt_table(run: RunInfo, wall: Wall) -> Fitted:
+def _attempt_table(run: Run, wall: Wall) -> Fitted:
     rows = run.attempts
 
-    def took_of(attempt: AttemptInfo) -> str:
+    def took_of(attempt: RunAttempt) -> str:
         if attempt.started_at is None or attempt.ended_at is None:
             return ""
-        return took((attempt.ended_at - attempt.started_at).total_seconds())
+        return took(attempt.ended_at - attempt.started_at)
 
     return Fitted(
         [

@@ -17,7 +17,7 @@ command = lazy_group(
         "pause": Lazy(f"{_HERE}.pause", "Pause a schedule, until it is resumed or a time comes."),
         "resume": Lazy(f"{_HERE}.resume", "End the pause of a schedule."),
         "reset": Lazy(f"{_HERE}.reset", "Take edits by hand back: the schedule as the code declared it."),
-        "trigger": Lazy(f"{_HERE}.trigger", "Run a schedule's task now; its next run stays where it is."),
+        "run": Lazy(f"{_HERE}.run", "Run a schedule's task now; its next run stays where it is."),
         "reschedule": Lazy(f"{_HERE}.reschedule", "Move the next run of a schedule, and it alone."),
         "delete": Lazy(f"{_HERE}.delete", "Delete a schedule; its runs stay."),
     },

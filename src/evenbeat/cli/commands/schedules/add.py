@@ -16,7 +16,7 @@ from evenbeat.cli.states import in_words
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.cli.wall import Wall
-from evenbeat.instants import from_ms
+from evenbeat.core.instants import from_ms
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

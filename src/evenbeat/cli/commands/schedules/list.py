@@ -13,7 +13,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.states import last_result, next_run, schedule_state
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.cli.wall import Wall
-from evenbeat.model import ScheduleState
+from evenbeat.core.records import ScheduleState
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,7 +38,7 @@ def command(
     """List schedules: their state, next run and last result."""
     with opened(store, tenant) as app:
         rows = app.schedules.list(state=state, task=task, limit=limit, all_tenants=all_tenants)
-        histories = app.schedules.histories([(row.tenant, row.name) for row in rows])
+        stats = app.schedules.stats(rows)
         wall = Wall.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
@@ -56,11 +56,9 @@ def command(
                 Column("", [away for _, away in coming], wraps=16, alone="next"),
                 Column("trigger", [row.trigger for row in rows], drop=1, wraps=16),
                 Column("task", [row.task for row in rows], drop=4),
-                Column("last run", [last_result(history, wall) for history in histories], drop=2),
+                Column("last run", [last_result(each, wall) for each in stats], drop=2),
             ]
         )
 
-    schedules = [
-        json_form(row) | {"history": json_form(history)} for row, history in zip(rows, histories, strict=True)
-    ]
+    schedules = [json_form(row) | {"stats": json_form(each)} for row, each in zip(rows, stats, strict=True)]
     answer({"schedules": schedules}, people, as_json=as_json)

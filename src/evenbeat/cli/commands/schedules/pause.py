@@ -11,9 +11,9 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall
+from evenbeat.core.instants import from_ms
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import from_ms
-from evenbeat.views import RunInfo
+from evenbeat.observe.views import Run
 
 # Queued runs that are looked at: enough to say how many there are of any schedule but a flood.
 _RUNS = 1_000
@@ -81,6 +81,6 @@ def command(
     answer(shown, people, as_json=as_json)
 
 
-def _some(runs: list[RunInfo]) -> str:
+def _some(runs: list[Run]) -> str:
     named = ", ".join(run.id for run in runs[:3])
     return named if len(runs) <= 3 else f"{named}, …"

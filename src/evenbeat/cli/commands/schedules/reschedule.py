@@ -10,8 +10,8 @@ from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall, took
+from evenbeat.core.instants import from_ms
 from evenbeat.errors import InvalidValue
-from evenbeat.instants import from_ms
 
 
 @click.command("reschedule")
@@ -34,9 +34,11 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
             if error.field != "at":
                 raise
             raise InvalidValue(
-                f"{when} is over already", field="WHEN", value=when,
-                hint=f"give a time to come; 'evenbeat schedules trigger {name}' runs it now",
-            ) from error  # fmt: skip
+                f"{when} is over already",
+                field="WHEN",
+                value=when,
+                hint=f"give a time to come; 'evenbeat schedules run {name}' runs it now",
+            ) from error
 
     def people() -> Iterator[str]:
         until = moved.paused_until
@@ -49,7 +51,7 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
         assert moved.next_run is not None
         yield f"next run of {name}: {wall.full(moved.next_run)}, {wall.away(moved.next_run)}"
         if moved.spread_delay:
-            yield f"that is {wall.full(tick)} and its share of the spread, {took(moved.spread_delay / 1000)}"
+            yield f"that is {wall.full(tick)} and its share of the spread, {took(moved.spread_delay)}"
         if until is not None:
             yield f"it is paused until {wall.full(until)}"
         elif moved.paused:

@@ -17,12 +17,12 @@ from evenbeat.cli.states import bound, in_words, priority_words, reason, schedul
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
 from evenbeat.cli.wall import Wall, took, whole
-from evenbeat.durations import write_duration
-from evenbeat.instants import to_ms, write_instant
-from evenbeat.model import CatchUp, Execution
+from evenbeat.core.durations import write_duration
+from evenbeat.core.instants import to_ms, write_instant
+from evenbeat.core.records import CatchUp, Execution
+from evenbeat.observe.views import Schedule, ScheduleStats, SkippedTicks
 from evenbeat.triggers import Cron
 from evenbeat.triggers.zones import read_zone
-from evenbeat.views import ScheduleHistory, ScheduleInfo, SkippedInfo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,11 +43,11 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         # A paused or unreadable schedule has no ticks to come.
         waits = schedule.damage or (schedule.paused and schedule.paused_until is None)
         coming = [] if waits else app.schedules.preview(name, _TICKS)
-        history = app.schedules.history(name)
+        stats = app.schedules.stats(name)
         skipped = app.schedules.skipped(name, _SKIPPED)
         runs = app.runs.list(schedule=name, limit=_RUNS)
         wall = Wall.at(app.store.now())
-    starts = [to_ms(moment) + schedule.spread_delay for moment in coming]
+    starts = [to_ms(moment + schedule.spread_delay) for moment in coming]
 
     def people() -> Iterable[RenderableType]:
         yield styled((schedule.name, "bold"))
@@ -68,7 +68,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
                 zone = read_zone("UTC")  # containers call it Etc/UTC
             yield TickTable(away, zone, wall.zone)
         yield ""
-        yield listed(_history(history, wall))
+        yield listed(_history(stats, wall))
         if runs:
             yield ""
             yield run_table(runs, wall, of_schedule=True)
@@ -81,7 +81,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             "schedule": json_form(schedule),
             "explain": in_words(schedule),
             "next": [write_instant(start) for start in starts],
-            "history": json_form(history),
+            "stats": json_form(stats),
             "runs": json_form(runs),
             "skipped": [json_form(row) | {"why": reason(row, schedule)} for row in skipped],
         },
@@ -90,7 +90,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     )
 
 
-def _definition(schedule: ScheduleInfo, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
+def _definition(schedule: Schedule, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
     yield "state", styled(schedule_state(schedule, wall))
     if schedule.paused and (schedule.paused_by or schedule.paused_at):
         by = f"by {printable(schedule.paused_by)}, " if schedule.paused_by else ""
@@ -127,53 +127,52 @@ def _as_code(value: object) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
-def _policies(schedule: ScheduleInfo) -> Iterator[str]:
-    catch_up, usual = schedule.catch_up, CatchUp()
-    words = f"catch-up {catch_up.kind}"
-    if catch_up.kind == "skip":
-        words += f" (later than {write_duration(catch_up.grace)})"
-    if catch_up.kind == "all" and catch_up.limit != usual.limit:
-        words += f" (at most {catch_up.limit:,})"
+def _policies(schedule: Schedule) -> Iterator[str]:
+    words = f"catch-up {schedule.catch_up}"
+    if schedule.catch_up == "skip":
+        words += f" (later than {write_duration(schedule.grace)})"
+    if schedule.catch_up == "all" and schedule.catch_up_limit != CatchUp().limit:
+        words += f" (at most {schedule.catch_up_limit:,})"
     yield words
     yield f"overlap {schedule.overlap}"
     if schedule.max_concurrent is not None:
         yield f"at most {count(schedule.max_concurrent, 'run')} at once"
     if schedule.spread:
-        share = took(schedule.spread_delay / 1000)
+        share = took(schedule.spread_delay)
         yield f"spread over {write_duration(schedule.spread)} (fires {share} after each tick)"
 
 
-def _execution(schedule: ScheduleInfo) -> Iterator[str]:
-    policy, usual = schedule.execution, Execution()
+def _execution(schedule: Schedule) -> Iterator[str]:
     yield f"queue {schedule.queue}"
     yield f"priority {priority_words(schedule)}"
-    if policy.retries:
-        yield f"{count(policy.retries, 'retry', 'retries')} after {write_duration(policy.backoff)}, doubled"
+    if schedule.retries:
+        retries = count(schedule.retries, "retry", "retries")
+        yield f"{retries} after {write_duration(schedule.backoff)}, doubled"
     else:
         yield "no retries"
-    if policy.timeout is not None:
-        yield f"timeout {write_duration(policy.timeout)}"
-    if policy.on_crash != usual.on_crash:
+    if schedule.timeout is not None:
+        yield f"timeout {write_duration(schedule.timeout)}"
+    if schedule.on_crash != Execution().on_crash:
         yield "fails when its worker dies"
 
 
-def _history(history: ScheduleHistory, wall: Wall) -> list[tuple[str, RenderableType]]:
-    if history.last_run is None:
+def _history(stats: ScheduleStats, wall: Wall) -> list[tuple[str, RenderableType]]:
+    if stats.last_run is None:
         return [("history", "no run has ended yet")]
-    ended = f"{history.success_count:,} succeeded, {history.failure_count:,} failed"
-    if cancelled := history.run_count - history.success_count - history.failure_count:
+    ended = f"{stats.success_count:,} succeeded, {stats.failure_count:,} failed"
+    if cancelled := stats.run_count - stats.success_count - stats.failure_count:
         ended += f", {cancelled:,} cancelled"
-    lines: list[RenderableType] = [f"{count(history.run_count, 'run')}: {ended}"]
-    for word, moment in (("success", history.last_success), ("failure", history.last_failure)):
+    lines: list[RenderableType] = [f"{count(stats.run_count, 'run')}: {ended}"]
+    for word, moment in (("success", stats.last_success), ("failure", stats.last_failure)):
         if moment is not None:
             lines.append(f"last {word} {wall.full(moment)}, {wall.away(moment)}")
-    if history.last_failure is not None and history.last_error:
-        lines.append(styled((one_line(history.last_error), "red")))
+    if stats.last_failure is not None and stats.last_error:
+        lines.append(styled((one_line(stats.last_error), "red")))
     return labelled("history", lines)
 
 
-def _ledger(skipped: list[SkippedInfo], schedule: ScheduleInfo, wall: Wall) -> Fitted:
-    def ticks(row: SkippedInfo) -> str:
+def _ledger(skipped: list[SkippedTicks], schedule: Schedule, wall: Wall) -> Fitted:
+    def ticks(row: SkippedTicks) -> str:
         first, last = wall.near(row.first), wall.near(row.last)
         return first if row.count == 1 else f"{first} to {last}"
 

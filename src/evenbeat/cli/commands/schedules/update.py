@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,15 +17,13 @@ from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.cli.wall import Wall
-from evenbeat.durations import write_duration
-from evenbeat.options import EXECUTION, SCHEDULE
+from evenbeat.core.durations import write_duration
+from evenbeat.observe.views import Schedule
+from evenbeat.tasks.options import SCHEDULE
 from evenbeat.triggers import Cron, parse_trigger
-from evenbeat.views import ScheduleInfo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_DURATIONS = frozenset(("grace", "spread", "backoff", "longest_backoff", "timeout"))
 
 
 @click.command("update", epilog=EXPRESSIONS.replace("EXPR", "TRIGGER"))
@@ -93,15 +92,15 @@ def _without(options: dict[str, Any]) -> dict[str, Any]:
     return said(options) | dict.fromkeys(removed)
 
 
-def _differences(before: ScheduleInfo, after: ScheduleInfo) -> Iterator[str]:
+def _differences(before: Schedule, after: Schedule) -> Iterator[str]:
     """``overlap: allow → skip``."""
     old, new = _said_of(before), _said_of(after)
     for name, value in new.items():
         if value != old[name]:
-            yield f"  {name}: {_words(name, old[name])} → {_words(name, value)}"
+            yield f"  {name}: {_words(old[name])} → {_words(value)}"
 
 
-def _zone_change(before: ScheduleInfo, after: ScheduleInfo) -> Iterator[str]:
+def _zone_change(before: Schedule, after: Schedule) -> Iterator[str]:
     """A line for who gives a cron another zone, most of all by not saying one."""
     if before.timezone == after.timezone or before.damage:
         return
@@ -110,18 +109,14 @@ def _zone_change(before: ScheduleInfo, after: ScheduleInfo) -> Iterator[str]:
         yield f"the zone is now {after.timezone}, was {before.timezone}{kept}"
 
 
-def _said_of(schedule: ScheduleInfo) -> dict[str, Any]:
+def _said_of(schedule: Schedule) -> dict[str, Any]:
     """Return the options of a schedule, by the names that users give them."""
-    catch_up = schedule.catch_up
-    policies = {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
-    policies |= {name: getattr(schedule.execution, name) for name in EXECUTION}
-    names = ("trigger", "task", "payload", *SCHEDULE)
-    return {name: policies[name] if name in policies else getattr(schedule, name) for name in names}
+    return {name: getattr(schedule, name) for name in ("trigger", "task", "payload", *SCHEDULE)}
 
 
-def _words(name: str, value: Any) -> str:
+def _words(value: Any) -> str:
     if value is None:
         return "none"
-    if name in _DURATIONS:
+    if isinstance(value, timedelta):
         return write_duration(value)
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), keep="")

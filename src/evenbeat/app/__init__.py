@@ -1,0 +1,1 @@
+"""What users hold: the scheduler and its schedules, runs and locks."""

@@ -1,0 +1,86 @@
+"""Definitions: what a user says about a schedule, as fields of its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenbeat.app.session import AppSession, this_user
+from evenbeat.core.instants import Instant, Moment, read_moment
+from evenbeat.core.records import CatchUp, Execution, ScheduleRecord, from_json
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.tasks.options import (
+    NEW_SCHEDULE,
+    NewScheduleOptions,
+    ScheduleOptions,
+    read_schedule_fields,
+    refuse_unknown,
+)
+from evenbeat.tasks.task import Call, Task
+from evenbeat.triggers import Trigger, check_trigger, parse_trigger
+
+
+class ScheduleChanges(ScheduleOptions, total=False):
+    """What ``update`` may change."""
+
+    task: Task[..., Any] | Call | str
+    trigger: Trigger | str
+    payload: Mapping[str, Any] | None
+
+
+def new_schedule(
+    session: AppSession,
+    name: str,
+    trigger: Trigger | str,
+    task: Task[..., Any] | Call | str,
+    payload: Mapping[str, Any] | None,
+    tenant: str | None,
+    options: NewScheduleOptions,
+) -> ScheduleRecord:
+    """Return the record of a schedule that is to be created or declared."""
+    refuse_unknown(options, NEW_SCHEDULE, "a schedule")
+    is_paused, note = options.get("paused", False), options.get("note", "")
+    if note and not is_paused:
+        raise InvalidValue(
+            f"note {shown(note)} says why a schedule is paused, and it is not",
+            field="note",
+            value=note,
+            hint="add paused=True, or use description",
+        )
+    task_name, text, local = session.call(task, payload)
+    fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
+    base = Execution() if local is None else local.execution
+    fields |= read_schedule_fields(options, base, CatchUp())
+    return ScheduleRecord(
+        tenant=session.tenant_of(tenant),
+        name=name,
+        task=task_name,
+        trigger=str(check_trigger(trigger, "trigger")),
+        payload=text,
+        state="paused" if is_paused else "active",
+        pause_note=note,
+        paused_by=this_user() if is_paused else "",
+        **fields,
+    )
+
+
+def changed_fields(session: AppSession, row: ScheduleRecord, changed: ScheduleChanges) -> dict[str, Any]:
+    """Return the fields of the record that ``update`` changes, with their new values."""
+    fields: dict[str, Any] = {}
+    if "trigger" in changed:
+        fields["trigger"] = str(check_trigger(changed["trigger"], "trigger"))
+    if "task" in changed or "payload" in changed:
+        task = changed.get("task", row.task)
+        has_payload = "payload" in changed or isinstance(task, Call)
+        payload = changed.get("payload") if has_payload else from_json(row.payload)
+        fields["task"], text, _ = session.call(task, payload)
+        if has_payload:
+            fields["payload"] = text
+    return fields | read_schedule_fields(changed, row.execution, row.catch_up)
+
+
+def start_of(session: AppSession, start_at: Moment | None, wanted: ScheduleRecord) -> Instant | None:
+    """Return ``start_at`` as an instant. A text without an offset is read in the trigger's zone."""
+    if start_at is None:
+        return None
+    return read_moment(start_at, "start_at", session.store().now(), parse_trigger(wanted.trigger).tzinfo)

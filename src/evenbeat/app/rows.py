@@ -1,0 +1,226 @@
+"""The rows of schedules: read, decide, compare-and-set. Shared by the façade's parts, not for users."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from evenbeat.app.session import AppSession, refuse_other
+from evenbeat.core.ids import new_run_id
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ScheduleRecord, check_name, check_run
+from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleConflict, ScheduleNotFound
+from evenbeat.observe.views import Run, Schedule, schedule_view
+from evenbeat.rules import changes
+from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
+from evenbeat.stores.base import RunQuery, Write
+
+# A write loses only while another one wins: losing so often in a row means a fault.
+_TRIES = 50
+_PAGE = 500
+
+
+class Try:
+    """One round of read, decide, compare-and-set: ``row`` and ``now`` are what to decide by."""
+
+    def __init__(self, rows: ScheduleRows, tenant: str, name: str, row: ScheduleRecord | None) -> None:
+        self._rows = rows
+        self._tenant = tenant
+        self._name = name
+        self.row = row
+        """The schedule as it was read, also if it is deleted; None if there is none."""
+        self.now: Instant = rows.session.store().now()
+        self.next_row: ScheduleRecord | None = None
+        """What the next round decides by, where this one has not finished."""
+        self.is_lost = False
+        """Whether another write was faster."""
+        self.view: Schedule | None = None
+        """The schedule as it is now, after the last write."""
+
+    def existing(self) -> ScheduleRecord:
+        """Return the row; ``ScheduleNotFound`` if there is none."""
+        if self.row is None:
+            raise self._rows.not_found(self._name, self._tenant)
+        return self.row
+
+    def write(self, planned: Planned | None) -> bool:
+        """Write the plan unless the row has changed since it was read; None means that nothing changes.
+
+        Return whether the change is complete. If not, the next round decides again.
+        """
+        if planned is None:
+            self.view = self._rows.views([self.existing()])[0]
+            return True
+        store, row = self._rows.session.store(), self.row
+        written = store.put_schedules([Write(planned, None if row is None else row.version)])[0]
+        self.next_row = written.current
+        if not written.accepted:
+            if row is not None and row.damage and written.current is None:
+                # The database can't even write the row anew.
+                raise DamagedSchedule(self._tenant, self._name, row.damage)
+            self.is_lost = True
+            return False
+        store.hint()
+        if planned.unfinished:
+            return False
+        self._rows.forget_quarantine(row)
+        # A new schedule has no statistics yet.
+        self.view = (
+            schedule_view(planned.schedule) if row is None else self._rows.views([planned.schedule])[0]
+        )
+        return True
+
+
+class ScheduleRows:
+    """Reads and writes the rows of schedules for the parts of a scheduler."""
+
+    def __init__(self, session: AppSession) -> None:
+        self.session = session
+
+    def tries(self, tenant: str, name: str) -> Iterator[Try]:
+        """Yield rounds of a write until one of them is complete.
+
+        ``ScheduleConflict`` if other writes win too often. A plan that stopped at its budget goes on in the
+        next round, and counts as progress.
+        """
+        check_name(name, "name")
+        row = self.session.row(tenant, name)
+        losses = 0
+        while losses < _TRIES:
+            attempt = Try(self, tenant, name, row)
+            yield attempt
+            if attempt.is_lost:
+                losses += 1
+            row = attempt.next_row
+        raise ScheduleConflict(tenant, name)
+
+    def create(self, wanted: ScheduleRecord, start: Instant | None, run_now: bool) -> Schedule:
+        """Create the schedule; ``ScheduleExists`` if the name is taken."""
+        first = FirstWrite(self, wanted, run_now)
+        for attempt in self.tries(wanted.tenant, wanted.name):
+            planned = changes.create(wanted, attempt.now, attempt.row, start)
+            if attempt.write(first.completed(planned, attempt)):
+                break
+        assert attempt.view is not None
+        return attempt.view
+
+    def run_now(self, name: str, payload: str | None, run_id: str | None, tenant: str) -> Run:
+        """Add one run beside the ticks; a payload of None is the schedule's own.
+
+        ``RunRefused`` if the schedule's policies leave no room. A run with this id that the schedule already
+        has is returned as it is.
+        """
+        store = self.session.store()
+        run_id = run_id or new_run_id(store.now())
+        found = store.find_runs(RunQuery(ids=(run_id,))).items
+        if found:
+            refuse_other(found[0], tenant=tenant, schedule=name)
+            return self.session.info(found[0])
+        for attempt in self.tries(tenant, name):
+            row = attempt.existing()
+            active = self.active(row)
+            planned = changes.run_now(row, run_id, attempt.now, active, payload)
+            if planned is None:
+                raise RunRefused(
+                    f"schedule {name} has {len(active)} active run(s), and its policies (overlap="
+                    f"{row.overlap}, max_concurrent={row.max_concurrent}) leave no room for another",
+                    subject=name,
+                )
+            made = [check_run(run) for run in planned.runs]
+            if attempt.write(planned):
+                break
+        return self.session.info(made[0])
+
+    def active(self, row: ScheduleRecord) -> tuple[Active, ...]:
+        """Return the active runs of a schedule, if its policies depend on them.
+
+        Read after the row: adding a run changes the row, so a stale answer loses the compare-and-set.
+        """
+        if not needs_active(row):
+            return ()
+        query = RunQuery(tenant=row.tenant, schedule=row.name, states=("queued", "running"), limit=_PAGE)
+        found: list[Active] = []
+        while True:
+            page = self.session.store().find_runs(query)
+            found += (Active(run.id, run.state, run.cancel_requested) for run in page.items)
+            if page.cursor is None:
+                return tuple(found)
+            query = replace(query, cursor=page.cursor)
+
+    def existing(self, name: str, tenant: str) -> ScheduleRecord:
+        """Return the row of a schedule that is not deleted."""
+        row = self.known(name, tenant)
+        if row.state == "deleted":
+            raise self.not_found(name, tenant)
+        return row
+
+    def known(self, name: str, tenant: str) -> ScheduleRecord:
+        """Return the row of a schedule, also if it is deleted."""
+        row = self.session.row(tenant, name)
+        if row is None:
+            raise self.not_found(name, tenant)
+        return row
+
+    def not_found(self, name: str, tenant: str) -> ScheduleNotFound:
+        task = self.session.tasks.get(name)
+        decorated = task is not None and task.trigger is not None and tenant == self.session.tenant
+        hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
+        return ScheduleNotFound(tenant, name, hint)
+
+    def views(self, rows: Sequence[ScheduleRecord]) -> list[Schedule]:
+        """Return the rows as users see them, with what other tables know of them."""
+        store = self.session.store()
+        figures = store.statistics([row.key for row in rows])
+        notes: dict[tuple[str, str], str] = {}
+        # Almost never is a row late, and then the notes need not be read.
+        if any(may_be_stuck(row) for row in rows):
+            for kind in ("deferred", "quarantine"):
+                for record in store.find_records(kind):
+                    notes[record.tenant, record.key] = record.body
+        return [
+            schedule_view(row, known.last_run, notes.get(row.key) if may_be_stuck(row) else None)
+            for row, known in zip(rows, figures, strict=True)
+        ]
+
+    def forget_quarantine(self, before: ScheduleRecord | None) -> None:
+        """Delete the note on a row that could not be read, now that it is written anew."""
+        if before is None or not (before.damage or (before.state == "active" and before.wake_at is None)):
+            return
+        store = self.session.store()
+        note = store.get_record("quarantine", *before.key)
+        if note is not None:
+            store.delete_record("quarantine", *before.key, note.version)
+
+
+class FirstWrite:
+    """What the first write of a schedule adds: a mark of its own, and the run that ``run_now`` asks for."""
+
+    def __init__(self, rows: ScheduleRows, wanted: ScheduleRecord, run_now: bool) -> None:
+        self._rows = rows
+        self._wanted = wanted
+        # Two callers who create the same schedule in the same millisecond would write the same row, and the
+        # store would take the second for a repetition of the first: only one of them may succeed.
+        self._mark = secrets.randbits(31)
+        self._run_id = new_run_id(rows.session.store().now()) if run_now else None
+
+    def completed(self, planned: Planned | None, attempt: Try) -> Planned | None:
+        """Return the plan with these additions, if it creates the schedule."""
+        previous = attempt.row
+        if planned is None or not (previous is None or previous.state == "deleted"):
+            return planned
+        marked = replace(planned.schedule, fire_seq=planned.schedule.fire_seq + self._mark)
+        planned = planned._replace(schedule=marked)
+        if self._run_id is None:
+            return planned
+        # In the same write: the schedule is created together with its first run, or not at all.
+        # Runs of a deleted schedule of the same name may still be active.
+        first = changes.run_now(marked, self._run_id, attempt.now, self._rows.active(marked))
+        if first is None:
+            raise RunRefused(
+                f"run_now: runs of an earlier schedule {self._wanted.name} are still active, and overlap="
+                f"{self._wanted.overlap} leaves no room; create it without run_now",
+                subject=self._wanted.name,
+            )
+        return planned._replace(schedule=first.schedule, runs=planned.runs + first.runs)

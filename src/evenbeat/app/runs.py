@@ -1,0 +1,348 @@
+"""``app.runs``: look at runs, cancel them, try them again, wait for them, read their logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.app.rows import ScheduleRows
+from evenbeat.app.session import AppSession
+from evenbeat.core.awaitable import twin
+from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.instants import Moment, read_moment
+from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition, check_one_of
+from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
+from evenbeat.node.presence import live_nodes
+from evenbeat.observe import views
+from evenbeat.observe.views import BulkResult, LogLine, RefusedRun, Run, RunWait
+from evenbeat.rules import attempts
+from evenbeat.rules.waiting import why_waiting
+from evenbeat.stores.base import RunQuery, check_limit
+from evenbeat.tasks.options import refuse_unknown
+from evenbeat.tasks.task import Task
+
+# Inside the class, ``list`` is a method.
+Lines: TypeAlias = list[LogLine]
+Answers: TypeAlias = list[str | None]
+"""Why something could not be done; None: it was."""
+AskedState: TypeAlias = RunState | Literal["retrying"]
+STATES: tuple[AskedState, ...] = (*get_args(RunState), "retrying")
+"""What may be asked for: ``retrying`` is a queued run that has failed before."""
+
+MOST_AT_ONCE = 10_000
+"""Runs that one ``retry_all`` or ``cancel_all`` changes, unless told otherwise."""
+_PAGE = 500
+_SAMPLE = 5
+# A retry is refused when the run's schedule changes meanwhile: so many times in a row mean a fault.
+_TRIES = 50
+# Between two looks at a run that is waited for: short at first, since most runs are, then doubled.
+_LOOK, _LONGEST_LOOK = 0.02, 1.0
+
+
+class RunFilter(TypedDict, total=False):
+    """Which runs are meant."""
+
+    schedule: str | None
+    task: Task[..., Any] | str | None
+    queue: str | None
+    worker: str | None
+    since: Moment | None
+    until: Moment | None
+    tenant: str | None
+    all_tenants: bool
+
+
+FILTER = tuple(RunFilter.__annotations__)
+
+
+class Runs:
+    """The runs of a scheduler; ``a…`` twins are awaited."""
+
+    def __init__(self, session: AppSession, rows: ScheduleRows) -> None:
+        self._session = session
+        self._rows = rows
+
+    def list(
+        self,
+        *,
+        schedule: str | None = None,
+        task: Task[..., Any] | str | None = None,
+        state: AskedState | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        tenant: str | None = None,
+        all_tenants: bool = False,
+        limit: int = 100,
+    ) -> list[Run]:
+        """Runs, the newest first.
+
+        ``since`` and ``until`` ask for runs that were running at some time in between, or ended there without
+        having run; a duration counts back from now. ``state="retrying"`` asks for queued runs that have
+        failed before; they are ``queued``, too.
+        """
+        query = self._query(
+            schedule=schedule,
+            task=task,
+            state=state,
+            queue=queue,
+            worker=worker,
+            since=since,
+            until=until,
+            tenant=tenant,
+            all_tenants=all_tenants,
+        )
+        pages = self._pages(query, limit)
+        return [self._session.info(run) for page, _ in pages for run in page]
+
+    def get(self, id: str) -> Run:
+        """The run with that id; ``RunNotFound`` if there is none."""
+        return self._session.info(self._record(id))
+
+    def count(self, *, tenant: str | None = None, all_tenants: bool = False) -> dict[RunState, int]:
+        """How many runs there are in each state."""
+        return self._session.store().count_runs(None if all_tenants else self._session.tenant_of(tenant))
+
+    def cancel(self, id: str) -> Run:
+        """Ask a run to stop: a queued one is over at once, a running one is told.
+
+        What is over already stays as it is.
+        """
+        store = self._session.store()
+        while True:
+            run = self._record(id)
+            transition = attempts.cancel(run, store.now(), uuid4().hex)
+            if transition is None or (run.state == "running" and run.cancel_requested):
+                return self._session.info(run)
+            if store.settle_runs([transition])[0]:
+                store.hint()
+                return self.get(id)
+
+    def retry(self, id: str) -> Run:
+        """Try a failed or cancelled run again, now, with all its retries.
+
+        A run of a schedule that bounds its active runs is not woken up behind the schedule's back: the
+        schedule is asked for a new run with the same payload, and that one is the answer.
+        """
+        run = self._record(id)
+        if run.state not in ("failed", "cancelled"):
+            raise RunRefused(
+                f"run {id} is {run.state}; only failed and cancelled runs can be tried again", subject=id
+            )
+        store = self._session.store()
+        for _ in range(_TRIES):
+            row = None if run.schedule is None else self._session.row(run.tenant, run.schedule)
+            transition = attempts.retried(run, uuid4().hex, row)
+            if transition is None:
+                assert run.schedule is not None
+                return self._rows.run_now(run.schedule, run.payload, None, run.tenant)
+            if store.settle_runs([transition])[0]:
+                store.hint()
+                return self.get(id)
+            current = self._record(id)
+            if (current.state, current.attempt) != (run.state, run.attempt):
+                break
+            # The run is as it was: its schedule changed, and may bound its runs by now.
+        raise RunRefused(f"run {id} changed while it was asked to run again; look at it", subject=id)
+
+    def retry_all(
+        self,
+        *,
+        state: Literal["failed", "cancelled"] = "failed",
+        limit: int = MOST_AT_ONCE,
+        dry_run: bool = False,
+        **chosen: Unpack[RunFilter],
+    ) -> BulkResult:
+        """``retry`` all runs that are chosen as in ``list``, the newest first, up to ``limit``.
+
+        One that can't be retried is left as it is and named with the reason. Each run is tried once, whatever
+        becomes of it meanwhile. Where a schedule bounds its active runs, ``retry`` makes new ones: the failed
+        ones stay failed, and match again. ``dry_run`` only counts.
+        """
+        check_one_of("state", state, ("failed", "cancelled"))
+        return self._each(self._query(state=state, **chosen), limit, None if dry_run else self._retry_page)
+
+    def cancel_all(
+        self,
+        *,
+        state: Literal["queued", "retrying", "running"] | None = None,
+        limit: int = MOST_AT_ONCE,
+        dry_run: bool = False,
+        **chosen: Unpack[RunFilter],
+    ) -> BulkResult:
+        """``cancel`` all runs that are chosen as in ``list``, the newest first, up to ``limit``: queued and
+        running ones, unless ``state`` says which. ``dry_run`` only counts."""
+        if state is not None:
+            check_one_of("state", state, ("queued", "retrying", "running"))
+        query = self._query(state=state, **chosen)
+        if state is None:
+            query = replace(query, states=("queued", "running"))
+        return self._each(query, limit, None if dry_run else self._cancel_page)
+
+    def why_waiting(self, id: str) -> RunWait | None:
+        """Why a queued run has not started yet; None if it is not queued."""
+        store = self._session.store()
+        run = self._record(id)
+        if run.state != "queued":
+            return None
+        nodes = live_nodes(store)
+        takers = [node.taker for node in nodes]
+        waiting = why_waiting(run, store.now(), takers, frozenset())
+        if waiting is not None and waiting.reason == "next":
+            # One that has room is enough: the others are not asked about.
+            able = [node for node in nodes if node.key in waiting.nodes]
+            if all(node.is_busy(store, run.task) for node in able):
+                waiting = why_waiting(run, store.now(), takers, frozenset(waiting.nodes))
+        return None if waiting is None else views.wait_view(waiting)
+
+    def logs(self, id: str) -> Lines:
+        """What the run wrote to its log, attempt by attempt."""
+        chunks = self._session.store().read_log(id)
+        if not chunks:
+            self._record(id)
+        return [views.log_line(chunk) for chunk in chunks]
+
+    def join(self, id: str, timeout: Duration | None = None) -> Run:
+        """Wait until a run is over, at most ``timeout``; the run as it is then, over or not."""
+        store = self._session.store()
+        deadline = None if timeout is None else time.monotonic() + read_duration(timeout, "timeout") / 1000
+        look = _LOOK
+        while True:
+            run = self._record(id)
+            left = look if deadline is None else min(look, deadline - time.monotonic())
+            if run.state in FINAL_STATES or left <= 0:
+                return self._session.info(run)
+            store.wait(left)
+            look = min(look * 2, _LONGEST_LOOK)
+
+    alist = twin(list)
+    aget = twin(get)
+    acount = twin(count)
+    acancel = twin(cancel)
+    aretry = twin(retry)
+    aretry_all = twin(retry_all)
+    acancel_all = twin(cancel_all)
+    awhy_waiting = twin(why_waiting)
+    alogs = twin(logs)
+    ajoin = twin(join)
+
+    def _record(self, run_id: str) -> RunRecord:
+        found = self._session.store().find_runs(RunQuery(ids=(run_id,))).items
+        if not found:
+            raise RunNotFound(run_id)
+        return found[0]
+
+    def _query(self, *, state: AskedState | None = None, **chosen: Unpack[RunFilter]) -> RunQuery:
+        refuse_unknown(chosen, FILTER, "a choice of runs")
+        if state is not None:
+            check_one_of("state", state, STATES)
+        task, tenant = chosen.get("task"), chosen.get("tenant")
+        now = self._session.store().now()
+        since, until = chosen.get("since"), chosen.get("until")
+        start = None if since is None else read_moment(since, "since", now, ago=True)
+        end = None if until is None else read_moment(until, "until", now, ago=True)
+        if start is not None and end is not None and end <= start:
+            raise InvalidValue(
+                f"until {shown(until)} is not after since {shown(since)}",
+                field="until",
+                value=until,
+                hint="give a later end, or leave it out: until now",
+            )
+        return RunQuery(
+            tenant=None if chosen.get("all_tenants") else self._session.tenant_of(tenant),
+            schedule=chosen.get("schedule"),
+            task=task.name if isinstance(task, Task) else task,
+            states=None if state is None else ("queued" if state == "retrying" else state,),
+            retrying=state == "retrying",
+            queue=chosen.get("queue"),
+            worker=chosen.get("worker"),
+            since=start,
+            until=end,
+        )
+
+    def _pages(self, query: RunQuery, limit: int) -> Iterator[tuple[Sequence[RunRecord], bool]]:
+        """Up to ``limit`` runs, a page at a time, each with whether there are more behind it."""
+        query = replace(query, limit=min(check_limit(limit), _PAGE))
+        left = limit
+        while True:
+            page = self._session.store().find_runs(query)
+            yield page.items, page.cursor is not None
+            left -= len(page.items)
+            if page.cursor is None or left <= 0:
+                return
+            query = replace(query, cursor=page.cursor, limit=min(left, _PAGE))
+
+    def _each(
+        self, query: RunQuery, limit: int, act: Callable[[Sequence[RunRecord]], Sequence[str | None]] | None
+    ) -> BulkResult:
+        """``act`` on page after page; it answers why of what it could not do.
+
+        A run that changes meanwhile keeps its place in the order, and what is new stands before the first
+        page: nothing is met twice.
+        """
+        matched = done = 0
+        is_last = True
+        refused: list[RefusedRun] = []
+        sample: list[Run] = []
+        for page, has_more in self._pages(query, limit):
+            is_last = not has_more
+            matched += len(page)
+            sample += map(self._session.info, page[: _SAMPLE - len(sample)])
+            if act is None:
+                continue
+            for run, why in zip(page, act(page), strict=True):
+                if why is None:
+                    done += 1
+                else:
+                    refused.append(RefusedRun(id=run.id, why=why))
+        return BulkResult(
+            matched=matched, done=done, refused=tuple(refused), more=not is_last, sample=tuple(sample)
+        )
+
+    def _retry_page(self, page: Sequence[RunRecord]) -> Answers:
+        rows: dict[tuple[str, str], ScheduleRecord | None] = {}
+        transitions: list[Transition] = []
+        for run in page:
+            row = None
+            if run.schedule is not None:
+                key = (run.tenant, run.schedule)
+                row = rows[key] if key in rows else rows.setdefault(key, self._session.row(*key))
+            transition = attempts.retried(run, uuid4().hex, row)
+            if transition is not None:
+                transitions.append(transition)
+        return self._settled(page, transitions, self.retry)
+
+    def _cancel_page(self, page: Sequence[RunRecord]) -> Answers:
+        now = self._session.store().now()
+        wishes = (attempts.cancel(run, now, uuid4().hex) for run in page)
+        return self._settled(page, [wish for wish in wishes if wish is not None], self._cancel_or_refuse)
+
+    def _cancel_or_refuse(self, run_id: str) -> None:
+        run = self.cancel(run_id)
+        if run.state not in ("cancelled", "running"):
+            raise RunRefused(f"run {run_id} is over already: {run.state}", subject=run_id)
+
+    def _settled(
+        self, page: Sequence[RunRecord], transitions: Sequence[Transition], alone: Callable[[str], object]
+    ) -> Answers:
+        """Apply transitions together; what is left over, and what changed meanwhile, ``alone``."""
+        store = self._session.store()
+        accepted = store.settle_runs(transitions) if transitions else []
+        done = {change.run for change, is_done in zip(transitions, accepted, strict=True) if is_done}
+        if done:
+            store.hint()
+        answers: Answers = []
+        for run in page:
+            why = None
+            if run.id not in done:
+                try:
+                    alone(run.id)
+                except (RunRefused, RunNotFound, ScheduleNotFound, ScheduleConflict) as error:
+                    why = str(error)
+            answers.append(why)
+        return answers

@@ -1,0 +1,551 @@
+"""``Scheduler``: what users hold. Thin: it joins tasks, schedules, runs and a node."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+
+from evenbeat.app.declarations import Declarations
+from evenbeat.app.locks import Lock
+from evenbeat.app.rows import ScheduleRows
+from evenbeat.app.runs import Runs
+from evenbeat.app.schedules import Schedules
+from evenbeat.app.session import AppSession, refuse_other
+from evenbeat.config import default_store
+from evenbeat.core.awaitable import twin
+from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.ids import new_run_id
+from evenbeat.core.instants import Instant, Moment, read_moment
+from evenbeat.core.records import NORMAL, Execution, RunRecord, check_run
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.node.node import Node
+from evenbeat.node.presence import live_nodes
+from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
+from evenbeat.observe.events import Event, Events
+from evenbeat.observe.views import QueueStats, Run, queue_view
+from evenbeat.processes.importing import is_looking
+from evenbeat.stores.base import QueueCounts, RunQuery, Store
+from evenbeat.stores.urls import open_url, without_password
+from evenbeat.tasks import context
+from evenbeat.tasks.options import (
+    NEW_SCHEDULE,
+    RUN,
+    NewScheduleOptions,
+    RunOptions,
+    read_run_fields,
+    refuse_unknown,
+)
+from evenbeat.tasks.task import Call, ExecutorKind, Task, Tasks
+from evenbeat.triggers import Trigger, check_trigger, parse_trigger
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., object])
+
+_log = logging.getLogger("evenbeat.app.scheduler")
+
+# Runs of enqueue_many are written so many at a time: larger batches gain nothing and hold the lock longer.
+_BATCH = 1_000
+
+
+class Scheduler:
+    """Cron, interval and one-shot jobs on a database, each tick exactly once.
+
+    ``store`` is a URL (``sqlite:///evenbeat.db``, ``memory://``) or a store; without one it is what
+    EVENBEAT_STORE or the project's configuration says, else ``sqlite:///evenbeat.db``. Nothing is opened
+    before it is needed.
+    """
+
+    def __init__(
+        self, store: str | Store | None = None, *, tenant: str = "default", **options: Unpack[NodeOptions]
+    ) -> None:
+        if store is None:
+            store = default_store()
+        if not isinstance(store, str) and not hasattr(store, "fire_due"):
+            raise InvalidValue(
+                f"store {shown(store)} is not a store",
+                field="store",
+                value=store,
+                hint='give a URL such as "sqlite:///evenbeat.db", or a store',
+            )
+        self.url = without_password(store) if isinstance(store, str) else type(store).__name__
+        """The store's URL, fit to be shown."""
+        self._tasks = Tasks()
+        self._session = AppSession(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
+        self._events = Events()
+        self._options = options
+        read_node_settings(options)
+        self._started: Node | None = None
+        self._stopping = threading.Lock()
+        self._node_kind = Node
+        self._on_start: list[Callable[[], object]] = []
+        self._on_stop: list[Callable[[], object]] = []
+        rows = ScheduleRows(self._session)
+        self._declarations = Declarations(rows)
+        self.schedules = Schedules(self._session, rows, self._declarations)
+        self.runs = Runs(self._session, rows)
+
+    @property
+    def store(self) -> Store:
+        """The store, open."""
+        return self._session.store()
+
+    @property
+    def tenant(self) -> str:
+        """Whose schedules and runs are meant where none is named."""
+        return self._session.tenant
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks that are registered here."""
+        return self._tasks
+
+    @property
+    def events(self) -> Events:
+        return self._events
+
+    # -- tasks ---------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        schedule: Trigger | str | None = None,
+        executor: ExecutorKind | None = None,
+        **options: Unpack[NewScheduleOptions],
+    ) -> TaskDecorator: ...
+
+    def task(  # type: ignore[misc]  # mypy 2.4 takes Unpack in an overload for more than **options
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        schedule: Trigger | str | None = None,
+        executor: ExecutorKind | None = None,
+        **options: Any,
+    ) -> Any:
+        """Register a function as a task, by its name or another one.
+
+        With a ``schedule``, a node declares a schedule of the same name when it starts. A ``def`` runs in a
+        thread, an ``async def`` on the event loop; ``executor="process"`` gives a ``def`` a process of its
+        own. Options are defaults of all its runs (retries, backoff, timeout, queue, priority) and policies of
+        its schedule (catch_up, overlap, spread, …).
+        """
+        refuse_unknown(options, NEW_SCHEDULE, "a task")
+        policies = {key: value for key, value in options.items() if key not in RUN}
+        if policies and schedule is None:
+            raise InvalidValue(
+                f"{min(policies)} is about a schedule, and there is none",
+                field=min(policies),
+                value=policies[min(policies)],
+                hint="say when it runs: schedule=cron(…) or every(…)",
+            )
+        fields = read_run_fields(options, Execution())
+        if schedule is not None:
+            check_trigger(schedule, "schedule")
+        trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            if not callable(function):
+                raise InvalidValue(
+                    f"task {shown(function)} is not a function",
+                    field="function",
+                    value=function,
+                    hint="write @app.task above one, or @app.task(name=…) to name it otherwise",
+                )
+            task: Task[..., Any] = Task(
+                function,
+                name or function.__name__,
+                execution=fields["execution"],
+                queue=fields.get("queue", "default"),
+                priority=fields.get("priority", NORMAL),
+                executor=executor,
+                trigger=trigger,
+                policies=cast(NewScheduleOptions, options),
+            )
+            self._tasks.add(task)
+            if self.node is not None:
+                # Registered while a node runs: it learns at once what it would have found at its start.
+                self.node.learn(task)
+                if task.trigger is not None:
+                    self._declarations.declare_task(task)
+            return task
+
+        return register if function is None else register(function)
+
+    # -- runs by hand --------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        id: str | None = None,
+        tenant: str | None = None,
+        within: object | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Run:
+        """One run of a task: at once, after ``delay``, or at ``at``.
+
+        With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there, with the
+        payload that it has; ``RunExists`` if that is a run of another task, schedule or tenant.
+
+        ``within`` is a connection or session of yours to the same database (PostgreSQL or SQLite): the run is
+        added in its transaction, and is there for workers when you commit, or never. psycopg, sqlite3, Django
+        and SQLAlchemy are known; asynchronous ones with ``await app.aenqueue(…)``. In virtual time
+        (``evenbeat.testing``) it may lead to any database.
+        """
+        store = self._store_for(within)
+        run = self._run(task, payload, _due(store.now(), delay, at), store.now(), id, tenant, options)
+        if within is not None:
+            return self._joined(within, [run])[0]
+        is_new = store.add_runs([run])[0]
+        # Also if it was there: whoever repeats a call whose reply was lost has told nobody yet.
+        store.hint()
+        if is_new:
+            return self._session.info(run)
+        return self._present([run])[0]
+
+    def enqueue_many(
+        self,
+        calls: Iterable[Call | Task[..., Any] | str | tuple[Task[..., Any] | str, Mapping[str, Any] | None]],
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        ids: Iterable[str] | None = None,
+        tenant: str | None = None,
+        within: object | None = None,
+        **options: Unpack[RunOptions],
+    ) -> list[str]:
+        """Many runs, written 1,000 at a time; answers the ids. ``ids`` and ``within`` as in ``enqueue``."""
+        now = self._store_for(within).now()
+        due = _due(now, delay, at)
+        chosen = None if ids is None else iter(ids)
+        made: list[str] = []
+        batch: list[RunRecord] = []
+        for entry in calls:
+            task, payload = entry if isinstance(entry, tuple) else (entry, None)
+            run_id = None if chosen is None else next(chosen, "")
+            if run_id == "":
+                raise InvalidValue("there are fewer ids than calls", field="ids", value=len(made))
+            batch.append(self._run(task, payload, due, now, run_id, tenant, options))
+            made.append(batch[-1].id)
+            if len(batch) >= _BATCH:
+                self._add(batch, within)
+                batch = []
+        if chosen is not None and next(chosen, None) is not None:
+            raise InvalidValue(
+                "there are more ids than calls",
+                field="ids",
+                value=len(made),
+                hint=f"{len(made) - len(batch):,} of {len(made):,} runs were added",
+            )
+        if batch:
+            self._add(batch, within)
+        return made
+
+    def _add(self, batch: list[RunRecord], within: object | None) -> None:
+        if within is not None:
+            self._joined(within, batch)
+            return
+        store = self._session.store()
+        answers = store.add_runs(batch)
+        store.hint()
+        old = [run for run, is_new in zip(batch, answers, strict=True) if not is_new]
+        if old:
+            self._present(old)
+
+    def _store_for(self, within: object | None) -> Store:
+        return self._session.store() if within is None else self._session.store_to_join()
+
+    def _joined(self, within: object, wanted: list[RunRecord]) -> list[Run]:
+        """Runs added in the caller's transaction, as they are."""
+        return self._same(wanted, self._session.store_to_join().add_runs_within(within, wanted))
+
+    def _present(self, wanted: list[RunRecord]) -> list[Run]:
+        """Runs that were there already, as they are."""
+        ids = tuple(run.id for run in wanted)
+        return self._same(wanted, self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items)
+
+    def _same(self, wanted: list[RunRecord], found: Iterable[RunRecord]) -> list[Run]:
+        """What was found for what was wanted. One that was there already must be of that tenant and task."""
+        known = {run.id: run for run in found}
+        for run in wanted:
+            if run.id in known:
+                refuse_other(known[run.id], tenant=run.tenant, task=run.task)
+        return [self._session.info(known.get(run.id, run)) for run in wanted]
+
+    def _run(
+        self,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None,
+        due: Instant,
+        now: Instant,
+        run_id: str | None,
+        tenant: str | None,
+        options: RunOptions,
+    ) -> RunRecord:
+        refuse_unknown(options, RUN, "a run")
+        name, text, local = self._session.call(task, payload)
+        fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
+        base = Execution() if local is None else local.execution
+        fields |= read_run_fields(options, base) if options else {"execution": base}
+        return check_run(
+            RunRecord(
+                id=new_run_id(now) if run_id is None else run_id,
+                tenant=self._session.tenant_of(tenant),
+                task=name,
+                payload=text,
+                scheduled_at=due,
+                run_at=due,
+                created_at=now,
+                **fields,
+            )
+        )
+
+    def lock(
+        self, name: str, ttl: Duration = "30s", *, description: str = "", tenant: str | None = None
+    ) -> Lock:
+        """A named lock, not taken yet: ``with app.lock("import"): …`` raises ``LockHeld`` if it is held.
+
+        ``description`` is for people who find it held: it is stored with the lock, and ``LockHeld`` shows it.
+        """
+        return Lock(self._session.store, name, ttl, self._session.tenant_of(tenant), description)
+
+    def queues(self, period: Duration = "5m") -> list[QueueStats]:
+        """What each queue holds, over all tenants, which live nodes take from it, and whether it drains:
+        what came due and what ended in the last ``period``."""
+        length = read_duration(period, "period")
+        store = self._session.store()
+        now = store.now()
+        counted = {counts.queue: counts for counts in store.count_queues(now, now - length)}
+        nodes = [node for node in live_nodes(store) if node.worker]
+        names = sorted({*counted, *(queue for node in nodes for queue in node.queues)})
+        return [
+            queue_view(
+                counted.get(name) or QueueCounts(queue=name),
+                tuple(node.key for node in nodes if name in node.queues),
+            )
+            for name in names
+        ]
+
+    # -- hooks ---------------------------------------------------------------------------------------------
+
+    def on_start(self, function: F) -> F:
+        """Call this when a node of this scheduler has started."""
+        self._on_start.append(function)
+        return function
+
+    def on_stop(self, function: F) -> F:
+        """Call this when a node of this scheduler has stopped and its jobs have ended."""
+        self._on_stop.append(function)
+        return function
+
+    def on_idle(self, function: F) -> F:
+        """Call this when there is nothing more to do for now: once per turn to idle."""
+        self._events.listen(lambda event: function() if event.kind == "idle" else None)
+        return function
+
+    def on_error(self, function: F) -> F:
+        """Call this with the event of every failed attempt, lost run and failing store."""
+        wanted = {"failed", "retrying", "lost", "crashed", "quarantined", "store_unavailable"}
+        self._events.listen(lambda event: function(event) if event.kind in wanted else None)
+        return function
+
+    def on_event(self, function: Callable[[Event], R]) -> Callable[[Event], R]:
+        """Call this with every event. It is called by the thread that works: be quick."""
+        self._events.listen(function)
+        return function
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        *,
+        ticker: bool = True,
+        worker: bool = True,
+        name: str | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> None:
+        """Start a node in threads of this process: a ticker that fires, a worker that executes, or both.
+
+        Schedules of decorated tasks are declared first. Options go before those of the scheduler. A
+        ``name`` of your own must be one that no node ever had. Nothing happens while ``evenbeat run``
+        or a process for ``executor="process"`` tasks imports the module.
+        """
+        if is_looking():
+            return
+        if self.node is not None:
+            raise InvalidValue(
+                "the scheduler has been started already", field="start", value=True, hint="stop() it first"
+            )
+        settings = self.node_settings(**options)
+        store = self._session.store()
+        self.declare_tasks()
+        node = self._node_kind(
+            store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
+        )
+        node.start()
+        self._started = node
+        try:
+            for hook in self._on_start:
+                hook()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self, timeout: Duration | None = None) -> None:
+        """Drain and stop: no new runs, running jobs get until the deadline, the rest is handed back.
+
+        Safe to repeat. ``timeout`` goes before the ``drain_timeout`` setting.
+        """
+        drain = None if timeout is None else read_duration(timeout, "timeout")
+        # One at a time: who comes second finds it stopped.
+        with self._stopping:
+            node = self.node
+            if node is None:
+                return
+            try:
+                node.stop(drain)
+            finally:
+                self._started = None
+        for hook in self._on_stop:
+            try:
+                hook()
+            except Exception:
+                _log.exception("a hook raised", extra={"component": "scheduler", "hook": "on_stop"})
+
+    def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
+        """Start a node; return when SIGINT, SIGTERM or SIGHUP came and it has drained.
+
+        A second signal hurries.
+        """
+        from evenbeat.processes.signals import check_main_thread, until_signalled
+
+        if is_looking():
+            return
+        check_main_thread()
+        try:
+            until_signalled(self.hurry, start=lambda: self.start(ticker=ticker, worker=worker, **options))
+        finally:
+            self.stop()
+            self.close()
+
+    def hurry(self) -> None:
+        """While it stops: the deadline is now. For handlers of a second signal."""
+        if self.node is not None:
+            self.node.hurry()
+
+    def declare_tasks(self) -> None:
+        """Declare the schedules of decorated tasks. A node does it when it starts."""
+        for task in self._tasks:
+            if task.trigger is not None:
+                self._declarations.declare_task(task)
+
+    def close(self) -> None:
+        """Let go of the store; it is opened again when it is needed."""
+        self._session.close()
+
+    @contextmanager
+    def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[None]:
+        """For tests (``evenbeat.testing.virtual``): another store, and kind of node, until the block ends."""
+        if self.node is not None:
+            raise InvalidValue(
+                "the scheduler is running on its own store",
+                field="store",
+                value=store,
+                hint="stop() it first",
+            )
+        before, self._node_kind = self._node_kind, node
+        try:
+            with self._session.replaced(store):
+                try:
+                    yield
+                finally:
+                    self.stop()
+        finally:
+            self._node_kind = before
+
+    def node_settings(self, **options: Unpack[NodeOptions]) -> NodeSettings:
+        """How a node that is started with these options works."""
+        return read_node_settings({**self._options, **options})
+
+    @property
+    def node(self) -> Node | None:
+        """The node that was started here and not stopped."""
+        node = self._started
+        # Threads do not survive a fork: the child has none, and must not settle what its parent executes.
+        return node if node is not None and node.pid == os.getpid() else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a node was started here and not stopped."""
+        return self.node is not None
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether this node has runs in hand."""
+        return self.node is not None and self.node.is_processing
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this node is running and has nothing to do for now."""
+        return self.node is not None and not self.node.is_processing
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.astart()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.astop()
+        await self.aclose()
+
+    aenqueue = twin(enqueue)
+    aenqueue_many = twin(enqueue_many)
+    aqueues = twin(queues)
+    astart = twin(start)
+    astop = twin(stop)
+    aclose = twin(close)
+    adeclare_tasks = twin(declare_tasks)
+
+
+class TaskDecorator(Protocol):
+    """For type checkers: what ``@app.task(…)`` makes of a function."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def _due(now: Instant, delay: Duration | None, at: Moment | None) -> Instant:
+    if delay is not None and at is not None:
+        raise InvalidValue("delay and at are both given", field="at", value=at, hint="give one of them")
+    if delay is not None:
+        return now + read_duration(delay, "delay")
+    return now if at is None else read_moment(at, "at", now)

@@ -1,0 +1,334 @@
+"""``app.schedules``: create, read, change, pause, move, run and delete schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeAlias, Unpack, get_args, overload
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.app.declarations import Declarations
+from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of
+from evenbeat.app.rows import ScheduleRows
+from evenbeat.app.session import AppSession, this_user
+from evenbeat.core.awaitable import twin
+from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
+from evenbeat.core.records import ScheduleState, check_one_of, is_name
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.observe import views
+from evenbeat.observe.views import Run, Schedule, ScheduleStats, SkippedTicks
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import coming, trigger_of
+from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit
+from evenbeat.tasks.options import SCHEDULE, NewScheduleOptions, refuse_unknown
+from evenbeat.tasks.task import Call, Task
+from evenbeat.triggers import Trigger, parse_trigger
+
+_PAGE = 500
+
+# Inside the class, ``list`` is a method.
+Moments: TypeAlias = list[datetime]
+Ledger: TypeAlias = list[SkippedTicks]
+StatsList: TypeAlias = list[ScheduleStats]
+
+
+class Schedules:
+    """The schedules of a scheduler. Each call is one atomic step; the ``a…`` twins are awaited.
+
+    ``tenant`` defaults to the scheduler's own.
+    """
+
+    def __init__(self, session: AppSession, rows: ScheduleRows, declarations: Declarations) -> None:
+        self._session = session
+        self._rows = rows
+        self._declarations = declarations
+
+    def add(
+        self,
+        name: str,
+        trigger: Trigger | str,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+        start_at: Moment | None = None,
+        run_now: bool = False,
+        **options: Unpack[NewScheduleOptions],
+    ) -> Schedule:
+        """Create a schedule; ``ScheduleExists`` if the name is taken.
+
+        Its first run is at the next tick, not before ``start_at``, which is also the phase of an interval.
+        ``run_now`` adds one run at once. With ``paused=True`` the schedule waits until it is resumed.
+        """
+        wanted = new_schedule(self._session, name, trigger, task, payload, tenant, options)
+        return self._rows.create(wanted, start_of(self._session, start_at, wanted), run_now)
+
+    def declare(
+        self,
+        name: str,
+        trigger: Trigger | str,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+        start_at: Moment | None = None,
+        run_now: bool = False,
+        **options: Unpack[NewScheduleOptions],
+    ) -> Schedule:
+        """Create the schedule, or update it to match if this declaration differs from the last one.
+
+        Edits by hand stay, as a pause does, until the declaration itself changes; ``reset`` undoes them. A
+        trigger that means the same keeps the next tick. ``start_at``, ``run_now``, ``paused`` and ``note``
+        only apply when the schedule is created.
+        """
+        wanted = new_schedule(self._session, name, trigger, task, payload, tenant, options)
+        decorated = self._session.tasks.get(name)
+        if decorated is not None and decorated.trigger is not None and wanted.task != name:
+            # Otherwise each declaration would undo the other whenever a node starts.
+            raise InvalidValue(
+                f"name {shown(name)} is that of a task with a schedule of its own",
+                field="name",
+                value=name,
+                hint="give this schedule, or the task, another name",
+            )
+        return self._declarations.declare(wanted, start_of(self._session, start_at, wanted), run_now)
+
+    def get(self, name: str, *, tenant: str | None = None) -> Schedule:
+        """Return the schedule of that name; ``ScheduleNotFound`` if there is none."""
+        return self._rows.views([self._rows.existing(name, self._session.tenant_of(tenant))])[0]
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        all_tenants: bool = False,
+        state: ScheduleState | None = None,
+        task: Task[..., Any] | str | None = None,
+        limit: int | None = None,
+    ) -> list[Schedule]:
+        """Return schedules in the order of tenant and name; deleted ones only if ``state`` asks for them."""
+        query = ScheduleQuery(
+            tenant=None if all_tenants else self._session.tenant_of(tenant),
+            task=task.name if isinstance(task, Task) else task,
+            limit=_PAGE if limit is None else min(check_limit(limit), _PAGE),
+        )
+        if state is not None:
+            check_one_of("state", state, get_args(ScheduleState))
+            query = replace(query, states=(state,))
+        found: list[Schedule] = []
+        while True:
+            page = self._session.store().find_schedules(query)
+            found += self._rows.views(page.items)
+            if page.cursor is None or (limit is not None and len(found) >= limit):
+                return found[:limit]
+            query = replace(query, cursor=page.cursor)
+
+    def next_run(self, name: str, *, tenant: str | None = None) -> datetime | None:
+        """Return when the schedule runs next; None if it has no tick to come or is paused without an end."""
+        schedule = self.get(name, tenant=tenant)
+        is_held = schedule.state == "paused" and schedule.paused_until is None
+        return None if is_held else schedule.next_run
+
+    def preview(
+        self,
+        schedule: Trigger | str,
+        count: int = 5,
+        *,
+        since: datetime | None = None,
+        tenant: str | None = None,
+    ) -> Moments:
+        """Return the coming ticks of a trigger, or of the schedule of that name, without firing them.
+
+        With a spread, runs start up to that much later. A text that can't be a name is read as a trigger:
+        ``preview("every 10m")``.
+        """
+        now = self._session.store().now()
+        if isinstance(schedule, str) and not is_name(schedule):
+            schedule = parse_trigger(schedule)
+        if isinstance(schedule, Trigger):
+            trigger, first = schedule.bind("preview", now), None
+        else:
+            row = self._rows.existing(schedule, self._session.tenant_of(tenant))
+            trigger, first = trigger_of(row), coming(row)
+            if first is None:
+                return []
+        if since is not None:
+            now, first = read_instant(since, "since"), None
+        if first is None:
+            first = trigger.next_ms(now)
+        ticks = _ticks(trigger, first)
+        return [from_ms(tick, trigger.tzinfo) for tick in islice(ticks, count)]
+
+    def pause(
+        self,
+        name: str,
+        note: str = "",
+        *,
+        until: Moment | None = None,
+        by: str | None = None,
+        cancel_queued: bool = False,
+        tenant: str | None = None,
+    ) -> Schedule:
+        """Pause the schedule until it is resumed or ``until`` comes. The ledger records its ticks as skipped,
+        also those that are due and not fired yet.
+
+        Queued runs still run; ``cancel_queued`` cancels them. A run that a worker has claimed goes on, begun
+        or not: ``runs.cancel_all(schedule=…)`` asks it to stop. ``by`` records who paused it, by default the
+        user of this process.
+        """
+        actor = this_user() if by is None else by
+        tenant = self._session.tenant_of(tenant)
+        for attempt in self._rows.tries(tenant, name):
+            end = None if until is None else read_moment(until, "until", attempt.now)
+            if end is not None and end <= attempt.now:
+                raise InvalidValue(
+                    f"until {shown(until)} is in the past",
+                    field="until",
+                    value=until,
+                    hint='give a time to come, or how long, like "2h"',
+                )
+            # A pause starts no run, so it need not read the active ones: without that query the write wins
+            # against nodes that fire the schedule every few milliseconds.
+            if attempt.write(changes.pause(attempt.existing(), attempt.now, note, end, actor)):
+                break
+        if cancel_queued:
+            self._cancel_queued(tenant, name)
+        return _written(attempt.view)
+
+    def _cancel_queued(self, tenant: str, name: str) -> None:
+        store = self._session.store()
+        query = RunQuery(tenant=tenant, schedule=name, states=("queued",), limit=_PAGE)
+        while True:
+            queued = store.find_runs(query).items
+            cancels = [attempts.cancel(run, store.now(), uuid4().hex) for run in queued]
+            # A run that a worker claimed meanwhile is not queued any more.
+            if not any(store.settle_runs([cancel for cancel in cancels if cancel is not None])):
+                return
+
+    def resume(self, name: str, *, tenant: str | None = None) -> Schedule:
+        """End the pause: the next tick fires again. Does nothing if the schedule is not paused."""
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+            row = attempt.existing()
+            if attempt.write(changes.resume(row, attempt.now, self._rows.active(row))):
+                break
+        return _written(attempt.view)
+
+    def reschedule(self, name: str, at: Moment, *, tenant: str | None = None) -> Schedule:
+        """Move the next tick, and only that one; later ticks follow the trigger."""
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+            row = attempt.existing()
+            tick = read_moment(at, "at", attempt.now)
+            if tick < attempt.now:
+                raise InvalidValue(
+                    f"at {shown(at)} is in the past",
+                    field="at",
+                    value=at,
+                    hint="give a time to come; run_now() runs it now",
+                )
+            if attempt.write(changes.reschedule(row, tick, attempt.now, self._rows.active(row))):
+                break
+        return _written(attempt.view)
+
+    def update(self, name: str, *, tenant: str | None = None, **changed: Unpack[ScheduleChanges]) -> Schedule:
+        """Change some fields of a schedule; the others, and its pause, stay."""
+        refuse_unknown(changed, (*SCHEDULE, "task", "trigger", "payload"), "a schedule")
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+            row = attempt.existing()
+            fields = changed_fields(self._session, row, changed)
+            if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row))):
+                break
+        return _written(attempt.view)
+
+    def reset(self, name: str, *, tenant: str | None = None) -> Schedule:
+        """Undo edits by hand: the schedule becomes what ``declare``, or the code, last said."""
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+            row = attempt.existing()
+            if attempt.write(changes.reset(row, attempt.now, self._rows.active(row))):
+                break
+        return _written(attempt.view)
+
+    def delete(self, name: str, *, tenant: str | None = None) -> None:
+        """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none."""
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+            if attempt.write(changes.delete(attempt.existing(), attempt.now)):
+                break
+
+    def run_now(
+        self,
+        name: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        tenant: str | None = None,
+    ) -> Run:
+        """Add one run at once, beside the ticks: the next tick stays where it is.
+
+        ``RunRefused`` if the schedule's overlap policy leaves no room for it now. With an ``id`` of your own
+        the call can be repeated after a lost reply: it then returns the run that is there already.
+        ``RunExists`` if that run belongs to something else.
+        """
+        tenant = self._session.tenant_of(tenant)
+        # The schedule's own payload was checked when it was set.
+        row = None if payload is None else self._rows.existing(name, tenant)
+        text = None if row is None else self._session.call(row.task, payload)[1]
+        return self._rows.run_now(name, text, id, tenant)
+
+    def skipped(self, name: str, limit: int = 100, *, tenant: str | None = None) -> Ledger:
+        """Return the ledger: which ticks did not become runs of their own, and why; the newest first."""
+        rows = self._session.store().find_skipped(self._session.tenant_of(tenant), name, limit)
+        if not rows:
+            self._rows.known(name, self._session.tenant_of(tenant))
+        return [views.skipped_view(row) for row in rows]
+
+    @overload
+    def stats(self, schedules: str | Schedule, *, tenant: str | None = None) -> ScheduleStats: ...
+    @overload
+    def stats(self, schedules: Sequence[str | Schedule], *, tenant: str | None = None) -> StatsList: ...
+
+    def stats(
+        self, schedules: str | Schedule | Sequence[str | Schedule], *, tenant: str | None = None
+    ) -> ScheduleStats | StatsList:
+        """Return how often a schedule ran, when last, and its last error; purged runs are counted, too.
+
+        Give a name or a ``Schedule``. For a list of them, return a list in the same order.
+        """
+        owner = self._session.tenant_of(tenant)
+        many = [schedules] if isinstance(schedules, (str, Schedule)) else schedules
+        keys = [(each.tenant, each.name) if isinstance(each, Schedule) else (owner, each) for each in many]
+        figures = [views.stats_view(each) for each in self._session.store().statistics(keys)]
+        if not isinstance(schedules, (str, Schedule)):
+            return figures
+        if figures[0].run_count == 0:
+            self._rows.known(keys[0][1], keys[0][0])
+        return figures[0]
+
+    aadd = twin(add)
+    adeclare = twin(declare)
+    aget = twin(get)
+    alist = twin(list)
+    anext_run = twin(next_run)
+    apreview = twin(preview)
+    apause = twin(pause)
+    aresume = twin(resume)
+    areschedule = twin(reschedule)
+    aupdate = twin(update)
+    areset = twin(reset)
+    adelete = twin(delete)
+    arun_now = twin(run_now)
+    askipped = twin(skipped)
+    astats = twin(stats)
+
+
+def _written(view: Schedule | None) -> Schedule:
+    """Return the schedule of a write that is complete."""
+    assert view is not None
+    return view
+
+
+def _ticks(trigger: Trigger, first: Instant | None) -> Iterator[Instant]:
+    while first is not None:
+        yield first
+        first = trigger.next_ms(first)

@@ -1,0 +1,143 @@
+"""What the parts of a scheduler share: the store, opened when it is first needed, and the tasks."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, get_args
+
+from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, check_label, check_task
+from evenbeat.errors import InvalidValue, RunExists, shown
+from evenbeat.observe.views import Run, run_view
+from evenbeat.stores.base import ScheduleQuery, Store
+from evenbeat.tasks.conversion import write_untyped
+from evenbeat.tasks.task import Call, Task, Tasks
+
+
+class AppSession:
+    """The store and the tasks of one scheduler, and whose schedules it speaks of unless told otherwise."""
+
+    def __init__(self, store: Store, tasks: Tasks, tenant: str) -> None:
+        check_label(tenant, "tenant")
+        self._store = store
+        self._opening = threading.Lock()
+        self._is_open = False
+        self.tasks = tasks
+        self.tenant = tenant
+
+    def store(self) -> Store:
+        """The store, open. Importing a module that makes a scheduler must not touch any database."""
+        if not self._is_open:
+            with self._opening:
+                if not self._is_open:
+                    self._store.open()
+                    self._is_open = True
+        return self._store
+
+    def store_to_join(self) -> Store:
+        """The store for runs within a transaction of the caller's: open, unless opening may wait for it."""
+        if not self._is_open:
+            with self._opening:
+                if not self._is_open:
+                    self._is_open = self._store.open_to_join()
+        return self._store
+
+    def unopened(self) -> Store:
+        return self._store
+
+    def close(self) -> None:
+        with self._opening:
+            self._is_open = False
+            self._store.close()
+
+    @contextmanager
+    def replaced(self, store: Store) -> Iterator[None]:
+        """Another store in place of this one until the block ends; this one is left as it is."""
+        with self._opening:
+            before = self._store, self._is_open
+            self._store, self._is_open = store, False
+        try:
+            yield
+        finally:
+            self.close()
+            with self._opening:
+                self._store, self._is_open = before
+
+    def tenant_of(self, tenant: str | None) -> str:
+        if tenant is None:
+            return self.tenant
+        check_label(tenant, "tenant")
+        return tenant
+
+    def info(self, run: RunRecord) -> Run:
+        """A run as users see it."""
+        return run_view(run, self.tasks)
+
+    def row(self, tenant: str, name: str) -> ScheduleRecord | None:
+        """The row of a schedule, also if it was deleted."""
+        query = ScheduleQuery(tenant=tenant, name=name, states=get_args(ScheduleState), limit=1)
+        return next(iter(self.store().find_schedules(query).items), None)
+
+    def call(
+        self, task: Task[..., Any] | Call | str, payload: Mapping[str, Any] | None
+    ) -> tuple[str, str, Task[..., Any] | None]:
+        """(task name, payload as JSON, the task if it is registered here), checked against its function."""
+        if isinstance(task, Call):
+            if payload is not None:
+                raise InvalidValue(
+                    f"task {shown(task.task)} has its payload already",
+                    field="payload",
+                    value=payload,
+                    hint="give it to bind, or give the task and a payload",
+                )
+            payload = task.payload
+        if payload is not None and not isinstance(payload, Mapping):
+            raise InvalidValue(
+                f"payload {shown(payload)} is not an object of named arguments",
+                field="payload",
+                value=payload,
+                hint='write it like {"team": "ops"}',
+            )
+        if not isinstance(task, (str, Task, Call)):
+            raise InvalidValue(
+                f"task {shown(task)} is not registered",
+                field="task",
+                value=task,
+                hint="decorate the function with @app.task and give what that returns, or its name",
+            )
+        name = task if isinstance(task, str) else task.task if isinstance(task, Call) else task.name
+        check_task(name)
+        local = self.tasks.get(name)
+        given = payload or {}
+        text = write_untyped(name, given) if local is None else local.write(given)
+        return name, "null" if payload is None else text, local
+
+
+def this_user() -> str:
+    """Who acts here, for people who ask later: user@host."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def refuse_other(
+    found: RunRecord, *, tenant: str, task: str | None = None, schedule: str | None = None
+) -> None:
+    """Refuse a run that is there under the id of a wished one and is another: it does not answer the wish.
+
+    A run of the same task does, whatever its payload: what was wished first counts.
+    """
+    if found.tenant != tenant:
+        raise RunExists(found.id, "another tenant")
+    if task is not None and found.task != task:
+        raise RunExists(found.id, f"task {shown(found.task)}")
+    if found.schedule != schedule:
+        by_hand = found.schedule is None
+        whose = f"task {shown(found.task)}" if by_hand else f"schedule {shown(found.schedule)}"
+        raise RunExists(found.id, whose)

@@ -1,0 +1,1 @@
+"""Plain values that every layer uses: instants, durations, ids, records."""

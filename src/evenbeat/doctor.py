@@ -1,0 +1,448 @@
+"""What is wrong with a store, or with who works on it: found, and where it is safe, put right.
+
+Everything here asks the store by its protocol, so that it holds for every database. ``now`` is the store's
+own time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TypeAlias
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant, write_instant
+from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped, Transition
+from evenbeat.node.presence import LiveNode, live_nodes
+from evenbeat.node.settling import settle_in_parts
+from evenbeat.rules import attempts
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.rules.waiting import lacking
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
+
+LATE = 60_000
+"""What is due for longer than this waits for somebody who is not there."""
+LEASE_OVER = 10_000
+"""Nodes look for ended leases every few seconds."""
+_CLOCKS_APART = 2_000
+_PAGE = 500
+# History is read as far back as this: enough to see a fault, and seconds at most.
+_RUNS = 100_000
+_LEDGER = 10_000
+
+Level: TypeAlias = Literal["ok", "warn", "fail"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check found. ``warn`` may be as it should be; ``fail`` is not."""
+
+    check: str
+    level: Level
+    says: str
+    hint: str | None = None
+    details: tuple[str, ...] = ()
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
+    """For programs."""
+
+
+class Duplicate(NamedTuple):
+    """A tick that was settled more than once: runs, and the ledger's row if there is one."""
+
+    tenant: str
+    schedule: str
+    generation: int
+    tick: Instant
+    runs: tuple[RunRecord, ...]
+    ledger: Skipped | None
+
+    def surplus(self) -> list[RunRecord]:
+        """Those of the runs that can still be stopped without losing the tick: queued ones.
+
+        Where no run of the tick has begun, and the ledger has not settled it, the oldest one stays.
+        """
+        queued = sorted(
+            (run for run in self.runs if run.state == "queued"), key=lambda run: (run.created_at, run.id)
+        )
+        others = [run for run in self.runs if run.state not in ("queued", "cancelled")]
+        return queued if others or self.ledger is not None else queued[1:]
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether the tick is settled once, since all runs but one were cancelled."""
+        kept = sum(run.state != "cancelled" for run in self.runs)
+        return kept + (self.ledger is not None) <= 1
+
+
+# -- looking -----------------------------------------------------------------------------------------------
+
+
+def diagnose(store: Store, local: Instant) -> list[Finding]:
+    """All checks of an open store; ``local`` is the clock of this machine."""
+    now = store.now()
+    rows = list(_schedules(store))
+    alive = live_nodes(store)
+    return [
+        _clock(now, local, rows),
+        _nodes(alive, rows),
+        _overdue(rows, now),
+        _waiting(store, alive, now),
+        _expired(store, now),
+        _quarantine(store, rows),
+        *_deferred(store),
+        _duplicates(store),
+    ]
+
+
+def expired_runs(store: Store, now: Instant) -> list[RunRecord]:
+    """Running ones whose lease ended a while ago, and nobody has taken them over."""
+    return list(store.lost_runs(now - LEASE_OVER, _RUNS).runs)
+
+
+def duplicates(store: Store) -> tuple[list[Duplicate], int]:
+    """Ticks with two runs, or a run and a row of the ledger; and how many runs were looked at."""
+    by_tick: dict[tuple[str, str, int, Instant], list[RunRecord]] = defaultdict(list)
+    looked_at = 0
+    for run in _runs(store, RunQuery(limit=_PAGE)):
+        looked_at += 1
+        if run.cause == "tick" and run.schedule and run.generation is not None and run.tick is not None:
+            by_tick[run.tenant, run.schedule, run.generation, run.tick].append(run)
+        if looked_at >= _RUNS:
+            break
+    ledgers = {
+        (tenant, name): store.find_skipped(tenant, name, _LEDGER)
+        for tenant, name in {key[:2] for key in by_tick}
+    }
+    found = []
+    for key, runs in sorted(by_tick.items()):
+        row = _recorded(ledgers[key[:2]], key[2], key[3])
+        if len(runs) > 1 or row is not None:
+            found.append(Duplicate(*key, tuple(runs), row))
+    return found, looked_at
+
+
+def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped | None:
+    # Within a generation the watermark only grows: a range of the ledger has no run inside.
+    for row in ledger:
+        if row.generation == generation and row.first <= tick <= row.last:
+            return row
+    return None
+
+
+def _clock(now: Instant, local: Instant, rows: list[ScheduleRecord]) -> Finding:
+    apart = now - local
+    facts = {"store_ahead_ms": apart}
+    written = max((row.updated_at for row in rows), default=now)
+    if written > now + _CLOCKS_APART:
+        return Finding(
+            check="clock",
+            level="fail",
+            facts=facts,
+            says=f"the store has rows from {_span(written - now)} in the future: its clock went back",
+            hint="set the clock right; until then nothing is due that was due already",
+        )
+    if abs(apart) > _CLOCKS_APART:
+        ahead = "ahead of" if apart > 0 else "behind"
+        return Finding(
+            check="clock",
+            level="warn",
+            facts=facts,
+            says=f"the store's clock is {_span(abs(apart))} {ahead} this machine's; the store's counts",
+            hint="keep both in step with NTP",
+        )
+    return Finding(check="clock", level="ok", says="the store and this machine agree", facts=facts)
+
+
+def _nodes(alive: list[LiveNode], rows: list[ScheduleRecord]) -> Finding:
+    facts = {"nodes": [_node_facts(node) for node in alive]}
+    if alive:
+        details = _some(_node_words(node) for node in alive)
+        says = f"{_count(len(alive), 'node')} at work"
+        return Finding(check="nodes", level="ok", says=says, details=details, facts=facts)
+    needed = any(row.state == "active" for row in rows)
+    return Finding(
+        check="nodes",
+        level="warn" if needed else "ok",
+        says="no node is at work" if needed else "no node is at work, and there is nothing to fire",
+        hint="start one: evenbeat run" if needed else None,
+        facts=facts,
+    )
+
+
+def _overdue(rows: list[ScheduleRecord], now: Instant) -> Finding:
+    late = sorted(
+        (row.wake_at, row.tenant, row.name)
+        for row in rows
+        if row.wake_at is not None and row.wake_at < now - LATE
+    )
+    facts = {"schedules": [{"tenant": tenant, "name": name} for _, tenant, name in late]}
+    if not late:
+        return Finding(check="schedules", level="ok", says=f"none of {len(rows):,} is overdue", facts=facts)
+    return Finding(
+        check="schedules",
+        level="fail",
+        facts=facts,
+        says=f"{_count(len(late), 'schedule is', 'schedules are')} due and nobody fires",
+        hint="start a node with a ticker: evenbeat run",
+        details=_some(f"{name} for {_span(now - since)}" for since, _, name in late),
+    )
+
+
+def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
+    counts: Counter[tuple[str, str]] = Counter()
+    oldest: dict[tuple[str, str], Instant] = {}
+    for number, run in enumerate(_runs(store, RunQuery(states=("queued",), limit=_PAGE))):
+        if number >= _RUNS:
+            break
+        if run.run_at < now - LATE:
+            key = (run.task, run.queue)
+            counts[key] += 1
+            oldest[key] = min(oldest.get(key, now), run.run_at)
+    facts = {"queued": [{"task": task, "queue": queue, "runs": n} for (task, queue), n in counts.items()]}
+    if not counts:
+        return Finding(check="queue", level="ok", says="no run has waited for over a minute", facts=facts)
+    details = []
+    for (task, queue), number in counts.most_common():
+        why = _why_waiting(task, queue, alive)
+        details.append(f"{task}: {_count(number, 'run')}, for up to {_span(now - oldest[task, queue])}{why}")
+    return Finding(
+        check="queue",
+        level="fail",
+        facts=facts,
+        says=f"{_count(counts.total(), 'run waits', 'runs wait')} for a worker",
+        hint="start a node that has these tasks and queues: evenbeat run",
+        details=_some(details),
+    )
+
+
+def _why_waiting(task: str, queue: str, alive: list[LiveNode]) -> str:
+    nodes = [node.taker for node in alive if node.tasks is not None or not node.worker]
+    if not nodes:
+        return ""
+    if any(node.has(task) and queue in node.queues for node in nodes):
+        return "; nodes that have it are busy"
+    why = {
+        "no_worker": "no node at work has a worker",
+        "no_task": "no node at work has this task",
+        "no_queue": f"no node at work that has it takes from queue {queue}",
+    }
+    return f"; {why[lacking(task, nodes)]}"
+
+
+def _expired(store: Store, now: Instant) -> Finding:
+    runs = expired_runs(store, now)
+    facts = {"runs": [run.id for run in runs]}
+    if not runs:
+        return Finding(check="leases", level="ok", says="every running run has a worker", facts=facts)
+    return Finding(
+        check="leases",
+        level="fail",
+        facts=facts,
+        says=f"{_count(len(runs), 'run has', 'runs have')} lost the worker, and nobody took over",
+        hint="start a node, or queue them again: evenbeat doctor --repair",
+        details=_some(
+            f"{run.id} of {run.worker}, for {_span(now - (run.lease_until or now))}" for run in runs
+        ),
+    )
+
+
+def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
+    # A note stays when somebody puts the row right in the database itself.
+    sound = {row.key for row in rows if not row.damage and not _is_asleep(row)}
+    notes = [note for note in store.find_records("quarantine") if (note.tenant, note.key) not in sound]
+    # Asleep though active: whatever wrote the note may be purged, or was somebody else.
+    noted = {(note.tenant, note.key) for note in notes}
+    damaged = [row for row in rows if row.damage and row.key not in noted]
+    asleep = [row for row in rows if not row.damage and _is_asleep(row) and row.key not in noted]
+    facts = {
+        "records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes],
+        "damaged": [{"tenant": row.tenant, "name": row.name, "damage": row.damage} for row in damaged],
+        "asleep": [{"tenant": row.tenant, "name": row.name} for row in asleep],
+    }
+    if not notes and not damaged and not asleep:
+        return Finding(check="quarantine", level="ok", says="every row could be read", facts=facts)
+    details = [f"{note.key}: {note.body}" for note in notes]
+    details += [f"{row.name}: {row.damage}" for row in damaged]
+    details += [f"{row.name}: active, but asleep for ever" for row in asleep]
+    return Finding(
+        check="quarantine",
+        level="fail",
+        facts=facts,
+        says=f"{_count(len(details), 'row', 'rows')} could not be understood and stand still",
+        hint="evenbeat doctor --repair wakes those that can be planned; declare, update or delete the others",
+        details=_some(details),
+    )
+
+
+def _deferred(store: Store) -> list[Finding]:
+    """Schedules that a node could not plan for reasons of its own; only worth a word if there are any."""
+    notes = store.find_records("deferred")
+    facts = {"records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes]}
+    if not notes:
+        return []
+    finding = Finding(
+        check="deferred",
+        level="warn",
+        facts=facts,
+        says=f"{_count(len(notes), 'schedule was', 'schedules were')} put off by a node that can't plan now",
+        hint="look at that node's log: time-zone data (pip install -U tzdata), open files, memory",
+        details=_some(f"{note.key}: {note.body}" for note in notes),
+    )
+    return [finding]
+
+
+def _duplicates(store: Store) -> Finding:
+    every, looked_at = duplicates(store)
+    found = [one for one in every if not one.is_repaired]
+    facts = {
+        "runs_looked_at": looked_at,
+        "ticks": [
+            {
+                "tenant": one.tenant,
+                "schedule": one.schedule,
+                "generation": one.generation,
+                "tick": write_instant(one.tick),
+                "runs": [run.id for run in one.runs],
+                "skipped": None if one.ledger is None else one.ledger.reason,
+                "repaired": one.is_repaired,
+            }
+            for one in every
+        ],
+    }
+    if not found:
+        says = f"no tick twice in {_count(looked_at, 'run')}"
+        if every:
+            says += f"; {_count(len(every), 'duplicate was', 'duplicates were')} cancelled"
+        details = _some(_duplicate_words(one) for one in every)
+        return Finding(check="duplicates", level="ok", says=says, details=details, facts=facts)
+    surplus = sum(len(one.surplus()) for one in found)
+    hint = "report it, please: Evenbeat promises that this can't happen"
+    if surplus:
+        hint = f"{_count(surplus, 'run is', 'runs are')} still queued: evenbeat doctor --repair cancels them"
+    return Finding(
+        check="duplicates",
+        level="fail",
+        facts=facts,
+        hint=hint,
+        says=f"{_count(len(found), 'tick was', 'ticks were')} settled more than once",
+        details=_some(_duplicate_words(one) for one in found),
+    )
+
+
+def _duplicate_words(one: Duplicate) -> str:
+    words = ", ".join(f"{run.id} {run.state}" for run in one.runs)
+    return words if one.ledger is None else f"{words}; recorded as skipped: {one.ledger.reason}"
+
+
+# -- putting right -----------------------------------------------------------------------------------------
+
+
+class Repaired(NamedTuple):
+    requeued: list[str]
+    """Runs whose workers are gone: queued again, or failed where their policy says so."""
+    cancelled: list[str]
+    """Runs of ticks that were settled already."""
+    woken: list[str]
+    """Schedules that slept though nothing is wrong with them."""
+
+
+def repair(store: Store) -> Repaired:
+    """Put right what can be without a judgement. Rows that can't be understood are left to people."""
+    now = store.now()
+    lost = expired_runs(store, now)
+    # Settled only if the lease has still ended by then: a heartbeat in between saves the run.
+    accepted = _settled(store, [attempts.crashed(run, now, uuid4().hex) for run in lost])
+    requeued = [run.id for run, done in zip(lost, accepted, strict=True) if done]
+    surplus = [run for one in duplicates(store)[0] for run in one.surplus()]
+    wishes = [attempts.cancel(run, now, uuid4().hex) for run in surplus]
+    accepted = _settled(store, [wish for wish in wishes if wish is not None])
+    cancelled = [run.id for run, done in zip(surplus, accepted, strict=True) if done]
+    woken = [row.name for row in _schedules(store) if _is_asleep(row) and _wake(store, row, now)]
+    if requeued or cancelled or woken:
+        store.hint()
+    return Repaired(requeued, cancelled, woken)
+
+
+def _settled(store: Store, transitions: list[Transition]) -> list[bool]:
+    """One that can't be written keeps no other from being put right."""
+    return list(chain.from_iterable(settle_in_parts(store, transitions, "doctor")))
+
+
+def _is_asleep(row: ScheduleRecord) -> bool:
+    return row.state == "active" and row.wake_at is None
+
+
+def _wake(store: Store, row: ScheduleRecord, now: Instant) -> bool:
+    """Wake a schedule that can be planned here, and drop the note that put it to sleep."""
+    if row.damage or row.next_tick is None:
+        return False
+    awake = replace(row, wake_at=row.next_tick)
+    try:
+        plan(awake, now)
+    except Exception:
+        return False  # it would be put to sleep again
+    written = store.put_schedules([Write(Planned(replace(awake, revision=row.revision + 1)), row.version)])[0]
+    note = store.get_record("quarantine", row.tenant, row.name)
+    if written.accepted and note is not None:
+        store.delete_record("quarantine", row.tenant, row.name, note.version)
+    return written.accepted
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def _schedules(store: Store) -> Iterator[ScheduleRecord]:
+    query = ScheduleQuery(limit=_PAGE)
+    while True:
+        page = store.find_schedules(query)
+        yield from page.items
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
+
+
+def _runs(store: Store, query: RunQuery) -> Iterator[RunRecord]:
+    while True:
+        page = store.find_runs(query)
+        yield from page.items
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
+
+
+def _node_facts(node: LiveNode) -> dict[str, Any]:
+    facts = node._asdict() | {"tasks": sorted(node.tasks or ()), "slots": dict(node.slots)}
+    del facts["kinds"]
+    return facts
+
+
+def _node_words(node: LiveNode) -> str:
+    where = f"{node.key} on {node.host}, pid {node.pid}" if node.host else node.key
+    if not node.worker:
+        return f"{where}, ticker only"
+    tasks = "" if node.tasks is None else f", {_count(len(node.tasks), 'task')}"
+    return where + tasks + ("" if node.ticker else ", worker only")
+
+
+_SOME = 10
+
+
+def _some(lines: Any) -> tuple[str, ...]:
+    every = list(lines)
+    more = [f"and {len(every) - _SOME:,} more"] if len(every) > _SOME else []
+    return (*every[:_SOME], *more)
+
+
+def _count(number: int, thing: str, things: str | None = None) -> str:
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def _span(ms: int) -> str:
+    """The largest unit: a diagnosis is not about seconds."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if ms >= size:
+            return f"{ms // size:,} {unit}"
+    return f"{ms // 1000} s"

@@ -1,0 +1,27 @@
+"""Several processors on one store of documents: what it holds is let go of by the last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class RefCount:
+    """Opened for each who asks, closed when as many have closed it. To close it once more does no harm."""
+
+    def __init__(self, open_: Callable[[], object], close: Callable[[], object]) -> None:
+        self._open = open_
+        self._close = close
+        self._guard = threading.Lock()
+        self._users = 0
+
+    def open(self) -> None:
+        with self._guard:
+            self._open()
+            self._users += 1
+
+    def close(self) -> None:
+        with self._guard:
+            self._users = max(0, self._users - 1)
+            if not self._users:
+                self._close()

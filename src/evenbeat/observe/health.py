@@ -1,0 +1,80 @@
+"""Whether a node is well, by what it says of itself: only what a restart could mend is a problem.
+
+A store that is away is not one: a new process would not reach it either, and the old one keeps trying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from evenbeat.observe.status_files import LoopStatus, NodeStatus, ProcessStatus
+
+LATE = 120.0
+"""Seconds that a step may take, or come late. A step asks the store a few times, each with a timeout of
+seconds, so that one which takes longer waits for something that will not come."""
+SILENT = 60.0
+"""Seconds after which a process that gives no sign of life counts as frozen."""
+
+
+def patience(lease: int) -> float:
+    """Seconds for which a process without a supervisor may be silent, whose work is held for ``lease`` ms.
+
+    A job may keep the interpreter to itself for that long. After that its work is somebody else's, and a
+    restart costs nothing.
+    """
+    return max(SILENT, lease / 1000 + SILENT / 2)
+
+
+class Verdict(NamedTuple):
+    """What is to be said about a process."""
+
+    problems: tuple[str, ...]
+    """What a restart could mend."""
+    notes: tuple[str, ...]
+    """What it could not."""
+
+
+def judge(status: ProcessStatus, now: float) -> Verdict:
+    """Whether a process is well at ``now``, by ``time.monotonic``."""
+    silent = now - status.written
+    if silent > status.patience:
+        return Verdict((f"it has given no sign of life for {_span(silent)}: it is frozen",), ())
+    problems = [*_late(status.loops, now, "")]
+    notes = []
+    for node in status.nodes:
+        whose = f"process {node.pid}: " if status.kind == "supervisor" else ""
+        if node.broken is not None:
+            problems.append(f"{whose}{node.broken}")
+        elif not node.up:
+            notes.append(f"{whose}it is starting")
+        elif node.heard is not None and now - node.heard > SILENT:
+            if node.executing:
+                notes.append(f"{whose}a job has kept the interpreter to itself for {_span(now - node.heard)}")
+            else:
+                problems.append(f"{whose}it has given no sign of life for {_span(now - node.heard)}")
+        else:
+            problems += _late(node.loops, now, whose)
+            notes += _failing(node, now, whose)
+    return Verdict(tuple(problems), tuple(notes))
+
+
+def _late(loops: tuple[LoopStatus, ...], now: float, whose: str) -> Iterator[str]:
+    for loop in loops:
+        if now - loop.due > LATE:
+            yield f"{whose}the {loop.name} has not stepped for {_span(now - loop.due)}"
+
+
+def _failing(node: NodeStatus, now: float, whose: str) -> Iterator[str]:
+    """What the loops say about the store, once."""
+    failing = [(loop.failing_since, loop) for loop in node.loops if loop.failing_since is not None]
+    if failing:
+        since, loop = min(failing, key=lambda pair: pair[0])
+        yield f"{whose}the {loop.name} has failed for {_span(now - since)} and keeps trying: {loop.error}"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"

@@ -1,0 +1,1 @@
+"""The operating-system side of our own processes: pipes, signals, forks, imports."""

@@ -1,0 +1,229 @@
+"""Clients of the driver: what a URL means, what is safe whatever it says, who shares one, what a fork does.
+
+Stores of one process that name the same server share a client, its connections and its threads: one that is
+opened and closed beside another costs nothing, and the last one to close ends the threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from bson.codec_options import DatetimeConversion
+from bson.datetime_ms import DatetimeMS
+from pymongo import MongoClient, monitoring
+from pymongo.errors import ConfigurationError, InvalidURI
+
+from evenbeat.core.instants import Instant
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.stores.server_clock import ServerClock
+from evenbeat.stores.urls import without_password
+
+Document: TypeAlias = dict[str, Any]
+Client: TypeAlias = MongoClient[Document]
+
+APPLICATION = "evenbeat"
+"""How the server lists our connections, and by which a transaction is known as one of ours."""
+
+_DATABASE = "evenbeat"
+_LONGEST_NAME = 63
+_NOT_IN_NAMES = frozenset('/\\. "$*<>:|?\0')
+# Threads of a worker wait for a connection rather than open hundreds.
+_CONNECTIONS = 32
+# The server gives up by itself before a socket does: its answer says more.
+_SOCKET_GRACE = 1.0
+# How often the driver asks each member how it is, in milliseconds. The primary's answer sets the clock.
+_HEARTBEAT = 5_000
+
+
+class Location(NamedTuple):
+    """Where a store is: the server, the database in it, and how to name it in messages."""
+
+    server: str
+    database: str
+    shown: str
+
+
+def read_location(url: str) -> Location:
+    """What a URL names. Its path is the database, ``evenbeat`` if it has none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("mongodb", "mongodb+srv") or not parts.netloc:
+        raise InvalidValue(
+            f"store {shown(without_password(url))} is no MongoDB",
+            field="store",
+            value=without_password(url),
+            hint="write mongodb://host:27017/evenbeat?replicaSet=rs0",
+        )
+    database = unquote(parts.path)[1:] or _DATABASE
+    if len(database.encode()) > _LONGEST_NAME or not _NOT_IN_NAMES.isdisjoint(database):
+        raise InvalidValue(
+            f"{shown(database)} can't be the name of a database in MongoDB",
+            field="store",
+            value=database,
+            hint=f"1 to {_LONGEST_NAME} letters, digits, _ or -",
+        )
+    # Credentials are looked up in the database of the path, unless the URL says otherwise: there it stays.
+    server = url if "@" in parts.netloc else parts._replace(path="/").geturl()
+    where = parts._replace(query="", fragment="", path=f"/{database}").geturl()
+    return Location(server, database, without_password(where))
+
+
+def options(timeout: float) -> dict[str, Any]:
+    """What holds whatever the URL says: the promise leans on it."""
+    milliseconds = max(1, int(timeout * 1000))
+    return {
+        # Acknowledged means: on disk on a majority. An isolated primary takes writes that nobody will keep.
+        "w": "majority",
+        "journal": True,
+        "wTimeoutMS": milliseconds,
+        "readConcernLevel": "majority",
+        "readPreference": "primary",
+        # A repetition is ours to decide: it is recognised by ids and tokens, not by the driver.
+        "retryWrites": False,
+        "retryReads": False,
+        "timeoutMS": None,
+        "connectTimeoutMS": milliseconds,
+        "serverSelectionTimeoutMS": milliseconds,
+        "socketTimeoutMS": int((timeout + _SOCKET_GRACE) * 1000),
+        "waitQueueTimeoutMS": milliseconds,
+        "maxPoolSize": _CONNECTIONS,
+        "minPoolSize": 0,
+        "appname": APPLICATION,
+        # One thread and one connection less per client than the driver's streaming.
+        "serverMonitoringMode": "poll",
+        "heartbeatFrequencyMS": _HEARTBEAT,
+        "tz_aware": False,
+        # Documents that somebody wrote by hand must not fail the fetch of their neighbours.
+        "unicode_decode_error_handler": "replace",
+        "datetime_conversion": DatetimeConversion.DATETIME_MS,
+    }
+
+
+def local_time(hello: Document) -> Instant:
+    """The clock of a server, from its answer to hello."""
+    return int(DatetimeMS(hello["localTime"]))
+
+
+class Heartbeats(monitoring.ServerHeartbeatListener):
+    """Sets clocks by what the driver hears from the primary, anyhow: a server's clock that is set, and a new
+    primary's that differs, are noticed without a question of our own."""
+
+    def __init__(self) -> None:
+        self.clocks: weakref.WeakSet[ServerClock] = weakref.WeakSet()
+        self._started: dict[tuple[str, int | None], float] = {}
+
+    def started(self, event: monitoring.ServerHeartbeatStartedEvent) -> None:
+        self._started[event.connection_id] = time.monotonic()
+
+    def succeeded(self, event: monitoring.ServerHeartbeatSucceededEvent) -> None:
+        started = self._started.pop(event.connection_id, None)
+        hello = event.reply.document
+        if started is None or event.awaited or not event.reply.is_writable or "localTime" not in hello:
+            return
+        instant = local_time(hello)
+        for clock in tuple(self.clocks):
+            # Since before it was sent, not the event's duration: this thread may have waited for its turn.
+            clock.heard(instant, clock.mark() - (time.monotonic() - started) * 1000)
+
+    def failed(self, event: monitoring.ServerHeartbeatFailedEvent) -> None:
+        pass
+
+
+class _Shared:
+    """A client and how many stores use it."""
+
+    def __init__(self, client: Client, heartbeats: Heartbeats) -> None:
+        self.client = client
+        self.heartbeats = heartbeats
+        self.users = 1
+
+
+_lock = threading.Lock()
+_clients: dict[tuple[str, float], _Shared] = {}
+# Clients of the process that this one was forked from: forgotten, never closed, never collected.
+_inherited: list[_Shared] = []
+
+
+class Lease:
+    """A share in a client, until it is given back; after a fork, a share in a new one."""
+
+    def __init__(self, place: Location, timeout: float, clock: ServerClock) -> None:
+        """``clock`` is set by the driver's heartbeats from the first command on."""
+        self._place = place
+        self._clock = clock
+        self._key = (place.server, timeout)
+        self._shared: _Shared | None = None
+        self._pid = os.getpid()
+
+    @property
+    def held(self) -> bool:
+        return self._shared is not None
+
+    def client(self) -> Client:
+        """The client. Nothing is sent before its first command."""
+        shared = self._shared
+        if shared is not None and self._pid == os.getpid():
+            return shared.client
+        with _lock:
+            if self._shared is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._shared = self._take()
+                self._shared.heartbeats.clocks.add(self._clock)
+            return self._shared.client
+
+    def _take(self) -> _Shared:
+        shared = _clients.get(self._key)
+        if shared is not None:
+            shared.users += 1
+            return shared
+        server, timeout = self._key
+        heartbeats = Heartbeats()
+        try:
+            client: Client = MongoClient(server, **options(timeout), event_listeners=[heartbeats])
+        except (InvalidURI, ConfigurationError, ValueError, TypeError) as error:
+            raise InvalidValue(
+                f"store {shown(self._place.shown)}: {error}", field="store", value=self._place.shown
+            ) from None
+        except Exception as error:  # SRV records that can't be looked up: whatever the resolver raises
+            raise StoreUnavailable(f"{self._place.shown}: {error}") from error
+        shared = _clients[self._key] = _Shared(client, heartbeats)
+        return shared
+
+    def give_back(self) -> None:
+        """Safe to repeat. The last one ends the client's threads and waits for that."""
+        with _lock:
+            shared, self._shared = self._shared, None
+            if shared is None or self._pid != os.getpid():
+                return
+            shared.heartbeats.clocks.discard(self._clock)
+            shared.users -= 1
+            if shared.users:
+                return
+            del _clients[self._key]
+        _close(shared.client)
+
+
+def _close(client: Client) -> None:
+    before = [thread for thread in threading.enumerate() if thread.name.startswith("pymongo_")]
+    client.close()
+    if _clients:
+        return  # threads of other clients can't be told from those that end
+    # They look every half second whether they are still wanted.
+    for thread in before:
+        thread.join(2.0)
+
+
+def _after_fork_in_child() -> None:
+    """Connections are the parent's; so are its locks."""
+    global _lock
+    _lock = threading.Lock()
+    _inherited.extend(_clients.values())
+    _clients.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,198 @@
+"""Commands on a connection: each round trip announced by name, and every error of the driver translated.
+
+Statements that don't wait for one another's answers travel together (libpq's pipeline mode): a transaction
+takes one round trip to look and lock, and one to write and commit. Nothing outlives a transaction on its
+connection: its settings are SET LOCAL (``set_config`` with true), tables are named with their schema, and
+there are no prepared statements. So a PgBouncer may give each transaction another connection to the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.waiting import Ready, Wait
+
+from evenbeat.core.instants import Instant
+from evenbeat.stores.postgres import statements as sql
+from evenbeat.stores.postgres.failures import TimedOut, Unreplicated, translated
+from evenbeat.stores.postgres.location import Location
+from evenbeat.stores.rows import Row
+from evenbeat.stores.server_clock import ServerClock
+
+OnCommand: TypeAlias = Callable[[str], None]
+Values: TypeAlias = Mapping[str, object] | Sequence[object]
+Statement: TypeAlias = tuple[str, Values]
+T = TypeVar("T")
+
+
+_EVENTS = {Wait.R: select.POLLIN, Wait.W: select.POLLOUT, Wait.RW: select.POLLIN | select.POLLOUT}
+
+
+class Link(psycopg.Connection[Row]):
+    """A connection on which nothing is waited for longer than until the deadline."""
+
+    deadline = 0.0
+    """By the monotonic clock; set before each command."""
+    is_unreplicated = False
+    """Whether a commit was answered before the standby had it, which the server says as a warning."""
+
+    def note(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Take notice of what the server says besides its answers."""
+        # An operator ended the wait for a synchronous standby: the server calls that a success.
+        if notice.source_function == "SyncRepWaitForLSN":
+            self.is_unreplicated = True
+
+    def wait(self, gen: Generator[Any, Any, T], *_rest: object, **_options: object) -> T:
+        """As psycopg's, which knows of no deadline before version 3.3."""
+        poll = select.poll()
+        socket = self.pgconn.socket
+        try:
+            wanted = next(gen)
+            while True:
+                poll.register(socket, _EVENTS[wanted])
+                left = self.deadline - time.monotonic()
+                if not (found := poll.poll(max(0.0, left) * 1000)):
+                    raise TimedOut("no answer in time")
+                happened = found[0][1]
+                # Whatever else happened (an end, an error) is for who reads.
+                reads = Ready.R if happened & ~select.POLLOUT else Ready.NONE
+                writes = Ready.W if happened & select.POLLOUT else Ready.NONE
+                wanted = gen.send(reads | writes)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+
+class Session:
+    """A connection on which every round trip is announced and every error of the driver translated."""
+
+    def __init__(self, link: Link, place: Location, patience: float, on_command: OnCommand | None) -> None:
+        self.link = link
+        self._place = place
+        self.patience = patience
+        """How many seconds an answer may take."""
+        self._on_command = on_command
+        self._texts: dict[str, str] = {}
+
+    @property
+    def broken(self) -> bool:
+        return self.link.closed or self.link.info.transaction_status != TransactionStatus.IDLE
+
+    def announce(self, name: str) -> None:
+        if self._on_command is not None:
+            self._on_command(name)
+
+    def rows(self, name: str, text: str, values: Values = ()) -> list[Row]:
+        """The rows of one statement."""
+        self.announce(name)
+        with self._translated([(text, values)]):
+            return _fetched(self.link.execute(self._own(text), values))
+
+    def together(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
+        """The rows of each statement, in one round trip; after one that fails, none is carried out."""
+        self.announce(name)
+        with self._translated(statements):
+            return [_fetched(cursor) for cursor in self._sent(statements)]
+
+    def _sent(self, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:
+        cursors: list[psycopg.Cursor[Row]] = []
+        first: Exception | None = None
+        try:
+            with self.link.pipeline():
+                try:
+                    for text, values in statements:
+                        cursors.append(self.link.execute(self._own(text), values))
+                except Exception as error:
+                    # Leaving the pipeline fails, too: not with the reason, and not without a log entry.
+                    first = error
+        except psycopg.Error as error:
+            # An answer that does not come is waited for while leaving, which then fails for another reason.
+            silence = error.__context__ if isinstance(error.__context__, TimedOut) else None
+            raise first or silence or error from None
+        if first is not None:
+            raise first
+        return cursors
+
+    def _own(self, text: str) -> str:
+        """The text with the tables of this schema; there are as many texts as operations."""
+        own = self._texts.get(text)
+        if own is None:
+            own = self._texts[text] = self._place.own(text)
+        return own
+
+    @contextlib.contextmanager
+    def _translated(self, statements: Sequence[Statement]) -> Iterator[None]:
+        self.link.deadline = time.monotonic() + self.patience
+        self.link.is_unreplicated = False
+        try:
+            yield
+            if self.link.is_unreplicated:
+                raise Unreplicated("no synchronous standby has confirmed the commit")
+        except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
+            if isinstance(error, TimedOut):
+                self.link.close()
+            raise translated(self._place.shown, error, _size(statements)) from error
+
+    def roll_back(self) -> None:
+        """Undo what is open. A connection that can't even do that is not used again."""
+        if self.link.closed or self.link.info.transaction_status == TransactionStatus.IDLE:
+            return
+        try:
+            self.link.deadline = time.monotonic() + self.patience
+            self.link.execute("ROLLBACK")
+        except psycopg.Error:
+            self.link.close()
+
+
+def _size(statements: Sequence[Statement]) -> int:
+    """The characters of the texts that are sent with statements."""
+    size = 0
+    for _, values in statements:
+        given = values.values() if isinstance(values, Mapping) else values
+        size += sum(len(value) for value in given if isinstance(value, str))
+    return size
+
+
+def _fetched(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    return cursor.fetchall() if cursor.description is not None else []
+
+
+class Transaction:
+    """Statements that take effect together, once ``commit`` has answered, or not at all.
+
+    It begins with the first statements that are sent: nothing is sent for BEGIN alone.
+    """
+
+    def __init__(self, session: Session, settings: Values, clock: ServerClock) -> None:
+        self._session = session
+        self._settings = settings
+        self._clock = clock
+        self.now: Instant = 0
+        """By the store's clock, when the transaction began."""
+        self.begun = False
+        self.committed = False
+
+    def rows(self, name: str, text: str, values: Values = ()) -> list[Row]:
+        return self.together(name, [(text, values)])[0]
+
+    def together(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
+        if self.begun:
+            return self._session.together(name, statements)
+        self.begun = True
+        sent = self._clock.mark()
+        beginning: list[Statement] = [(sql.BEGIN, ()), (sql.SETTINGS, self._settings)]
+        answers = self._session.together(name, [*beginning, *statements])
+        self.now, servers = answers[1][0][:2]
+        self._clock.heard(servers, sent)
+        return answers[2:]
+
+    def commit(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
+        answers = self.together(name, [*statements, (sql.COMMIT, ())])
+        self.committed = True
+        return answers[:-1]

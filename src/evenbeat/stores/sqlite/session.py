@@ -1,0 +1,144 @@
+"""Commands on a connection: each announced by name, and every error of the driver translated."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.stores.rows import Garbled, Row
+from evenbeat.stores.sqlite.lock_holder import write_lock_advice
+
+OnCommand: TypeAlias = Callable[[str], None]
+
+# Errors after which the connection is as good as before; after any other one it is replaced.
+_HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
+
+_BETWEEN_TRIES = 0.002
+
+
+class Session:
+    """A connection on which every command is announced and every error of the driver translated."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str, on_command: OnCommand | None) -> None:
+        self.connection = connection
+        self.broken = False
+        self._path = path
+        self._on_command = on_command
+
+    def announce(self, name: str) -> None:
+        if self._on_command is not None:
+            self._on_command(name)
+
+    def begin(self, patience: float) -> None:
+        """Begin a transaction that holds the write lock; wait for it for ``patience`` seconds.
+
+        SQLite's own waiting grows to 100 ms between two tries: next to a process that writes without
+        a pause, others went without the lock for 5 s. Tries 2 ms apart get their turn.
+        """
+        self.announce("begin")
+        with self._translated():
+            deadline = time.monotonic() + patience
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                while not self._begun(last_try=time.monotonic() >= deadline):
+                    time.sleep(_BETWEEN_TRIES)
+            finally:
+                self.connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+
+    def _begun(self, last_try: bool) -> bool:
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if last_try or not is_busy(error):
+                raise
+            return False
+        return True
+
+    def run(self, name: str, sql: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement; the answer is how many rows it changed."""
+        self.announce(name)
+        with self._translated():
+            return self.connection.execute(sql, values).rowcount
+
+    def many(self, name: str, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement once per row; nothing at all if there are none."""
+        rows = rows if isinstance(rows, list) else list(rows)
+        if rows:
+            self.announce(name)
+            with self._translated():
+                self.connection.executemany(sql, rows)
+
+    def rows(self, name: str, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """All rows of a query, at once: an open cursor would hold its snapshot, and the WAL with it.
+
+        A query and nothing else: it may be run twice.
+        """
+        self.announce(name)
+        with self._translated():
+            try:
+                return self.connection.execute(sql, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if "decode to UTF-8" not in str(error):
+                    raise
+            return self._garbled_rows(sql, values)
+
+    def _garbled_rows(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        # One text that is not UTF-8 fails a whole fetch; a factory that bears it costs 2 us a row.
+        self.connection.text_factory = bytes
+        try:
+            return [_decoded(row) for row in self.connection.execute(sql, values)]
+        finally:
+            self.connection.text_factory = str
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise InvalidValue(f"the database refused a row: {error}", field="row", value=None) from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
+        except sqlite3.Error as error:
+            self.broken = self.broken or (error_code(error) & 0xFF) not in _HARMLESS
+            raise unavailable(self._path, error) from error
+
+    def roll_back(self) -> None:
+        """Undo what is open. A connection that can't even do that is not used again."""
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.broken = True
+
+
+def _decoded(row: Row) -> Row:
+    try:
+        return tuple(value.decode() if isinstance(value, bytes) else value for value in row)
+    except UnicodeDecodeError:
+        return Garbled(value.decode(errors="replace") if isinstance(value, bytes) else value for value in row)
+
+
+def error_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", None) or 0
+
+
+def is_busy(error: BaseException | None) -> bool:
+    return isinstance(error, sqlite3.Error) and error_code(error) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:
+    """What went wrong, and what to do, in the words of a user."""
+    code = error_code(error) & 0xFF
+    advice = {
+        sqlite3.SQLITE_LOCKED: "another connection holds the write lock; try again",
+        sqlite3.SQLITE_FULL: "the disk is full; make room and try again",
+        sqlite3.SQLITE_READONLY: "the file, or its folder, is read-only; WAL needs to write beside the file",
+        sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
+        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; name another one",
+        sqlite3.SQLITE_CANTOPEN: "the file can't be opened; is it there, with the right permissions?",
+    }.get(code, write_lock_advice(path) if code == sqlite3.SQLITE_BUSY else None)
+    return StoreUnavailable(f"{path}: {error}" + (f" ({advice})" if advice else ""))

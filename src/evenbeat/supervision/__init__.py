@@ -1,0 +1,1 @@
+"""``evenbeat run``: the process that supervises, and the node process that it starts."""

@@ -1,0 +1,1 @@
+"""What is executed: tasks, their options, and the context that a task sees."""

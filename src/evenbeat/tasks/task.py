@@ -1,0 +1,288 @@
+"""The registry: name -> function. Nothing else is ever executed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+from evenbeat.core.records import (
+    NAMES,
+    NORMAL,
+    Execution,
+    RunRecord,
+    check_one_of,
+    check_task,
+    from_json,
+    is_name,
+    to_json,
+)
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.stores.base import wall_clock
+from evenbeat.tasks import conversion
+from evenbeat.tasks.context import RunContext
+from evenbeat.tasks.options import NewScheduleOptions
+from evenbeat.triggers import Trigger
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ExecutorKind: TypeAlias = Literal["thread", "async", "process"]
+"""How a task is executed: in a thread, on the event loop, or in a process of its own."""
+
+_AS_USUAL = Execution()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A task with its payload: what ``task.bind(…)`` gives, and enqueueing and schedules take."""
+
+    task: str
+    payload: dict[str, Any]
+
+
+class Task(Generic[P, R]):
+    """A function registered by name. Calling it calls the function, here and now."""
+
+    def __init__(
+        self,
+        function: Callable[..., R],
+        name: str,
+        *,
+        execution: Execution = _AS_USUAL,
+        queue: str = "default",
+        priority: int = NORMAL,
+        executor: ExecutorKind | None = None,
+        trigger: Trigger | None = None,
+        policies: NewScheduleOptions | None = None,
+    ) -> None:
+        check_task(name)
+        functools.update_wrapper(self, function)
+        self.name = name
+        self.function = function
+        self.execution = execution
+        self.queue = queue
+        self.priority = priority
+        self.trigger = trigger
+        """When it runs by itself: declared as a schedule of the same name when a node starts."""
+        self.policies: NewScheduleOptions = policies or {}
+        _refuse_unfit(function, name)
+        self.executor: ExecutorKind = _executor_for(function, name, executor)
+        """How it is executed."""
+        self._signature, self.wants_run = _read_signature(function, name)
+        self._conversion = conversion.Signature(name, function, self._signature)
+        if trigger is not None:
+            self._check_scheduled()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.wants_run is not None:
+            given = self._named(*args, **kwargs)
+            now = wall_clock()
+            run = RunRecord(
+                id="direct", task=self.name, payload=to_json(given), attempt=1, scheduled_at=now, run_at=now
+            )
+            return self.function(**given, **{self.wants_run: RunContext(run)})
+        return self.function(*args, **kwargs)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """The task with these arguments as its payload, checked here rather than when it runs.
+
+        ``InvalidValue`` if the function can't be called with them, or one of them would change on the way.
+        """
+        try:
+            call = Call(self.name, self._named(*args, **kwargs))
+        except TypeError as error:
+            raise self._refused(error) from None
+        self._conversion.write(call.payload)
+        return call
+
+    def _named(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """All arguments by name, the run aside."""
+        arguments: dict[str, Any] = {}
+        for name, value in self._signature.bind(*args, **kwargs).arguments.items():
+            if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                arguments |= value
+            else:
+                arguments[name] = value
+        return arguments
+
+    def check(self, payload: Mapping[str, Any]) -> None:
+        """Refuse a payload whose names the function can't be called with."""
+        try:
+            self._signature.bind(**payload)
+        except TypeError as error:
+            raise self._refused(error) from None
+
+    def write(self, payload: Mapping[str, Any]) -> str:
+        """For workers and schedulers: a payload as JSON text.
+
+        ``InvalidValue`` if the function can't be called with it, or would get other values. 6 us for a text
+        and a number, 8 us for a Decimal and a datetime.
+        """
+        self.check(payload)
+        return self._conversion.write(payload)
+
+    def write_result(self, value: object) -> tuple[str, str | None]:
+        """For workers: what the function returned, as JSON text, and in words what of it is changed."""
+        return self._conversion.write_result(value)
+
+    def read_result(self, text: str) -> Any:
+        """For workers and schedulers: a stored result, converted by the annotation if that fits."""
+        return self._conversion.read_result(text)
+
+    def _check_scheduled(self) -> None:
+        """Refuse one whose schedule could not have its name, or could not call it: that has no payload."""
+        if not is_name(self.name):
+            raise InvalidValue(
+                f"task {shown(self.name)} has a schedule, which can't have its name",
+                field="name",
+                value=self.name,
+                hint=f"name it otherwise: @app.task(name=…), with {NAMES}",
+            )
+        try:
+            self._signature.bind()
+        except TypeError as error:
+            raise InvalidValue(
+                f"task {shown(self.name)} has a schedule, and nobody gives its arguments: {error}",
+                field="schedule",
+                value=self.name,
+                hint=f"give them defaults, or app.schedules.declare(name, trigger, {self.name}.bind(…))",
+            ) from None
+
+    def _refused(self, error: TypeError) -> InvalidValue:
+        takes = ", ".join(self._signature.parameters) or "no arguments"
+        return InvalidValue(
+            f"payload of task {shown(self.name)} does not fit: {error}",
+            field="payload",
+            value=str(error),
+            hint=f"it takes {takes}",
+        )
+
+    def arguments(self, payload: str, run: RunContext) -> dict[str, Any]:
+        """Return the arguments to call the function with; ``Unfit`` if the payload can't be converted."""
+        arguments = self._conversion.read(payload)
+        if self.wants_run is not None:
+            arguments[self.wants_run] = run
+        return arguments
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+class Tasks:
+    """The tasks of a scheduler, by name."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Task[..., Any]] = {}
+
+    def add(self, task: Task[..., Any]) -> None:
+        """Register a task. The same function may come again (a module loaded twice), another one may not."""
+        present = self._by_name.get(task.name)
+        if present is not None and not _is_same(present, task):
+            raise InvalidValue(
+                f"task {shown(task.name)} is registered already, by {_place(present)}",
+                field="name",
+                value=task.name,
+                hint="give one of them another name: @app.task(name=…)",
+            )
+        self._by_name[task.name] = task
+
+    def get(self, name: str) -> Task[..., Any] | None:
+        return self._by_name.get(name)
+
+    def read_result(self, task: str, text: str) -> Any:
+        """A stored result, converted where the task is registered; else as JSON gives it."""
+        found = self._by_name.get(task)
+        return from_json(text) if found is None else found.read_result(text)
+
+    def __iter__(self) -> Iterator[Task[..., Any]]:
+        return iter(tuple(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def _refuse_unfit(function: Callable[..., Any], name: str) -> None:
+    """What looks like a task and would do nothing."""
+    if name == "<lambda>":
+        raise InvalidValue(
+            "a lambda has no name to be found by", field="name", value=name, hint="give it one: name=…"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidValue(
+            f"task {shown(name)} is a generator: calling it does nothing",
+            field="function",
+            value=name,
+            hint="return a value instead of yielding several",
+        )
+
+
+def _executor_for(function: Callable[..., Any], name: str, wanted: ExecutorKind | None) -> ExecutorKind:
+    """Return the executor of a function: the wanted one if it fits, else by the kind of function."""
+    is_async = inspect.iscoroutinefunction(function)
+    if wanted is None:
+        return "async" if is_async else "thread"
+    check_one_of("executor", wanted, get_args(ExecutorKind))
+    if is_async != (wanted == "async"):
+        kind = "an async def" if is_async else "a plain def"
+        hint = (
+            "make it a plain def, or leave the executor out"
+            if is_async
+            else "make it an async def, or leave the executor out"
+        )
+        raise InvalidValue(
+            f'task {shown(name)} is {kind}, and executor="{wanted}" can\'t execute it',
+            field="executor",
+            value=wanted,
+            hint=hint,
+        )
+    return wanted
+
+
+def _place(task: Task[..., Any]) -> str:
+    code = getattr(inspect.unwrap(task.function), "__code__", None)
+    where = f"{task.function.__module__}.{task.function.__qualname__}"
+    return where if code is None else f"{where} (line {code.co_firstlineno})"
+
+
+def _is_same(present: Task[..., Any], task: Task[..., Any]) -> bool:
+    """Whether one is the other, loaded again: the same place in the same file. A cell of a notebook is a
+    file of its own each time it is run."""
+    if present.function.__module__ != task.function.__module__:
+        return False
+    code = getattr(inspect.unwrap(task.function), "__code__", None)
+    return _place(present) == _place(task) or (code is not None and code.co_filename.startswith("<"))
+
+
+def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, str | None]:
+    """The signature without the parameter that gets the run, and the name of that one."""
+    signature = conversion.signature_of(function)
+    wants_run: str | None = None
+    parameters = []
+    for parameter in signature.parameters.values():
+        if _is_run(parameter.annotation, function):
+            wants_run = parameter.name
+            continue
+        if parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            raise InvalidValue(
+                f"parameter {parameter.name} of task {shown(name)} can't be given by name",
+                field="function",
+                value=parameter.name,
+                hint="a payload is an object of named arguments",
+            )
+        parameters.append(parameter)
+    return signature.replace(parameters=parameters), wants_run
+
+
+# As they are written where the name is imported for type checkers alone.
+_RUN = re.compile(r"(Optional\[)?(evenbeat\.)?RunContext(\])?( \| None)?")
+
+
+def _is_run(annotation: object, function: Callable[..., Any]) -> bool:
+    kind = conversion.resolve(annotation, function)
+    if isinstance(kind, conversion.Unresolved):
+        return _RUN.fullmatch(kind.text) is not None
+    return conversion.is_optional(kind, RunContext)

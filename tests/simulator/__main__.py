@@ -1,0 +1,63 @@
+"""``python -m tests.simulator --seed 123``: replay a seed, or look for one that fails."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.isolation import own_place
+from tests.simulator.backends import MemoryBackend, server_backend, sqlite_backend
+from tests.simulator.simulation import DEFAULT, WITH_DRIVER, Report, simulate
+from tests.simulator.trace import Trace
+from tests.simulator.violation import SimulationFailed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
+    parser.add_argument("--store", default="memory", help="memory, sqlite, or the URL of a server")
+    parser.add_argument("--product", action="store_true", help="nodes are the product's own loops")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
+    chosen = parser.parse_args(arguments)
+    # What nodes have to say of lost workers is the normal course of events here.
+    logging.getLogger("evenbeat").setLevel(logging.CRITICAL)
+    failed = 0
+    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
+        trace = Trace(_say if chosen.verbose else None)
+        try:
+            report = run_seed(seed, chosen.store, trace, product=chosen.product)
+        except SimulationFailed as failure:
+            _say(str(failure))
+            failed += 1
+        else:
+            seconds = report.virtual_ms / 1000
+            _say(
+                f"seed {seed}: kept, {report.steps} steps, {report.runs} runs, {report.faults} faults, "
+                f"{seconds:.0f} virtual seconds"
+            )
+    return 1 if failed else 0
+
+
+def run_seed(seed: int, store: str, trace: Trace, *, product: bool = False) -> Report:
+    if store == "memory":
+        return simulate(seed, MemoryBackend, DEFAULT._replace(product=product), trace=trace, store=store)
+    if store != "sqlite":
+        with own_place(store) as url:
+            settings = WITH_DRIVER._replace(product=product)
+            return simulate(seed, server_backend(url), settings, trace=trace, store=store)
+    shared_memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
+    with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+        backend = sqlite_backend(Path(folder) / "evenbeat.db")
+        return simulate(seed, backend, WITH_DRIVER._replace(product=product), trace=trace, store=store)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""The stores under test, and the view from outside that no node has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, Skipped, Statistics
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing.clock import VirtualClock
+
+Hook: TypeAlias = Callable[[str], None]
+Key: TypeAlias = tuple[str, str]
+
+_EVERYTHING = 1_000_000
+ALL_STATES: tuple[ScheduleState, ...] = ("active", "paused", "finished", "deleted")
+
+
+class View(NamedTuple):
+    """All that a store holds at one moment. Whoever keeps it copies it."""
+
+    schedules: dict[Key, ScheduleRecord]
+    runs: dict[str, RunRecord]
+    skipped: dict[Key, list[Skipped]]
+    statistics: dict[Key, Statistics]
+
+
+class Backend(Protocol):
+    """A database that many nodes share."""
+
+    yields: bool
+    """Whether its stores call the hook themselves, before every command and after each commit."""
+
+    def connect(self, hook: Hook) -> Store:
+        """A store for one node."""
+
+    def look(self) -> View:
+        """What is committed."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+MakeBackend: TypeAlias = Callable[[VirtualClock], Backend]
+
+
+class WatchedMemory(MemoryStore):
+    """A MemoryStore that can be looked into. Broken variants call ``step`` between their steps."""
+
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        super().__init__(clock)
+        self.step: Hook = lambda _: None
+
+    def look(self) -> View:
+        return View(self._schedules, self._runs, self._skipped, self._statistics)
+
+
+class MemoryBackend:
+    """One MemoryStore for all nodes: it has no driver, so the fault proxy around it yields."""
+
+    yields = False
+
+    def __init__(self, clock: VirtualClock, kind: type[WatchedMemory] = WatchedMemory) -> None:
+        self._store = kind(clock)
+
+    def connect(self, hook: Hook) -> Store:
+        # Only one node runs at a time, and all hooks are the same function of who does.
+        self._store.step = hook
+        return self._store
+
+    def look(self) -> View:
+        return self._store.look()
+
+    def close(self) -> None:
+        pass
+
+
+class DatabaseBackend:
+    """Stores with a driver: a connection for each node, and one to look through."""
+
+    yields = True
+
+    def __init__(self, connect: Callable[[Hook | None], Store]) -> None:
+        self._connect = connect
+        self._window = connect(None)
+        self._window.open()
+
+    def connect(self, hook: Hook) -> Store:
+        return self._connect(hook)
+
+    def look(self) -> View:
+        store = self._window
+        rows = store.find_schedules(ScheduleQuery(states=ALL_STATES, limit=_EVERYTHING)).items
+        schedules = {row.key: row for row in rows}
+        runs = {run.id: run for run in store.find_runs(RunQuery(limit=_EVERYTHING)).items}
+        return View(
+            schedules,
+            runs,
+            {key: store.find_skipped(*key, limit=_EVERYTHING) for key in schedules},
+            dict(zip(schedules, store.statistics(list(schedules)), strict=True)),
+        )
+
+    def close(self) -> None:
+        self._window.close()
+
+
+def sqlite_backend(path: Path) -> MakeBackend:
+    """SQLite in a file that must not exist yet."""
+    from evenbeat.stores.sqlite import SqliteStore
+
+    def make(clock: VirtualClock) -> Backend:
+        return DatabaseBackend(lambda hook: SqliteStore(path, clock=clock, busy_timeout=0, on_command=hook))
+
+    return make
+
+
+def server_backend(url: str) -> MakeBackend:
+    """A server, in a schema, prefix or database that must not exist yet."""
+
+    def make(clock: VirtualClock) -> Backend:
+        return DatabaseBackend(lambda hook: _impatient(url, clock, hook))
+
+    return make
+
+
+def _impatient(url: str, clock: VirtualClock, hook: Hook | None) -> Store:
+    """A store that waits for nobody: who holds what it wants stands still in the middle of a command."""
+    scheme = urlsplit(url).scheme
+    if scheme in ("postgresql", "postgres"):
+        from evenbeat.stores.postgres import PostgresStore
+
+        return PostgresStore(url, clock=clock, lock_timeout=0.001, on_command=hook)
+    if scheme in ("mongodb", "mongodb+srv"):
+        from evenbeat.stores.mongo import MongoStore
+
+        return MongoStore(url, clock=clock, lock_timeout=0.001, on_command=hook)
+    from evenbeat.stores.redis import RedisStore
+
+    return RedisStore(url, clock=clock, on_command=hook)

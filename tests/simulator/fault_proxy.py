@@ -1,0 +1,127 @@
+"""A store as one node sees it: watches every call, and injects faults on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import LogChunk, RunRecord, ScheduleRecord, Transition
+from evenbeat.stores.base import (
+    Claim,
+    Claimed,
+    Fired,
+    Lost,
+    Page,
+    PlanFunction,
+    RunQuery,
+    ScheduleQuery,
+    Store,
+    Write,
+    Written,
+)
+
+T = TypeVar("T")
+
+
+class Intent(NamedTuple):
+    """What a user wanted of a schedule, in the user's own words: what ticks to expect follows from it."""
+
+    kind: str
+    """create, retrigger, reschedule, delete; anything else leaves the ticks as they are."""
+    now: Instant
+    trigger: str | None = None
+    tick: Instant | None = None
+
+
+class Call:
+    """A call under way, and what it was seen to do."""
+
+    def __init__(self, node: str, name: str, argument: Any, intent: Intent | None = None) -> None:
+        self.node = node
+        self.name = name
+        self.argument = argument
+        self.intent = intent
+        self.written: set[tuple[str, str]] = set()
+        self.settled: set[str] = set()
+        self.added: set[str] = set()
+        self.before: dict[tuple[str, str], ScheduleRecord | None] = {}
+        """The rows that it wrote, as they were before."""
+        # As they were when it was committed: by the time of the answer others may have been here.
+        self.rows: dict[tuple[str, str], ScheduleRecord | None] = {}
+        self.held: dict[str, RunRecord] = {}
+        self.next_due: Instant | None = None
+        """When the earliest run that a claim left behind may be taken; late answers oversleep it."""
+
+
+class Watcher:
+    """Who is told of the calls; the simulation overrides it."""
+
+    def begin(self, call: Call) -> None: ...
+    def hook(self, command: str) -> None: ...
+    def answered(self, call: Call, answer: object) -> None: ...
+    def end(self, call: Call) -> None: ...
+
+
+class FaultProxy:
+    """The part of a store that nodes use. Each call is announced, observed and judged."""
+
+    def __init__(self, store: Store, node: str, watcher: Watcher) -> None:
+        self._store = store
+        self._node = node
+        self._watcher = watcher
+
+    def open(self) -> None:
+        self._store.open()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def now(self) -> Instant:
+        return self._store.now()
+
+    def put(self, write: Write, intent: Intent) -> Written:
+        return self._call("put_schedules", [write], self._store.put_schedules, intent)[0]
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
+        return self._call("find_schedules", query, self._store.find_schedules)
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        return self._call("fire_due", now, lambda _: self._store.fire_due(now, limit, plan))
+
+    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
+        return self._call("add_runs", runs, self._store.add_runs)
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        return self._call("claim_runs", claim, self._store.claim_runs)
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        return self._call("settle_runs", transitions, self._store.settle_runs)
+
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
+        return self._call("find_runs", query, self._store.find_runs)
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        return self._call("lost_runs", ended_by, lambda _: self._store.lost_runs(ended_by, limit))
+
+    def append_log(self, chunks: Sequence[LogChunk]) -> None:
+        self._call("append_log", chunks, self._store.append_log)
+
+    def hint(self) -> None:
+        """Nobody waits here: nodes come by when chance has it."""
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        return self._call("purge", finished_before, lambda _: self._store.purge(finished_before, limit))
+
+    def _call(self, name: str, argument: Any, method: Callable[[Any], T], intent: Intent | None = None) -> T:
+        call = Call(self._node, name, argument, intent)
+        self._watcher.begin(call)
+        try:
+            answer = method(argument)
+            self._watcher.answered(call, answer)
+        finally:
+            self._watcher.end(call)
+        return answer
+
+
+READS = frozenset(("find_schedules", "find_runs", "lost_runs"))

@@ -1,0 +1,162 @@
+"""What ticks to expect, from what users asked for: an account that knows nothing of the rules' code.
+
+A schedule's life is a row of segments: from here to there these were its ticks. Each tick of each
+segment must be found once, as a run or within one range of the ledger, and nothing else may be found.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from itertools import islice
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ScheduleRecord, Skipped
+from evenbeat.triggers import At, Trigger, parse_trigger
+from tests.simulator.backends import Key
+from tests.simulator.fault_proxy import Intent
+from tests.simulator.violation import Violation
+
+_MOST_TICKS = 100_000
+_LATER = 86_400_000
+
+
+class Segment:
+    """Ticks of one generation: ``first`` if it is set, then the trigger's in [start, end)."""
+
+    def __init__(
+        self, generation: int, trigger: Trigger, start: Instant, first: Instant | None = None
+    ) -> None:
+        self.generation = generation
+        self.trigger = trigger
+        self.start = start
+        self.first = first
+        self.end: Instant | None = None
+
+    def ticks(self, end: Instant) -> list[Instant]:
+        end = end if self.end is None else self.end
+        found = list(islice(self.trigger.between_ms(self.start, end), _MOST_TICKS))
+        return [self.first, *found] if self.first is not None and self.first < end else found
+
+
+class History:
+    """The segments of one schedule, and all that was ever recorded of its ticks."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.segments: list[Segment] = []
+        self.fired: set[tuple[int, Instant]] = set()
+        self.skipped: list[Skipped] = []
+
+    def apply(self, intent: Intent, before: ScheduleRecord | None, after: ScheduleRecord) -> None:
+        """A user's change was accepted."""
+        now, name = intent.now, self.key[1]
+        if intent.kind == "create":
+            assert intent.trigger is not None
+            self._open(after.generation, parse_trigger(intent.trigger).bind(name, now), now)
+        elif intent.kind == "retrigger":
+            assert intent.trigger is not None
+            self._close(_dealt_with(before, now))
+            self._open(after.generation, parse_trigger(intent.trigger).bind(name, now), now)
+        elif intent.kind == "reschedule":
+            self._reschedule(intent, before, after)
+        elif intent.kind == "delete":
+            self._close(_dealt_with(before, now))
+
+    def _open(self, generation: int, trigger: Trigger, now: Instant) -> None:
+        if isinstance(trigger, At):
+            # A single instant is due also if it lies in the past.
+            self.segments.append(Segment(generation, trigger, trigger.instant + 1, trigger.instant))
+        else:
+            self.segments.append(Segment(generation, trigger, now + 1))
+
+    def _close(self, end: Instant) -> None:
+        last = self.segments[-1]
+        if last.end is None:
+            last.end = end
+
+    def _reschedule(self, intent: Intent, before: ScheduleRecord | None, after: ScheduleRecord) -> None:
+        assert before is not None
+        tick = intent.tick
+        assert tick is not None
+        last = self.segments[-1]
+        if after.generation == last.generation:
+            # Moved forward: everything up to there is accounted for.
+            self._close(tick)
+        elif is_paused(before, intent.now):
+            # The new generation starts at or before the watermark: the pause's ticks come with it.
+            self._close(_dealt_with(before, intent.now) if before.next_tick is None else before.next_tick)
+        else:
+            self._close(_dealt_with(before, intent.now))
+        # The one tick of a single instant is the one that was moved.
+        trigger = At(tick) if isinstance(last.trigger, At) else last.trigger
+        resumes = _resumes(last, tick, moved_back=after.generation != last.generation)
+        self.segments.append(Segment(after.generation, trigger, resumes, tick))
+
+    def check(self, row: ScheduleRecord | None, now: Instant) -> None:
+        """Every tick once, and nothing else. ``row`` says how far the schedule has come."""
+        if row is None:
+            if self.segments:
+                raise Violation(f"the row of {self.key[1]} is gone", self.key[1])
+            return
+        end = now + _LATER if row.next_tick is None else row.next_tick
+        for generation in {segment.generation for segment in self.segments}:
+            expected: list[Instant] = []
+            for segment in self.segments:
+                if segment.generation == generation:
+                    expected += segment.ticks(end)
+            self._check_generation(generation, sorted(expected))
+        known = {segment.generation for segment in self.segments}
+        for other in {generation for generation, _ in self.fired} - known:
+            raise Violation(f"{self.key[1]} has runs of an unknown generation {other}", self.key[1])
+
+    def _check_generation(self, generation: int, expected: list[Instant]) -> None:
+        label = f"{self.key[0]}/{self.key[1]}/{generation}"
+        twice = [tick for tick, count in Counter(expected).items() if count > 1]
+        if twice:
+            raise Violation(f"tick {label}/{twice[0]} comes twice in one generation", self.key[1])
+        found = Counter(tick for fired_in, tick in self.fired if fired_in == generation)
+        for row in self.skipped:
+            if row.generation != generation:
+                continue
+            low, high = bisect_left(expected, row.first), bisect_right(expected, row.last)
+            if row.count != high - low:
+                raise Violation(
+                    f"the ledger of {label} counts {row.count} {row.reason} in {row.first}..{row.last}, "
+                    f"there were {high - low}",
+                    self.key[1],
+                )
+            found.update(expected[low:high])
+        for tick in expected:
+            if found[tick] != 1:
+                what = "is lost" if found[tick] == 0 else f"is accounted for {found[tick]} times"
+                raise Violation(f"tick {label}/{tick} {what}", self.key[1])
+        unexpected = found.keys() - set(expected)
+        if unexpected:
+            raise Violation(f"{label}/{min(unexpected)} fired, but is not a tick", self.key[1])
+
+
+def _resumes(last: Segment, tick: Instant, *, moved_back: bool) -> Instant:
+    """From when the trigger's own ticks come again. One that was moved does not come at its own time."""
+    assert last.end is not None
+    if not moved_back:
+        # A tick that had been moved before still stands for the one that it stood for.
+        return max(tick + 1, last.start)
+    if last.first is not None and last.first >= last.end:
+        own: Instant | None = max(last.first, last.start - 1)
+    else:
+        own = last.trigger.next_ms(max(last.end, last.start) - 1)
+    return tick + 1 if own is None else max(tick, own) + 1
+
+
+def is_paused(schedule: ScheduleRecord, now: Instant) -> bool:
+    """A pause that has an end is over then, whether or not anybody has looked."""
+    return schedule.state == "paused" and (schedule.paused_until is None or schedule.paused_until > now)
+
+
+def _dealt_with(before: ScheduleRecord | None, now: Instant) -> Instant:
+    """Until when a change at ``now`` must have accounted for the ticks of the row before it."""
+    if before is None or before.next_tick is None:
+        # Finished: all there were. What "now" says does not matter, it may be behind.
+        return now + _LATER
+    return max(now + 1, before.next_tick)

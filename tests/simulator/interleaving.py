@@ -1,0 +1,155 @@
+"""Interleaving: many strands of execution, of which exactly one runs at a time; a seed decides which.
+
+Each strand is a thread that blocks on a lock of its own. It hands over where it says so (``switch``,
+``sleep``) and nowhere else, so that a seed replays to the letter.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from random import Random
+
+from evenbeat.core.instants import Instant
+from evenbeat.testing.clock import VirtualClock
+
+# A strand that computes without end would hang the test run: give up on it instead.
+HANG_SECONDS = 60.0
+
+
+class Crash(BaseException):
+    """The process of a strand dies here: nothing of it runs on, and nobody catches it."""
+
+
+class Stop(BaseException):
+    """The simulation is over: the strand unwinds."""
+
+
+class Strand:
+    """One thread of the interleaving."""
+
+    def __init__(self, name: str, program: Callable[[], None], asleep_until: Instant) -> None:
+        self.name = name
+        self.program = program
+        self.asleep_until = asleep_until
+        self.ending = False
+        """It crashed or was stopped: what still runs of it is clean-up, which never hands over."""
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+
+class Interleaving:
+    """Runs strands in an order that follows from the random numbers alone."""
+
+    def __init__(self, random: Random, clock: VirtualClock) -> None:
+        self.random = random
+        self.clock = clock
+        self.strands: list[Strand] = []
+        self._threads: list[threading.Thread] = []
+        self.current: Strand | None = None
+        self.steps = 0
+        self.pace = 200
+        """Each hand-over takes up to this much virtual time, in ms."""
+        self.on_crash: Callable[[Strand], None] = lambda _: None
+        self._main = threading.Lock()
+        self._main.acquire()
+        self._stopping = False
+        self._until: Callable[[], bool] = lambda: True
+        self._error: BaseException | None = None
+
+    def spawn(self, name: str, program: Callable[[], None], delay: int = 0) -> Strand:
+        strand = Strand(name, program, self.clock() + delay)
+        thread = threading.Thread(target=self._body, args=(strand,), name=f"strand-{name}", daemon=True)
+        self.strands.append(strand)
+        self._threads.append(thread)
+        thread.start()
+        return strand
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Let the strands run until the condition holds. What one of them raised is raised here."""
+        if until() or not self.strands:
+            return
+        self._until = until
+        self._pick().turn.release()
+        if not self._main.acquire(timeout=HANG_SECONDS):
+            who = "nobody" if self.current is None else self.current.name
+            raise RuntimeError(f"{who} has not handed over for {HANG_SECONDS:.0f} s")
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def switch(self) -> None:
+        """Here somebody else may run."""
+        strand = self.current
+        assert strand is not None
+        if strand.ending:
+            return
+        self.steps += 1
+        if self._until():
+            self._main.release()
+        else:
+            following = self._pick()
+            if following is strand:
+                return
+            following.turn.release()
+        strand.turn.acquire()
+        self.current = strand
+        if self._stopping:
+            strand.ending = True
+            raise Stop
+
+    def sleep(self, duration: int) -> None:
+        """The strand does not run for that long."""
+        strand = self.current
+        assert strand is not None
+        if not strand.ending:
+            strand.asleep_until = self.clock() + duration
+            self.switch()
+
+    def close(self) -> None:
+        """Unwind every strand, one after the other, and wait for the threads."""
+        self._stopping = True
+        for strand in self.strands:
+            self.current = strand
+            strand.turn.release()
+            self._main.acquire(timeout=HANG_SECONDS)
+        for thread in self._threads:
+            thread.join(HANG_SECONDS)
+        self.strands.clear()
+
+    def _pick(self) -> Strand:
+        """Who runs next. Time passes; if all sleep, until the first wakes up."""
+        random, clock = self.random, self.clock
+        clock.now += int(random.random() * self.pace)
+        now = clock.now
+        awake = [strand for strand in self.strands if strand.asleep_until <= now]
+        if awake:
+            chosen = awake[int(random.random() * len(awake))]
+        else:
+            chosen = min(self.strands, key=lambda strand: strand.asleep_until)
+            clock.now = chosen.asleep_until
+        self.current = chosen
+        return chosen
+
+    def _body(self, strand: Strand) -> None:
+        strand.turn.acquire()
+        try:
+            if not self._stopping:
+                strand.program()
+        except (Crash, Stop):
+            pass
+        except BaseException as error:
+            self._error = error
+        if self._stopping:
+            self._main.release()
+            return
+        self.strands.remove(strand)
+        if self._error is None:
+            try:
+                self.on_crash(strand)
+            except BaseException as error:
+                self._error = error
+        if self._error is not None or not self.strands or self._until():
+            self._main.release()
+        else:
+            self._pick().turn.release()

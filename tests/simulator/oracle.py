@@ -1,0 +1,413 @@
+"""The oracle: sees every commit, knows what may follow what, and remembers what stores forget."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    FORMAT,
+    RunRecord,
+    ScheduleRecord,
+    Skipped,
+    Statistics,
+    Transition,
+)
+from evenbeat.stores.base import Claim, Claimed, Write, Written
+from evenbeat.stores.decisions import may_be_repetition
+from evenbeat.stores.rows import PLACE
+from tests.simulator.backends import Key, View
+from tests.simulator.fault_proxy import Call
+from tests.simulator.history import History, is_paused
+from tests.simulator.violation import Violation
+
+# What a call may do to a run that exists. Everything may add runs but a claim and a purge.
+_MAY_CHANGE_RUNS = frozenset(("put_schedules", "fire_due", "claim_runs", "settle_runs"))
+_MAY_ADD_RUNS = frozenset(("put_schedules", "fire_due", "add_runs", "settle_runs"))
+_SAME_FOR_LIFE = (
+    "tenant",
+    "schedule",
+    "generation",
+    "tick",
+    "cause",
+    "coalesced",
+    "task",
+    "kind",
+    "payload",
+    "queue",
+    "priority",
+    "execution",
+    "created_at",
+)
+
+
+class Oracle:
+    """Compares each state of the store with the one before. Raises ``Violation``."""
+
+    def __init__(self) -> None:
+        self._schedules: dict[Key, ScheduleRecord] = {}
+        self._runs: dict[str, RunRecord] = {}
+        self._skipped: dict[Key, list[Skipped]] = {}
+        self._statistics: dict[Key, Statistics] = {}
+        self.histories: dict[Key, History] = {}
+        self.ever: set[str] = set()
+        """The ids of all runs that ever were."""
+        self.ends: Counter[Key] = Counter()
+        """How often a run of each schedule came to an end."""
+        self.tokens: set[str] = set()
+        """The tokens of all transitions that were applied."""
+        self.executed: dict[tuple[str, int], str] = {}
+        """(run, attempt) to the node that executed it."""
+        self.claims: dict[str, Call] = {}
+        """The token of each claim that took runs, and the last call in which it did."""
+        self.changes = 0
+        """How many schedules and runs were seen to change."""
+
+    def history(self, key: Key) -> History:
+        if key not in self.histories:
+            self.histories[key] = History(key)
+        return self.histories[key]
+
+    # What the store holds.
+
+    def observe(self, view: View, call: Call, now: Instant) -> None:
+        """Something may have been committed by this call."""
+        # Schedules first: a run is judged by the schedule it was written with.
+        self._observe_schedules(view, call, now)
+        self._observe_runs(view, call, now)
+        self._observe_skipped(view, call)
+        self._observe_statistics(view, call)
+        if call.name in ("fire_due", "settle_runs"):
+            self._check_nothing_waits_in_vain(view, now)
+        if call.name == "put_schedules":
+            keys = [write.planned.schedule.key for write in call.argument]
+            call.rows = {key: view.schedules.get(key) for key in keys}
+        elif call.name == "claim_runs":
+            claim: Claim = call.argument
+            call.held = {
+                run.id: run
+                for run in view.runs.values()
+                if run.claim == claim.token and run.state == "running"
+            }
+            call.next_due = min(
+                (
+                    run.run_at
+                    for run in view.runs.values()
+                    if run.state == "queued" and run.queue in claim.queues and run.format <= FORMAT
+                ),
+                default=None,
+            )
+
+    def _observe_schedules(self, view: View, call: Call, now: Instant) -> None:
+        seen = self._schedules
+        for key, row in view.schedules.items():
+            before = seen.get(key)
+            if row is not before and row != before:
+                self.changes += 1
+                self._schedule_changed(key, before, row, call, now)
+                seen[key] = row
+        if len(view.schedules) != len(seen):
+            key = min(seen.keys() - view.schedules.keys())
+            raise Violation(f"{call.name} removed the row of schedule {key[1]}", key[1])
+
+    def _schedule_changed(
+        self, key: Key, before: ScheduleRecord | None, row: ScheduleRecord, call: Call, now: Instant
+    ) -> None:
+        if call.name == "put_schedules":
+            self._schedule_written(key, before, row, call)
+            return
+        if before is None:
+            raise Violation(f"{call.name} made a schedule {key[1]}", key[1])
+        if replace(before, wake_at=row.wake_at) == row:
+            return
+        fired = replace(before, **{name: getattr(row, name) for name in PLACE})
+        if call.name != "fire_due" or fired != row:
+            raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])
+        if before.state == "paused" and (before.paused_until or now + 1) > now:
+            raise Violation(f"{key[1]} fired while it was paused", key[1])
+        if row.fire_seq <= before.fire_seq:
+            raise Violation(f"{key[1]} fired, but its version {row.version} did not grow", key[1])
+
+    def _schedule_written(
+        self, key: Key, before: ScheduleRecord | None, row: ScheduleRecord, call: Call
+    ) -> None:
+        write: Write = next(write for write in call.argument if write.planned.schedule.key == key)
+        if row != write.planned.schedule:
+            raise Violation(f"{key[1]} became something else than what was written", key[1])
+        if write.expect != (None if before is None else before.version):
+            is_now = None if before is None else before.version
+            raise Violation(f"a write of {key[1]} expected {write.expect}, but it was {is_now}", key[1])
+        if before is not None:
+            # When to look next is no part of the version: writing nothing may still set it back.
+            moved = replace(before, wake_at=row.wake_at) != row
+            if moved and (row.version <= before.version or row.generation < before.generation):
+                raise Violation(f"{key[1]} went from {before.version} to {row.version}", key[1])
+            intent = call.intent
+            unasked = intent is not None and intent.kind not in ("resume", "delete")
+            if intent is not None and unasked and row.state != "paused" and is_paused(before, intent.now):
+                raise Violation(f"{key[1]} was paused and is {row.state}: nobody resumed it", key[1])
+        call.written.add(key)
+        call.before[key] = before
+        if call.intent is not None:
+            self.history(key).apply(call.intent, before, row)
+
+    def _observe_runs(self, view: View, call: Call, now: Instant) -> None:
+        seen = self._runs
+        added: list[RunRecord] = []
+        for run_id, run in view.runs.items():
+            before = seen.get(run_id)
+            if run is before or run == before:
+                continue
+            self.changes += 1
+            if before is None:
+                added.append(run)
+            else:
+                self._run_changed(before, run, call)
+                if before.state in FINAL_STATES and run.state == "queued" and run.schedule is not None:
+                    key = (run.tenant, run.schedule)
+                    self._check_overlap(view, key, view.schedules.get(key))
+            seen[run_id] = run
+        if len(view.runs) != len(seen):
+            for run_id in sorted(seen.keys() - view.runs.keys()):
+                self._run_gone(seen.pop(run_id), call)
+        for run in added:
+            self._run_added(run, view, call, now)
+
+    def _run_added(self, run: RunRecord, view: View, call: Call, now: Instant) -> None:
+        if call.name not in _MAY_ADD_RUNS or run.state != "queued" or run.attempt != 0:
+            raise Violation(f"{call.name} added run {run.id} as {run.state}, attempt {run.attempt}", run.id)
+        call.added.add(run.id)
+        if run.schedule is not None:
+            key = (run.tenant, run.schedule)
+            if run.tick is not None and run.cause == "tick":
+                self._tick_fired(self.history(key), run, now)
+            # A change fires overdue ticks by the rules from before it.
+            before = call.before.get(key)
+            deleted = before is None or before.state == "deleted"
+            self._check_overlap(view, key, view.schedules.get(key) if deleted else before)
+        if run.id in self.ever:
+            # Asked for again after it was purged: a run that only shares its name with the first.
+            self.executed = {key: node for key, node in self.executed.items() if key[0] != run.id}
+        self.ever.add(run.id)
+
+    def _tick_fired(self, history: History, run: RunRecord, now: Instant) -> None:
+        assert run.tick is not None
+        assert run.generation is not None
+        if run.tick > now or run.created_at < run.tick or run.created_at > now:
+            raise Violation(
+                f"{run.id} fired early: the store's clock is at {now}, it says {run.created_at}", run.id
+            )
+        identity = (run.generation, run.tick)
+        if identity in history.fired:
+            raise Violation(f"tick {run.id} fired twice", run.schedule)
+        history.fired.add(identity)
+
+    def _check_overlap(self, view: View, key: Key, schedule: ScheduleRecord | None) -> None:
+        if schedule is None or schedule.state == "deleted":
+            return
+        if schedule.overlap == "allow" and schedule.max_concurrent is None:
+            return
+        most = 1 if schedule.overlap != "allow" else schedule.max_concurrent or 1
+        active = [
+            other.id
+            for other in view.runs.values()
+            if other.schedule == key[1] and other.tenant == key[0] and other.state in ACTIVE_STATES
+        ]
+        if len(active) > most:
+            policy = schedule.overlap if schedule.overlap != "allow" else f"at most {most}"
+            raise Violation(f"overlap {policy}, but {', '.join(sorted(active))} are active", key[1])
+
+    def _check_nothing_waits_in_vain(self, view: View, now: Instant) -> None:
+        """A schedule that sleeps with a tick that is due waits for a run, whose end wakes it."""
+        waiting = {
+            key
+            for key, row in view.schedules.items()
+            if row.state == "active"
+            and row.next_tick is not None
+            and row.wake_at is not None
+            and row.wake_at > max(now, row.next_tick + row.spread)
+        }
+        for run in view.runs.values():
+            if waiting and run.schedule is not None and run.state in ACTIVE_STATES:
+                waiting.discard((run.tenant, run.schedule))
+        if waiting:
+            name = min(waiting)[1]
+            raise Violation(f"{name} sleeps until {view.schedules[min(waiting)].wake_at} for no run", name)
+
+    def _run_changed(self, before: RunRecord, run: RunRecord, call: Call) -> None:
+        if call.name not in _MAY_CHANGE_RUNS:
+            raise Violation(f"{call.name} changed run {run.id}", run.id)
+        for name in _SAME_FOR_LIFE:
+            if getattr(before, name) != getattr(run, name):
+                raise Violation(f"{call.name} changed {name} of run {run.id}", run.id)
+        step = (before.state, run.state)
+        renewed = before.state in FINAL_STATES and run.state == "queued"
+        if run.attempt != before.attempt + (renewed or step == ("queued", "running")):
+            raise Violation(
+                f"{run.id} went from attempt {before.attempt} {before.state} to {run.attempt} {run.state}",
+                run.id,
+            )
+        if call.name == "settle_runs":
+            self._run_settled(before, run, call)
+        elif call.name == "claim_runs":
+            claim: Claim = call.argument
+            if step != ("queued", "running") or run.claim != claim.token or run.worker != claim.worker:
+                raise Violation(f"a claim changed run {run.id} from {before.state} to {run.state}", run.id)
+            self._claim_took(claim.token, run, call)
+        elif replace(before, cancel_requested=True) != run or before.state in FINAL_STATES:
+            raise Violation(f"{call.name} changed run {run.id}", run.id)
+
+    def _claim_took(self, token: str, run: RunRecord, call: Call) -> None:
+        """A repeated claim may take runs only once none is held of those that it took before."""
+        if self.claims.get(token) is not call:
+            if any(other.claim == token and other.state == "running" for other in self._runs.values()):
+                raise Violation(f"a repeated claim took run {run.id} besides what it had", run.id)
+            self.claims[token] = call
+
+    def _run_settled(self, before: RunRecord, run: RunRecord, call: Call) -> None:
+        transitions: list[Transition] = call.argument
+        applied = next(
+            (item for item in transitions if item.run == run.id and item.token == run.settled), None
+        )
+        if applied is None:
+            raise Violation(f"settle_runs changed run {run.id} without a transition for it", run.id)
+        if applied.attempt != before.attempt or before.state not in applied.expect:
+            raise Violation(
+                f"{run.id} is at attempt {before.attempt} {before.state}, but a transition for attempt "
+                f"{applied.attempt} was accepted",
+                run.id,
+            )
+        if before.state in FINAL_STATES and run.state in FINAL_STATES:
+            raise Violation(f"{run.id} was {before.state} and became {run.state}", run.id)
+        for name in ("failures", "crashes", "cancel_requested"):
+            wanted = getattr(applied, name)
+            value = getattr(run, name)
+            if value != wanted and value != getattr(before, name):
+                raise Violation(f"{name} of run {run.id} became {value}: nobody asked for that", run.id)
+        assert run.settled is not None
+        call.settled.add(run.settled)
+        self.tokens.add(run.settled)
+        if run.state in FINAL_STATES and run.schedule is not None:
+            self.ends[run.tenant, run.schedule] += 1
+
+    def _run_gone(self, run: RunRecord, call: Call) -> None:
+        if call.name != "purge" or run.state not in FINAL_STATES or (run.finished_at or 0) >= call.argument:
+            raise Violation(f"{call.name} removed run {run.id}, which was {run.state}", run.id)
+
+    def _observe_skipped(self, view: View, call: Call) -> None:
+        for key, rows in view.skipped.items():
+            seen = self._skipped.get(key, [])
+            if len(rows) == len(seen):
+                continue
+            new, gone = Counter(rows) - Counter(seen), Counter(seen) - Counter(rows)
+            if new and call.name not in ("put_schedules", "fire_due"):
+                raise Violation(f"{call.name} wrote to the ledger of {key[1]}", key[1])
+            for row in gone:
+                if call.name != "purge" or row.recorded_at >= call.argument:
+                    raise Violation(f"{call.name} removed {row.reason} ticks from the ledger", key[1])
+            self.history(key).skipped.extend(new.elements())
+            self._skipped[key] = list(rows)
+
+    def _observe_statistics(self, view: View, call: Call) -> None:
+        for key, row in view.statistics.items():
+            if row is self._statistics.get(key):
+                continue
+            if row.run_count != self.ends[key]:
+                raise Violation(
+                    f"{call.name}: {row.run_count} runs of {key[1]} are counted, {self.ends[key]} ended",
+                    key[1],
+                )
+            self._statistics[key] = row
+
+    # What nodes are told.
+
+    def answered(self, call: Call, answer: object) -> None:
+        """A call was answered: was that the truth?"""
+        if call.name == "settle_runs":
+            assert isinstance(answer, list)
+            for transition, accepted in zip(call.argument, answer, strict=True):
+                self._check_settled(transition, accepted, call)
+        elif call.name == "put_schedules":
+            assert isinstance(answer, list)
+            for write, written in zip(call.argument, answer, strict=True):
+                self._check_written(write, written, call)
+        elif call.name == "add_runs":
+            assert isinstance(answer, list)
+            for run, is_new in zip(call.argument, answer, strict=True):
+                if is_new != (run.id in call.added):
+                    raise Violation(f"run {run.id} was answered as new={is_new}", run.id)
+        elif call.name == "claim_runs":
+            self._check_claimed(call, answer)
+
+    def _check_settled(self, transition: Transition, accepted: bool, call: Call) -> None:
+        if accepted and transition.token not in self.tokens:
+            raise Violation(f"a transition of {transition.run} was answered, but not applied", transition.run)
+        if not accepted and transition.token in call.settled:
+            raise Violation(f"a refused transition changed run {transition.run}", transition.run)
+
+    def _check_written(self, write: Write, written: Written, call: Call) -> None:
+        key = write.planned.schedule.key
+        if written.current != call.rows[key]:
+            raise Violation(f"a write was answered with another row than {key[1]}'s", key[1])
+        if not written.accepted and key in call.written:
+            raise Violation(f"a refused write changed {key[1]}", key[1])
+        wanted = write.planned.schedule
+        # The wake-up of a row that was written before may have moved since.
+        if written.accepted and not may_be_repetition(call.rows[key], wanted):
+            raise Violation(f"a write of {key[1]} was answered, but not applied", key[1])
+
+    def _check_claimed(self, call: Call, answer: object) -> None:
+        assert isinstance(answer, Claimed)
+        ids = [run.id for run in answer.runs]
+        if len(set(ids)) != len(ids):
+            raise Violation(f"a claim answered a run twice: {', '.join(ids)}", max(ids, key=ids.count))
+        if {run.id: run for run in answer.runs} != call.held:
+            held = ", ".join(sorted(call.held)) or "nothing"
+            raise Violation(f"a claim holds {held}, but was answered {', '.join(ids) or 'nothing'}")
+        if call.next_due is not None and (answer.next_due is None or answer.next_due > call.next_due):
+            raise Violation(f"a claim was told to come back at {answer.next_due}, not at {call.next_due}")
+
+    def execute(self, run: RunRecord, node: str) -> None:
+        """A worker starts to execute an attempt."""
+        before = self.executed.setdefault((run.id, run.attempt), node)
+        if before != node:
+            raise Violation(f"attempt {run.attempt} of {run.id} is executed by {before} and {node}", run.id)
+
+    # When all is quiet.
+
+    def unfinished(self, now: Instant) -> str | None:
+        """What is still due at this moment; None if nothing is."""
+        for schedule in self._schedules.values():
+            if schedule.state == "active" and (schedule.next_tick or 0) + schedule.spread <= now:
+                return f"{schedule.name} has not dealt with its tick {schedule.next_tick}"
+        return next((f"run {run.id} is {run.state}" for run in self._runs.values() if _due(run)), None)
+
+    def next_change(self, now: Instant) -> Instant | None:
+        """When all that is unfinished has gone on by itself."""
+        moments = [run.lease_until or run.run_at for run in self._runs.values() if _due(run)]
+        moments += [
+            row.wake_at
+            for row in self._schedules.values()
+            if row.wake_at is not None and row.next_tick is not None and row.next_tick <= now
+        ]
+        return max((moment for moment in moments if moment > now), default=None)
+
+    def check_all(self, now: Instant) -> None:
+        """The end: every tick accounted for, every run ended and counted."""
+        for key, history in self.histories.items():
+            history.check(self._schedules.get(key), now)
+        for key, ended in self.ends.items():
+            row = self._statistics.get(key)
+            if row is None or row.run_count != ended:
+                raise Violation(f"{ended} runs of {key[1]} ended, the statistics say {row}", key[1])
+        for run in self._runs.values():
+            if run.state == "succeeded" and (run.id, run.attempt) not in self.executed:
+                raise Violation(f"{run.id} succeeded without being executed", run.id)
+
+
+def _due(run: RunRecord) -> bool:
+    return run.state in ACTIVE_STATES

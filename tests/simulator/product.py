@@ -1,0 +1,137 @@
+"""The product's own loops inside the simulation: ticker, worker, keeper and reaper as they are shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from evenbeat.core.instants import Instant
+from evenbeat.executors.base import Attempt, Ended, Outcome
+from evenbeat.node import leases, reaper, ticker, worker
+from evenbeat.observe.events import Events
+from evenbeat.stores.base import Store
+from evenbeat.tasks.task import Task, Tasks
+from tests.simulator.nodes import LEASE, LONGEST_WORK, Node, Purger, Role, Roles
+
+SLOTS = 3
+TASK = "task"
+
+
+class SimulatedExecutor:
+    """Executes for a virtual while. Some jobs obey when they are asked to end, others go on."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting: list[Attempt] = []
+        self._running: list[tuple[Attempt, Instant]] = []
+
+    def start(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        self._waiting += attempts
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Whether the job obeys is decided when it goes on."""
+
+    def stop(self) -> None:
+        """A process that ends takes its jobs along."""
+
+    def go_on(self) -> None:
+        """Begin what there is room for, end what has taken its time."""
+        node, quiet = self._node, self._node.simulation.quiet
+        now = node.simulation.clock()
+        while self._waiting and len(self._running) < SLOTS:
+            attempt = self._waiting.pop(0)
+            if attempt.begin():
+                node.simulation.oracle.execute(attempt.run, node.name)
+                work = 0 if quiet else node.random.choice((0, 0, 500, 3_000, LONGEST_WORK))
+                self._running.append((attempt, now + work))
+        for entry in tuple(self._running):
+            attempt, ends_at = entry
+            obeys = attempt.context.cancel_requested and node.random.random() < 0.5
+            if quiet or obeys or now >= ends_at:
+                self._running.remove(entry)
+                self._ended(attempt, self._outcome(obeys))
+
+    def _outcome(self, obeys: bool) -> Outcome:
+        chance = 1.0 if self._node.simulation.quiet else self._node.random.random()
+        if obeys:
+            return Outcome("stopped", error="asked to")
+        if chance < 0.25:
+            return Outcome("raised", error="no luck")
+        return Outcome("died", error="killed") if chance < 0.3 else Outcome("returned", "null")
+
+
+class ProductTicker(Role):
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._ticker = ticker.Ticker(cast(Store, node.store), Events())
+
+    def step(self) -> None:
+        self._ticker.step(self.node.now())
+
+
+class ProductWorker(Role):
+    """A worker with its keeper. Which of the two goes on, and when its jobs do, is chance."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        store, tasks = cast(Store, node.store), Tasks()
+        tasks.add(Task(lambda: None, TASK))
+        self._executor = SimulatedExecutor(node)
+        self._worker = worker.Worker(
+            store,
+            tasks,
+            Events(),
+            lambda _: worker.Lane(self._executor, SLOTS),
+            name=node.name,
+            lease=LEASE,
+            clock=self._seconds,
+            new_token=node.token,
+        )
+        self._keeper = leases.LeaseKeeper(
+            store, self._worker, LEASE, clock=self._seconds, new_token=node.token
+        )
+
+    def _seconds(self) -> float:
+        return self.node.simulation.clock() / 1000
+
+    def step(self) -> None:
+        if self.node.simulation.quiet:
+            self._worker.step(self.node.now())
+            self._executor.go_on()
+            self._worker.step(self.node.now())
+            self._keeper.step(self.node.now())
+            return
+        chance = self.random.random()
+        if chance < 0.4:
+            self._worker.step(self.node.now())
+        elif chance < 0.7:
+            self._executor.go_on()
+        else:
+            self._keeper.step(self.node.now())
+
+
+class ProductReaper(Role):
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._steps = 0
+        self._reaper = reaper.Reaper(
+            cast(Store, node.store), Events(), LEASE, new_token=node.token, clock=self._seconds
+        )
+
+    def _seconds(self) -> float:
+        # By its steps: they are so far apart here that the reaper would take each gap for an outage.
+        return self._steps * LEASE / 3 / 1000
+
+    def step(self) -> None:
+        self._steps += 1
+        self._reaper.step(self.node.now())
+
+
+def roles(node: Node) -> Roles:
+    """The roles of a process that is one of ours, with how often each steps."""
+    ticker_, worker_, reaper = ProductTicker(node), ProductWorker(node), ProductReaper(node)
+    every = (*(ticker_,) * 3, *(worker_,) * 8, reaper, Purger(node))
+    return Roles(every, (ticker_, worker_, reaper))

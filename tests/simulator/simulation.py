@@ -1,0 +1,268 @@
+"""One simulation: nodes, users and faults of one seed, against one store."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from evenbeat.errors import StoreUnavailable
+from evenbeat.testing.clock import VirtualClock
+from tests.simulator import nodes, product
+from tests.simulator.backends import Backend, MakeBackend, MemoryBackend
+from tests.simulator.fault_proxy import READS, Call, FaultProxy, Watcher
+from tests.simulator.faults import CALM, draw_faults
+from tests.simulator.interleaving import Crash, Interleaving, Strand
+from tests.simulator.nodes import Machine, Node
+from tests.simulator.oracle import Oracle
+from tests.simulator.trace import Line, Trace
+from tests.simulator.users import User
+from tests.simulator.violation import SimulationFailed, Violation
+
+SHOWN_LINES = 30
+STILL = 30
+"""After so many calls that changed nothing, all nodes have had their turns."""
+
+
+class Options(NamedTuple):
+    """How long and how wide a simulation is."""
+
+    machines: int = 3
+    users: int = 2
+    schedules: int = 5
+    steps: int = 400
+    """Hand-overs before the faults stop."""
+    patience: int = 2_000
+    """Calls after which a store that is left alone must have dealt with everything."""
+    product: bool = False
+    """Nodes are the product's own loops, not clients made for the simulation."""
+
+
+DEFAULT = Options()
+# A call takes several commands there, and each is a step.
+WITH_DRIVER = Options(steps=1_000)
+
+
+class Report(NamedTuple):
+    """What a simulation saw; only one in which nothing was violated has one."""
+
+    seed: int
+    steps: int
+    virtual_ms: int
+    runs: int
+    faults: int
+    trace: tuple[Line, ...]
+
+
+class Simulation(Watcher):
+    """The world of one seed."""
+
+    def __init__(self, seed: int, backend: MakeBackend, options: Options, trace: Trace) -> None:
+        self.seed = seed
+        self.options = options
+        self.random = Random(seed)
+        self.clock = VirtualClock()
+        self.started = self.clock()
+        self.interleaving = Interleaving(self.random, self.clock)
+        self.interleaving.on_crash = self._restart
+        self.trace = trace
+        self.oracle = Oracle()
+        self.quiet = False
+        self.idle = self.random.choice((300, 1_500, 4_000))
+        """Up to how long a node does nothing between two steps."""
+        self.leisure = self.random.choice((1_000, 6_000))
+        """Up to how long a user does nothing between two wishes."""
+        self.interleaving.pace = self.random.choice((50, 300, 900))
+        self.faults = draw_faults(self.random)
+        self.fault_count = 0
+        self.calls = 0
+        self.names = tuple(f"job-{number}" for number in range(self.random.randint(1, options.schedules)))
+        self._backend: Backend = backend(self.clock)
+        self._programs: dict[str, tuple[str, int]] = {}
+        self._nodes: dict[str, Node] = {}
+        self._calls: dict[str, Call] = {}
+
+    # Phases.
+
+    def run(self) -> Report:
+        try:
+            for number in range(self.random.randint(1, self.options.users)):
+                self._start(f"user{number}", 1)
+            for number in range(self.options.machines):
+                self._start(f"node{number}", 1)
+            self.interleaving.run(lambda: self.interleaving.steps >= self.options.steps)
+            self._calm_down()
+            self.oracle.check_all(self.clock())
+        finally:
+            self.interleaving.close()
+            self._backend.close()
+        return Report(
+            self.seed,
+            self.interleaving.steps,
+            self.clock() - self.started,
+            len(self.oracle.ever),
+            self.fault_count,
+            tuple(self.trace.lines),
+        )
+
+    def _calm_down(self) -> None:
+        """The faults stop; the nodes go on until nothing is due any more."""
+        self.quiet = True
+        self.faults = CALM
+        # Time stands still, but for what waits: else new ticks would come without end.
+        self.interleaving.pace = 0
+        self.idle = 0
+        for node in self._nodes.values():
+            node.offset = 0
+        for strand in self.interleaving.strands:
+            strand.asleep_until = min(strand.asleep_until, self.clock())
+        self._note("quiet")
+        deadline = self.calls + self.options.patience
+        while (due := self.oracle.unfinished(self.clock())) is not None:
+            if self.calls > deadline:
+                raise Violation(f"left alone, the nodes do not come to an end: {due}")
+            self._run_until_still()
+            if self.oracle.unfinished(self.clock()) is not None:
+                moment = self.oracle.next_change(self.clock())
+                self.clock.now = self.clock.now if moment is None else moment
+
+    def _run_until_still(self) -> None:
+        """At one instant, until nothing changes any more: each node has had several turns by then."""
+        seen, since = -1, 0
+
+        def still() -> bool:
+            nonlocal seen, since
+            if self.oracle.changes != seen:
+                seen, since = self.oracle.changes, self.calls
+            return self.calls - since > STILL or self.oracle.unfinished(self.clock()) is None
+
+        self.interleaving.run(still)
+
+    # Processes.
+
+    def _start(self, name: str, incarnation: int, delay: int = 0) -> None:
+        label = f"{name}.{incarnation}"
+        node = Node(
+            self,
+            label,
+            FaultProxy(self._backend.connect(self.hook), label, self),
+            self.faults.offset(self.random),
+        )
+        self._programs[label] = (name, incarnation)
+        self._nodes[label] = node
+        if name.startswith("user"):
+            program = User(node, self.names).program
+        else:
+            program = Machine(
+                node, product.roles(node) if self.options.product else nodes.roles(node)
+            ).program
+
+        def body() -> None:
+            self._open(node)
+            program()
+
+        self.interleaving.spawn(label, body, delay)
+
+    def _open(self, node: Node) -> None:
+        while True:
+            try:
+                node.store.open()
+            except StoreUnavailable:
+                self.interleaving.sleep(200)
+            else:
+                return
+
+    def _restart(self, strand: Strand) -> None:
+        name, incarnation = self._programs.pop(strand.name)
+        self._nodes.pop(strand.name)
+        self._calls.pop(strand.name, None)
+        delay = 0 if self.quiet else int(self.random.random() * 20_000)
+        self._start(name, incarnation + 1, delay)
+
+    # What the fault proxy reports.
+
+    def begin(self, call: Call) -> None:
+        self._calls[call.node] = call
+        if not self._backend.yields:
+            self.hook(call.name)
+
+    def answered(self, call: Call, answer: object) -> None:
+        self.trace.add(self.clock(), call.node, call.name, call.argument, "->", answer)
+        if not self._backend.yields and call.name not in READS:
+            self._observe(call)
+        self.oracle.answered(call, answer)
+        if not self._backend.yields and call.name not in READS:
+            self._yield(f"{call.name} reply")
+
+    def end(self, call: Call) -> None:
+        self.calls += 1
+        self._calls.pop(call.node, None)
+
+    def hook(self, command: str) -> None:
+        """A command is about to reach the driver, or was committed."""
+        strand = self.interleaving.current
+        if strand is None or strand.ending:
+            return
+        call = self._calls.get(strand.name)
+        if self._backend.yields:
+            if command == "committed" and call is not None:
+                self._observe(call)
+            self.trace.add(self.clock(), strand.name, f"  {command}")
+        elif call is not None and command != call.name:
+            # A broken variant between two of its steps.
+            self._observe(call)
+            self.trace.add(self.clock(), strand.name, f"  {command}")
+        self._yield(command)
+
+    def _observe(self, call: Call) -> None:
+        self.oracle.observe(self._backend.look(), call, self.clock())
+
+    def _yield(self, command: str) -> None:
+        strand = self.interleaving.current
+        assert strand is not None
+        if strand.ending:
+            return
+        if self.faults is not CALM:
+            self._maybe_break(strand, command)
+        elif self._backend.yields:
+            return  # who is left alone finishes a transaction: nobody else meets its lock
+        self.interleaving.switch()
+
+    def _maybe_break(self, strand: Strand, command: str) -> None:
+        faults, chance = self.faults, self.random.random()
+        if chance < (edge := faults.crash):
+            self._note("crash", strand, command)
+            strand.ending = True
+            raise Crash
+        if chance < (edge := edge + faults.lost):
+            self._note("lost", strand, command)
+            raise StoreUnavailable(f"lost at {command}")
+        if chance < (edge := edge + faults.pause):
+            self._note("pause", strand, command)
+            self.interleaving.sleep(int(self.random.random() * faults.longest_pause))
+        elif chance < edge + faults.jump and faults.skew:
+            self._note("clock jumps", strand, command)
+            self._nodes[strand.name].offset = self.random.randint(-faults.skew, faults.skew)
+
+    def _note(self, what: str, strand: Strand | None = None, command: str = "") -> None:
+        self.fault_count += strand is not None
+        self.trace.add(self.clock(), "" if strand is None else strand.name, f"*** {what}", command)
+
+
+def simulate(
+    seed: int,
+    backend: MakeBackend = MemoryBackend,
+    options: Options = DEFAULT,
+    *,
+    trace: Trace | None = None,
+    store: str = "memory",
+) -> Report:
+    """Run one seed. Raises ``SimulationFailed`` if the promise was broken."""
+    trace = Trace() if trace is None else trace
+    try:
+        return Simulation(seed, backend, options, trace).run()
+    except Violation as violation:
+        lines = trace.tail(SHOWN_LINES, violation.about)
+        replay = f"python -m tests.simulator --seed {seed} --store {store} -v"
+        if options.product:
+            replay += " --product"
+        raise SimulationFailed(seed, violation.what, lines, replay) from violation

@@ -1,0 +1,49 @@
+"""The promise, under every fault, on a real MongoDB."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from evenbeat.stores.mongo import MongoStore
+from tests.conftest import server_url
+from tests.simulator.__main__ import run_seed
+from tests.simulator.trace import Trace
+
+# A seed takes some 2 s here, most of it commits: hundreds of others are run by hand.
+SEEDS = 12
+CHUNK = 4
+PRODUCT_SEEDS = 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def url() -> Iterator[str]:
+    """Connected all the while: a driver's threads take half a second to end, for each seed."""
+    keeper = MongoStore(server_url("mongo"))
+    keeper._connection.unopened().run("ping", {"ping": 1})
+    yield server_url("mongo")
+    keeper.close()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left(url: str) -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        # The client that erases a seed's database is closed; the driver's threads end half a second later.
+        thread.join(5.0 if thread.name.startswith("pymongo_") else 0.0)
+    assert not [thread for thread in left if thread.is_alive()]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept_on_mongodb(url: str, first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed, url, Trace())
+
+
+def test_the_promise_is_kept_by_the_loops_of_the_product_on_mongodb(url: str) -> None:
+    for seed in range(PRODUCT_SEEDS):
+        run_seed(seed, url, Trace(), product=True)

@@ -1,0 +1,50 @@
+"""The promise, under every fault, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import server_url
+from tests.simulator.__main__ import run_seed
+from tests.simulator.trace import Trace
+
+SEEDS = range(0, 15, 5)
+PRODUCT_SEEDS = range(100, 106, 3)
+
+# Seeds that find a fault again when its repair is taken back.
+REGRESSIONS = {
+    1000: "a run that was tried once more became active beside the tick that was just fired",
+    1124: "a repeated claim answered runs that were taken over since it had looked",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("first", SEEDS, ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept_on_postgresql(first: int) -> None:
+    for seed in range(first, first + SEEDS.step):
+        run_seed(seed, server_url("postgres"), Trace())
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_what_a_seed_once_found_stays_repaired(seed: int) -> None:
+    run_seed(seed, server_url("postgres"), Trace())
+
+
+@pytest.mark.parametrize("first", PRODUCT_SEEDS, ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept_by_the_loops_of_the_product_on_postgresql(first: int) -> None:
+    for seed in range(first, first + PRODUCT_SEEDS.step):
+        run_seed(seed, server_url("postgres"), Trace(), product=True)
+
+
+def test_a_seed_replays_to_the_letter_on_postgresql() -> None:
+    first, second = (run_seed(9, server_url("postgres"), Trace()) for _ in range(2))
+    assert [str(line) for line in first.trace] == [str(line) for line in second.trace]

@@ -1,0 +1,65 @@
+"""The promise, under every fault, on a real Valkey; and every index of the store as it should be after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests import servers
+from tests.conftest import server_url
+from tests.contract.redis_indexes import differences
+from tests.isolation import own_place
+from tests.simulator import simulate
+from tests.simulator.backends import server_backend
+from tests.simulator.simulation import WITH_DRIVER
+
+SEEDS = 60
+PRODUCT_SEEDS = 15
+CHUNK = 15
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """One that writes nothing to its disk: it is not killed here, and each step is several commits."""
+    try:
+        quick = servers.Valkey({"appendonly": "no"})
+        quick.start()
+    except servers.Unavailable:
+        yield server_url("valkey")
+        return
+    try:
+        yield quick.url
+    finally:
+        quick.stop()
+
+
+def run_seed(seed: int, server: str, *, product: bool = False) -> list[str]:
+    """The lines of its trace."""
+    with own_place(server) as url:
+        report = simulate(seed, server_backend(url), WITH_DRIVER._replace(product=product), store=url)
+        assert differences(url) == {}
+    return [str(line) for line in report.trace]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept(first: int, server: str) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed, server)
+
+
+def test_the_promise_is_kept_by_the_loops_of_the_product(server: str) -> None:
+    for seed in range(PRODUCT_SEEDS):
+        run_seed(seed, server, product=True)
+
+
+def test_a_seed_replays_to_the_letter(server: str) -> None:
+    assert run_seed(9, server) == run_seed(9, server)

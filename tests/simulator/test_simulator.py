@@ -1,0 +1,156 @@
+"""The promise, under every fault, for thousands of seeds; and the simulator itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.core.records import Transition
+from evenbeat.node import reaper
+from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
+from tests.simulator.__main__ import main, run_seed
+from tests.simulator.trace import Trace
+
+SEEDS = 2_000
+CHUNK = 100
+SQLITE_SEEDS = 200
+PRODUCT_SEEDS = 600
+SQLITE_CHUNK = 25
+
+# Seeds that find a fault again when its repair is taken back; test_simulator_findings.py has them reduced.
+REGRESSIONS = {
+    0: "memory: a row written twice with one wake-up fired twice, and its ledger counted ticks twice",
+    3: "moving to a tick that the same step had dealt with kept the generation",
+    6: "memory: a claim answered a run twice; and: a new trigger named ticks again that were passed over",
+    50: "a paused schedule that was moved past its last tick became active",
+    161: "a new trigger for a paused schedule lost the old one's ticks of the pause",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept_in_memory(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        simulate(seed)
+
+
+@pytest.mark.parametrize("first", range(0, SQLITE_SEEDS, SQLITE_CHUNK), ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_CHUNK):
+        run_seed(seed, "sqlite", Trace())
+
+
+@pytest.mark.parametrize("first", range(0, PRODUCT_SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+def test_the_promise_is_kept_by_the_loops_of_the_product(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed, "memory", Trace(), product=True)
+
+
+def test_the_promise_is_kept_by_the_loops_of_the_product_on_sqlite() -> None:
+    for seed in range(SQLITE_CHUNK):
+        run_seed(seed, "sqlite", Trace(), product=True)
+
+
+def test_loops_that_never_take_over_a_lost_run_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaper.Reaper, "step", lambda _, now: now + 5_000)
+    with pytest.raises(SimulationFailed, match="do not come to an end"):
+        _first_failure(20)
+
+
+def _first_failure(seeds: int) -> None:
+    for seed in range(seeds):
+        run_seed(seed, "memory", Trace(), product=True)
+
+
+def test_a_seed_of_the_product_replays_to_the_letter() -> None:
+    first, second = (run_seed(9, "memory", Trace(), product=True) for _ in range(2))
+    assert [str(line) for line in first.trace] == [str(line) for line in second.trace]
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_what_a_seed_once_found_stays_repaired(seed: int) -> None:
+    simulate(seed)
+
+
+@pytest.mark.parametrize("seed", [1, 17, 400])
+def test_a_seed_replays_to_the_letter(seed: int) -> None:
+    first, second = simulate(seed), simulate(seed)
+    assert [str(line) for line in first.trace] == [str(line) for line in second.trace]
+    assert first.trace != simulate(seed + 1).trace
+
+
+def test_a_seed_replays_to_the_letter_on_sqlite() -> None:
+    first, second = (run_seed(9, "sqlite", Trace()) for _ in range(2))
+    assert [str(line) for line in first.trace] == [str(line) for line in second.trace]
+
+
+def test_seeds_reach_every_fault_and_every_command() -> None:
+    seen = {line.command for seed in range(40) for line in simulate(seed).trace}
+    assert {"*** crash", "*** lost", "*** pause", "*** clock jumps"} <= seen
+    assert {
+        "put_schedules",
+        "fire_due",
+        "claim_runs",
+        "settle_runs",
+        "add_runs",
+        "purge",
+        "find_runs",
+        "find_schedules",
+    } <= seen
+
+
+class Unfenced(WatchedMemory):
+    """Takes the result of any attempt."""
+
+    def _settle(self, transition: Transition) -> bool:
+        run = self._runs.get(transition.run)
+        return super()._settle(transition if run is None else replace(transition, attempt=run.attempt))
+
+
+def first_failure() -> None:
+    for seed in range(100):
+        simulate(seed, partial(MemoryBackend, kind=Unfenced))
+
+
+def test_a_failure_says_what_broke_what_happened_and_how_to_replay_it() -> None:
+    with pytest.raises(SimulationFailed) as caught:
+        first_failure()
+    failure = caught.value
+    message = str(failure)
+    assert message.startswith(f"seed {failure.seed}: ")
+    assert "a transition for attempt" in message
+    assert "settle_runs" in message
+    assert f"--seed {failure.seed} --store memory" in message
+    assert len(message.splitlines()) <= 36
+
+
+def test_a_failure_leaves_no_thread_behind() -> None:
+    with pytest.raises(SimulationFailed):
+        first_failure()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("strand-")]
+
+
+def test_the_command_replays_a_seed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "5", "-v"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 100
+    assert lines[0].startswith("12:00:0")
+    assert lines[-1].startswith("seed 5: kept")
+
+
+def test_the_command_is_where_the_failure_says_it_is() -> None:
+    command = [sys.executable, "-m", "tests.simulator", "--seed", "1", "--store", "memory"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("seed 1: kept")

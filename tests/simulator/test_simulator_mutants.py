@@ -1,0 +1,360 @@
+"""Stores that are broken on purpose: the simulator finds each of them, or it is too weak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord, ScheduleRecord, Transition
+from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Write, Written
+from evenbeat.stores.decisions import Standing, added, settled, verdict
+from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
+
+# Each is caught within 15 seeds, most by the first; this leaves room for changes of the simulator.
+MOST_SEEDS = 100
+
+
+class InSteps(WatchedMemory):
+    """Fires in steps that others can come between, as without a transaction."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        now = min(now, self.now())
+        fired = []
+        for schedule in list(islice(self.due_rows(now), limit)):
+            active = self._active_runs(schedule.key) if needs_active(schedule) else ()
+            planned = plan(schedule, now, active)
+            self.step("  fire_due/planned")
+            if self.is_as_planned(schedule, active) and self.write(schedule, planned):
+                fired.append(planned)
+        return Fired(tuple(fired), self._next_wake())
+
+    def due_rows(self, now: Instant) -> Iterator[ScheduleRecord]:
+        rows = sorted(self._schedules.values(), key=lambda row: row.key)
+        return (row for row in rows if row.wake_at is not None and row.wake_at <= now)
+
+    def is_as_planned(self, before: ScheduleRecord, active: tuple[Active, ...]) -> bool:
+        """Whether the runs that were planned with are the ones that are active now."""
+        return not needs_active(before) or self._active_runs(before.key) == active
+
+    def write(self, before: ScheduleRecord, planned: Planned) -> bool:
+        """Gated, and at once: this is the correct one."""
+        if self._schedules[before.key].version != before.version:
+            return False
+        self._apply(planned)
+        return True
+
+
+class WaitsForTheDead(InSteps):
+    """Writes that a tick waits for a run which has ended since it was planned: its end wakes nobody."""
+
+    def is_as_planned(self, before: ScheduleRecord, active: tuple[Active, ...]) -> bool:
+        return True
+
+
+class NeverWakes(WatchedMemory):
+    """The end of a run does not wake the schedule that waits for it."""
+
+    def _wake(self, key: tuple[str, str]) -> None:
+        pass
+
+
+class WakesByAnOldClock(WatchedMemory):
+    """Wakes a schedule if its tick was due when the transaction began: a tick may have come due since."""
+
+    def _wake(self, key: tuple[str, str]) -> None:
+        row = self._schedules.get(key)
+        if row is not None and row.next_tick is not None and row.next_tick <= self.now() - 10_000:
+            super()._wake(key)
+
+
+class CheckThenInsert(InSteps):
+    """Looks whether the run is there and adds it: no unique id, and nothing gates it."""
+
+    def write(self, before: ScheduleRecord, planned: Planned) -> bool:
+        missing = [run for run in planned.runs if run.id not in self._runs]
+        self.step("  fire_due/checked")
+        for run in missing:
+            # Without a unique id there are then two rows.
+            self._add(run if run.id not in self._runs else replace(run, id=f"{run.id}-again"))
+        self._apply(planned._replace(runs=()))
+        return True
+
+
+class InsertThenAdvance(InSteps):
+    """Adds the runs under their unique ids, then advances the schedule by compare-and-set."""
+
+    def write(self, before: ScheduleRecord, planned: Planned) -> bool:
+        for run in planned.runs:
+            self._add(run)
+        self.step("  fire_due/inserted")
+        return super().write(before, planned._replace(runs=()))
+
+
+class AdvanceThenInsert(InSteps):
+    """The other way round: a crash in between loses the ticks."""
+
+    def write(self, before: ScheduleRecord, planned: Planned) -> bool:
+        if not super().write(before, planned._replace(runs=(), skipped=())):
+            return False
+        self.step("  fire_due/advanced")
+        self._apply(Planned(self._schedules[before.key], planned.runs, planned.skipped))
+        return True
+
+
+class FiresByNextTick(InSteps):
+    """Fires if the next tick is what it was: an edit or a pause in between is overwritten."""
+
+    def write(self, before: ScheduleRecord, planned: Planned) -> bool:
+        if self._schedules[before.key].next_tick != before.next_tick:
+            return False
+        self._apply(planned)
+        return True
+
+
+class WritesByNextTick(WatchedMemory):
+    """Accepts a user's change if the next tick is what it was."""
+
+    def _put(self, write: Write) -> Written:
+        wanted = write.planned.schedule
+        current = self._schedules.get(wanted.key)
+        if current is not None and write.expect is not None and current != wanted:
+            # What the writer saw: the row it read had this next tick unless the write moved it.
+            read = self._read_by_version.get((wanted.key, write.expect))
+            if read is not None and read.next_tick == current.next_tick:
+                write = Write(write.planned, current.version)
+        return super()._put(write)
+
+    def __init__(self, clock: object) -> None:
+        super().__init__(clock)  # type: ignore[arg-type]
+        self._read_by_version: dict[object, ScheduleRecord] = {}
+
+    def _apply(self, planned: Planned) -> None:
+        super()._apply(planned)
+        self._read_by_version[planned.schedule.key, planned.schedule.version] = planned.schedule
+
+
+class NoFence(WatchedMemory):
+    """A result is taken whatever attempt it is of."""
+
+    def _settle(self, transition: Transition) -> bool:
+        run = self._runs.get(transition.run)
+        return super()._settle(transition if run is None else replace(transition, attempt=run.attempt))
+
+
+class TwiceCompleted(WatchedMemory):
+    """A result is taken whatever state the run is in."""
+
+    def _settle(self, transition: Transition) -> bool:
+        every = (*ACTIVE_STATES, *FINAL_STATES)
+        return super()._settle(replace(transition, expect=every))
+
+
+class WholeRecords(WatchedMemory):
+    """Reads the run, decides, and writes all of it back a moment later."""
+
+    def settle_runs(self, transitions: object) -> list[bool]:
+        return [self._settle(transition) for transition in transitions]  # type: ignore[attr-defined]
+
+    def _settle(self, transition: Transition) -> bool:
+        run = self._runs.get(transition.run)
+        if run is None:
+            return False
+        standing = Standing(run.state, run.attempt, run.settled, run.lease_until)
+        decision = verdict(standing, transition, self.now())
+        if decision != "apply":
+            return decision == "repeat"
+        self.step("  settle_runs/decided")
+        self._store(settled(run, transition, self.now()))
+        if transition.counts is not None:
+            key = (transition.counts.tenant, transition.counts.schedule)
+            self._statistics[key] = added(self.statistics([key])[0], transition.counts)
+        if transition.wakes is not None:
+            self._wake(transition.wakes)
+        return True
+
+
+class CountsTwice(WatchedMemory):
+    """A repetition is recognised, but counted."""
+
+    def _settle(self, transition: Transition) -> bool:
+        run = self._runs.get(transition.run)
+        if run is not None and run.settled == transition.token and transition.counts is not None:
+            key = (transition.counts.tenant, transition.counts.schedule)
+            self._statistics[key] = added(self.statistics([key])[0], transition.counts)
+        return super()._settle(transition)
+
+
+class ForgetsDeleted(WatchedMemory):
+    """Deleting a schedule removes its row: a namesake starts with generation 1 again."""
+
+    def _apply(self, planned: Planned) -> None:
+        super()._apply(planned)
+        if planned.schedule.state == "deleted":
+            del self._schedules[planned.schedule.key]
+
+
+class ForgetsDeletedLater(WatchedMemory):
+    """Purge removes tombstones, and with them the watermark."""
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        for key, row in list(self._schedules.items()):
+            if row.state == "deleted" and row.updated_at < finished_before:
+                del self._schedules[key]
+        return super().purge(finished_before, limit)
+
+
+class PurgesWaiting(WatchedMemory):
+    """Purges by age, whatever the run's state."""
+
+    def purge(self, finished_before: Instant, limit: int) -> int:
+        for run in [run for run in self._runs.values() if run.created_at < finished_before]:
+            del self._runs[run.id]
+            for active in self._active.values():
+                active.pop(run.id, None)
+        return super().purge(finished_before, limit)
+
+
+class TrustsTheNode(WatchedMemory):
+    """Believes a clock that is ahead."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        clock, self._clock = self._clock, lambda: now
+        try:
+            return super().fire_due(now, limit, plan)
+        finally:
+            self._clock = clock
+
+
+class SameAttempt(WatchedMemory):
+    """A claim does not count the attempt up."""
+
+    def _store(self, run: RunRecord) -> None:
+        before = self._runs.get(run.id)
+        if before is not None and before.state == "queued" and run.state == "running" and before.attempt > 0:
+            run = replace(run, attempt=before.attempt)
+        super()._store(run)
+
+
+class ClaimsInSteps(WatchedMemory):
+    """Looks for runs, then takes them: two workers may look at once."""
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        now = min(claim.now, self.now())
+        if claim.token in self._claims:
+            return super().claim_runs(claim)
+        found = sorted(
+            (run for run in self._runs.values() if run.state == "queued" and run.run_at <= now),
+            key=lambda run: (-run.priority, run.run_at, run.id),
+        )[: claim.limit]
+        self.step("  claim_runs/found")
+        taken = [
+            replace(
+                run,
+                state="running",
+                attempt=run.attempt + 1,
+                worker=claim.worker,
+                claim=claim.token,
+                lease_until=now + claim.lease,
+                started_at=now,
+            )
+            for run in found
+        ]
+        for run in taken:
+            self._store(run)
+        self._claims[claim.token] = [run.id for run in taken]
+        return Claimed(tuple(taken), self._next_due(claim))
+
+
+class ClaimsAnew(WatchedMemory):
+    """A repeated claim takes other runs: what the lost reply said is held by nobody who knows."""
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        self._claims.pop(claim.token, None)
+        return super().claim_runs(claim)
+
+
+class Oversleeps(WatchedMemory):
+    """Tells a worker of what is due, not of what will be: retries wait for the next hint."""
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        claimed = super().claim_runs(claim)
+        is_due = claimed.next_due is not None and claimed.next_due <= self.now()
+        return claimed if is_due else claimed._replace(next_due=None)
+
+
+class IgnoresOverlap(WatchedMemory):
+    """Fires as if no run were active."""
+
+    def _active_runs(self, key: tuple[str, str]) -> tuple[()]:
+        return ()
+
+
+class ForgetsTheLedger(WatchedMemory):
+    """Skipped ticks leave no trace."""
+
+    def _apply(self, planned: Planned) -> None:
+        super()._apply(planned._replace(skipped=()))
+
+
+class RefusesButWrites(WatchedMemory):
+    """A refused change adds its runs all the same."""
+
+    def _put(self, write: Write) -> Written:
+        written = super()._put(write)
+        if not written.accepted:
+            for run in write.planned.runs:
+                self._add(run)
+        return written
+
+
+MUTANTS: tuple[type[WatchedMemory], ...] = (
+    CheckThenInsert,
+    InsertThenAdvance,
+    AdvanceThenInsert,
+    FiresByNextTick,
+    WritesByNextTick,
+    NoFence,
+    TwiceCompleted,
+    WholeRecords,
+    CountsTwice,
+    ForgetsDeleted,
+    ForgetsDeletedLater,
+    PurgesWaiting,
+    TrustsTheNode,
+    SameAttempt,
+    ClaimsInSteps,
+    ClaimsAnew,
+    Oversleeps,
+    IgnoresOverlap,
+    ForgetsTheLedger,
+    RefusesButWrites,
+    WaitsForTheDead,
+    NeverWakes,
+    WakesByAnOldClock,
+)
+
+
+def first_caught(mutant: type[WatchedMemory], most: int) -> SimulationFailed | None:
+    """The first seed that finds the mutant out."""
+    for seed in range(most):
+        try:
+            simulate(seed, partial(MemoryBackend, kind=mutant))
+        except SimulationFailed as failure:
+            return failure
+    return None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_broken_store_is_caught(mutant: type[WatchedMemory]) -> None:
+    assert first_caught(mutant, MOST_SEEDS) is not None
+
+
+def test_firing_in_steps_is_kept_when_a_compare_and_set_gates_the_write() -> None:
+    """The steps alone break nothing: what the mutants leave out does."""
+    assert first_caught(InSteps, 100) is None

@@ -1,0 +1,220 @@
+"""Users: they make, change, pause, move, trigger and delete schedules, and enqueue runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import TypeVar
+from zlib import crc32
+
+from evenbeat.core.instants import Instant, write_instant
+from evenbeat.core.records import CatchUp, Execution, RunRecord, RunState, ScheduleRecord
+from evenbeat.errors import StoreUnavailable
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import Active, Planned
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from tests.simulator.backends import ALL_STATES
+from tests.simulator.fault_proxy import Intent
+from tests.simulator.nodes import Node
+
+T = TypeVar("T")
+
+_ACTIVE: tuple[RunState, ...] = ("queued", "running")
+_PATIENCE = 4
+"""How often a user repeats a call that was not answered, and reads again after a refusal."""
+
+
+class Wish:
+    """A change that a user wants, whatever the row looks like by then."""
+
+    def __init__(
+        self, kind: str, plan: Callable[[ScheduleRecord, Instant, tuple[Active, ...]], Planned | None]
+    ) -> None:
+        self.kind = kind
+        self.plan = plan
+        self.trigger: str | None = None
+        self.tick: Instant | None = None
+
+
+class User:
+    """Does one thing after the other."""
+
+    def __init__(self, node: Node, names: tuple[str, ...]) -> None:
+        self.node = node
+        self.names = names
+        self.store = node.store
+        self.random = node.random
+
+    def program(self) -> None:
+        node = self.node
+        try:
+            for name in self.names:
+                self._do(self._create, name)
+            while not node.simulation.quiet:
+                self._do(self._anything, self.random.choice(self.names))
+                node.simulation.interleaving.sleep(int(self.random.random() * self.node.simulation.leisure))
+            node.simulation.interleaving.sleep(1 << 50)
+        finally:
+            self.store.close()
+
+    def _do(self, what: Callable[[str], None], name: str) -> None:
+        # Giving up: whether it happened is for others to see.
+        with suppress(StoreUnavailable):
+            what(name)
+
+    def _anything(self, name: str) -> None:
+        chance = self.random.random()
+        if chance < 0.15:
+            self._enqueue()
+        elif chance < 0.22:
+            self._cancel_or_retry(name)
+        else:
+            self._change(name)
+
+    def _create(self, name: str) -> None:
+        self._change(name)
+
+    def _change(self, name: str) -> None:
+        """Read, plan, write; again from the start when somebody else was faster."""
+        wish: Wish | None = None
+        for _ in range(_PATIENCE):
+            row = self._read(name)
+            # put_schedules can't look at it: whoever plans a change must not be ahead of the store.
+            now = min(self.node.now(), self.store.now())
+            if row is None or row.state == "deleted":
+                self._make(name, row, now)
+                return
+            if wish is None:
+                wish = self._wish(row, now)
+            active = self._active(name)
+            planned = wish.plan(row, now, active)
+            if planned is None:
+                return
+            intent = Intent(wish.kind, now, wish.trigger, wish.tick)
+            if self._put(Write(planned, row.version), intent):
+                return
+
+    def _make(self, name: str, row: ScheduleRecord | None, now: Instant) -> None:
+        wanted = random_schedule(self.random, name, now)
+        planned = changes.create(wanted, now, row)
+        self._put(Write(planned, None if row is None else row.version), Intent("create", now, wanted.trigger))
+
+    def _put(self, write: Write, intent: Intent) -> bool:
+        return self._repeat(lambda: self.store.put(write, intent).accepted)
+
+    def _read(self, name: str) -> ScheduleRecord | None:
+        query = ScheduleQuery(tenant="default", name=name, states=ALL_STATES)
+        return next(iter(self._repeat(lambda: self.store.find_schedules(query)).items), None)
+
+    def _active(self, name: str) -> tuple[Active, ...]:
+        query = RunQuery(tenant="default", schedule=name, states=_ACTIVE)
+        runs = self._repeat(lambda: self.store.find_runs(query)).items
+        return tuple(Active(run.id, run.state, run.cancel_requested) for run in runs)
+
+    def _wish(self, row: ScheduleRecord, now: Instant) -> Wish:
+        random, token = self.random, self.node.token()
+        chance = random.random()
+        if row.state == "paused" and chance < 0.5:
+            return Wish("resume", lambda row, now, active: changes.resume(row, now, active))
+        if chance < 0.15:
+            trigger = random_trigger(random, now)
+            wish = Wish("retrigger", lambda row, now, active: retriggered(row, trigger, now, active))
+            wish.trigger = trigger
+            return wish
+        if chance < 0.35:
+            wishes: dict[str, object] = {"payload": f'"{token}"'}
+            # Drawn from the token, so that a seed's other choices stay as they are.
+            drawn = crc32(token.encode())
+            if drawn % 3 == 0:
+                wishes["overlap"] = ("allow", "skip", "queue", "queue_all", "cancel_running")[drawn // 3 % 5]
+            return Wish("change", lambda row, now, active: changes.change(row, wishes, now, active))
+        if chance < 0.50:
+            until = random.choice((None, now + random.randint(0, 20_000)))
+            return Wish("pause", lambda row, now, _: changes.pause(row, now, "", until))
+        if chance < 0.70:
+            tick = now + random.randint(-20_000, 30_000)
+            if random.random() < 0.3 and row.next_tick is not None:
+                tick = row.next_tick
+            wish = Wish("reschedule", lambda row, now, active: changes.reschedule(row, tick, now, active))
+            wish.tick = tick
+            return wish
+        if chance < 0.78:
+            return Wish("delete", lambda row, now, _: changes.delete(row, now))
+        run_id = f"trigger-{token}"
+        return Wish("trigger", lambda row, now, active: changes.run_now(row, run_id, now, active))
+
+    def _enqueue(self) -> None:
+        random, now = self.random, self.store.now()
+        runs = [
+            RunRecord(
+                id=f"enqueued-{self.node.token()}",
+                task="task",
+                priority=random.randint(0, 9),
+                run_at=now + random.choice((0, 0, 2_000)),
+                created_at=now,
+            )
+            for _ in range(random.randint(1, 2))
+        ]
+        self._repeat(lambda: self.store.add_runs(runs))
+
+    def _cancel_or_retry(self, name: str) -> None:
+        found = self._repeat(lambda: self.store.find_runs(RunQuery(schedule=name, limit=10))).items
+        if not found:
+            return
+        run, now, token = self.random.choice(found), self.store.now(), self.node.token()
+        transition = attempts.cancel(run, now, token)
+        if transition is None:
+            transition = attempts.retried(run, token, self._read(name))
+        if transition is not None:
+            wanted = transition
+            self._repeat(lambda: self.store.settle_runs([wanted]))
+
+    def _repeat(self, call: Callable[[], T]) -> T:
+        """With the same ids and tokens, until it is answered; patience ends."""
+        for _ in range(_PATIENCE):
+            try:
+                return call()
+            except StoreUnavailable:
+                self.node.simulation.interleaving.sleep(int(self.random.random() * 3_000))
+        return call()
+
+
+def retriggered(
+    row: ScheduleRecord, trigger: str, now: Instant, active: tuple[Active, ...]
+) -> Planned | None:
+    return changes.change(row, {"trigger": trigger}, now, active)
+
+
+def random_schedule(random: Random, name: str, now: Instant) -> ScheduleRecord:
+    """Any policy with any other."""
+    kind = random.choice(("latest", "latest", "all", "skip"))
+    return ScheduleRecord(
+        name=name,
+        task="task",
+        trigger=random_trigger(random, now),
+        priority=random.choice((2, 5, 8)),
+        catch_up=CatchUp(kind, grace=random.choice((0, 1_000, 10_000)), limit=random.choice((1, 3, 10))),  # type: ignore[arg-type]
+        overlap=random.choice(("allow", "allow", "skip", "queue", "queue_all", "cancel_running")),
+        max_concurrent=random.choice((None, None, None, 1, 2)),
+        spread=random.choice((0, 0, 0, 3_000)),
+        execution=Execution(
+            retries=random.choice((0, 1, 2)),
+            backoff=random.choice((0, 1_000)),
+            max_backoff=4_000,
+            on_crash=random.choice(("rerun", "rerun", "fail")),
+            crashes=random.choice((0, 1, 3)),
+        ),
+    )
+
+
+def random_trigger(random: Random, now: Instant) -> str:
+    chance = random.random()
+    if chance < 0.35:
+        return f"*/{random.choice((2, 5, 7, 15))} * * * * *"
+    if chance < 0.80:
+        bound = f" until={write_instant(now + 30_000)}" if random.random() < 0.15 else ""
+        return f"every {random.choice((2, 3, 5, 10, 25))}s{bound}"
+    if chance < 0.9:
+        return f"{random.randint(0, 59)} * * * * *"
+    return f"at {write_instant(now + random.randint(-5_000, 30_000))}"

@@ -1,0 +1,99 @@
+"""The commands on real servers: what they check, make, show and refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evenbeat import Scheduler
+from evenbeat.cli.root import root
+from tests import servers
+
+SERVERS = ("postgres", "valkey", "mongo")
+
+
+def evenbeat(*words: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(root, list(words))
+
+
+@pytest.fixture(params=SERVERS)
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
+@contextmanager
+def valkey_with(**settings: str) -> Iterator[str]:
+    server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
+    try:
+        server.start()
+        yield server.url
+    except servers.Unavailable as error:
+        servers.note_missing("valkey", str(error))
+        pytest.skip(str(error))
+    finally:
+        server.stop()
+
+
+def test_doctor_looks_at_a_server_before_anything_is_made(url: str) -> None:
+    said = evenbeat("doctor", url)
+    assert said.exit_code == 0, said.output
+    assert "none yet" in said.output
+    assert "safety" in said.output
+    assert "all is well" in said.output
+    assert "no tables" in evenbeat("schedules", "list", "--store", url).output
+
+
+def test_upgrade_makes_what_doctor_finds(url: str) -> None:
+    assert "up to date" not in evenbeat("db", "upgrade", "--sql", "--store", url).output
+    assert "schema 1" in evenbeat("db", "upgrade", "--store", url).output
+    assert "up to date" in evenbeat("db", "upgrade", "--store", url).output
+    said = evenbeat("doctor", url)
+    assert "1, the newest" in said.output
+    assert "every running run has a worker" in said.output
+
+
+def test_schedules_and_runs_are_seen_and_changed(url: str) -> None:
+    app = Scheduler(url)
+    app.schedules.add("report", "0 9 * * *", "send", {"team": "ops"})
+    app.close()
+    for words, expected in (
+        (("schedules", "list"), "report"),
+        (("schedules", "pause", "report", "--note", "lunch"), "paused report"),
+        (("schedules", "resume", "report"), "resumed report"),
+        (("schedules", "run", "report"), "queued a run of send"),
+        (("schedules", "update", "report", "--retries", "3"), "retries: 0 → 3"),
+        (("runs", "list"), "queued"),
+        (("runs", "enqueue", "send", "--id", "by-hand"), "queued a run of send"),
+        (("runs", "show", "by-hand"), "no live node executes runs"),
+        (("runs", "cancel", "--all", "--task", "send", "--yes"), "cancelled 2 runs"),
+        (("runs", "list", "--since", "1h", "--state", "cancelled"), "by-hand"),
+        (("runs", "retry", "--all", "--state", "cancelled", "--since", "1h", "--yes"), "queued 2 runs again"),
+        (("queues",), "default    2"),
+        (("doctor",), "no tick twice in 2 runs"),
+    ):
+        said = evenbeat(*words, "--store", url)
+        assert expected in said.output, said.output
+
+
+def test_doctor_names_what_would_break_the_promise() -> None:
+    with valkey_with(maxmemory_policy="allkeys-lru", appendfsync="everysec") as url:
+        said = evenbeat("doctor", url)
+    assert said.exit_code == 1
+    lines = said.output.splitlines()
+    assert any(line.startswith("fail") and "maxmemory-policy allkeys-lru" in line for line in lines)
+    assert any(line.startswith("warn") and "appendfsync everysec" in line for line in lines)
+    assert any("noeviction" in line for line in lines)
+
+
+def test_a_server_that_is_not_there_is_said_without_its_password() -> None:
+    port = servers.free_port()
+    for url in (f"postgresql://me:s3cret@127.0.0.1:{port}/app", f"redis://:s3cret@127.0.0.1:{port}/0"):
+        said = evenbeat("doctor", url)
+        assert said.exit_code == 1
+        assert "s3cret" not in said.output
+        assert str(port) in said.output
+        assert "Traceback" not in said.output

@@ -1,0 +1,1372 @@
+"""What is MongoDB's own: transactions of others, forks, settings, documents. The contract has the rest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from bson.datetime_ms import DatetimeMS
+from msgspec.structs import replace
+from pymongo import MongoClient
+from pymongo.collection import Collection
+from pymongo.errors import BulkWriteError, PyMongoError
+from pymongo.hello import Hello
+from pymongo.monitoring import ServerHeartbeatStartedEvent, ServerHeartbeatSucceededEvent
+
+from evenbeat.core.records import FORMAT, CatchUp, LogChunk, Record, RunRecord, ScheduleRecord
+from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import plan
+from evenbeat.stores import rows
+from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.mongo import MongoStore, abandoned, claims, firing, history, location, purging, schema
+from evenbeat.stores.mongo import schedules as schedule_documents
+from evenbeat.stores.mongo.location import Document
+from evenbeat.stores.server_clock import ServerClock
+from evenbeat.testing import VirtualClock
+from tests.conftest import server_url
+from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
+from tests.isolation import own_place
+
+MINUTE = 60_000
+COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[str]:
+    """One database for most tests, emptied before each; a client that stays connected makes them quick."""
+    with own_place(server_url("mongo")) as url:
+        keeper = MongoStore(url)
+        keeper.open()
+        yield url
+        keeper.close()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def make(place: str, clock: VirtualClock) -> Iterator[Callable[..., MongoStore]]:
+    """Makes open stores on the same database and closes them in the end."""
+    made: list[MongoStore] = []
+
+    def open_store(**options: Any) -> MongoStore:
+        made.append(MongoStore(place, clock, **options))
+        made[-1].open()
+        return made[-1]
+
+    first = open_store()
+    for name in COLLECTIONS:
+        plain(first)[name].delete_many({})
+    yield open_store
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make: Callable[..., MongoStore]) -> MongoStore:
+    return make()
+
+
+class Crash(BaseException):
+    """The process ends here, as far as the store can tell."""
+
+
+class Watch:
+    """Notes the commands from where it is switched on, and crashes at one of them."""
+
+    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
+        self.seen: list[str] = []
+        self.crash_at = crash_at
+        self.on = on
+
+    def __call__(self, name: str) -> None:
+        if self.on:
+            self.seen.append(name)
+            if len(self.seen) - 1 == self.crash_at:
+                raise Crash
+
+
+def plain(store: MongoStore) -> Any:
+    """The database, as mongosh sees it."""
+    return store._connection.session().database
+
+
+def add_schedules(store: MongoStore, *names: str, **fields: Any) -> None:
+    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
+    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
+
+
+def claim(store: MongoStore, token: str = "c", limit: int = 10) -> list[RunRecord]:
+    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
+    return list(store.claim_runs(wanted).runs)
+
+
+def names(store: MongoStore) -> list[str]:
+    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
+
+
+def dump(store: MongoStore) -> dict[str, list[Document]]:
+    """All that is stored, but for what has no meaning."""
+    unimportant = {"touched": 0}
+    found = {name: list(plain(store)[name].find({}, unimportant)) for name in COLLECTIONS}
+    for document in found[schema.SKIPPED]:
+        del document["_id"]
+    return {name: sorted(documents, key=repr) for name, documents in found.items()}
+
+
+def restore(store: MongoStore, kept: dict[str, list[Document]]) -> None:
+    for name, documents in kept.items():
+        plain(store)[name].delete_many({})
+        if documents:
+            plain(store)[name].insert_many([dict(document) for document in documents])
+
+
+# Opening and closing.
+
+
+def test_options_of_the_url_that_weaken_the_promise_are_overridden(place: str) -> None:
+    joined = "&" if "?" in place else "?"
+    weak = (
+        "w=1&journal=false&readPreference=secondary&retryWrites=true&retryReads=true&readConcernLevel=local"
+    )
+    store = MongoStore(f"{place}{joined}{weak}&socketTimeoutMS=0&timeoutMS=100000")
+    store.open()
+    client = plain(store).client
+    assert client.write_concern.document == {"w": "majority", "j": True, "wtimeout": 5000}
+    assert client.read_concern.level == "majority"
+    assert client.read_preference.mode == 0
+    assert client.options.retry_writes is False
+    assert client.options.retry_reads is False
+    assert client.options.timeout is None
+    assert client.options.pool_options.socket_timeout == 6.0
+    store.close()
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    store = MongoStore("mongodb://ann:secret@127.0.0.1:9/jobs?replicaSet=rs0", timeout=0.05)
+    with pytest.raises(StoreUnavailable) as caught:
+        store.open()
+    assert "secret" not in str(caught.value)
+    assert str(caught.value).startswith("mongodb://ann:***@127.0.0.1:9/jobs: ")
+    assert "is the server up" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["mongodb://h/a.b", "mongodb://h/" + "x" * 64, "http://h/a", "mongodb:///a"])
+def test_a_url_that_names_no_database_is_refused(url: str) -> None:
+    with pytest.raises(InvalidValue):
+        MongoStore(url)
+
+
+def test_an_option_that_does_not_exist_is_refused_in_words(place: str) -> None:
+    with pytest.raises(InvalidValue, match="directConnection"):
+        MongoStore("mongodb://a,b/x?directConnection=true").open()
+
+
+def test_the_database_is_the_path_of_the_url() -> None:
+    assert location.read_url("mongodb://a:1,b:2/jobs?replicaSet=rs0").database == "jobs"
+    assert location.read_url("mongodb://a").database == "evenbeat"
+    # Credentials belong to the database of the path, where nothing else is said.
+    assert location.read_url("mongodb://u:p@a/jobs").server == "mongodb://u:p@a/jobs"
+
+
+def test_two_installations_share_a_server_and_see_nothing_of_each_other(
+    store: MongoStore, mongo: str, clock: VirtualClock
+) -> None:
+    other = MongoStore(mongo, clock)
+    other.open()
+    add_schedules(store, "ours")
+    add_schedules(other, "theirs")
+    clock.advance("1m")
+    assert [planned.schedule.name for planned in other.fire_due(clock.now, 10, plan).planned] == ["theirs"]
+    assert names(store) == ["ours"]
+    assert store.count_runs() == {}
+    other.close()
+
+
+OPENER = """
+import sys
+from evenbeat.stores.mongo import MongoStore
+store = MongoStore(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+store.open()
+print(store.count_runs())
+store.close()
+"""
+
+
+def test_many_processes_open_a_new_database_at_once(mongo: str) -> None:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPENER, mongo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert [process.communicate(timeout=60)[0] for process in started] == ["{}\n"] * 4
+    assert [process.returncode for process in started] == [0] * 4
+
+
+def test_many_threads_open_a_new_database_at_once(mongo: str) -> None:
+    stores = [MongoStore(mongo) for _ in range(6)]
+    errors: list[BaseException] = []
+
+    def work(store: MongoStore) -> None:
+        try:
+            store.open()
+            store.count_runs()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert stores[0].schema().found == schema.KNOWN
+    for store in stores:
+        store.close()
+
+
+def test_a_schema_that_is_up_to_date_is_known_by_one_read(make: Callable[..., MongoStore]) -> None:
+    watch = Watch(on=False)
+    store = make(on_command=watch)
+    watch.on = True
+    store.open()
+    assert [name for name in watch.seen if name != "look at server"] == ["find schema version"]
+
+
+def test_an_interrupted_first_opening_is_finished_by_the_next(mongo: str) -> None:
+    watch = Watch()
+    whole = MongoStore(mongo, on_command=watch)
+    whole.open()
+    database = plain(whole)
+    for position in range(len(watch.seen)):
+        database.client.drop_database(database.name)
+        broken = MongoStore(mongo, on_command=Watch(position))
+        with pytest.raises(Crash):
+            broken.open()
+        again = MongoStore(mongo)
+        again.open()
+        assert again.count_runs() == {}
+        assert again.schema().found == schema.KNOWN
+        again.close()
+    whole.close()
+
+
+def test_what_is_there_is_told_without_opening_and_without_making_anything(mongo: str) -> None:
+    store = MongoStore(mongo)
+    found = store.schema()
+    assert (found.found, found.known) == (0, schema.KNOWN)
+    for index in schema.INDEXES[1]:
+        assert f"db.{index.collection}.createIndex(" in found.script
+        assert f'"name": "{index.name}"' in found.script
+    with MongoClient[Document](mongo) as client:
+        assert location.read_url(mongo).database not in client.list_database_names()
+    store.open()
+    assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
+    store.close()
+
+
+def test_a_newer_schema_is_refused(mongo: str) -> None:
+    store = MongoStore(mongo)
+    store.open()
+    plain(store).meta.update_one({"_id": "schema"}, {"$set": {"version": 99}})
+    with pytest.raises(SchemaTooNew) as caught:
+        store.open()
+    assert (caught.value.found, caught.value.known) == (99, schema.KNOWN)
+    assert store.schema().found == 99
+    store.close()
+
+
+def test_a_store_that_is_not_open_says_so_and_opens_again(store: MongoStore) -> None:
+    add_schedules(store, "a")
+    store.close()
+    for call in (store.count_runs, lambda: store.add_runs([]), lambda: store.fire_due(0, 1, plan)):
+        with pytest.raises(StoreUnavailable, match="not open"):
+            call()
+    store.open()
+    assert names(store) == ["a"]
+
+
+def test_the_last_store_to_close_ends_every_thread() -> None:
+    before = set(threading.enumerate())
+    with own_place(server_url("mongo")) as url:
+        # Another timeout: a client that it shares with nobody.
+        store = MongoStore(url, timeout=4.0)
+        store.open()
+        store.wait(0)
+        store.close()
+    left = [thread for thread in set(threading.enumerate()) - before if "pymongo" not in thread.name]
+    assert left == []
+
+
+def test_the_server_is_described(store: MongoStore) -> None:
+    found = {setting.name: setting for setting in store.server()}
+    assert found["replSet"].value == "rs0"
+    assert found["version"].value.startswith(("6.", "7.", "8."))
+    assert found["storageEngine"].value == "wiredTiger"
+    assert found["writeConcernMajorityJournalDefault"].value == "true"
+    assert all(setting.level == "ok" for setting in found.values())
+    store.close()
+    assert {setting.name for setting in store.server()} == set(found)
+
+
+def test_without_a_clock_the_servers_decides(place: str, store: MongoStore) -> None:
+    own = MongoStore(place)
+    own.open()
+    own.add_runs([RunRecord(id="a", task="work")])
+    (held,) = own.claim_runs(Claim(worker="w", token="t", limit=1, now=1 << 60, lease=1000)).runs
+    assert held.started_at is not None
+    assert abs(held.started_at - own.now()) < MINUTE
+    assert held.lease_until == held.started_at + 1000
+    own.close()
+
+
+def test_the_driver_s_heartbeats_set_the_clock(mongo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(location, "_HEARTBEAT", 500)
+    watch = Watch()
+    store = MongoStore(mongo, on_command=watch)
+    store.open()
+    watch.seen.clear()
+    right = store.now()
+    # As after a step of the server's clock: what is known of it is an hour late.
+    assert store._connection.clock._ahead is not None
+    store._connection.clock._ahead -= 60 * MINUTE
+    deadline = time.monotonic() + 60
+    while store.now() < right:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert watch.seen == []
+    store.close()
+
+
+def test_only_the_primary_s_heartbeats_set_the_clock() -> None:
+    clock = ServerClock(lambda: 0)
+    heartbeats = location.Heartbeats()
+    heartbeats.clocks.add(clock)
+    now = clock.now()
+
+    def beat(instant: int, **hello: Any) -> None:
+        heartbeats.started(ServerHeartbeatStartedEvent(("host", 1)))
+        answer = Hello({"ok": 1, "localTime": DatetimeMS(instant).as_datetime(), **hello})
+        heartbeats.succeeded(ServerHeartbeatSucceededEvent(0.0, answer, ("host", 1)))
+
+    beat(now + 60 * MINUTE, secondary=True, setName="rs0")
+    assert clock.now() < now + MINUTE
+    beat(now + 60 * MINUTE, isWritablePrimary=True, setName="rs0")
+    assert clock.now() >= now + 59 * MINUTE
+
+
+# Values.
+
+
+def test_a_value_that_mongodb_can_not_hold_is_refused_as_such(store: MongoStore) -> None:
+    for bad in (
+        RunRecord(id="a", task="work", error="\ud800"),
+        RunRecord(id="a", task="work", run_at=1 << 70),
+        RunRecord(id="a", task="work", priority=77),
+        RunRecord(id="\ud800", task="work"),
+    ):
+        for batch in ([bad], [RunRecord(id="b", task="work"), bad]):
+            with pytest.raises(InvalidValue):
+                store.add_runs(batch)
+    large = RunRecord(id="a", task="work", result="x" * (17 << 20))
+    for batch in ([large], [RunRecord(id="b", task="work"), large]):
+        with pytest.raises(TooLarge):
+            store.add_runs(batch)
+    assert store.count_runs() == {}
+
+
+def test_more_than_a_transaction_may_hold_is_settled(store: MongoStore) -> None:
+    store.add_runs([RunRecord(id=f"r{at}", task="work") for at in range(100)])
+    text = f'"{"x" * 700_000}"'
+    ends = [attempts.succeeded(held, text, store.now(), held.id) for held in claim(store, limit=100)]
+    # In one transaction the server of the tests, with a cache of 256 MB, refuses it.
+    with pytest.raises(TooLarge, match="give the server a larger cache"):
+        store._settle(ends)
+    assert store.settle_runs(ends) == [True] * 100
+    assert store.count_runs() == {"succeeded": 100}
+
+
+def test_what_a_tick_adds_is_halved_where_the_server_refuses_its_size(
+    store: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_schedules(store, "a", "b", "c", "d")
+    clock.advance("1m")
+    sizes: list[int] = []
+    fire = firing.fire
+
+    def refusing(session: Any, start: Any, now: int, limit: int, *rest: Any) -> Any:
+        sizes.append(limit)
+        if limit > 2:
+            raise TooLarge("too large")
+        return fire(session, start, now, limit, *rest)
+
+    monkeypatch.setattr(firing, "fire", refusing)
+    assert len(store.fire_due(clock.now, 8, plan).planned) == 2
+    assert sizes == [8, 4, 2]
+
+
+@pytest.mark.parametrize("code", [257, 388, 10334, 17419])
+def test_errors_about_size_are_told_from_others_and_the_first_of_a_bulk_is_shown(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        errors = [{"code": code, "errmsg": "first"}, {"code": 1, "errmsg": "second"}]
+        raise BulkWriteError({"writeErrors": errors})
+
+    monkeypatch.setattr(Collection, "bulk_write", refuse)
+    add_schedules(store, "a")
+    store.add_runs([RunRecord(id=name, task="work", schedule="a") for name in "ab"])
+    ends = [attempts.succeeded(held, None, store.now(), held.id) for held in claim(store)]
+    with pytest.raises(TooLarge, match="first"):
+        store.settle_runs(ends)
+    code = 1
+    with pytest.raises(StoreUnavailable, match=r": first$"):
+        store.settle_runs(ends)
+
+
+def test_joining_a_transaction_of_others_is_refused(store: MongoStore) -> None:
+    with pytest.raises(InvalidValue, match="after the commit"):
+        store.add_runs_within(object(), [])
+
+
+# Others.
+
+
+def test_a_write_that_meets_another_transaction_waits_for_nobody_and_changes_nothing(
+    store: MongoStore, make: Callable[..., MongoStore]
+) -> None:
+    impatient = make(lock_timeout=0.001)
+    add_schedules(store, "a", "b")
+    row = store.find_schedules(ScheduleQuery(name="a")).items[0]
+    change = changes.change(row, {"payload": "1"}, store.now())
+    assert change is not None
+    with store._connection.session().transaction() as other:
+        other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
+        with pytest.raises(StoreUnavailable, match="others write the same"):
+            impatient.put_schedules([Write(change, row.version)])
+        assert names(impatient) == ["a", "b"]  # readers wait for nobody
+    assert impatient.put_schedules([Write(change, row.version)])[0].accepted
+
+
+def test_a_write_starts_anew_when_the_other_transaction_is_over(
+    make: Callable[..., MongoStore], store: MongoStore
+) -> None:
+    add_schedules(store, "a")
+    row = store.find_schedules(ScheduleQuery(name="a")).items[0]
+    change = changes.change(row, {"payload": "1"}, store.now())
+    assert change is not None
+    holding, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store._connection.session().transaction() as other:
+            other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
+            holding.set()
+            over.wait(60)
+
+    def met(name: str) -> None:
+        tries.append(name)
+        if tries.count("find schedules") == 2:
+            over.set()
+            thread.join()
+
+    tries: list[str] = []
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait(60)
+    assert make(on_command=met).put_schedules([Write(change, row.version)])[0].accepted
+
+
+def test_nodes_that_fire_at_once_take_different_schedules(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    add_schedules(store, *(f"s{at:02}" for at in range(10)))
+    clock.advance("1m")
+    meanwhile: list[list[str]] = []
+
+    def planning(row: ScheduleRecord, *rest: Any) -> Any:
+        if not meanwhile:
+            meanwhile.append([])
+            fired = other.fire_due(clock.now, 4, plan)
+            meanwhile[0] = [planned.schedule.name for planned in fired.planned]
+            assert fired.next_wake is not None
+            assert fired.next_wake <= clock.now
+        return plan(row, *rest)
+
+    fired = store.fire_due(clock.now, 4, planning)
+    assert [planned.schedule.name for planned in fired.planned] == ["s00", "s01", "s02", "s03"]
+    assert meanwhile == [["s04", "s05", "s06", "s07"]]
+    assert len(store.find_runs(RunQuery()).items) == 8
+
+
+def test_who_finds_all_that_is_due_in_the_hands_of_others_is_told_to_come_back(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    answers: list[Any] = []
+
+    def planning(row: ScheduleRecord, *rest: Any) -> Any:
+        if not answers:
+            answers.append(None)
+            answers[0] = make().fire_due(clock.now, 10, plan)
+        return plan(row, *rest)
+
+    assert len(store.fire_due(clock.now, 10, planning).planned) == 2
+    assert answers[0].planned == ()
+    assert answers[0].next_wake == clock.now
+
+
+def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    watch = Watch(on=False)
+    store = make(on_command=watch)
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    session = store._connection.session()
+    first = firing.earliest(session)
+    assert first is not None
+    with firing.reserved(session, first, clock.now):
+        watch.on = True
+        for _ in range(4):
+            assert store.fire_due(clock.now, 10, plan) == Fired((), clock.now)
+        watch.on = False
+    assert watch.seen.count("reserve batch") == 2
+    assert watch.seen.count("take batch") == 0
+    fired = [len(store.fire_due(clock.now, 10, plan).planned) for _ in range(3)]
+    assert sorted(fired) == [0, 0, 2]
+    while plain(store).meta.find_one({"_id": f"firing {first.id}"}):
+        threading.Event().wait(0.01)  # nobody waits for the answer when a note is removed
+
+
+def test_a_reservation_from_before_the_clock_was_set_back_is_in_nobodys_way(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    add_schedules(store, "a")
+    clock.advance("1m")
+    first = firing.earliest(store._connection.session())
+    assert first is not None
+    hour = {"_id": f"firing {first.id}", "until": clock.now + 60 * MINUTE}
+    plain(store).meta.insert_one(hour)
+    assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+
+
+def test_a_reservation_ends_by_itself(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, "a")
+    clock.advance("1m")
+    session = store._connection.session()
+    first = firing.earliest(session)
+    assert first is not None
+    with firing.reserved(session, first, clock.now):
+        clock.advance("500ms")
+        assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+
+
+def test_a_claim_takes_what_nobody_holds_and_waits_for_nobody(store: MongoStore) -> None:
+    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
+    with store._connection.session().transaction() as other:
+        other.update("hold", schema.RUNS, {"_id": "b"}, {"$set": {"cancel_requested": True}})
+        first = claim(store, "first")
+        assert [run.id for run in first] in (["a"], ["a", "c"])
+        assert claim(store, "first") == first
+    assert {run.id: run.cancel_requested for run in claim(store, "second")}["b"] is True
+    assert store.count_runs() == {"running": 3}
+
+
+def test_a_heartbeat_that_meets_a_transaction_starts_anew_when_it_is_over(store: MongoStore) -> None:
+    store.add_runs([RunRecord(id="a", task="work")])
+    (held,) = claim(store)
+    impatient = attempts.heartbeat(held, MINUTE, "beat")
+    tries: list[bool] = []
+    thread = threading.Thread(target=lambda: tries.extend(store.settle_runs([impatient])))
+    with store._connection.session().transaction() as other:
+        other.update("hold", schema.RUNS, {"_id": "a"}, {"$set": {"cancel_requested": True}})
+        thread.start()
+        thread.join(0.5)
+        assert tries == []
+    thread.join(60)
+    assert tries == [True]
+
+
+@pytest.mark.parametrize("overlap", ["queue", "skip"])
+def test_a_run_that_ends_while_its_schedule_is_fired_is_not_overlooked(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock, overlap: str
+) -> None:
+    # plan is told of an active run, which ends before the plan is written: the tick must not wait for it.
+    # Another stands before it: the first of a batch is held from the beginning.
+    add_schedules(store, "before", overlap=overlap)
+    add_schedules(store, "single", overlap=overlap)
+    clock.advance("1m")
+    store.fire_due(clock.now, 10, plan)
+    (held,) = (run for run in claim(store) if run.schedule == "single")
+    clock.advance("1m")
+    ended: list[bool] = []
+
+    def planning(row: ScheduleRecord, now: int, active: Any) -> Any:
+        if row.name == "single" and not ended:
+            assert len(active) == 1
+            ended.extend(make().settle_runs([attempts.succeeded(held, None, clock.now, "end")]))
+        return plan(row, now, active)
+
+    fired = {planned.schedule.name: planned for planned in store.fire_due(clock.now, 10, planning).planned}
+    assert ended == [True]
+    # Planned again, and now it is known to have ended.
+    assert fired == {} or "single" not in fired or len(fired["single"].runs) == 1
+    while "single" not in fired:
+        fired = {planned.schedule.name: planned for planned in store.fire_due(clock.now, 10, plan).planned}
+    assert len(fired["single"].runs) == 1
+
+
+def test_a_pause_that_comes_while_a_schedule_is_fired_is_kept(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    accepted: list[bool] = []
+
+    def planning(row: ScheduleRecord, *rest: Any) -> Any:
+        if row.name == "b" and not accepted:
+            change = changes.pause(row, clock.now)
+            assert change is not None
+            accepted.append(make().put_schedules([Write(change, row.version)])[0].accepted)
+        return plan(row, *rest)
+
+    assert [planned.schedule.name for planned in store.fire_due(clock.now, 10, planning).planned] == ["a"]
+    assert accepted == [True]
+    assert [row.state for row in store.find_schedules(ScheduleQuery()).items] == ["active", "paused"]
+
+
+DYING = """
+import os, sys
+from evenbeat.rules.firing import plan
+from evenbeat.stores.mongo import MongoStore
+
+def die(name):
+    if name == "commit":
+        os.kill(os.getpid(), 9)
+
+store = MongoStore(sys.argv[1], clock=lambda: int(sys.argv[2]), on_command=die)
+store.open()
+store.fire_due(store.now(), 10, plan)
+"""
+
+
+def test_what_a_killed_process_leaves_open_is_ended_by_the_next_that_meets_it(
+    store: MongoStore, clock: VirtualClock, place: str
+) -> None:
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    done = subprocess.run([sys.executable, "-c", DYING, place, str(clock.now)], check=False)
+    assert done.returncode == -9
+    # The server goes on with the transaction: the schedules are not to be had, and nothing of it is seen.
+    assert store.fire_due(clock.now, 10, plan).planned == ()
+    assert store.count_runs() == {}
+    fired: list[str] = []
+    while not fired:
+        answer = store.fire_due(clock.now, 10, plan)
+        fired = [planned.schedule.name for planned in answer.planned]
+        threading.Event().wait(0.05)
+        clock.advance("50ms")  # what the dead had reserved ends, too
+    assert fired == ["a", "b"]
+    assert store.count_runs() == {"queued": 2}
+
+
+def test_a_transaction_that_is_merely_young_is_left_alone(store: MongoStore) -> None:
+    add_schedules(store, "a")
+    with store._connection.session().transaction() as other:
+        other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
+        assert abandoned.end(store._connection.session()) == 0
+    assert plain(store).schedules.find_one()["touched"] == 1
+
+
+# Forks.
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """The exit code of a forked child that does this and nothing else."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+# Python 3.12 and later warn of forks beside threads: the driver has some.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_after_a_fork_parent_and_child_both_write_and_wait(store: MongoStore) -> None:
+    add_schedules(store, "before")
+    assert store.wait(0) is False
+
+    def work() -> None:
+        add_schedules(store, "child")
+        assert store.wait(0) is False
+        store.hint()
+        store.close()
+
+    assert in_child(work) == 0
+    assert store.wait(60) is True
+    add_schedules(store, "parent")
+    assert names(store) == ["before", "child", "parent"]
+
+
+# Crashes at each command.
+
+
+def prepare(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, "free", "other")
+    add_schedules(store, "single", overlap="cancel_running")
+    add_schedules(store, "late", trigger="every 10s")
+    add_schedules(store, "broken")
+    clock.advance("1m")
+    store.fire_due(clock.now, 10, plan)
+    clock.advance("1m")
+
+
+def fire(store: MongoStore) -> object:
+    def picky(row: ScheduleRecord, *rest: Any) -> Any:
+        if row.name == "broken":
+            raise ValueError("no")
+        return plan(row, *rest)
+
+    return store.fire_due(store.now(), 10, picky)
+
+
+def put(store: MongoStore) -> object:
+    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
+    change = changes.change(row, {"trigger": "every 1h"}, store.now())
+    return change and store.put_schedules([Write(change, row.version)])
+
+
+def take(store: MongoStore) -> object:
+    return claim(store, "again")
+
+
+def settle(store: MongoStore) -> object:
+    held = store.find_runs(RunQuery(states=("running",))).items
+    following = (RunRecord(id="next", task="work"),)
+    return store.settle_runs(
+        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
+    )
+
+
+def add(store: MongoStore) -> object:
+    return store.add_runs([RunRecord(id=name, task="work") for name in "xyz"])
+
+
+def purge(store: MongoStore) -> object:
+    return store.purge(store.now() + 1, 100)
+
+
+@pytest.mark.parametrize("action", [fire, put, take, settle, add])
+def test_a_crash_at_any_command_leaves_all_or_nothing(
+    action: Callable[[MongoStore], object], make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    first = make()
+    prepare(first, clock)
+    if action is settle:
+        claim(first)
+    before = dump(first)
+    watch = Watch(on=False)
+    whole = make(on_command=watch)
+    watch.on = True
+    action(whole)
+    after = dump(first)
+    assert after != before
+    assert watch.seen[-1] == "committed"
+
+    for position, name in enumerate(watch.seen):
+        restore(first, before)
+        crashing = Watch(position, on=False)
+        store = make(on_command=crashing)
+        crashing.on = True
+        with pytest.raises(Crash):
+            action(store)
+        assert dump(first) == (after if name == "committed" else before)
+        # The store lives on, and a repetition of the call ends where the call would have.
+        action(store)
+        assert dump(first) == after
+        store.close()
+
+
+def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    first = make()
+    prepare(first, clock)
+    for held in claim(first):
+        lines = [LogChunk(run=held.id, attempt=1, seq=at, text="x", at=clock.now) for at in range(3)]
+        first.append_log(lines)
+        first.settle_runs([attempts.succeeded(held, None, clock.now, held.id)])
+    first.put_record(Record(kind="k", key="x", body="", expires=clock.now + 1))
+    clock.advance("1s")
+    before = dump(first)
+    assert len(before[schema.RUNS]) > 0
+    watch = Watch(on=False)
+    whole = make(on_command=watch)
+    watch.on = True
+    purge(whole)
+    after = dump(first)
+    assert not after[schema.LOGS] + after[schema.RUNS] + after[schema.SKIPPED] + after[schema.RECORDS]
+    for position in range(len(watch.seen)):
+        restore(first, before)
+        crashing = Watch(position, on=False)
+        store = make(on_command=crashing)
+        crashing.on = True
+        with pytest.raises(Crash):
+            purge(store)
+        left = dump(first)
+        # A run is there until its log is gone: where one dies in between, the run leads to the rest.
+        logged = {line["_id"]["run"] for line in left[schema.LOGS]}
+        assert logged <= {run["_id"] for run in left[schema.RUNS]}
+        purge(store)
+        assert dump(first) == after
+        store.close()
+
+
+def test_a_purge_of_long_logs_stops_in_between_and_goes_on_with_the_next(
+    store: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "_FOR_ALL_LINES", 0.0)
+    monkeypatch.setattr(purging, "_RUNS_AT_ONCE", 2)
+    over = [
+        RunRecord(id=f"r{at}", task="work", state="failed", attempt=2, finished_at=clock.now)
+        for at in range(5)
+    ]
+    store.add_runs(over)
+    store.append_log(
+        [
+            LogChunk(run=run.id, attempt=attempt, seq=at, text="x", at=clock.now)
+            for run in over
+            for attempt in (1, 2)
+            for at in range(10)
+        ]
+    )
+    assert [store.purge(clock.now + 1, 100) for _ in range(4)] == [2, 2, 1, 0]
+    assert plain(store).logs.count_documents({}) == 0
+
+
+def test_a_run_that_is_retried_while_it_is_purged_stays_and_keeps_what_it_logs(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    failed = RunRecord(id="a", task="work", state="failed", attempt=1, finished_at=clock.now)
+    other.add_runs([failed])
+
+    def retry(name: str) -> None:
+        if name == "delete logs":
+            again = attempts.retried(failed, "again")
+            assert again is not None
+            assert other.settle_runs([again]) == [True]
+            other.append_log([LogChunk(run="a", attempt=2, seq=0, text="new", at=clock.now)])
+
+    store = make(on_command=retry)
+    assert store.purge(clock.now + 1, 10) == 0
+    assert [run.state for run in other.find_runs(RunQuery()).items] == ["queued"]
+    assert [chunk.text for chunk in other.read_log("a")] == ["new"]
+
+
+def test_lines_that_are_written_while_their_run_is_purged_go_with_it(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    lines = [LogChunk(run="a", attempt=1, seq=seq, text="late", at=clock.now) for seq in range(2)]
+
+    def log(name: str) -> None:
+        if name == "delete runs":
+            # Its run is still there.
+            other.append_log(lines[:1])
+            assert other.read_log("a") == lines[:1]
+
+    other.add_runs([RunRecord(id="a", task="work", state="failed", attempt=1, finished_at=clock.now)])
+    assert make(on_command=log).purge(clock.now + 1, 10) == 1
+    assert plain(other).logs.count_documents({}) == 0
+
+
+def test_lines_whose_run_is_purged_while_they_are_written_are_not_kept(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    other.add_runs([RunRecord(id="a", task="work", state="failed", attempt=1, finished_at=clock.now)])
+
+    def purge(name: str) -> None:
+        if name == "insert logs":
+            assert other.purge(clock.now + 1, 10) == 1
+
+    make(on_command=purge).append_log([LogChunk(run="a", attempt=1, seq=0, text="late", at=clock.now)])
+    assert plain(other).logs.count_documents({}) == 0
+
+
+# Documents that can't be understood.
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"$set": {"catch_up": "nonsense"}},
+        {"$set": {"execution": [1, 2]}},
+        {"$set": {"state": "dreaming"}},
+        {"$set": {"overlap": "maybe"}},
+        {"$set": {"trigger": "every now and then"}},
+        {"$set": {"payload": 7}},
+        {"$set": {"next_tick": "tomorrow"}},
+        {"$unset": {"task": ""}},
+        {"$unset": {"tenant": "", "name": ""}},
+        {"$unset": {"fire_seq": ""}},
+        {"$set": {"priority": 10}},
+        {"$set": {"next_tick": (1 << 63) - 1}},
+        {"$set": {"name": "a"}},
+    ],
+    ids=str,
+)
+def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
+    store: MongoStore, clock: VirtualClock, damage: Document
+) -> None:
+    add_schedules(store, "a", "b", "c", "d")
+    plain(store).schedules.update_many({"_id": {"$in": ["default/b", "default/d"]}}, damage)
+    clock.advance("1m")
+    fired = store.fire_due(clock.now, 10, plan)
+    assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
+    assert fired.quarantined == (("default", "b"), ("default", "d"))
+    notes = store.find_records("quarantine")
+    assert [(note.key, note.version) for note in notes] == [("b", 1), ("d", 1)]
+    assert all(note.body for note in notes)
+    clock.advance("1m")
+    assert store.fire_due(clock.now, 10, plan).quarantined == ()
+    # Without a tenant and a name it has no place in the order, and is found by its _id alone.
+    listed = "tenant" not in damage.get("$unset", {})
+    can_be_found_and_written_anew(store, "b", listed=listed, paged="name" not in damage.get("$set", {}))
+    can_be_deleted(store, "d")
+
+
+def test_whatever_a_field_holds_the_neighbours_fire_and_the_document_can_be_replaced(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    def damage(name: str, field: str, value: object) -> None:
+        change = {"$unset": {field: ""}} if value is None else {"$set": {field: value}}
+        plain(store).schedules.update_one({"_id": f"default/{name}"}, change)
+
+    fields = [field for field in rows.SCHEDULE if field not in ("tenant", "name", "format", "wake_at")]
+    sweep(store, clock, fields, [None, "?", [1], -1, (1 << 63) - 1], damage)
+
+
+def test_a_schedule_of_a_newer_format_is_left_alone(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, "a")
+    plain(store).schedules.update_one({}, {"$set": {"format": FORMAT + 1, "state": "dreaming"}})
+    before = dump(store)
+    clock.advance("1m")
+    assert store.fire_due(clock.now, 10, plan).next_wake is None
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"$set": {"execution": "x"}}, {"$set": {"cause": "fate"}}, {"$unset": {"payload": ""}}],
+    ids=str,
+)
+def test_a_run_that_can_not_be_read_does_not_block_its_queue(store: MongoStore, damage: Document) -> None:
+    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
+    plain(store).runs.update_one({"_id": "a"}, damage)
+    assert claim(store, "one", limit=1) == []
+    assert [held.id for held in claim(store, "two", limit=1)] == ["b"]
+    (note,) = store.find_records("quarantine")
+    assert note.key == "a"
+    assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+
+
+def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: MongoStore) -> None:
+    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
+    plain(store).runs.update_one({"_id": "b"}, {"$set": {"payload": 1}})
+    assert [(run.id, run.attempt) for run in claim(store)] == [("a", 1), ("c", 1)]
+
+
+def test_a_running_run_without_a_lease_is_lost(store: MongoStore, clock: VirtualClock) -> None:
+    store.add_runs(
+        [RunRecord(id="a", task="work", state="running", attempt=1), RunRecord(id="b", task="work")]
+    )
+    claim(store)
+    clock.advance("30s")
+    assert [run.id for run in store.lost_runs(clock.now, 10).runs] == ["a", "b"]
+    assert [run.id for run in store.lost_runs(clock.now, 1).runs] == ["a"]
+
+
+@pytest.mark.parametrize("damage", [{"payload": 1}, {"lease_until": "soon"}, {"execution": 5}])
+def test_a_running_run_that_can_not_be_read_ends_when_its_lease_does(
+    store: MongoStore, clock: VirtualClock, damage: Document
+) -> None:
+    store.add_runs([RunRecord(id=name, task="work") for name in "ab"])
+    claim(store)
+    plain(store).runs.update_one({"_id": "a"}, {"$set": damage})
+    if "lease_until" not in damage:
+        assert store.lost_runs(clock.now, 10).runs == ()
+        assert store.count_runs() == {"running": 2}
+    clock.advance("30s")
+    assert [run.id for run in store.lost_runs(clock.now, 10).runs] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+    (note,) = store.find_records("quarantine")
+    assert note.key == "a"
+
+
+def test_a_running_run_of_a_newer_format_that_can_not_be_read_is_left_alone(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work")])
+    claim(store)
+    plain(store).runs.update_one({"_id": "a"}, {"$set": {"payload": 1, "format": FORMAT + 1}})
+    clock.advance("30s")
+    assert store.lost_runs(clock.now, 10) == ((), None)
+    assert store.count_runs() == {"running": 1}
+
+
+def test_people_read_documents_with_the_fields_of_the_model(store: MongoStore) -> None:
+    add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')
+    document = plain(store).schedules.find_one()
+    assert document["_id"] == "default/report"
+    assert (document["trigger"], document["catch_up"]["kind"], document["state"]) == (
+        "0 9 * * *",
+        "latest",
+        "active",
+    )
+    assert "paused_until" not in document
+
+
+def test_workers_that_meet_at_statistics_count_in_documents_of_their_own(
+    store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    add_schedules(store, "a", trigger="every 1s", catch_up=CatchUp("all", grace=MINUTE))
+    clock.advance("4s")
+    store.fire_due(clock.now, 10, plan)
+    one, two, three, four = claim(store)
+    assert store.settle_runs([attempts.succeeded(one, None, clock.now, "1")]) == [True]
+    clock.advance("1s")
+    other = make()
+    # Another worker has its statistics in a transaction all the while, as if it were always a bit faster.
+    with store._connection.session().transaction() as busy:
+        busy.update("count", schema.STATISTICS, {"_id": "default/a"}, {"$inc": {"run_count": 1}})
+        assert other.settle_runs([attempts.failed(two, "boom", clock.now, "2")]) == [True]
+    clock.advance("1s")
+    assert store.settle_runs([attempts.failed(three, "", clock.now, "3")]) == [True]
+    assert other.settle_runs([attempts.succeeded(four, None, clock.now, "4")]) == [True]
+    assert plain(store).statistics.count_documents({}) == 2
+    (found,) = store.statistics([("default", "a")])
+    assert (found.run_count, found.success_count, found.failure_count) == (5, 2, 2)
+    assert (found.last_run, found.last_failure, found.last_error) == (clock.now, clock.now, "")
+
+
+def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work")])
+    (held,) = claim(store)
+    following = RunRecord(id="b", task="work", state="running", attempt=1)
+    answers = store.settle_runs(
+        [
+            attempts.heartbeat(held, MINUTE, "beat"),
+            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
+            attempts.heartbeat(held, 2 * MINUTE, "late"),
+            attempts.succeeded(following, "1", clock.now, "end-b"),
+        ]
+    )
+    assert answers == [True, True, False, True]
+    found = {run.id: run for run in store.find_runs(RunQuery()).items}
+    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
+    assert found["b"] == replace(
+        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
+    )
+
+
+# Waking up.
+
+WAITER = """
+import sys
+from evenbeat.stores.mongo import MongoStore
+store = MongoStore(sys.argv[1])
+store.open()
+store.wait(0)
+print("waiting", flush=True)
+print(store.wait(60), flush=True)
+store.close()
+"""
+
+
+def test_a_hint_wakes_a_waiter_in_another_process(store: MongoStore, place: str) -> None:
+    command = [sys.executable, "-c", WAITER, place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        store.hint()
+        assert process.stdout.readline() == "True\n"
+        assert process.wait(60) == 0
+
+
+def test_a_hint_wakes_every_thread_that_waits_and_then_none(store: MongoStore) -> None:
+    answers: list[bool] = []
+    threads = [threading.Thread(target=lambda: answers.append(store.wait(60))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        store.hint()
+        for thread in threads:
+            thread.join(0.005)
+    assert answers == [True] * 5
+    assert store.wait(0) is False  # one's own hints wake others
+
+
+def test_a_hint_between_two_waits_is_not_lost(make: Callable[..., MongoStore]) -> None:
+    waiting, other = make(), make()
+    assert waiting.wait(0) is False
+    other.hint()
+    other.hint()
+    assert waiting.wait(60) is True
+
+
+def test_closing_ends_a_wait_and_the_thread_that_listens(store: MongoStore) -> None:
+    store.wait(0)
+    thread = threading.Thread(target=store.wait, args=(60,))
+    thread.start()
+    store.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not [other for other in threading.enumerate() if other.name == "evenbeat-hints"]
+
+
+def test_a_listener_that_lost_its_cursor_listens_again_and_says_so_once(store: MongoStore) -> None:
+    assert store.wait(0) is False
+    listener = store._waker._listener
+    assert listener is not None
+    plain(store).command({"killCursors": schema.HINTS, "cursors": [listener._cursor]})
+    assert store.wait(60) is True
+    while not listener.hears:
+        store.wait(0.01)
+
+
+def test_who_can_not_listen_comes_back_and_says_that_something_may_have_changed(place: str) -> None:
+    store = MongoStore("mongodb://127.0.0.1:9/x", timeout=0.05)
+    store._connection._opened = store._waker._opened = True
+    assert store.wait(60) is True
+    store.hint()
+    store.close()
+
+
+# Plans.
+
+
+def stages(plan: Any) -> list[str]:
+    """The stages of a query plan, with their indexes."""
+    found: list[str] = []
+    if isinstance(plan, dict):
+        if "stage" in plan:
+            found.append(f"{plan['stage']} {plan.get('indexName', '')}".strip())
+        for key, value in plan.items():
+            if key != "rejectedPlans":
+                found += stages(value)
+    elif isinstance(plan, list):
+        for value in plan:
+            found += stages(value)
+    return found
+
+
+class Explaining:
+    """Notes every find, aggregate and count that a call sends."""
+
+    def __init__(self, store: MongoStore) -> None:
+        self.plans: list[tuple[str, list[str]]] = []
+        self._store = store
+        self._session = store._connection.session()
+
+    def __enter__(self) -> Explaining:
+        vars(self._session).update(find=self._find, aggregate=self._aggregate)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del vars(self._session)["find"], vars(self._session)["aggregate"]
+
+    def _find(self, name: str, collection: str, where: Document, **options: Any) -> list[Document]:
+        command = {"find": collection, "filter": where}
+        for key, theirs in {"fields": "projection", "limit": "limit", "hint": "hint", "skip": "skip"}.items():
+            if options.get(key):
+                command[theirs] = options[key]
+        for key, theirs in {"sort": "sort", "start": "min"}.items():
+            if options.get(key):
+                command[theirs] = dict(options[key])
+        self._explain(name, command)
+        return type(self._session).find(self._session, name, collection, where, **options)
+
+    def _aggregate(self, name: str, collection: str, pipeline: Any, **options: Any) -> list[Document]:
+        command = {"aggregate": collection, "pipeline": pipeline, "cursor": {}}
+        if options.get("hint"):
+            command["hint"] = options["hint"]
+        self._explain(name, command)
+        return type(self._session).aggregate(self._session, name, collection, pipeline, **options)
+
+    def _explain(self, name: str, command: Document) -> None:
+        answer = plain(self._store).command({"explain": command, "verbosity": "queryPlanner"})
+        self.plans.append((name, stages(answer)))
+
+
+def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, *(f"s{at}" for at in range(50)), overlap="queue")
+    clock.advance("1m")
+    store.fire_due(clock.now, 100, plan)
+    claim(store, limit=20)
+    session = store._connection.session()
+    wanted = Claim(
+        worker="w",
+        token="t",
+        limit=5,
+        now=clock.now,
+        lease=1,
+        queues=("default", "b"),
+        tasks=frozenset({"work"}),
+    )
+    with Explaining(store) as explaining:
+        firing.earliest(session)
+        firing.earliest(session, clock.now, 10)
+        firing._active(session, [("default", "s1")])
+        claims.look(session, wanted, clock.now, 1)
+        claims.held(session, wanted)
+        claims.lost(session, clock.now, 5)
+        store.purge(clock.now - MINUTE, 5)
+        schedule_documents.find(session, ScheduleQuery(limit=5))
+        schedule_documents.find(session, ScheduleQuery(limit=5, tenant="default", name="s1"))
+        for query in (
+            RunQuery(),
+            RunQuery(ids=("a",)),
+            RunQuery(worker="w", states=("running",), cancel_requested=True),
+            RunQuery(tenant="default", schedule="s1", states=("queued", "running")),
+            RunQuery(tenant="default", schedule="s1"),
+            RunQuery(since=clock.now, until=clock.now + MINUTE, task="work"),
+            RunQuery(states=("failed",), since=clock.now),
+            RunQuery(retrying=True),
+        ):
+            history.find(session, query)
+        history.count(session, None)
+        history.count_queues(session, clock.now, clock.now)
+        history.skipped(session, "default", "s1", 5)
+        store.read_log("a")
+        store.get_record("k", "t", "x")
+        store.find_records("k")
+        store.statistics([("default", "s1")])
+    assert len(explaining.plans) >= 19
+    for name, found in explaining.plans:
+        assert not [stage for stage in found if stage.startswith("COLLSCAN")], (name, found)
+        if name in ("find next wake", "find next due", "find claimable", "find skipped", "find log"):
+            assert not [stage for stage in found if stage.startswith("SORT") and "MERGE" not in stage], found
+        if name in ("find next wake", "find next due", "count runs"):
+            assert "FETCH" not in found, (name, found)
+
+
+def test_a_look_for_few_tasks_passes_by_runs_of_others(store: MongoStore, clock: VirtualClock) -> None:
+    store.add_runs([RunRecord(id=f"r{at}", task="other") for at in range(500)])
+    wanted = Claim(
+        worker="w",
+        token="t",
+        limit=5,
+        now=clock.now,
+        lease=1,
+        tasks=frozenset({"work", "play"}),
+        queues=("default", "b"),
+    )
+    read: list[int] = []
+    session = store._connection.session()
+
+    def aggregate(name: str, collection: str, pipeline: Any, **options: Any) -> list[Document]:
+        command = {"aggregate": collection, "pipeline": pipeline, "cursor": {}, "hint": options["hint"]}
+        answer = plain(store).command({"explain": command, "verbosity": "executionStats"})
+        read.append(max(keys_examined(answer)))
+        return type(session).aggregate(session, name, collection, pipeline, **options)
+
+    vars(session)["aggregate"] = aggregate
+    assert claims.look(session, wanted, clock.now, 1) == ([], None, False)
+    del vars(session)["aggregate"]
+    assert read[0] < 100
+
+
+def keys_examined(plan: Any) -> list[int]:
+    if isinstance(plan, dict):
+        own = [int(plan["totalKeysExamined"])] if "totalKeysExamined" in plan else []
+        return own + [count for value in plan.values() for count in keys_examined(value)]
+    return [count for value in plan for count in keys_examined(value)] if isinstance(plan, list) else []
+
+
+def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: VirtualClock) -> None:
+    watch = Watch(on=False)
+    store = make(on_command=watch)
+    add_schedules(store, "a")
+    watch.on = True
+    store.fire_due(clock.now, 10, plan)
+    assert watch.seen == ["find next wake"]
+    watch.seen.clear()
+    claim(store)
+    assert watch.seen == ["find next due"]
+    watch.seen.clear()
+    store.lost_runs(clock.now, 500)
+    assert watch.seen == ["find lost"]
+    watch.seen.clear()
+    assert store.purge(clock.now, 500) == 0
+    assert watch.seen == ["find old"]
+    watch.seen.clear()
+    present = Record(kind="node", key="n", body="", expires=clock.now + MINUTE)
+    assert store.put_record(present)
+    assert store.put_record(replace(present, version=2), 1)
+    assert watch.seen == ["put record", "committed"] * 2
+
+
+def test_nothing_of_the_driver_escapes() -> None:
+    store = MongoStore("mongodb://127.0.0.1:9/x", VirtualClock(), timeout=0.02)
+    store._connection._opened = True
+    chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
+    run = RunRecord(id="a", task="work", attempt=1)
+    calls: list[Callable[[], object]] = [
+        store.open,
+        store.schema,
+        store.server,
+        lambda: add_schedules(store, "a"),
+        lambda: store.find_schedules(ScheduleQuery()),
+        lambda: store.fire_due(store.now(), 1, plan),
+        lambda: store.add_runs([run]),
+        lambda: store.add_runs([run, replace(run, id="b")]),
+        lambda: claim(store),
+        lambda: store.settle_runs([attempts.succeeded(run, None, 0, "t")]),
+        lambda: store.find_runs(RunQuery()),
+        lambda: store.lost_runs(0, 1),
+        lambda: store.count_runs(),
+        lambda: store.find_skipped("default", "a"),
+        lambda: store.statistics([("default", "a")]),
+        lambda: store.purge(1, 1),
+        lambda: store.get_record("k", "t", "x"),
+        lambda: store.put_record(Record(kind="k", key="x", body="")),
+        lambda: store.find_records("k"),
+        lambda: store.delete_record("k", "t", "x", 1),
+        lambda: store.append_log([chunk]),
+        lambda: store.read_log("a"),
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable) as caught:
+            call()
+        assert isinstance(caught.value.__cause__, PyMongoError)
+    store.close()

@@ -1,0 +1,1642 @@
+"""What is PostgreSQL's own: sessions, poolers, forks, roles, locks, plain SQL. The contract has the rest."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.core.records import FORMAT, LogChunk, Record, RunRecord, ScheduleRecord
+from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import Active, Planned, plan
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Setting, Write
+from evenbeat.stores.postgres import (
+    PostgresStore,
+    connections,
+    encoding,
+    history,
+    joining,
+    past_statements,
+    runs,
+    schedules,
+    schema,
+    server_checks,
+    session,
+    statements,
+)
+from evenbeat.stores.postgres.location import read_location
+from evenbeat.testing import VirtualClock
+from tests.conftest import server_url
+from tests.damage import can_be_deleted, can_be_found_and_written_anew
+from tests.isolation import own_place
+
+MINUTE = 60_000
+TABLES = ("schedules", "runs", "skipped", "statistics", "records", "logs")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture(scope="module", name="url")
+def a_place() -> Iterator[str]:
+    """One schema for all tests that have no need of an empty database."""
+    with own_place(server_url("postgres")) as url:
+        yield url
+
+
+@pytest.fixture
+def make(url: str, clock: VirtualClock) -> Iterator[Callable[..., PostgresStore]]:
+    """Makes open stores on the same, empty tables and closes them in the end."""
+    made: list[PostgresStore] = []
+
+    def open_store(clock: VirtualClock | None = clock, place: str = url, **options: Any) -> PostgresStore:
+        made.append(PostgresStore(place, clock, **options))
+        made[-1].open()
+        return made[-1]
+
+    first = open_store()
+    sql(first, f"TRUNCATE {', '.join(f'evenbeat.{table}' for table in TABLES)}")
+    yield open_store
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make: Callable[..., PostgresStore]) -> PostgresStore:
+    return make()
+
+
+@contextmanager
+def plain(store: PostgresStore) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(store.place.conninfo, autocommit=True) as connection:
+        yield connection
+
+
+def sql(store: PostgresStore, text: str) -> list[Any]:
+    with plain(store) as connection:
+        cursor = connection.execute(store.place.own(text).encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+class Crash(BaseException):
+    """The process ends here, as far as the store can tell."""
+
+
+class Watch:
+    """Notes the commands from where it is switched on, and crashes at one of them."""
+
+    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
+        self.seen: list[str] = []
+        self.crash_at = crash_at
+        self.on = on
+
+    def __call__(self, name: str) -> None:
+        if self.on:
+            self.seen.append(name)
+            if len(self.seen) - 1 == self.crash_at:
+                raise Crash
+
+
+def add_schedules(store: PostgresStore, *names: str, **fields: Any) -> None:
+    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
+    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
+
+
+def claim(store: PostgresStore, token: str = "c", limit: int = 10) -> list[RunRecord]:
+    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
+    return list(store.claim_runs(wanted).runs)
+
+
+def names(store: PostgresStore) -> list[str]:
+    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
+
+
+def dump(store: PostgresStore) -> dict[str, list[Any]]:
+    """All that is in the tables."""
+    return {table: sorted(sql(store, f"SELECT * FROM evenbeat.{table}"), key=repr) for table in TABLES}
+
+
+def spoil(store: PostgresStore, table: str, damage: str, row: str) -> None:
+    """Write what no version of Evenbeat would."""
+    checks = f"conrelid = 'evenbeat.{table}'::regclass AND contype = 'c'"
+    for (name,) in sql(store, f"SELECT conname FROM pg_constraint WHERE {checks}"):
+        sql(store, f"ALTER TABLE evenbeat.{table} DROP CONSTRAINT {name}")
+    sql(store, f"UPDATE evenbeat.{table} SET {damage} WHERE {row}")
+
+
+# URLs.
+
+
+def test_a_url_is_taken_apart_and_shows_no_password() -> None:
+    ear = "postgresql://ear:hidden@db2:5432/app"
+    url = f"postgres://me:secret@db1:6432/app?sslmode=require&schema=acme&listen={quote(ear, safe='')}"
+    store = PostgresStore(url)
+    assert store.place.schema == "acme"
+    assert store.place.channel == "acme_wake"
+    assert "sslmode=require" in store.place.conninfo
+    assert "schema" not in store.place.conninfo
+    assert store.place.listen is not None
+    assert "db2" in store.place.listen
+    assert store.place.shown == "postgresql://me:***@db1:6432/app"
+    assert PostgresStore("postgresql://db1/app?listen=off").place.listen is None
+    assert PostgresStore("postgresql://db1/app", listen="off", schema="x").place.schema == "x"
+
+
+def test_of_several_hosts_the_one_that_takes_writes_is_used() -> None:
+    place = read_location("postgresql://me@a:1,b:2/app", None, None, 5)
+    assert "host=a,b" in place.conninfo
+    assert "port=1,2" in place.conninfo
+    assert "target_session_attrs=read-write" in place.conninfo
+    assert (
+        "target_session_attrs=any"
+        in read_location("postgresql://a,b/app?target_session_attrs=any", None, None, 5).conninfo
+    )
+
+
+@pytest.mark.parametrize("name", ["Acme", "a-b", "pg_own", "", "9lives", 'x"; DROP', "a" * 49])
+def test_a_schema_that_is_no_plain_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidValue, match="schema"):
+        PostgresStore(f"postgresql://db/app?schema={quote(name)}" if name else "postgresql://db/app?schema=")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@db:notaport/app",
+        "postgresql://me:secret%zz@db/app",
+        "postgresql://me:secret@db/app?no_such_option=1",
+        "postgresql://db/app?listen=postgresql%3A%2F%2Fme%3Asecret%40db%3Anotaport%2Fapp",
+        "postgresql://db/app?password=secret&no_such_option=1",
+    ],
+)
+def test_a_url_that_can_not_be_understood_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(EvenbeatError) as caught:
+        PostgresStore(url).open()
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None or "secret" not in str(caught.value.__cause__)
+
+
+def test_a_server_that_is_not_there_is_reported_without_the_password() -> None:
+    store = PostgresStore("postgresql://me:secret@127.0.0.1:1/app?connect_timeout=2")
+    with pytest.raises(StoreUnavailable, match="is the server running") as caught:
+        store.open()
+    assert "127.0.0.1:1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        store.count_runs()
+    store.hint()  # best effort
+
+
+def test_two_installations_share_a_database_and_nothing_else() -> None:
+    server = server_url("postgres")
+    with own_place(server) as one, own_place(server) as two:
+        first, second = PostgresStore(one), PostgresStore(two)
+        for store in (first, second):
+            store.open()
+        add_schedules(first, "mine")
+        first.add_runs([RunRecord(id="r", task="work")])
+        assert names(second) == []
+        assert second.count_runs() == {}
+        assert second.add_runs([RunRecord(id="r", task="work")]) == [True]
+        assert second.wait(0.3) in (True, False)
+        for store in (first, second):
+            store.close()
+
+
+# Opening and closing.
+
+
+def test_many_processes_and_threads_open_a_new_schema_at_once() -> None:
+    code = (
+        "import sys, threading; from evenbeat.stores.postgres import PostgresStore\n"
+        "stores = [PostgresStore(sys.argv[1], timeout=60) for _ in range(3)]\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "threads = [threading.Thread(target=store.open) for store in stores]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "print([store.count_runs() for store in stores]); [store.close() for store in stores]"
+    )
+    with own_place(server_url("postgres")) as url:
+        command = [sys.executable, "-c", code, url]
+        started = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(4)
+        ]
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        answers = [process.communicate("go\n", timeout=60) for process in started]
+        assert [answer[0] for answer in answers] == ["[{}, {}, {}]\n"] * 4
+        assert [process.returncode for process in started] == [0] * 4
+
+
+def test_a_store_that_is_not_open_says_so_and_opens_again(store: PostgresStore) -> None:
+    add_schedules(store, "a")
+    store.close()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        store.count_runs()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        store.add_runs([])
+    assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
+    assert {setting.level for setting in store.server()} == {"ok"}
+    store.open()
+    assert names(store) == ["a"]
+
+
+def test_a_newer_schema_is_refused() -> None:
+    with own_place(server_url("postgres")) as url:
+        store = PostgresStore(url)
+        store.open()
+        store.close()
+        sql(store, "UPDATE evenbeat.meta SET value = '99'")
+        with pytest.raises(SchemaTooNew) as caught:
+            store.open()
+        assert (caught.value.found, caught.value.known) == (99, schema.KNOWN)
+        assert store.schema().found == 99
+        sql(store, "UPDATE evenbeat.meta SET value = 'many'")
+        with pytest.raises(StoreUnavailable, match="not a number"):
+            store.open()
+
+
+def test_the_printed_schema_makes_what_open_makes() -> None:
+    server = server_url("postgres")
+    question = (
+        "SELECT c.relname, c.relkind, c.reloptions, pg_get_indexdef(c.oid) FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{}' AND c.relkind IN ('r', 'i') "
+        "ORDER BY c.relname"
+    )
+    columns = (
+        "SELECT table_name, column_name, data_type, is_nullable, collation_name "
+        "FROM information_schema.columns WHERE table_schema = '{}' ORDER BY table_name, ordinal_position"
+    )
+    found = []
+    with own_place(server) as by_store, own_place(server) as by_hand:
+        first, second = PostgresStore(by_store), PostgresStore(by_hand)
+        first.open()
+        before = second.schema()
+        assert (before.found, before.known) == (0, schema.KNOWN)
+        assert first.schema() == (schema.KNOWN, schema.KNOWN, "")
+        sql(second, before.script)
+        watch = Watch()
+        opened = PostgresStore(by_hand, on_command=watch)
+        opened.open()
+        assert watch.seen == [
+            "connect",
+            "select schema version",
+            "select schema version",
+            "select settings",
+            *["try transaction"] * 3,
+        ]
+        assert opened.count_runs() == {}
+        for store in (first, second):
+            name = store.place.schema
+            rows = [*sql(store, question.format(name)), *sql(store, columns.format(name))]
+            found.append([str(row).replace(name, "S") for row in rows])
+        for store in (first, opened):
+            store.close()
+    assert found[0] == found[1]
+    assert len(found[0]) > 80
+
+
+def test_an_interrupted_first_opening_leaves_nothing_half_made() -> None:
+    with own_place(server_url("postgres")) as url:
+        for position in range(20):
+            watch = Watch(position)
+            store = PostgresStore(url, on_command=watch)
+            try:
+                store.open()
+            except Crash:
+                last = watch.seen[-1]
+                assert store.schema().found == (schema.KNOWN if last == "committed" else 0)
+                with plain(store) as connection:
+                    connection.execute(f"DROP SCHEMA IF EXISTS {store.place.schema} CASCADE".encode())
+            else:
+                watch.on = False
+                assert store.count_runs() == {}
+                store.close()
+                break
+        else:
+            raise AssertionError("it never opened")
+        assert position >= 6
+
+
+# Roles and settings.
+
+
+@contextmanager
+def role(url: str, *settings: str) -> Iterator[str]:
+    """The URL for a role of one's own with these settings."""
+    name = f"role_{os.urandom(4).hex()}"
+    with psycopg.connect(server_url("postgres"), autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN".encode())
+        for setting in settings:
+            admin.execute(f"ALTER ROLE {name} SET {setting}".encode())
+        try:
+            parts = urlsplit(url)
+            yield parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}").geturl()
+        finally:
+            admin.execute(f"DROP OWNED BY {name}".encode())
+            admin.execute(f"DROP ROLE {name}".encode())
+
+
+def granted(store: PostgresStore, url: str) -> None:
+    name = urlsplit(url).username
+    place = store.place.schema
+    sql(store, f"GRANT USAGE ON SCHEMA {place} TO {name}")
+    sql(store, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {place} TO {name}")
+
+
+def test_a_role_that_may_create_nothing_works_where_the_tables_are(
+    make: Callable[..., PostgresStore], url: str, clock: VirtualClock
+) -> None:
+    with role(url) as theirs:
+        granted(make(), theirs)
+        store = make(place=theirs)
+        add_schedules(store, "a")
+        clock.advance("1m")
+        assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+        (held,) = claim(store)
+        assert store.settle_runs([attempts.succeeded(held, None, clock.now, "t")]) == [True]
+        store.close()
+
+
+def test_a_role_without_rights_is_told_so(url: str) -> None:
+    with (
+        own_place(server_url("postgres")) as empty,
+        role(empty) as theirs,
+        pytest.raises(StoreUnavailable, match="grant"),
+    ):
+        PostgresStore(theirs).open()
+    owner = PostgresStore(url)
+    owner.open()
+    owner.close()
+    with role(url) as theirs, pytest.raises(StoreUnavailable, match="grant"):
+        PostgresStore(theirs).open()
+
+
+def test_settings_of_a_role_do_no_harm(
+    make: Callable[..., PostgresStore], url: str, clock: VirtualClock
+) -> None:
+    settings = (
+        "default_transaction_isolation = 'serializable'",
+        "synchronous_commit = 'off'",
+        "search_path = 'nowhere'",
+        "timezone = 'Asia/Tokyo'",
+        "datestyle = 'German'",
+        "default_transaction_deferrable = on",
+    )
+    with role(url, *settings) as theirs:
+        granted(make(), theirs)
+        store = make(place=theirs)
+        add_schedules(store, "a")
+        with store._connections.write(None) as transaction:
+            ((isolation, commit, lock_timeout),) = transaction.rows(
+                "look",
+                "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit'), "
+                "current_setting('lock_timeout')",
+            )
+        assert (isolation, commit, lock_timeout) == ("read committed", "on", "5s")
+        assert abs(transaction.now - time.time() * 1000) < 60_000
+        clock.advance("1m")
+        assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+        store.close()
+
+
+def test_who_asks_for_more_than_a_durable_commit_keeps_it(
+    make: Callable[..., PostgresStore], url: str
+) -> None:
+    with role(url, "synchronous_commit = 'remote_apply'") as theirs:
+        granted(make(), theirs)
+        store = make(place=theirs)
+        with store._connections.write(None) as transaction:
+            ((commit,),) = transaction.rows("look", "SELECT current_setting('synchronous_commit')")
+        assert commit == "remote_apply"
+        store.close()
+
+
+def test_a_read_only_database_is_refused(make: Callable[..., PostgresStore], url: str) -> None:
+    with role(url, "default_transaction_read_only = on") as theirs:
+        granted(make(), theirs)
+        with pytest.raises(StoreUnavailable, match="takes no writes"):
+            PostgresStore(theirs).open()
+
+
+def test_a_standby_is_refused(
+    make: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    settings = server_checks.settings
+
+    def on_a_standby(held: session.Commands) -> list[Setting]:
+        found = {setting.name: setting for setting in settings(held)}
+        assert found["in_recovery"].level == "ok"
+        rows = held.rows
+        monkeypatch.setattr(held, "rows", lambda *words: [(*row[:2], True, *row[3:]) for row in rows(*words)])
+        return settings(held)
+
+    monkeypatch.setattr(server_checks, "settings", on_a_standby)
+    with pytest.raises(StoreUnavailable, match="in_recovery is on: a standby takes no writes"):
+        PostgresStore(url).open()
+
+
+def test_what_the_promise_leans_on_is_told(store: PostgresStore) -> None:
+    found = {setting.name: setting for setting in store.server()}
+    assert list(found) == [
+        "server_version",
+        "in_recovery",
+        "default_transaction_read_only",
+        "server_encoding",
+        "fsync",
+        "full_page_writes",
+        "synchronous_commit",
+        "max_connections",
+        "clock",
+        "transactions",
+    ]
+    assert found["server_encoding"].value == "UTF8"
+    assert all(setting.hint is None for setting in found.values() if setting.level == "ok")
+    assert not any(setting.level == "fail" for setting in found.values())
+
+
+def test_a_setting_that_is_unsafe_is_logged(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unsafe = Setting(name="fsync", value="off", level="warn", hint="a crash may undo it: on")
+    monkeypatch.setattr(server_checks, "settings", lambda _: [unsafe])
+    with caplog.at_level(logging.WARNING, "evenbeat.store"):
+        store.open()
+    assert "fsync is off" in caplog.text
+    assert ":***" not in caplog.text
+
+
+# The server's clock.
+
+
+def test_the_servers_clock_counts_for_everything(make: Callable[..., PostgresStore]) -> None:
+    store = make(None)
+    now = store.now()
+    assert abs(now - time.time() * 1000) < 10_000
+    store.add_runs([RunRecord(id="a", task="work", run_at=now - 1)])
+    ahead = Claim(worker="w", token="t", limit=1, now=now + 60 * MINUTE, lease=30_000)
+    (held,) = store.claim_runs(ahead).runs
+    assert held.started_at is not None
+    assert abs(held.started_at - now) < 10_000
+    assert held.lease_until == held.started_at + 30_000
+    assert store.lost_runs(now + 60 * MINUTE, 10).runs == ()
+    add_schedules(store, "a")
+    assert store.fire_due(now + 60 * MINUTE, 10, plan).planned == ()
+    assert store.put_record(Record(kind="k", key="x", body="", expires=now - 1))
+    assert store.get_record("k", "default", "x") is None
+
+
+def test_the_clock_is_not_asked_for_again_and_again(make: Callable[..., PostgresStore]) -> None:
+    watch = Watch()
+    store = make(None, on_command=watch)
+    store.now()
+    watch.seen.clear()
+    before = store.now()
+    assert all(store.now() >= before for _ in range(100))
+    assert watch.seen == []
+
+
+# Sessions: lost, killed, pooled.
+
+
+def test_nothing_outlives_a_transaction_on_its_connection(
+    make: Callable[..., PostgresStore], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a PgBouncer that pools transactions: each begins on a session that knows of nothing."""
+    give_back = connections.Connections._give_back
+
+    def discarding(self: connections.Connections, held: session.Commands | None) -> None:
+        if held is not None and not held.broken:
+            held.link.execute("DISCARD ALL")
+        give_back(self, held)
+
+    monkeypatch.setattr(connections.Connections, "_give_back", discarding)
+    store = make()
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    assert len(store.fire_due(clock.now, 10, plan).planned) == 2
+    held = claim(store)
+    assert [run.id for run in claim(store)] == [run.id for run in held]
+    ends = [attempts.succeeded(run, None, clock.now, f"t-{run.id}") for run in held]
+    assert store.settle_runs(ends) == [True, True]
+    with plain(store) as connection:
+        prepared = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert prepared == (0,)
+
+
+def backends(store: PostgresStore) -> list[int]:
+    with store._connections._state:
+        return [held.link.info.backend_pid for held in store._connections._idle]
+
+
+def test_connections_that_the_server_ended_are_noticed_before_they_are_used(store: PostgresStore) -> None:
+    add_schedules(store, "a")
+    ended = backends(store)
+    with plain(store) as connection:
+        for pid in ended:
+            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+    assert names(store) == ["a"]
+    assert not set(backends(store)) & set(ended)
+
+
+def test_a_connection_that_is_lost_in_the_middle_undoes_everything(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    store, other = make(), make()
+    add_schedules(store, "a", "b")
+    clock.advance("1m")
+    before = dump(store)
+
+    def cut(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
+        with store._connections._state:
+            (held,) = store._connections._in_use
+        with plain(other) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (held.link.info.backend_pid,))
+        return plan(row, now, active)
+
+    with pytest.raises(StoreUnavailable):
+        store.fire_due(clock.now, 10, cut)
+    assert dump(store) == before
+    assert len(store.fire_due(clock.now, 10, plan).planned) == 2
+
+
+def test_a_server_that_is_silent_is_given_up(make: Callable[..., PostgresStore]) -> None:
+    store = make(timeout=0.1, lock_timeout=0.1)
+    with store._connections.read() as held:
+        held.patience = 0.2
+        with pytest.raises(StoreUnavailable, match="may still take effect"):
+            held.rows("sleep", "SELECT pg_sleep(20)")
+        assert held.broken
+    assert store.count_runs() == {}
+
+
+def test_rows_that_others_hold_are_not_waited_for_beyond_the_lock_timeout(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    store = make(lock_timeout=0.01)
+    add_schedules(store, "a")
+    row = store.find_schedules(ScheduleQuery()).items[0]
+    change = changes.pause(row, clock.now)
+    assert change is not None
+    with plain(store) as frozen:
+        frozen.execute("BEGIN")
+        frozen.execute(store.place.own("SELECT 1 FROM evenbeat.schedules FOR UPDATE").encode())
+        with pytest.raises(StoreUnavailable, match="another transaction holds the rows"):
+            store.put_schedules([Write(change, row.version)])
+        clock.advance("1m")
+        fired = store.fire_due(clock.now, 10, plan)  # who fires waits for nobody
+        assert fired.planned == ()
+        assert fired.next_wake == clock.now
+        frozen.execute("ROLLBACK")
+    assert store.put_schedules([Write(change, row.version)])[0].accepted
+
+
+def test_more_threads_than_connections_take_turns(make: Callable[..., PostgresStore]) -> None:
+    store = make(timeout=60)
+    results: list[list[bool]] = []
+
+    def work(name: str) -> None:
+        results.append(store.add_runs([RunRecord(id=name, task="work")]))
+
+    threads = [threading.Thread(target=work, args=(f"r{at}",)) for at in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[True]] * 30
+    assert len(backends(store)) <= connections.LARGEST
+
+
+def test_when_all_connections_are_in_use_the_caller_is_told(make: Callable[..., PostgresStore]) -> None:
+    store = make(timeout=0.01)
+    held = [store._connections.read() for _ in range(connections.LARGEST)]
+    for one in held:
+        one.__enter__()
+    with pytest.raises(StoreUnavailable, match="connections are in use"):
+        store.count_runs()
+    store.hint()  # no reason to fail
+    for one in held:
+        one.__exit__(None, None, None)
+    assert store.count_runs() == {}
+
+
+def test_closing_while_a_connection_is_in_use_closes_it_when_it_is_given_back(store: PostgresStore) -> None:
+    with store._connections.read() as held:
+        store.close()
+        assert held.rows("look", "SELECT 1") == [(1,)]
+    assert held.link.closed
+
+
+# Idle nodes.
+
+
+def test_a_pass_with_nothing_due_is_one_question_that_locks_nothing(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    watch = Watch()
+    store = make(on_command=watch)
+    add_schedules(store, "a")
+    store.add_runs([RunRecord(id="future", task="work", run_at=clock.now + MINUTE)])
+    watch.seen.clear()
+    assert store.fire_due(clock.now, 10, plan).planned == ()
+    assert claim(store) == []
+    assert watch.seen == ["select next wake", "select next due"]
+    watch.seen.clear()
+    clock.advance("1m")
+    assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+    assert watch.seen == ["select next wake", "select due", "fire", "committed"]
+    watch.seen.clear()
+    assert len(claim(store)) == 2
+    assert watch.seen == ["select next due", "select claimable", "claim runs", "committed"]
+
+
+# Values.
+
+
+@pytest.mark.parametrize("text", ["", "a\0b", "\0", "␀", "␛", "␛␀", "\0␀\0␛\0", "naïve 😀 \x1b \x7f \x1f"])
+def test_free_text_comes_back_as_it_was(store: PostgresStore, clock: VirtualClock, text: str) -> None:
+    assert encoding.unmarked(encoding.marked(text)) == text
+    assert "\0" not in (encoding.marked(text) or "")
+    store.add_runs([RunRecord(id="a", task="work", error=text, settled=text, claim=text)])
+    assert store.find_runs(RunQuery()).items == (
+        RunRecord(id="a", task="work", error=text, settled=text, claim=text),
+    )
+    wanted = Claim(worker=f"w{text}", token=f"t{text}", limit=1, now=clock.now, lease=1000)
+    for _ in range(2):
+        (held,) = store.claim_runs(wanted).runs
+        assert (held.worker, held.claim, held.error) == (f"w{text}", f"t{text}", text)
+    assert store.find_runs(RunQuery(worker=f"w{text}")).items == (held,)
+    assert store.settle_runs([attempts.failed(held, text, clock.now, f"x{text}")]) == [True]
+    assert store.settle_runs([attempts.failed(held, text, clock.now, f"x{text}")]) == [True]
+    record = Record(kind="k", key="x", body=text)
+    assert store.put_record(record)
+    assert store.put_record(record)
+    assert store.get_record("k", "default", "x") == record
+    chunk = LogChunk(run="a", attempt=1, seq=0, text=text, at=0)
+    store.append_log([chunk])
+    assert store.read_log("a") == [chunk]
+    add_schedules(store, "s", description=text)
+    row = store.find_schedules(ScheduleQuery()).items[0]
+    assert row.description == text
+    paused = changes.pause(row, clock.now, note=text)
+    assert paused is not None
+    for _ in range(2):
+        assert store.put_schedules([Write(paused, row.version)])[0] == (True, paused.schedule)
+
+
+def test_a_value_that_postgresql_can_not_hold_is_refused_as_such(store: PostgresStore) -> None:
+    for bad in (
+        RunRecord(id="a", task="work", error="\ud800"),
+        RunRecord(id="a", task="work", run_at=1 << 70),
+        RunRecord(id="a", task="work", run_at=1 << 63),
+        RunRecord(id="a", task="work", priority=77),
+        RunRecord(id="\ud800", task="work"),
+        RunRecord(id="a\0b", task="work"),
+        RunRecord(id="a", task="work", payload="\0"),
+    ):
+        with pytest.raises(InvalidValue):
+            store.add_runs([bad, RunRecord(id="b", task="work")])
+    with pytest.raises(InvalidValue):
+        store.claim_runs(Claim(worker="\ud800", token="t", limit=1, now=0, lease=1))
+    with pytest.raises(InvalidValue):
+        store.find_runs(RunQuery(tenant="\ud800"))
+    assert store.count_runs() == {}
+
+
+# Forks.
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """The exit code of a forked child that does this and nothing else."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_after_a_fork_parent_and_child_both_work_each_on_connections_of_its_own(
+    make: Callable[..., PostgresStore],
+) -> None:
+    store = make()
+    add_schedules(store, "before")
+    store.wait(0.5)
+    ours = backends(store)
+    listening = store._waker._listener
+    assert listening is not None
+
+    def work() -> None:
+        add_schedules(store, "child")
+        assert not set(backends(store)) & set(ours)
+        assert store._waker._listener is None
+        store.wait(0.01)
+        store.hint()
+        store.close()
+
+    assert in_child(work) == 0
+    add_schedules(store, "parent")
+    assert backends(store) == ours
+    assert names(store) == ["before", "child", "parent"]
+    assert store._waker._listener is listening
+    assert not listening.ended
+
+
+def test_a_fork_inside_a_transaction_leaves_it_to_the_parent(store: PostgresStore) -> None:
+    def work() -> None:
+        add_schedules(store, "child")
+
+    with store._connections.write(0) as transaction:
+        transaction.rows("look", "SELECT 1")
+        assert in_child(work) == 0
+        transaction.commit(
+            "insert", [(statements.INSERT_RUNS, {"rows": encoding.json_runs([RunRecord(id="a", task="w")])})]
+        )
+    assert names(store) == ["child"]
+    assert store.count_runs() == {"queued": 1}
+
+
+# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_while_other_threads_write_catches_none_of_them(store: PostgresStore) -> None:
+    started, stop = threading.Event(), threading.Event()
+    written: list[bool] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            written.extend(store.add_runs([RunRecord(id=f"parent-{len(written)}", task="work")]))
+            started.set()
+
+    def work() -> None:
+        assert store.add_runs([RunRecord(id=f"child-{os.getpid()}", task="work")]) == [True]
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    started.wait(60)
+    try:
+        for _ in range(5):
+            assert in_child(work) == 0
+    finally:
+        stop.set()
+        thread.join()
+    assert all(written)
+    assert store.count_runs() == {"queued": len(written) + 5}
+
+
+# Crashes at each command.
+
+
+def prepare(store: PostgresStore, clock: VirtualClock) -> None:
+    add_schedules(store, "free", "other")
+    add_schedules(store, "single", overlap="cancel_running")
+    add_schedules(store, "late", trigger="every 10s")
+    add_schedules(store, "broken")
+    clock.advance("1m")
+    store.fire_due(clock.now, 10, plan)
+    clock.advance("1m")
+
+
+def fire(store: PostgresStore) -> object:
+    def picky(row: ScheduleRecord, *rest: Any) -> Any:
+        if row.name == "broken":
+            raise ValueError("no")
+        return plan(row, *rest)
+
+    return store.fire_due(store.now(), 10, picky)
+
+
+def put(store: PostgresStore) -> object:
+    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
+    change = changes.change(row, {"trigger": "every 1h"}, store.now())
+    return change and store.put_schedules([Write(change, row.version)])
+
+
+def take(store: PostgresStore) -> object:
+    return claim(store, "again")
+
+
+def settle(store: PostgresStore) -> object:
+    held = store.find_runs(RunQuery(states=("running",))).items
+    following = (RunRecord(id="next", task="work"),)
+    return store.settle_runs(
+        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
+    )
+
+
+@pytest.mark.parametrize("action", [fire, put, take, settle])
+def test_a_crash_at_any_command_leaves_all_or_nothing(
+    action: Callable[[PostgresStore], object], make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    first = make()
+    prepare(first, clock)
+    if action is settle:
+        claim(first)
+    for table in TABLES:
+        sql(first, f"DROP TABLE IF EXISTS evenbeat.kept_{table}")
+        sql(first, f"CREATE TABLE evenbeat.kept_{table} AS TABLE evenbeat.{table}")
+    before = dump(first)
+    watch = Watch(on=False)
+    whole = make(on_command=watch)
+    watch.on = True
+    action(whole)
+    after = dump(first)
+    assert after != before
+    committed = watch.seen.index("committed")
+    for position in range(len(watch.seen)):
+        for table in TABLES:
+            sql(first, f"TRUNCATE evenbeat.{table}")
+            sql(first, f"INSERT INTO evenbeat.{table} TABLE evenbeat.kept_{table}")
+        crashing = Watch(position, on=False)
+        store = make(on_command=crashing)
+        crashing.on = True
+        with pytest.raises(Crash):
+            action(store)
+        # Behind the commit comes a hint, if a schedule was woken.
+        assert dump(first) == (after if position >= committed else before)
+        # The store lives on, and a repetition of the call ends where the call would have.
+        action(store)
+        assert dump(first) == after
+
+
+# Races.
+
+
+def test_of_two_that_make_the_same_schedules_at_once_one_is_refused_and_nobody_waits_in_a_circle(
+    make: Callable[..., PostgresStore],
+) -> None:
+    accepted: list[str] = []
+    start = threading.Barrier(6)
+
+    def work(number: int) -> None:
+        store = make()
+        wanted = [ScheduleRecord(name=f"s{at:02}", task="work", trigger="every 1m") for at in range(20)]
+        writes = [Write(changes.create(entry, 1000 + number), None) for entry in wanted]
+        start.wait(60)
+        answers = store.put_schedules(writes if number % 2 else writes[::-1])
+        accepted.extend(answer.current.name for answer in answers if answer.accepted and answer.current)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(accepted) == [f"s{at:02}" for at in range(20)]
+
+
+def until_somebody_waits(store: PostgresStore) -> None:
+    """Until a transaction waits for a row of this schema that another one holds."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+    deadline = time.monotonic() + 60
+    with plain(store) as connection:
+        while connection.execute(waiting, (f"%{store.place.schema}%",)).fetchone() == (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
+def test_a_run_that_ends_while_its_schedule_is_fired_wakes_it(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    firing, settling = make(), make()
+    add_schedules(firing, "single", overlap="queue")
+    clock.advance("1m")
+    firing.fire_due(clock.now, 10, plan)
+    (held,) = claim(firing)
+    clock.advance("1m")
+    done = attempts.succeeded(held, None, clock.now, "t")
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.extend(settling.settle_runs([done])))
+
+    def ends_meanwhile(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
+        # The other settles between what is read here and what is written: it has to wait for us.
+        thread.start()
+        until_somebody_waits(firing)
+        return plan(row, now, active)
+
+    (planned,) = firing.fire_due(clock.now, 10, ends_meanwhile).planned
+    assert planned.runs == ()
+    thread.join(60)
+    assert answers == [True]
+    (planned,) = firing.fire_due(clock.now, 10, plan).planned
+    assert len(planned.runs) == 1
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_run_that_is_tried_once_more_while_its_schedule_is_fired_waits_for_that(
+    make: Callable[..., PostgresStore], clock: VirtualClock, is_changed: bool
+) -> None:
+    firing, retrying = make(), make()
+    add_schedules(firing, "single")
+    clock.advance("1m")
+    firing.fire_due(clock.now, 10, plan)
+    (held,) = claim(firing)
+    firing.settle_runs([attempts.failed(held, "boom", clock.now, "t")])
+    (over,) = firing.find_runs(RunQuery()).items
+    (row,) = firing.find_schedules(ScheduleQuery()).items
+    wish = attempts.retried(over, "again", row)
+    assert wish is not None
+    if is_changed:
+        # From now on it matters to the schedule which runs are active.
+        change = changes.change(row, {"overlap": "skip"}, clock.now)
+        assert change is not None
+        assert firing.put_schedules([Write(change, row.version)])[0].accepted
+    clock.advance("1m")
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.append(f"retried {retrying.settle_runs([wish])}"))
+
+    def meanwhile(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
+        assert active == ()
+        thread.start()
+        until_somebody_waits(firing)
+        seen.append("planned")
+        return plan(row, now, active)
+
+    (planned,) = firing.fire_due(clock.now, 10, meanwhile).planned
+    thread.join(60)
+    assert len(planned.runs) == 1
+    assert seen == ["planned", f"retried [{not is_changed}]"]
+
+
+@pytest.mark.parametrize("policy", [{}, {"spread": 30_000}])
+def test_a_run_ends_beside_the_fire_of_a_schedule_that_never_waits(
+    make: Callable[..., PostgresStore], clock: VirtualClock, policy: dict[str, Any]
+) -> None:
+    firing, settling = make(), make(lock_timeout=0.2)
+    add_schedules(firing, "free", **policy)
+    clock.advance("2m")
+    firing.fire_due(clock.now, 10, plan)
+    clock.advance("30s")
+    (held,) = claim(firing)
+    clock.advance("1m")
+    answers: list[bool] = []
+
+    def ends_meanwhile(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
+        # Whoever waited for this fire would wait for himself.
+        answers.extend(settling.settle_runs([attempts.succeeded(held, None, now, "t")]))
+        return plan(row, now, active)
+
+    (planned,) = firing.fire_due(clock.now, 10, ends_meanwhile).planned
+    assert answers == [True]
+    (row,) = firing.find_schedules(ScheduleQuery()).items
+    assert row == planned.schedule
+
+
+def test_a_claim_that_is_repeated_while_the_first_try_is_under_way_takes_no_second_set(
+    make: Callable[..., PostgresStore],
+) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def slow(name: str) -> None:
+        if name == "claim runs":
+            reached.set()
+            go_on.wait(60)
+
+    first, second = make(on_command=slow), make()
+    first.add_runs([RunRecord(id=f"r{at}", task="work") for at in range(6)])
+    answers: dict[str, list[RunRecord]] = {}
+    one = threading.Thread(target=lambda: answers.update(first=claim(first, "same", 3)))
+    two = threading.Thread(target=lambda: answers.update(second=claim(second, "same", 3)))
+    one.start()
+    reached.wait(60)
+    two.start()
+    go_on.set()
+    one.join()
+    two.join()
+    assert answers["first"] == answers["second"]
+    assert second.count_runs() == {"running": 3, "queued": 3}
+
+
+def test_two_that_fire_at_once_take_different_rows(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    first, second = make(), make()
+    add_schedules(first, *(f"s{at}" for at in range(10)))
+    clock.advance("1m")
+    inner: list[Planned] = []
+
+    def meanwhile(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
+        if not inner:
+            inner.extend(second.fire_due(clock.now, 10, plan).planned)
+        return plan(row, now, active)
+
+    outer = first.fire_due(clock.now, 5, meanwhile).planned
+    assert len(outer) == len(inner) == 5
+    assert len({planned.schedule.name for planned in [*outer, *inner]}) == 10
+
+
+def test_settlers_and_firers_do_not_wait_in_a_circle(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    store = make()
+    many = [f"s{at}" for at in range(8)]
+    add_schedules(store, *many, overlap="cancel_running")
+    errors: list[Exception] = []
+    stop = threading.Event()
+    counter = iter(range(1_000_000))
+
+    def guarded(work: Callable[[PostgresStore], object]) -> None:
+        own = make()
+        try:
+            while not stop.is_set():
+                work(own)
+        except Exception as error:
+            errors.append(error)
+            stop.set()
+
+    def work(own: PostgresStore) -> None:
+        held = claim(own, f"c{next(counter)}", 8)
+        ends = [attempts.succeeded(run, None, own.now(), f"t{run.id}{run.attempt}") for run in held]
+        own.settle_runs(ends[::-1])
+
+    jobs: list[Callable[[PostgresStore], object]] = [
+        work,
+        work,
+        lambda own: own.fire_due(own.now(), 5, plan),
+        lambda own: own.fire_due(own.now(), 8, plan),
+    ]
+    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for _ in range(40):
+        clock.advance("1m")
+        time.sleep(0.02)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
+    store: PostgresStore, clock: VirtualClock
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work")])
+    (held,) = claim(store)
+    following = RunRecord(id="b", task="work", state="running", attempt=1)
+    answers = store.settle_runs(
+        [
+            attempts.heartbeat(held, MINUTE, "beat"),
+            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
+            attempts.heartbeat(held, 2 * MINUTE, "late"),
+            attempts.succeeded(following, "1", clock.now, "end-b"),
+        ]
+    )
+    assert answers == [True, True, False, True]
+    found = {run.id: run for run in store.find_runs(RunQuery()).items}
+    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
+    assert found["b"] == replace(
+        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
+    )
+
+
+def test_writes_of_one_schedule_in_one_batch_are_seen_by_the_next(
+    store: PostgresStore, clock: VirtualClock
+) -> None:
+    made = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
+    triggered = changes.run_now(made.schedule, "by-hand", clock.now)
+    assert triggered is not None
+    paused = changes.pause(triggered.schedule, clock.now)
+    assert paused is not None
+    writes = [
+        Write(made, None),
+        Write(triggered, made.schedule.version),
+        Write(triggered, made.schedule.version),
+        Write(paused, triggered.schedule.version),
+        Write(made, None),
+    ]
+    assert [answer.accepted for answer in store.put_schedules(writes)] == [True, True, True, True, False]
+    assert store.find_schedules(ScheduleQuery()).items == (paused.schedule,)
+    assert store.count_runs() == {"queued": 1}
+
+
+# Rows that can't be understood.
+
+
+@pytest.fixture
+def alone(clock: VirtualClock) -> Iterator[PostgresStore]:
+    """A store in a schema whose constraints may go."""
+    with own_place(server_url("postgres")) as url:
+        store = PostgresStore(url, clock)
+        store.open()
+        yield store
+        store.close()
+
+
+def test_schedules_that_can_not_be_read_sleep_and_their_neighbours_fire(
+    alone: PostgresStore, clock: VirtualClock
+) -> None:
+    damages = {
+        "b": "catch_up = '{nonsense'",
+        "c": "execution = '[1, 2]'",
+        "d": "state = 'dreaming'",
+        "e": "overlap = 'maybe'",
+        "f": "trigger = 'every now and then'",
+        "g": "next_tick = 9223372036854775807, spread = 5",
+    }
+    add_schedules(alone, "a", *damages, "z")
+    for name, damage in damages.items():
+        spoil(alone, "schedules", damage, f"name = '{name}'")
+    clock.advance("1m")
+    fired = alone.fire_due(clock.now, 10, plan)
+    assert [planned.schedule.name for planned in fired.planned] == ["a", "z"]
+    assert sorted(fired.quarantined) == [("default", name) for name in damages]
+    notes = alone.find_records("quarantine")
+    assert [(note.key, note.version) for note in notes] == [(name, 1) for name in damages]
+    assert all(note.body for note in notes)
+    clock.advance("1m")
+    assert alone.fire_due(clock.now, 10, plan).quarantined == ()
+    for name in "bcdeg":
+        can_be_found_and_written_anew(alone, name)
+    spoil(alone, "schedules", "execution = '[1, 2]'", "name = 'b'")
+    for name in "bf":
+        can_be_deleted(alone, name)
+
+
+def test_a_schedule_of_a_newer_format_is_left_alone(alone: PostgresStore, clock: VirtualClock) -> None:
+    add_schedules(alone, "a")
+    spoil(alone, "schedules", f"format = {FORMAT + 1}, state = 'dreaming'", "TRUE")
+    before = dump(alone)
+    clock.advance("1m")
+    assert alone.fire_due(clock.now, 10, plan).next_wake is None
+    assert dump(alone) == before
+
+
+def test_a_run_that_can_not_be_read_does_not_block_its_queue_and_costs_its_neighbours_nothing(
+    alone: PostgresStore,
+) -> None:
+    alone.add_runs([RunRecord(id=name, task="work") for name in "abcd"])
+    spoil(alone, "runs", "execution = 'x'", "id = 'a'")
+    spoil(alone, "runs", "cause = 'fate'", "id = 'c'")
+    assert claim(alone, "one", limit=1) == []
+    held = claim(alone, "two", limit=3)
+    assert [(run.id, run.attempt) for run in held] == [("b", 1), ("d", 1)]
+    assert [note.key for note in alone.find_records("quarantine")] == ["a", "c"]
+    assert [found.id for found in alone.find_runs(RunQuery(limit=1)).items] == ["b"]
+    assert alone.count_runs() == {"running": 2, "failed": 2}
+
+
+def test_a_running_run_that_can_not_be_read_ends_when_its_lease_has_ended(
+    alone: PostgresStore, clock: VirtualClock
+) -> None:
+    add_schedules(alone, "waiting", overlap="queue")
+    clock.advance("1m")
+    alone.fire_due(clock.now, 10, plan)
+    alone.add_runs([RunRecord(id=name, task="work") for name in "abc"])
+    assert len(claim(alone)) == 4
+    spoil(alone, "runs", "execution = 'x'", "id <> 'a'")
+    spoil(alone, "runs", f"format = {FORMAT + 1}", "id = 'c'")
+    clock.advance("1m")
+    alone.fire_due(clock.now - 40_000, 10, plan)
+    (planned,) = alone.fire_due(clock.now, 10, plan).planned
+    assert planned.runs == ()
+    tick = planned.schedule.next_tick
+    # Some leases are over, and one was renewed in the meantime.
+    spoil(alone, "runs", f"lease_until = {clock.now + 1000}", "id = 'b'")
+    found = alone.lost_runs(clock.now, 10)
+    assert [run.id for run in found.runs] == ["a"]
+    (note,) = alone.find_records("quarantine")
+    assert note.key.startswith("default/waiting/")
+    assert alone.count_runs() == {"running": 3, "failed": 1}
+    # The tick that waited for it is woken.
+    (row,) = alone.find_schedules(ScheduleQuery()).items
+    assert row.wake_at == tick
+    clock.advance("2s")
+    alone.lost_runs(clock.now, 10)
+    assert [note.key for note in alone.find_records("quarantine")] == ["b", note.key]
+    # A row of a newer format is left to nodes that understand it.
+    assert alone.count_runs() == {"running": 2, "failed": 2}
+    before = dump(alone)
+    alone.lost_runs(clock.now, 10)
+    assert dump(alone) == before
+
+
+def test_an_unreadable_run_that_was_renewed_after_the_look_stays(
+    alone: PostgresStore, clock: VirtualClock
+) -> None:
+    alone.add_runs([RunRecord(id="a", task="work")])
+    claim(alone)
+    spoil(alone, "runs", "execution = 'x'", "TRUE")
+    clock.advance("1m")
+    with alone._connections.read() as looking:
+        _, troubled = runs.lost(looking, clock.now, 10, clock.now)
+    assert len(troubled) == 1
+    spoil(alone, "runs", f"lease_until = {clock.now + 1000}", "TRUE")
+    with alone._write() as transaction:
+        runs.fail_unreadable(transaction, troubled)
+    assert alone.count_runs() == {"running": 1}
+    assert alone.find_records("quarantine") == []
+
+
+# What is too large.
+
+REFUSALS = {
+    "54000": "a limit",
+    "53200": "out of memory",
+    "57014": "canceling statement due to statement timeout",
+    "XX000": "invalid memory alloc request size 1073741824",
+}
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_what_a_database_refuses_for_its_size_is_told_apart_from_a_server_that_is_away(
+    alone: PostgresStore, clock: VirtualClock, code: str
+) -> None:
+    alone.add_runs([RunRecord(id=name, task="work") for name in ("small", "large")])
+    large, small = claim(alone)
+    raised = f"RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{REFUSALS[code]}'"
+    sql(
+        alone,
+        f"CREATE FUNCTION evenbeat.refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {raised}; END$$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE ON evenbeat.runs FOR EACH ROW "
+        "EXECUTE FUNCTION evenbeat.refuse()",
+    )
+    with pytest.raises(TooLarge, match=REFUSALS[code]):
+        alone.settle_runs([attempts.succeeded(large, f'"{"x" * 2_000_000}"', clock.now, "t")])
+    expected = InvalidValue if code == "54000" else StoreUnavailable
+    with pytest.raises(expected, match=REFUSALS[code]):
+        alone.settle_runs([attempts.succeeded(small, '"x"', clock.now, "t")])
+    sql(alone, "DROP TRIGGER refuse ON evenbeat.runs")
+    assert alone.settle_runs([attempts.succeeded(large, '"x"', clock.now, "t")]) == [True]
+
+
+def test_large_ends_are_written_in_steps_that_a_server_takes(
+    store: PostgresStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [RunRecord(id=f"r{at:02}", task="work", payload=f'"{"p" * 700_000}"') for at in range(15)]
+    sizes: list[int] = []
+    together = session.Commands.together
+
+    def measured(self: session.Commands, name: str, statements: Any) -> Any:
+        sizes.append(session._size(statements))
+        return together(self, name, statements)
+
+    monkeypatch.setattr(session.Commands, "together", measured)
+    assert store.add_runs(wanted) == [True] * 15
+    held = claim(store, limit=15)
+    ends = [attempts.succeeded(run, f'"{"r" * 700_000}"', clock.now, run.id) for run in held]
+    assert store.settle_runs(ends) == [True] * 15
+    assert max(sizes) < 5_000_000
+    assert sum(sizes) > 20_000_000
+
+
+# Waking up.
+
+WAITER = """
+import sys
+from evenbeat.stores.postgres import PostgresStore
+store = PostgresStore(sys.argv[1])
+store.open()
+while not (store._waker._listener and store._waker._listener.proven):
+    store.wait(0.1)
+store.wait(0)
+print("waiting", flush=True)
+print(store.wait(60), flush=True)
+store.close()
+"""
+
+
+def listening(store: PostgresStore) -> PostgresStore:
+    deadline = time.monotonic() + 60
+    while not (store._waker._listener and store._waker._listener.proven):
+        assert time.monotonic() < deadline
+        store.wait(0.05)
+    store.wait(0)
+    return store
+
+
+def test_a_hint_wakes_a_waiter_in_another_process(store: PostgresStore, url: str) -> None:
+    command = [sys.executable, "-c", WAITER, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        store.hint()
+        assert process.stdout.readline() == "True\n"
+        assert process.wait(60) == 0
+
+
+def test_a_hint_between_two_waits_is_not_lost_and_ones_own_is_none(
+    make: Callable[..., PostgresStore],
+) -> None:
+    waiting, other = listening(make()), make()
+    waiting.hint()
+    assert waiting.wait(0.05) is False
+    other.hint()
+    other.hint()
+    assert waiting.wait(60) is True
+    waiting.wait(0.05)
+    assert waiting.wait(0) is False
+
+
+def test_a_hint_wakes_every_thread_that_waits(make: Callable[..., PostgresStore]) -> None:
+    store, other = listening(make()), make()
+    for hinting in (store, other):
+        answers: list[bool] = []
+        threads = [
+            threading.Thread(target=lambda into=answers: into.append(store.wait(60))) for _ in range(5)
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            hinting.hint()
+            for thread in threads:
+                thread.join(0.005)
+        assert answers == [True] * 5
+
+
+def test_a_listener_that_the_server_ended_is_replaced_and_answers_once(
+    make: Callable[..., PostgresStore],
+) -> None:
+    store, other = listening(make()), make()
+    first = store._waker._listener
+    assert first is not None
+    with plain(store) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", (first._connection.backend_pid,))
+    assert store.wait(60) is True  # what came meanwhile nobody heard
+    assert store.wait(60) is True  # it listens again
+    assert store._waker._listener is not first
+    listening(store)
+    other.hint()
+    assert store.wait(60) is True
+
+
+def test_where_nothing_can_be_heard_a_wait_is_short_and_says_so(
+    make: Callable[..., PostgresStore], url: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr("evenbeat.stores.postgres.waking._DEAF", 0.05)
+    monkeypatch.setattr("evenbeat.stores.postgres.listener._PROOF", 0.1)
+    nowhere = "postgresql://evenbeat@127.0.0.1:1/postgres"
+    # NOTIFY does not cross databases, as LISTEN does not get through a pooler.
+    elsewhere = urlsplit(server_url("postgres"))._replace(path="/template1", query="").geturl()
+    for listen in ("off", nowhere, elsewhere):
+        store = make(listen=listen)
+        began = time.monotonic()
+        assert [store.wait(60) for _ in range(5)] == [True] * 5
+        assert time.monotonic() - began < 30
+        assert store.wait(0.001) is False
+        store.hint()
+        store.close()
+    assert caplog.text.count("hints don't come through") == 1
+
+
+def test_closing_ends_a_wait_and_leaves_nothing_behind(store: PostgresStore) -> None:
+    listening(store)
+    thread = threading.Thread(target=store.wait, args=(60,))
+    thread.start()
+    store.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    # The server learns of it a moment later.
+    question = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s"
+    deadline = time.monotonic() + 60
+    with plain(store) as connection:
+        while connection.execute(question, (f"LISTEN%{store.place.channel}%",)).fetchone() != (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
+# Transactions of others.
+
+
+def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
+    make: Callable[..., PostgresStore],
+) -> None:
+    store, waiting = make(), listening(make())
+    store.add_runs([RunRecord(id="old", task="work")])
+    wanted = [
+        RunRecord(id="old", task="other"),
+        RunRecord(id="new", task="work", error="a\0b"),
+        RunRecord(id="new", task="x"),
+    ]
+    text, value = next(joining.adding(store.place, wanted)("postgresql"))
+    assert value is not None
+    assert text.count("{}") == 1
+    assert "%" not in text
+    assert re.findall(r"(?<![:\w\\]):(\w+)(?!:)", text) == []  # what SQLAlchemy takes for a value
+    with psycopg.connect(store.place.conninfo) as theirs:
+        assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "x"]
+        assert store.count_runs() == {"queued": 1}
+        assert waiting.wait(0.05) is False
+        theirs.rollback()
+        store.add_runs_within(theirs, wanted)
+        theirs.commit()
+        assert waiting.wait(60) is True
+        assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "work"]
+    (found,) = store.find_runs(RunQuery(ids=("new",))).items
+    assert (found.task, found.error) == ("work", "a\0b")
+
+
+def test_a_connection_to_a_database_without_our_tables_is_named(alone: PostgresStore) -> None:
+    sql(alone, "DROP TABLE evenbeat.runs CASCADE")
+    with (
+        psycopg.connect(alone.place.conninfo) as theirs,
+        pytest.raises(psycopg.errors.UndefinedTable) as caught,
+    ):
+        alone.add_runs_within(theirs, [RunRecord(id="one", task="work")])
+    (note,) = caught.value.__notes__
+    assert "without the tables of the store" in note
+    assert "evenbeat.testing.virtual(app)" in note
+
+
+# Plain SQL.
+
+
+def test_plain_sql_reads_what_is_due_and_what_ran(store: PostgresStore) -> None:
+    add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')
+    question = (
+        "SELECT tenant, name, task, trigger, state, "
+        "to_char(to_timestamp(next_tick / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), "
+        "payload::json ->> 'team', catch_up::json ->> 'kind' FROM evenbeat.schedules"
+    )
+    assert sql(store, question) == [
+        ("default", "report", "work", "0 9 * * *", "active", "2026-03-02 09:00", "ops", "latest")
+    ]
+    with pytest.raises(psycopg.errors.CheckViolation):
+        sql(store, "UPDATE evenbeat.schedules SET state = 'dreaming'")
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+        sql(store, "UPDATE evenbeat.schedules SET next_tick = 'tomorrow'")
+
+
+# When the last hundredth of the history of ``filled`` begins.
+_LATELY = 19_800
+
+
+def hot_statements() -> dict[str, tuple[str, Any]]:
+    """Everything that runs in a loop, or for each batch of one, with values."""
+    searches = {
+        "runs by id": RunQuery(ids=("a",)),
+        "runs of a worker": RunQuery(worker="w", states=("running",)),
+        "runs to be stopped": RunQuery(worker="w", states=("running",), cancel_requested=True),
+        "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
+        "history of a schedule": RunQuery(tenant="t", schedule="s"),
+        "newest runs": RunQuery(),
+        "runs of a window": RunQuery(since=_LATELY, until=_LATELY + 60_000, task="t"),
+        "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=_LATELY, until=_LATELY + 1),
+        "runs that wait for a retry": RunQuery(retrying=True),
+    }
+    found: dict[str, tuple[str, Any]] = {}
+    for name, query in searches.items():
+        text, values = history.question(query)
+        found[name] = (f"{text} LIMIT %s", [*values, 101])
+    text, values = history.question(RunQuery(), (1, "a"))
+    found["runs after a cursor"] = (f"{text} LIMIT %s", [*values, 101])
+    text, values = schedules.question(ScheduleQuery(tenant="t"), ("t", "a"))
+    found["schedules after a cursor"] = (f"{text} LIMIT %s", [*values, 101])
+    given: dict[str, Any] = {
+        "rows": "[]",
+        "ids": '["a"]',
+        "clock": None,
+        "now": 1,
+        "format": 1,
+        "limit": 100,
+        "queue": "default",
+        "priority": 5,
+        "tasks": ["work"],
+        "worker": "w",
+        "token": "t",
+        "queues": ["default"],
+        "run": "a",
+        "ended_by": 1,
+        "before": 1,
+        "kind": "k",
+        "tenant": "t",
+        "schedule": "s",
+        "key": "x",
+        "version": 1,
+        "lease_until": 1,
+        "started_at": 1,
+        "body": "",
+        "expires": 1,
+        "expect": 1,
+        "since": _LATELY,
+    }
+    found["settle"] = (statements.update_runs(("state", "error", "settled")), given)
+    for name, text in {**vars(past_statements), **vars(statements)}.items():
+        if (
+            name.isupper()
+            and isinstance(text, str)
+            and text.lstrip().startswith(("SELECT", "UPDATE", "WITH", "DEL"))
+        ):
+            if name not in ("NOTIFY", "INSERTION", "SETTINGS", "LOCK_CLAIM"):
+                found[name.lower().replace("_", " ")] = (text, given)
+    return found
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[PostgresStore]:
+    """Tables with a history, and statistics of them."""
+    with own_place(server_url("postgres")) as url:
+        store = PostgresStore(url, VirtualClock(), timeout=60)
+        store.open()
+        add_schedules(store, *(f"s{at}" for at in range(3000)))
+        past = [
+            RunRecord(
+                id=f"r{at}",
+                task="work",
+                state="succeeded",
+                created_at=at,
+                finished_at=at,
+                schedule=f"s{at % 50}" if at % 2 else None,
+            )
+            for at in range(20_000)
+        ]
+        now = [
+            RunRecord(
+                id=f"q{at}",
+                task="work",
+                state=("queued", "running")[at % 2],
+                worker="w",
+                claim="c",
+                run_at=at,
+            )
+            for at in range(200)
+        ]
+        store.add_runs([*past, *now])
+        sql(store, "ANALYZE evenbeat.runs, evenbeat.schedules")
+        yield store
+        store.close()
+
+
+@pytest.mark.parametrize("name", hot_statements())
+def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> None:
+    text, values = hot_statements()[name]
+    with plain(filled) as connection:
+        if "FOR UPDATE" in text or "UPDATE evenbeat" in text:
+            # As in every transaction that writes.
+            connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+        lines = connection.execute(f"EXPLAIN {filled.place.own(text)}".encode(), values).fetchall()
+    steps = [line[0] for line in lines]
+    scans = [step for step in steps if re.search(r"Seq Scan on (runs|schedules)\b", step)]
+    assert scans == [], steps
+    expected = {
+        "runs of a worker": "runs_running",
+        "runs to be stopped": "runs_running",
+        "select lost": "runs_running",
+        "active runs of a schedule": "runs_active",
+        "history of a schedule": "runs_of_schedule",
+        "newest runs": "runs_newest",
+        "runs after a cursor": "runs_newest",
+        "look": "schedules_due",
+        "select due": "schedules_due",
+        "select claimable": "runs_claimable",
+        "outlook": "runs_claimable",
+        "select claimable of tasks": "runs_claimable",
+        "outlook of tasks": "runs_claimable",
+        "runs of a window": "runs_over",
+        "failed runs of a window": "runs_over",
+        "count queues": "runs_over",
+        "delete over": "runs_over",
+        "select active": "runs_active",
+        "settle": "runs_pkey",
+    }
+    if name in expected:
+        assert any(expected[name] in step for step in steps), steps
+    if name in ("select due", "look", "newest runs", "select claimable", "history of a schedule"):
+        assert not any("Sort" in step for step in steps), steps
+
+
+def test_nothing_of_the_driver_escapes(alone: PostgresStore) -> None:
+    for table in TABLES:
+        sql(alone, f"DROP TABLE evenbeat.{table}")
+    chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
+    run = RunRecord(id="a", task="work", attempt=1)
+    calls: list[Callable[[], object]] = [
+        lambda: add_schedules(alone, "a"),
+        lambda: alone.find_schedules(ScheduleQuery()),
+        lambda: alone.fire_due(alone.now(), 1, plan),
+        lambda: alone.add_runs([run]),
+        lambda: claim(alone),
+        lambda: alone.settle_runs([attempts.succeeded(run, None, 0, "t")]),
+        lambda: alone.find_runs(RunQuery()),
+        lambda: alone.lost_runs(0, 1),
+        lambda: alone.count_runs(),
+        lambda: alone.count_queues(1, 1),
+        lambda: alone.find_skipped("default", "a"),
+        lambda: alone.statistics([("default", "a")]),
+        lambda: alone.purge(1, 1),
+        lambda: alone.get_record("k", "t", "x"),
+        lambda: alone.put_record(Record(kind="k", key="x", body="")),
+        lambda: alone.find_records("k"),
+        lambda: alone.delete_record("k", "t", "x", 1),
+        lambda: alone.append_log([chunk]),
+        lambda: alone.read_log("a"),
+    ]
+    for call in calls:
+        with pytest.raises(EvenbeatError, match="does not exist"):
+            call()

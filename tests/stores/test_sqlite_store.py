@@ -1,0 +1,940 @@
+"""What is SQLite's own: locks, forks, full disks, damaged files, plain SQL. The contract has the rest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.core.records import FORMAT, LogChunk, Record, RunRecord, ScheduleRecord
+from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.firing import plan
+from evenbeat.stores import rows
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
+from evenbeat.stores.sqlite.session import Session
+from evenbeat.testing import VirtualClock
+from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "evenbeat.db"
+
+
+@pytest.fixture
+def make(path: Path, clock: VirtualClock) -> Iterator[Callable[..., SqliteStore]]:
+    """Makes open stores on the same file and closes them in the end."""
+    made: list[SqliteStore] = []
+
+    def open_store(**options: Any) -> SqliteStore:
+        made.append(SqliteStore(path, clock, **options))
+        made[-1].open()
+        return made[-1]
+
+    yield open_store
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make: Callable[..., SqliteStore]) -> SqliteStore:
+    return make()
+
+
+class Crash(BaseException):
+    """The process ends here, as far as the store can tell."""
+
+
+class Watch:
+    """Notes the commands from where it is switched on, and crashes at one of them."""
+
+    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
+        self.seen: list[str] = []
+        self.crash_at = crash_at
+        self.on = on
+
+    def __call__(self, name: str) -> None:
+        if self.on:
+            self.seen.append(name)
+            if len(self.seen) - 1 == self.crash_at:
+                raise Crash
+
+
+def plain(path: Path) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(path, isolation_level=None))
+
+
+def add_schedules(store: SqliteStore, *names: str, **fields: Any) -> None:
+    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
+    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
+
+
+def claim(store: SqliteStore, token: str = "c", limit: int = 10) -> list[RunRecord]:
+    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
+    return list(store.claim_runs(wanted).runs)
+
+
+def names(store: SqliteStore) -> list[str]:
+    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
+
+
+def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """All that is in the file."""
+    with plain(path) as connection:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {
+            table: sorted(connection.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
+            for table in tables
+        }
+
+
+def spoil(path: Path, statement: str) -> None:
+    """Write what no version of Evenbeat would."""
+    with plain(path) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        assert connection.execute(statement).rowcount >= 1
+
+
+# Opening and closing.
+
+
+def test_every_connection_is_durable_and_the_file_has_a_write_ahead_log(store: SqliteStore) -> None:
+    def setting(session: Session, name: str) -> object:
+        return session.connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    with store._connections.read() as reader, store._connections.write() as writer:
+        for session in (reader, writer):
+            assert setting(session, "journal_mode") == "wal"
+            assert setting(session, "synchronous") == 2
+            assert setting(session, "busy_timeout") == 5000
+
+
+def test_many_processes_open_a_new_file_at_once(path: Path) -> None:
+    code = (
+        "import sys; from evenbeat.stores.sqlite import SqliteStore\n"
+        "store = SqliteStore(sys.argv[1]); print('ready', flush=True); sys.stdin.readline()\n"
+        "store.open(); print(store.count_runs()); store.close()"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    answers = [process.communicate("go\n", timeout=60) for process in started]
+    assert [answer[0] for answer in answers] == ["{}\n"] * 6
+    assert [process.returncode for process in started] == [0] * 6
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "nowhere" / "evenbeat.db")
+    with pytest.raises(StoreUnavailable, match="nowhere does not exist"):
+        store.open()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_is_no_file_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="memory"):
+        SqliteStore(":memory:")
+
+
+def test_a_store_that_is_not_open_says_so_and_opens_again(store: SqliteStore) -> None:
+    add_schedules(store, "a")
+    store.close()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        store.count_runs()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        store.add_runs([])
+    store.open()
+    assert names(store) == ["a"]
+
+
+def test_a_file_that_was_moved_away_does_not_come_back_empty(
+    make: Callable[..., SqliteStore], path: Path, tmp_path: Path
+) -> None:
+    store = make()
+    store.close()
+    store._connections._opened = True
+    path.rename(tmp_path / "elsewhere.db")
+    with pytest.raises(StoreUnavailable, match="can't be opened"):
+        store.count_runs()
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_database_is_reported(path: Path) -> None:
+    path.write_text("Dear diary, today I scheduled nothing. " * 200)
+    store = SqliteStore(path)
+    with pytest.raises(StoreUnavailable, match="not an SQLite database"):
+        store.open()
+
+
+def test_a_damaged_file_is_reported(make: Callable[..., SqliteStore], path: Path) -> None:
+    store = make()
+    add_schedules(store, *(f"s{at}" for at in range(500)))
+    store.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (size - 4096))
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        names(make())
+
+
+def test_a_newer_schema_is_refused(make: Callable[..., SqliteStore], path: Path) -> None:
+    make().close()
+    with plain(path) as connection:
+        connection.execute("UPDATE evenbeat_meta SET value = '99' WHERE key = 'schema'")
+    store = SqliteStore(path)
+    with pytest.raises(SchemaTooNew) as caught:
+        store.open()
+    assert (caught.value.found, caught.value.known) == (99, schema.KNOWN)
+
+
+def test_the_printed_schema_makes_what_open_makes(make: Callable[..., SqliteStore], tmp_path: Path) -> None:
+    make()
+    by_hand = tmp_path / "by-hand.db"
+    with plain(by_hand) as connection:
+        connection.executescript(schema_sql())
+    question = "SELECT name, sql FROM sqlite_master ORDER BY name"
+    with plain(by_hand) as one, plain(tmp_path / "evenbeat.db") as other:
+        assert one.execute(question).fetchall() == other.execute(question).fetchall()
+    opened = SqliteStore(by_hand)
+    opened.open()
+    assert opened.count_runs() == {}
+    opened.close()
+
+
+def test_an_interrupted_first_opening_leaves_nothing_half_made(path: Path) -> None:
+    watch = Watch()
+    whole = SqliteStore(path, on_command=watch)
+    whole.open()
+    whole.close()
+    for position in range(len(watch.seen)):
+        for file in path.parent.glob("evenbeat.db*"):
+            file.unlink()
+        broken = SqliteStore(path, on_command=Watch(position))
+        with pytest.raises(Crash):
+            broken.open()
+        broken.close()
+        again = SqliteStore(path)
+        again.open()
+        assert again.count_runs() == {}
+        again.close()
+
+
+# Other holders of the lock, full disks.
+
+
+@pytest.mark.parametrize("busy_timeout", [0, 0.01])
+def test_a_frozen_lock_holder_is_reported_and_survived(
+    make: Callable[..., SqliteStore], path: Path, busy_timeout: float
+) -> None:
+    store = make(busy_timeout=busy_timeout)
+    add_schedules(store, "a")
+    with plain(path) as frozen:
+        frozen.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="write lock") as caught:
+            add_schedules(store, "b")
+        assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+        assert names(store) == ["a"]  # readers wait for nobody
+    add_schedules(store, "b")
+    assert names(store) == ["a", "b"]
+
+
+def test_a_call_from_inside_a_transaction_is_refused_and_does_not_hang(
+    make: Callable[..., SqliteStore],
+) -> None:
+    store = make(busy_timeout=0)
+    with store._connections.write(), pytest.raises(StoreUnavailable, match="another thread"):
+        store.add_runs([])
+    assert store.add_runs([RunRecord(id="a", task="work")]) == [True]
+
+
+def test_a_claim_with_nothing_due_leaves_the_write_lock_alone(
+    make: Callable[..., SqliteStore], clock: VirtualClock, path: Path
+) -> None:
+    watch = Watch()
+    store = make(busy_timeout=0, on_command=watch)
+    store.add_runs([RunRecord(id="future", task="work", run_at=clock.now + MINUTE)])
+    watch.seen.clear()
+    with plain(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert claim(store) == []
+        assert watch.seen == ["set up"] * 4 + ["select next due"]
+        clock.advance("1m")
+        with pytest.raises(StoreUnavailable, match="write lock"):
+            claim(store)
+    assert [held.id for held in claim(store)] == ["future"]
+    # Nothing is due any more, yet the token is known: its repetition answers.
+    assert [held.id for held in claim(store)] == ["future"]
+
+
+def test_a_full_disk_is_reported_loses_nothing_and_is_survived(
+    store: SqliteStore, clock: VirtualClock, path: Path
+) -> None:
+    add_schedules(store, *(f"s{at:03}" for at in range(100)))
+    clock.advance("1m")
+    before = dump(path)
+    with store._connections.write() as writer:
+        pages = writer.connection.execute("PRAGMA page_count").fetchone()[0]
+        writer.connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(StoreUnavailable, match="full"):
+        store.fire_due(clock.now, 100, plan)
+    assert dump(path) == before
+    with store._connections.write() as writer:
+        writer.connection.execute("PRAGMA max_page_count = 1000000")
+    assert len(store.fire_due(clock.now, 100, plan).planned) == 100
+    assert store.count_runs() == {"queued": 100}
+
+
+def test_a_value_that_sqlite_can_not_hold_is_refused_as_such(store: SqliteStore) -> None:
+    for bad in (
+        RunRecord(id="a", task="work", error="\ud800"),
+        RunRecord(id="a", task="work", run_at=1 << 70),
+        RunRecord(id="a", task="work", priority=77),
+        RunRecord(id="\ud800", task="work"),
+    ):
+        with pytest.raises(InvalidValue):
+            store.add_runs([bad])
+    assert store.count_runs() == {}
+
+
+# Forks.
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """The exit code of a forked child that does this and nothing else."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_after_a_fork_parent_and_child_both_write(store: SqliteStore) -> None:
+    add_schedules(store, "before")
+    assert store.wait(0) is False
+    assert in_child(lambda: add_schedules(store, "child")) == 0
+    add_schedules(store, "parent")
+    assert names(store) == ["before", "child", "parent"]
+
+
+def test_a_childs_commits_outlive_the_parents_closing(store: SqliteStore, path: Path) -> None:
+    # The parent, once it believes that it is the last one, deletes the log that the child writes to.
+    add_schedules(store, "before")
+    written, write = os.pipe()
+    closed, close = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            add_schedules(store, "child-1")
+            os.write(write, b"x")
+            os.read(closed, 1)
+            add_schedules(store, "child-2")
+            code = 0
+        finally:
+            os._exit(code)
+    os.read(written, 1)
+    add_schedules(store, "parent")
+    store.close()
+    os.write(close, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    for end in (written, write, closed, close):
+        os.close(end)
+    store.open()
+    assert names(store) == ["before", "child-1", "child-2", "parent"]
+
+
+# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_while_other_threads_write_neither_waits_for_ever_nor_catches_them(store: SqliteStore) -> None:
+    started, stop = threading.Event(), threading.Event()
+    written: list[bool] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            written.extend(store.add_runs([RunRecord(id=f"parent-{len(written)}", task="work")]))
+            started.set()
+
+    def work() -> None:
+        assert store.add_runs([RunRecord(id=f"child-{os.getpid()}", task="work")]) == [True]
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    started.wait(60)
+    try:
+        for _ in range(5):
+            assert in_child(work) == 0
+    finally:
+        stop.set()
+        thread.join()
+    assert all(written)
+    assert store.count_runs() == {"queued": len(written) + 5}
+
+
+def test_a_process_whose_files_were_closed_leaves_the_database_alone(store: SqliteStore, path: Path) -> None:
+    """SQLite's locks are gone then, and what it writes may go into another file: a database lost all its
+    tables that way."""
+
+    def close_all() -> None:
+        add_schedules(store, "child")
+        os.closerange(3, 1024)
+        calls: list[Callable[[], object]] = [
+            lambda: add_schedules(store, "late"),
+            store.count_runs,
+            store.open,
+        ]
+        for call in calls:
+            with pytest.raises(StoreUnavailable, match="start a new process"):
+                call()
+        store.close()
+
+    add_schedules(store, "before")
+    assert in_child(close_all) == 0
+    add_schedules(store, "after")
+    assert names(store) == ["after", "before", "child"]
+    with closing(sqlite3.connect(path)) as plain:
+        assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_file_that_is_moved_away_is_noticed_and_used_again_when_it_is_back(
+    store: SqliteStore, path: Path
+) -> None:
+    add_schedules(store, "before")
+    path.rename(path.with_suffix(".away"))
+    calls = (lambda: add_schedules(store, "lost"), store.count_runs, store.open)
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match="moved away or deleted while it was open; put it back"):
+            call()
+    assert not path.exists()  # nor made anew, empty
+    path.with_suffix(".away").rename(path)
+    add_schedules(store, "after")
+    assert names(store) == ["after", "before"]
+
+
+def test_a_file_that_takes_the_place_of_another_is_left_alone(store: SqliteStore, path: Path) -> None:
+    add_schedules(store, "before")
+    other, first = path.with_name("other.db"), path.with_name("first.db")
+    with closing(SqliteStore(other)) as copy:
+        copy.open()
+        add_schedules(copy, "restored")
+    path.rename(first)
+    other.rename(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"was replaced by another one .* delete .*-wal and -shm"):
+            add_schedules(store, "lost")
+    path.rename(other)
+    first.rename(path)
+    add_schedules(store, "after")
+    assert names(store) == ["after", "before"]
+
+
+def test_a_store_that_was_closed_makes_a_file_anew_where_there_is_none(
+    store: SqliteStore, path: Path
+) -> None:
+    add_schedules(store, "before")
+    store.close()
+    path.unlink()
+    store.open()
+    assert names(store) == []
+
+
+def test_a_fork_inside_a_transaction_leaves_the_child_without_the_store(store: SqliteStore) -> None:
+    def write() -> None:
+        calls: list[Callable[[], None]] = [lambda: add_schedules(store, "child"), store.open]
+        for call in calls:
+            try:
+                call()
+            except StoreUnavailable:
+                continue
+            os._exit(7)
+
+    with store._connections.write():
+        assert in_child(write) == 0
+    add_schedules(store, "parent")
+    assert names(store) == ["parent"]
+
+
+def test_a_child_leaves_its_parents_socket_alone(store: SqliteStore, path: Path) -> None:
+    store.wait(0)
+    (ours,) = Path(store._waker._folder).iterdir()
+
+    def work() -> None:
+        assert store._waker._socket is None
+        store.wait(0)
+        assert len(list(ours.parent.iterdir())) == 2
+        store.close()
+
+    assert in_child(work) == 0
+    assert list(ours.parent.iterdir()) == [ours]
+
+
+# Crashes at each command.
+
+
+def prepare(store: SqliteStore, clock: VirtualClock) -> None:
+    add_schedules(store, "free", "other")
+    add_schedules(store, "single", overlap="cancel_running")
+    add_schedules(store, "late", trigger="every 10s")
+    add_schedules(store, "broken")
+    clock.advance("1m")
+    store.fire_due(clock.now, 10, plan)
+    clock.advance("1m")
+
+
+def fire(store: SqliteStore) -> object:
+    def picky(row: ScheduleRecord, *rest: Any) -> Any:
+        if row.name == "broken":
+            raise ValueError("no")
+        return plan(row, *rest)
+
+    return store.fire_due(store.now(), 10, picky)
+
+
+def put(store: SqliteStore) -> object:
+    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
+    change = changes.change(row, {"trigger": "every 1h"}, store.now())
+    return change and store.put_schedules([Write(change, row.version)])
+
+
+def take(store: SqliteStore) -> object:
+    return claim(store, "again")
+
+
+def settle(store: SqliteStore) -> object:
+    held = store.find_runs(RunQuery(states=("running",))).items
+    following = (RunRecord(id="next", task="work"),)
+    return store.settle_runs(
+        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
+    )
+
+
+@pytest.mark.parametrize("action", [fire, put, take, settle])
+def test_a_crash_at_any_command_leaves_all_or_nothing(
+    action: Callable[[SqliteStore], object],
+    make: Callable[..., SqliteStore],
+    clock: VirtualClock,
+    path: Path,
+    tmp_path: Path,
+) -> None:
+    first = make()
+    prepare(first, clock)
+    if action is settle:
+        claim(first)
+    first.close()
+    kept = tmp_path / "kept.db"
+    shutil.copy(path, kept)
+    before = dump(path)
+    watch = Watch(on=False)
+    whole = make(on_command=watch)
+    watch.on = True
+    action(whole)
+    whole.close()
+    after = dump(path)
+    assert after != before
+    assert watch.seen[-1] == "committed"
+
+    for position, name in enumerate(watch.seen):
+        shutil.copy(kept, path)
+        crashing = Watch(position, on=False)
+        store = make(on_command=crashing)
+        crashing.on = True
+        with pytest.raises(Crash):
+            action(store)
+        assert dump(path) == (after if name == "committed" else before)
+        # The store lives on, and a repetition of the call ends where the call would have.
+        action(store)
+        assert dump(path) == after
+        store.close()
+
+
+# Rows that can't be understood.
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "catch_up = '{nonsense'",
+        "execution = '[1, 2]'",
+        "state = 'dreaming'",
+        "overlap = 'maybe'",
+        "trigger = 'every now and then'",
+        "payload = CAST(X'ff00fe' AS TEXT)",
+        "next_tick = 9223372036854775807, spread = 5",
+        "priority = 10",
+    ],
+)
+def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
+    store: SqliteStore, clock: VirtualClock, path: Path, damage: str
+) -> None:
+    add_schedules(store, "a", "b", "c", "d")
+    spoil(path, f"UPDATE evenbeat_schedules SET {damage} WHERE name IN ('b', 'd')")
+    clock.advance("1m")
+    fired = store.fire_due(clock.now, 10, plan)
+    assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
+    assert fired.quarantined == (("default", "b"), ("default", "d"))
+    notes = store.find_records("quarantine")
+    assert [(note.key, note.version) for note in notes] == [("b", 1), ("d", 1)]
+    assert all(note.body for note in notes)
+    clock.advance("1m")
+    assert store.fire_due(clock.now, 10, plan).quarantined == ()
+    can_be_found_and_written_anew(store, "b")
+    can_be_deleted(store, "d")
+
+
+def test_whatever_a_column_holds_the_neighbours_fire_and_the_row_can_be_replaced(
+    store: SqliteStore, clock: VirtualClock, path: Path
+) -> None:
+    def damage(name: str, column: str, value: object) -> None:
+        with plain(path) as connection:
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            # Where the column can't hold it (STRICT, NOT NULL), the row stays as it was.
+            with suppress(sqlite3.IntegrityError):
+                connection.execute(
+                    f"UPDATE evenbeat_schedules SET {column} = {value} WHERE name = ?", (name,)
+                )
+
+    columns = [column for column in rows.SCHEDULE if column not in ("tenant", "name", "format")]
+    values = ["NULL", "''", "'?'", "CAST(X'ff' AS TEXT)", "-1", "9223372036854775807", "-9223372036854775808"]
+    sweep(store, clock, columns, values, damage)
+
+
+def test_a_schedule_of_a_newer_format_is_left_alone(
+    store: SqliteStore, clock: VirtualClock, path: Path
+) -> None:
+    add_schedules(store, "a")
+    statement = f"UPDATE evenbeat_schedules SET format = {FORMAT + 1}, state = 'dreaming'"
+    spoil(path, statement)
+    before = dump(path)
+    clock.advance("1m")
+    assert store.fire_due(clock.now, 10, plan).next_wake is None
+    assert dump(path) == before
+
+
+@pytest.mark.parametrize("damage", ["execution = 'x'", "cause = 'fate'", "payload = CAST(X'ff' AS TEXT)"])
+def test_a_run_that_can_not_be_read_does_not_block_its_queue(
+    store: SqliteStore, path: Path, damage: str
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
+    spoil(path, f"UPDATE evenbeat_runs SET {damage} WHERE id = 'a'")
+    assert claim(store, "one", limit=1) == []
+    assert [held.id for held in claim(store, "two", limit=1)] == ["b"]
+    (note,) = store.find_records("quarantine")
+    assert note.key == "a"
+    assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+
+
+@pytest.mark.parametrize("damage", ["execution = 'x'", "cause = 'fate'", "payload = CAST(X'ff' AS TEXT)"])
+def test_a_running_run_that_can_not_be_read_ends_with_its_lease(
+    store: SqliteStore, clock: VirtualClock, path: Path, damage: str
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
+    claim(store)
+    spoil(path, f"UPDATE evenbeat_runs SET {damage} WHERE id = 'a'")
+    assert store.lost_runs(clock.now, 10).runs == ()
+    assert store.count_runs() == {"running": 2}
+    clock.advance("1h")
+    assert [lost.id for lost in store.lost_runs(clock.now, 10).runs] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+    (note,) = store.find_records("quarantine")
+    assert note.key == "a"
+
+
+@pytest.mark.parametrize(
+    "damage", ["fire_seq = 9223372036854775807", "revision = -1", f"generation = {1 << 53}"]
+)
+def test_a_schedule_that_can_not_be_counted_up_does_not_keep_its_neighbours_from_firing(
+    store: SqliteStore, clock: VirtualClock, path: Path, damage: str
+) -> None:
+    add_schedules(store, "a", "b")
+    spoil(path, f"UPDATE evenbeat_schedules SET {damage} WHERE name = 'a'")
+    clock.advance("1m")
+    fired = store.fire_due(clock.now, 10, plan)
+    assert [planned.schedule.name for planned in fired.planned] == ["b"]
+    assert fired.quarantined == (("default", "a"),)
+
+
+@pytest.mark.parametrize(
+    "damage", ["attempt = 9223372036854775807", "failures = -1", "crashes = 9223372036854775807"]
+)
+def test_a_run_that_can_not_be_counted_up_does_not_keep_its_neighbours_from_workers(
+    store: SqliteStore, path: Path, damage: str
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
+    spoil(path, f"UPDATE evenbeat_runs SET {damage} WHERE id = 'a'")
+    assert [held.id for held in claim(store)] == ["b"]
+    assert store.count_runs() == {"running": 1, "failed": 1}
+
+
+def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: SqliteStore, path: Path) -> None:
+    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
+    spoil(path, "UPDATE evenbeat_runs SET payload = CAST(X'ff' AS TEXT) WHERE id = 'b'")
+    held = claim(store)
+    assert [(run.id, run.attempt) for run in held] == [("a", 1), ("c", 1)]
+    assert store.count_runs() == {"running": 2, "failed": 1}
+    assert [(run.id, run.state) for run in store.find_runs(RunQuery()).items] == [
+        ("a", "running"),
+        ("c", "running"),
+    ]
+
+
+# Waking up.
+
+WAITER = """
+import sys
+from evenbeat.stores.sqlite import SqliteStore
+store = SqliteStore(sys.argv[1])
+store.open()
+store.wait(0)
+print("waiting", flush=True)
+print(store.wait(60), flush=True)
+store.close()
+"""
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for the name of a socket; those of tmp_path are long."""
+    with TemporaryDirectory(prefix="eb-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["short path", "long path"])
+def test_a_hint_wakes_a_waiter_in_another_process(short: Path, long: bool) -> None:
+    folder = short / ("x" * 120) if long else short
+    folder.mkdir(exist_ok=True)
+    path = folder / "evenbeat.db"
+    store = SqliteStore(path)
+    store.open()
+    assert store._waker._folder.startswith(str(path)) is not long
+    command = [sys.executable, "-c", WAITER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        store.hint()
+        assert process.stdout.readline() == "True\n"
+        assert process.wait(60) == 0
+    store.close()
+    assert not os.path.exists(store._waker._folder)
+
+
+def test_the_socket_of_a_killed_process_is_removed_by_the_next_hint(store: SqliteStore, path: Path) -> None:
+    command = [sys.executable, "-c", WAITER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.kill()
+        process.wait(60)
+    folder = Path(store._waker._folder)
+    assert len(list(folder.iterdir())) == 1
+    store.hint()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_hint_wakes_every_thread_that_waits_and_then_none(store: SqliteStore) -> None:
+    answers: list[bool] = []
+    threads = [threading.Thread(target=lambda: answers.append(store.wait(60))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        store.hint()
+        threads[0].join(0.01)
+        for thread in threads:
+            thread.join(0.001)
+    assert answers == [True] * 5
+    assert store.wait(0) is False  # one's own hints wake others
+
+
+def test_a_hint_between_two_waits_is_not_lost(make: Callable[..., SqliteStore]) -> None:
+    waiting, other = make(), make()
+    assert waiting.wait(0) is False
+    other.hint()
+    other.hint()
+    assert waiting.wait(60) is True
+    assert waiting.wait(0) is False
+
+
+def test_where_no_socket_can_be_made_a_wait_takes_its_time(store: SqliteStore, path: Path) -> None:
+    folder = Path(store._waker._folder)
+    folder.write_text("in the way")
+    assert store.wait(0.001) is False
+    store.hint()
+    folder.unlink()
+
+
+def test_closing_ends_a_wait_and_takes_the_socket_away(store: SqliteStore, path: Path) -> None:
+    store.wait(0)
+    thread = threading.Thread(target=store.wait, args=(60,))
+    thread.start()
+    store.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not Path(store._waker._folder).exists()
+
+
+# Plain SQL.
+
+
+def test_plain_sql_reads_what_is_due_and_what_ran(
+    store: SqliteStore, clock: VirtualClock, path: Path
+) -> None:
+    add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')
+    question = (
+        "SELECT tenant, name, task, trigger, state, datetime(next_tick / 1000, 'unixepoch'), "
+        "payload ->> 'team', catch_up ->> 'kind' FROM evenbeat_schedules"
+    )
+    with plain(path) as connection:
+        assert connection.execute(question).fetchall() == [
+            ("default", "report", "work", "0 9 * * *", "active", "2026-03-02 09:00:00", "ops", "latest")
+        ]
+        with pytest.raises(sqlite3.IntegrityError):
+            connection.execute("UPDATE evenbeat_schedules SET state = 'dreaming'")
+        with pytest.raises(sqlite3.IntegrityError):
+            connection.execute("UPDATE evenbeat_schedules SET next_tick = 'tomorrow'")
+
+
+_ORDERED = ("select claimable", "outlook")
+
+
+def hot_statements() -> dict[str, str]:
+    """Everything that runs in a loop, or for each batch of one."""
+    searches = {
+        "runs by id": RunQuery(ids=("a",)),
+        "runs of a worker": RunQuery(worker="w", states=("running",)),
+        "runs to be stopped": RunQuery(worker="w", states=("running",), cancel_requested=True),
+        "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
+        "history of a schedule": RunQuery(tenant="t", schedule="s"),
+        "newest runs": RunQuery(),
+        "runs of a window": RunQuery(since=1, until=2, task="t"),
+        "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=1, until=2),
+        "runs before": RunQuery(until=2),
+        "runs that wait for a retry": RunQuery(retrying=True),
+    }
+    found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
+    found["runs after a cursor"] = f"{history.question(RunQuery(), (1, 'a'))[0]} LIMIT ?"
+    own = "wanted.value ->> 0"
+    found["settle"] = statements.update_run(("state", "error"))
+    found["settle many"] = statements.update_runs(("state", "error"), (own, "?", "?"))
+    found["insert many"] = statements.insert_runs((own, *"?" * (len(rows.RUN) - 1)))
+    for name, text in vars(statements).items():
+        if name.isupper() and isinstance(text, str) and not name.endswith("COLUMNS"):
+            found[name.lower().replace("_", " ")] = text
+    return found
+
+
+@pytest.mark.parametrize(("name", "statement"), hot_statements().items(), ids=hot_statements())
+def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: str, statement: str) -> None:
+    values = [None] * statement.count("?")
+    with plain(path) as connection:
+        steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    tables = [step for step in steps if "VIRTUAL TABLE" not in step and step != "SCAN CONSTANT ROW"]
+    scans = [step for step in tables if step.startswith("SCAN")]
+    if name in ("runs of a worker", "runs to be stopped"):
+        assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_leased (worker=?)"
+    elif name == "active runs of a schedule":
+        assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_active (tenant=? AND schedule=?)"
+    elif name == "history of a schedule":
+        assert steps == ["SEARCH run USING INDEX evenbeat_runs_of_schedule (tenant=? AND schedule=?)"]
+    elif name in ("select lost", "next lease end"):
+        # What is running, and nothing of history.
+        assert steps[0].endswith("INDEX evenbeat_runs_leased")
+    elif name in (
+        "runs of a window",
+        "failed runs of a window",
+        "runs that wait for a retry",
+        "count queues",
+    ):
+        # What is active, and of history what ended in the window or later.
+        active = ("INDEX evenbeat_runs_leased", "INDEX evenbeat_runs_claimable")
+        assert all(step.endswith(active) for step in scans), steps
+        ended = [step for step in steps if "evenbeat_runs_over" in step]
+        assert all("SEARCH" in step and "(<expr>>?)" in step for step in ended), steps
+        assert bool(ended) == (name != "runs that wait for a retry")
+        assert bool(scans) == (name != "failed runs of a window")
+    elif name in ("newest runs", "count runs"):
+        # In the order of an index and as far as the limit; and what is counted must be walked through.
+        assert all("USING" in step and "INDEX" in step for step in scans)
+    else:
+        assert scans == []
+    if name in ("select due", "next wake", "newest runs", "runs after a cursor") or name.startswith(_ORDERED):
+        assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_nothing_of_the_driver_escapes(store: SqliteStore, path: Path) -> None:
+    with plain(path) as connection:
+        for table in ("schedules", "runs", "skipped", "statistics", "records", "logs"):
+            connection.execute(f"DROP TABLE evenbeat_{table}")
+    chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
+    run = RunRecord(id="a", task="work", attempt=1)
+    calls: list[Callable[[], object]] = [
+        lambda: add_schedules(store, "a"),
+        lambda: store.find_schedules(ScheduleQuery()),
+        lambda: store.fire_due(store.now(), 1, plan),
+        lambda: store.add_runs([run]),
+        lambda: claim(store),
+        lambda: store.settle_runs([attempts.succeeded(run, None, 0, "t")]),
+        lambda: store.find_runs(RunQuery()),
+        lambda: store.count_runs(),
+        lambda: store.count_queues(1, 1),
+        lambda: store.find_skipped("default", "a"),
+        lambda: store.statistics([("default", "a")]),
+        lambda: store.purge(1, 1),
+        lambda: store.get_record("k", "t", "x"),
+        lambda: store.put_record(Record(kind="k", key="x", body="")),
+        lambda: store.find_records("k"),
+        lambda: store.delete_record("k", "t", "x", 1),
+        lambda: store.append_log([chunk]),
+        lambda: store.read_log("a"),
+    ]
+    for call in calls:
+        with pytest.raises(EvenbeatError, match="no such table"):
+            call()
+
+
+def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work")])
+    (held,) = claim(store)
+    following = RunRecord(id="b", task="work", state="running", attempt=1)
+    answers = store.settle_runs(
+        [
+            attempts.heartbeat(held, MINUTE, "beat"),
+            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
+            attempts.heartbeat(held, 2 * MINUTE, "late"),
+            attempts.succeeded(following, "1", clock.now, "end-b"),
+        ]
+    )
+    assert answers == [True, True, False, True]
+    found = {run.id: run for run in store.find_runs(RunQuery()).items}
+    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
+    assert found["b"] == replace(
+        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
+    )
