@@ -80,7 +80,7 @@ def _lock(store: Store) -> dict[str, Callable[[], object]]:
         return call
 
     return {
-        "lock, acquire": checked(locks.acquire, "1m", token),
+        "lock, acquire": checked(locks.try_acquire, "1m", token),
         "lock, extend": checked(locks.extend, "1m", token),
         "lock, release": checked(locks.release, token),
     }

@@ -4,6 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evenbeat.app.scheduler import Scheduler
+    from evenbeat.core.results import (
+        BulkResult,
+        LogLine,
+        QueueStats,
+        RefusedRun,
+        Run,
+        RunAttempt,
+        RunWait,
+        Schedule,
+        ScheduleStats,
+        SkippedTicks,
+    )
     from evenbeat.errors import (
         AppImportError,
         DamagedSchedule,
@@ -12,6 +24,7 @@ if TYPE_CHECKING:
         InvalidTrigger,
         InvalidValue,
         LockHeld,
+        LockLost,
         RunCancelled,
         RunExists,
         RunNotFound,
@@ -27,18 +40,6 @@ if TYPE_CHECKING:
         UnknownZone,
     )
     from evenbeat.observe.events import Event
-    from evenbeat.observe.views import (
-        BulkResult,
-        LogLine,
-        QueueStats,
-        RefusedRun,
-        Run,
-        RunAttempt,
-        RunWait,
-        Schedule,
-        ScheduleStats,
-        SkippedTicks,
-    )
     from evenbeat.tasks.context import RunContext
     from evenbeat.tasks.task import Call, Task
     from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
@@ -59,6 +60,7 @@ __all__ = [
     "InvalidTrigger",
     "InvalidValue",
     "LockHeld",
+    "LockLost",
     "LogLine",
     "QueueStats",
     "RefusedRun",
@@ -102,6 +104,7 @@ _MODULES = {
         "InvalidTrigger",
         "InvalidValue",
         "LockHeld",
+        "LockLost",
         "DocumentLockLost",
         "AppImportError",
         "RunCancelled",
@@ -121,7 +124,7 @@ _MODULES = {
     "evenbeat.app.scheduler": ("Scheduler",),
     "evenbeat.tasks.task": ("Call", "Task"),
     "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),
-    "evenbeat.observe.views": (
+    "evenbeat.core.results": (
         "RunAttempt",
         "BulkResult",
         "LogLine",

@@ -253,6 +253,18 @@ class LockHeld(EvenbeatError):
         self.created_at = created_at
 
 
+class LockLost(EvenbeatError):
+    """The named lock expired, or was deleted by hand, while its holder relied on it: others may have it."""
+
+    def __init__(self, tenant: str, name: str) -> None:
+        super().__init__(
+            f"lock {shown(name)} of tenant {shown(tenant)} was lost while it was held: another holder may "
+            "have done the same work; check it, and use a longer ttl"
+        )
+        self.tenant = tenant
+        self.name = name
+
+
 class DocumentLockLost(EvenbeatError):
     """The lock of a document ended, or others changed its ``sleep_until``, while it was processed: its end is
     not written. ``document`` is its id."""

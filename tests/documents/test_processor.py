@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 
 from evenbeat import InvalidTrigger, InvalidValue
+from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import from_ms, to_ms
 from evenbeat.documents import (
     HELD,
@@ -29,7 +30,6 @@ from evenbeat.documents import (
     runtime,
 )
 from evenbeat.errors import StoreUnavailable
-from evenbeat.stores.base import wall_clock
 
 LONG = 30.0
 

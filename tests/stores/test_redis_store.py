@@ -389,7 +389,7 @@ def test_without_a_clock_of_ours_the_servers_decides(make: Make, client: Any) ->
 def test_a_lock_can_be_read_with_redis_cli_and_goes_by_itself(make: Make, client: Any, valkey: str) -> None:
     store = make(clock=None)
     key = f"{read_location(valkey).base}schedule_lock:import"
-    assert locks.acquire(store, "import", "90s", "mine", description="new prices")
+    assert locks.try_acquire(store, "import", "90s", "mine", description="new prices")
     body = json.loads(client.hget(key, "body"))
     assert (body["holder"], body["description"]) == (locks.this_process(), "new prices")
     assert abs(datetime.fromisoformat(body["created_at"]).timestamp() * 1000 - store.now()) < 60_000
@@ -404,7 +404,7 @@ def test_a_lock_can_be_read_with_redis_cli_and_goes_by_itself(make: Make, client
     assert locks.holder(store, "import") is None
     assert not locks.extend(store, "import", "30s", "mine")
     assert not store.put_record(replace(stale, version=stale.version + 1), expect=stale.version)
-    assert locks.acquire(store, "import", "90s", "theirs")
+    assert locks.try_acquire(store, "import", "90s", "theirs")
     assert not store.put_record(stale)
     assert not store.delete_record("lock", "default", "import", stale.version)
     assert locks.extend(store, "import", "90s", "theirs")

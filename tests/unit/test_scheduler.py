@@ -881,14 +881,14 @@ def test_a_lock_has_one_holder_until_it_is_released_or_its_time_is_over(schedule
     with mine:
         with pytest.raises(LockHeld, match="import"), theirs:
             pass
-        assert scheduler.lock("import", tenant="acme").acquire()
-    assert theirs.acquire()
+        assert scheduler.lock("import", tenant="acme").try_acquire()
+    assert theirs.try_acquire()
     scheduler.travel("+20s")
     assert theirs.extend()
     scheduler.travel("+29s")
-    assert not mine.acquire()
+    assert not mine.try_acquire()
     scheduler.travel("+1s")
-    assert mine.acquire()
+    assert mine.try_acquire()
     assert not theirs.extend()
     assert not theirs.release()
 
@@ -915,7 +915,7 @@ def test_making_a_lock_opens_no_store() -> None:
     app = Scheduler("sqlite:////no/such/folder/evenbeat.db")
     lock = app.lock("import")
     with virtual(app), lock:
-        assert not app.lock("import").acquire()
+        assert not app.lock("import").try_acquire()
 
 
 # -- hooks ---------------------------------------------------------------------------------------------------

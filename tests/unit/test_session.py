@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenbeat import InvalidValue, LockHeld, Scheduler
-from evenbeat.app.locks import Lock, acquire, extend, new_token, release
+from evenbeat.app.locks import Lock, extend, new_token, release, try_acquire
 from evenbeat.app.session import AppSession
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks.task import Tasks
@@ -101,7 +101,7 @@ def test_a_lock_that_there_can_not_be_is_refused(name: str) -> None:
         Lock(Counting, name, "30s")
     assert refused.value.field == "lock"
     with pytest.raises(InvalidValue) as refused:
-        acquire(Counting(), name, "30s", new_token())
+        try_acquire(Counting(), name, "30s", new_token())
     assert refused.value.field == "lock"
 
 
@@ -118,7 +118,7 @@ def test_nobody_extends_or_releases_what_is_not_held() -> None:
     assert lock.release() is False
     assert extend(store, "import", "30s", "mine") is False
     assert release(store, "import", "mine") is False
-    assert lock.acquire()
+    assert lock.try_acquire()
     assert extend(store, "import", "30s", "mine") is False
     assert release(store, "import", "mine") is False
     assert lock.release() is True
@@ -130,14 +130,14 @@ def test_a_lock_is_a_context_manager_of_both_kinds() -> None:
     assert lock.tenant == "default"
     with lock as held:
         assert held is lock
-        assert not other.acquire()
+        assert not other.try_acquire()
 
     async def hold() -> None:
         async with lock as held:
             assert held is lock
             with pytest.raises(LockHeld, match="import"):
                 await other.__aenter__()
-        assert other.acquire()
+        assert other.try_acquire()
 
     asyncio.run(hold())
 
@@ -145,21 +145,21 @@ def test_a_lock_is_a_context_manager_of_both_kinds() -> None:
 def test_a_release_that_is_repeated_does_not_end_a_later_hold() -> None:
     store = Counting()
     lock = Lock(lambda: store, "import", "30s")
-    assert lock.acquire()
+    assert lock.try_acquire()
     before = lock.token
     assert lock.release()
-    assert lock.acquire()
+    assert lock.try_acquire()
     assert lock.token != before
     assert release(store, "import", before) is False
-    assert not Lock(lambda: store, "import", "30s").acquire()
-    assert Lock(lambda: store, "import", "30s", "acme").acquire()
+    assert not Lock(lambda: store, "import", "30s").try_acquire()
+    assert Lock(lambda: store, "import", "30s", "acme").try_acquire()
 
 
 def test_an_acquire_that_is_repeated_extends_nothing() -> None:
     store = Counting()
-    assert acquire(store, "import", "30s", "mine")
+    assert try_acquire(store, "import", "30s", "mine")
     before = store.get_record("lock", "default", "import")
-    assert acquire(store, "import", "1h", "mine")
+    assert try_acquire(store, "import", "1h", "mine")
     assert store.get_record("lock", "default", "import") == before
     assert extend(store, "import", "1h", "mine")
     after = store.get_record("lock", "default", "import")

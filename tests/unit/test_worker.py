@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_a_failed_attempt_is_tried_again_and_then_the_run_has_failed() -> None:
     assert (run.state, run.failures, run.attempt, run.error) == ("failed", 2, 2, "ValueError: no")
     assert [kind for kind in bench.kinds() if kind != "idle"] == ["started", "retrying", "started", "failed"]
     assert bench.told[1].delay is not None
-    assert bench.told[1].delay > 0
+    assert bench.told[1].delay > timedelta(0)
 
 
 def test_the_log_of_a_success_has_no_error(caplog: pytest.LogCaptureFixture) -> None:

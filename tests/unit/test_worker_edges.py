@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -145,7 +146,7 @@ def test_an_outcome_is_recorded_and_told(
     timed.step()
     assert timed.run().state == state
     event = timed.heard[-1]
-    assert (event.kind, event.duration) == (kind, 2.5)
+    assert (event.kind, event.duration) == (kind, timedelta(seconds=2.5))
     assert event.result == (1 if kind == "succeeded" else None)
     if state == "failed":
         late = outcome.kind == "timeout" or asked == "timeout"
@@ -160,7 +161,7 @@ def test_a_retry_is_told_with_its_delay(timed: Timed) -> None:
     timed.step()
     event = timed.heard[-1]
     assert (event.kind, event.error) == ("retrying", "boom\nsecond line")
-    assert event.delay == attempts.backoff(timed.run(), 1) / 1000
+    assert event.delay == timedelta(milliseconds=attempts.backoff(timed.run(), 1))
 
 
 @pytest.mark.parametrize(

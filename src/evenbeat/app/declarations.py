@@ -13,8 +13,8 @@ from evenbeat.app.definitions import new_schedule
 from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
+from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue
-from evenbeat.observe.views import Schedule
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned
 from evenbeat.tasks.task import Task

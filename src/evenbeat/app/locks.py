@@ -1,15 +1,18 @@
-"""The named lock over any store: held by a token for a time, extended and released by it alone.
+"""The named lock over any store: a token holds it for a time, and only that token extends or releases it.
 
-A lock that is not extended ends by itself, so a holder that died blocks nobody for long. A holder
-that lives but was frozen past its time does not know: pass the token on to what the lock guards.
+A lock that is not extended expires, so a holder that died blocks nobody for long. A holder that was frozen
+past the expiry does not know that it lost the lock: pass the token on to what the lock guards.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -18,23 +21,28 @@ from uuid import uuid4
 import msgspec
 
 from evenbeat.core.awaitable import twin
+from evenbeat.core.clocks import steady_clock
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import Record, check_description, check_name
-from evenbeat.errors import InvalidValue, LockHeld, shown
+from evenbeat.errors import InvalidValue, LockHeld, LockLost, StoreUnavailable, shown
 from evenbeat.stores.base import Store
 
 _KIND = "lock"
+# Seconds between two tries to acquire a lock that is held: short at first, then doubled.
+_RETRY, _LONGEST_RETRY = 0.02, 0.5
+
+_log = logging.getLogger("evenbeat.app.locks")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock as it is kept: who has it, what for and since when. Readable in the database as JSON."""
+    """A lock as it is stored: its holder, the purpose and since when. Readable in the database as JSON."""
 
     holder: str = "somebody"
     """The host and the process."""
     description: str = ""
     created_at: datetime | None = None
-    """When it was taken; extending it does not change that."""
+    """When it was acquired; extending it does not change that."""
     token: str = ""
 
 
@@ -42,21 +50,21 @@ _decoder = msgspec.json.Decoder(Held)
 
 
 def new_token() -> str:
-    """A token that nobody else has."""
+    """Return a token that is never used again."""
     return uuid4().hex
 
 
 def this_process() -> str:
-    """Who takes a lock here: ``web-1-4711``, the host and the pid."""
+    """Return the holder's name for locks of this process, its host and pid: ``web-1-4711``."""
     return f"{socket.gethostname()[:60]}-{os.getpid()}"
 
 
-def acquire(
+def try_acquire(
     store: Store, name: str, ttl: Duration, token: str, tenant: str = "default", *, description: str = ""
 ) -> bool:
-    """Take the lock for ``ttl``; False if somebody else holds it.
+    """Acquire the lock for ``ttl``; return False if another token holds it.
 
-    Repeating it with the same token, after a lost reply, answers True and extends nothing.
+    A repeated call with the same token, after a lost reply, returns True and extends nothing.
     """
     check_name(name, "lock")
     present = store.get_record(_KIND, tenant, name)
@@ -68,7 +76,7 @@ def acquire(
 
 
 def extend(store: Store, name: str, ttl: Duration, token: str, tenant: str = "default") -> bool:
-    """Hold the lock for ``ttl`` from now on; False if the token does not hold it (any more)."""
+    """Hold the lock for ``ttl`` from now on; return False if the token does not hold it any more."""
     present = store.get_record(_KIND, tenant, name)
     if present is None or (held := _read(present)).token != token:
         return False
@@ -76,7 +84,7 @@ def extend(store: Store, name: str, ttl: Duration, token: str, tenant: str = "de
 
 
 def release(store: Store, name: str, token: str, tenant: str = "default") -> bool:
-    """Let go of the lock; False, and no harm, if the token does not hold it (any more)."""
+    """Release the lock; return False, and change nothing, if the token does not hold it any more."""
     present = store.get_record(_KIND, tenant, name)
     if present is None or _read(present).token != token:
         return False
@@ -84,7 +92,7 @@ def release(store: Store, name: str, token: str, tenant: str = "default") -> boo
 
 
 def holder(store: Store, name: str, tenant: str = "default") -> Held | None:
-    """Who holds the lock; None if nobody does."""
+    """Return the holder of the lock; None if it is free."""
     present = store.get_record(_KIND, tenant, name)
     return None if present is None else _read(present)
 
@@ -93,27 +101,27 @@ def _read(record: Record) -> Held:
     try:
         return _decoder.decode(record.body)
     except msgspec.MsgspecError:
-        return Held()  # somebody's edit: it is held, by nobody's token
+        return Held()  # edited by hand: it is held, and no token matches
 
 
 def _lock(store: Store, name: str, ttl: Duration, held: Held, tenant: str) -> Record:
     length = read_duration(ttl, "ttl")
     if length == 0:
         raise InvalidValue(
-            f"ttl {shown(ttl)} is no time at all", field="ttl", value=ttl, hint='give how long, like "30s"'
+            f"ttl {shown(ttl)} is zero", field="ttl", value=ttl, hint='give a duration, like "30s"'
         )
     expires = store.now() + length
-    # A version of its own each time: who held the lock before, and was frozen since, must not match.
+    # A new version each time: an earlier holder that was frozen since must not match.
     version = secrets.randbits(53)
     body = msgspec.json.encode(held).decode()
     return Record(kind=_KIND, tenant=tenant, key=name, body=body, version=version, expires=expires)
 
 
 class Lock:
-    """A named lock of one holder: taken, extended and let go with a token of its own.
+    """A named lock, not acquired yet.
 
-    ``with app.lock("import", ttl="1m") as lock:`` raises ``LockHeld`` if somebody else has it, with who that
-    is, since when, and the ``description`` that they gave.
+    ``with app.lock("import"):`` raises ``LockHeld`` if another holder has it, renews it while the block runs,
+    and raises ``LockLost`` at the end of the block if it was lost meanwhile.
     """
 
     def __init__(
@@ -123,62 +131,188 @@ class Lock:
         ttl: Duration,
         tenant: str = "default",
         description: str = "",
+        timeout: Duration | None = "0s",
     ) -> None:
         check_name(name, "lock")
-        read_duration(ttl, "ttl")
+        self._ttl_ms = read_duration(ttl, "ttl")
+        self._timeout = None if timeout is None else read_duration(timeout, "timeout") / 1000
         check_description(description)
-        # Asked for each time: a lock that a module makes when it is imported opens no database.
+        # Called each time: a lock that a module makes when it is imported opens no database.
         self._store = store
         self.name = name
         self.tenant = tenant
         self.ttl = ttl
         self.description = description
         self.token = new_token()
+        self._renewal: _Renewal | None = None
 
-    def acquire(self) -> bool:
-        """Take it for ``ttl``; False if somebody else holds it."""
-        return acquire(
+    def try_acquire(self) -> bool:
+        """Acquire the lock for ``ttl``; return False if another holder has it. Does not wait."""
+        return try_acquire(
             self._store(), self.name, self.ttl, self.token, self.tenant, description=self.description
         )
 
+    def acquire(self, timeout: Duration | None = None) -> None:
+        """Acquire the lock for ``ttl``; wait while another holder has it.
+
+        ``LockHeld`` if it is still held after ``timeout``; without one, wait as long as it takes. Waiters
+        retry at least twice a second, in no particular order.
+        """
+        for pause in self._pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+            if self.try_acquire():
+                return
+            time.sleep(pause)
+        raise self._held_error()
+
+    async def aacquire(self, timeout: Duration | None = None) -> None:
+        """``acquire``, awaited. Holds no thread while it waits."""
+        await self._await_acquire(None if timeout is None else read_duration(timeout, "timeout") / 1000)
+
+    async def _await_acquire(self, timeout: float | None) -> None:
+        import asyncio
+
+        for pause in self._pauses(timeout):
+            if await self.atry_acquire():
+                return
+            await asyncio.sleep(pause)
+        raise await self._aheld_error()
+
     def extend(self) -> bool:
-        """Hold it for ``ttl`` from now on; False if it is not ours any more."""
+        """Hold the lock for ``ttl`` from now on; return False if it is lost. ``with`` does it by itself."""
         return extend(self._store(), self.name, self.ttl, self.token, self.tenant)
 
     def release(self) -> bool:
-        """Let go of it; False, and no harm, if it is not ours any more."""
+        """Release the lock; return False, and change nothing, if it was lost."""
         released = release(self._store(), self.name, self.token, self.tenant)
         # A token is never used twice: a late repetition of this release can't end a later hold.
         self.token = new_token()
         return released
 
-    def __enter__(self) -> Self:
-        if not self.acquire():
-            raise self._refused()
-        return self
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lock was lost inside its ``with`` block: it expired, or was deleted by hand."""
+        return self._renewal is not None and self._renewal.is_lost
 
-    def _refused(self) -> LockHeld:
-        held = holder(self._store(), self.name, self.tenant)
-        if held is None:  # let go of in between
-            return LockHeld(self.tenant, self.name)
-        return LockHeld(self.tenant, self.name, held.holder, held.description, held.created_at)
+    def raise_if_lost(self) -> None:
+        """Raise ``LockLost`` if the lock was lost inside its ``with`` block. Call it between steps."""
+        if self.is_lost:
+            raise LockLost(self.tenant, self.name)
+
+    def __enter__(self) -> Self:
+        for pause in self._pauses(self._timeout):
+            if self._begin():
+                return self
+            time.sleep(pause)
+        raise self._held_error()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
-
-    aacquire = twin(acquire)
-    aextend = twin(extend)
-    arelease = twin(release)
-    _arefused = twin(_refused)
+        lost = self._end()
+        if lost is not None and error is None:
+            raise lost
 
     async def __aenter__(self) -> Self:
-        if not await self.aacquire():
-            raise await self._arefused()
-        return self
+        import asyncio
+
+        for pause in self._pauses(self._timeout):
+            if await self._abegin():
+                return self
+            await asyncio.sleep(pause)
+        raise await self._aheld_error()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.arelease()
+        lost = await self._aend()
+        if lost is not None and error is None:
+            raise lost
+
+    def _begin(self) -> bool:
+        """Acquire the lock and start to renew it; False if it is held."""
+        if self._renewal is not None:
+            raise InvalidValue(
+                f"lock {shown(self.name)} is held by this object already",
+                field="lock",
+                value=self.name,
+                hint="make another one: app.lock(…)",
+            )
+        asked = steady_clock()
+        if not self.try_acquire():
+            return False
+        self._renewal = _Renewal(self, asked, self._ttl_ms / 1000)
+        return True
+
+    def _end(self) -> LockLost | None:
+        """Stop renewing and release the lock; return the error if it was lost meanwhile."""
+        renewal, self._renewal = self._renewal, None
+        assert renewal is not None
+        renewal.stop()
+        is_released = self.release()
+        return None if is_released and not renewal.is_lost else LockLost(self.tenant, self.name)
+
+    def _pauses(self, timeout: float | None) -> Iterator[float]:
+        """Yield the seconds to wait after each try, until the timeout has passed; at least one try."""
+        deadline = None if timeout is None else steady_clock() + timeout
+        pause = _RETRY
+        while True:
+            left = pause if deadline is None else deadline - steady_clock()
+            yield max(0.0, min(pause, left))
+            if deadline is not None and steady_clock() >= deadline:
+                return
+            pause = min(pause * 2, _LONGEST_RETRY)
+
+    def _held_error(self) -> LockHeld:
+        held = holder(self._store(), self.name, self.tenant)
+        if held is None:  # released in between
+            return LockHeld(self.tenant, self.name)
+        return LockHeld(self.tenant, self.name, held.holder, held.description, held.created_at)
+
+    atry_acquire = twin(try_acquire)
+    aextend = twin(extend)
+    arelease = twin(release)
+    _abegin = twin(_begin)
+    _aend = twin(_end)
+    _aheld_error = twin(_held_error)
+
+
+class _Renewal:
+    """Renews a lock in a thread of its own, each third of its time to live.
+
+    While the store does not answer, the thread retries until the lock has expired; then it is lost.
+    """
+
+    def __init__(self, lock: Lock, acquired: float, ttl: float) -> None:
+        self._lock = lock
+        self._ttl = ttl
+        self._expires = acquired + ttl
+        self._is_refused = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="evenbeat-lock", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._is_refused or steady_clock() >= self._expires
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(self._ttl)
+
+    def _renew(self) -> None:
+        wait = self._ttl / 3
+        while not self._stopping.wait(wait) and not self.is_lost:
+            asked = steady_clock()
+            try:
+                is_held = self._lock.extend()
+            except StoreUnavailable:
+                wait = min(self._ttl / 12, 1.0)
+                continue
+            except Exception:
+                _log.exception("a lock can't be renewed", extra={"lock": self._lock.name})
+                wait = self._ttl / 12
+                continue
+            if not is_held:
+                self._is_refused = True
+                return
+            self._expires, wait = asked + self._ttl, self._ttl / 3

@@ -11,8 +11,9 @@ from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord, check_name, check_run
+from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleConflict, ScheduleNotFound
-from evenbeat.observe.views import Run, Schedule, schedule_view
+from evenbeat.observe.views import schedule_view
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
 from evenbeat.stores.base import RunQuery, Write

@@ -1,4 +1,4 @@
-"""``app.runs``: look at runs, cancel them, try them again, wait for them, read their logs."""
+"""``app.runs``: list, cancel, retry and await runs, and read their logs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import Moment, read_moment
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition, check_one_of
+from evenbeat.core.results import BulkResult, LogLine, RefusedRun, Run, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
 from evenbeat.node.presence import live_nodes
 from evenbeat.observe import views
-from evenbeat.observe.views import BulkResult, LogLine, RefusedRun, Run, RunWait
 from evenbeat.rules import attempts
 from evenbeat.rules.waiting import why_waiting
 from evenbeat.stores.base import RunQuery, check_limit
@@ -28,23 +28,23 @@ from evenbeat.tasks.task import Task
 # Inside the class, ``list`` is a method.
 Lines: TypeAlias = list[LogLine]
 Answers: TypeAlias = list[str | None]
-"""Why something could not be done; None: it was."""
+"""Why a run could not be changed; None: it was."""
 AskedState: TypeAlias = RunState | Literal["retrying"]
 STATES: tuple[AskedState, ...] = (*get_args(RunState), "retrying")
-"""What may be asked for: ``retrying`` is a queued run that has failed before."""
+"""States to select: ``retrying`` is a queued run that has failed before."""
 
 MOST_AT_ONCE = 10_000
-"""Runs that one ``retry_all`` or ``cancel_all`` changes, unless told otherwise."""
+"""The default ``limit`` of ``retry_all`` and ``cancel_all``."""
 _PAGE = 500
 _SAMPLE = 5
-# A retry is refused when the run's schedule changes meanwhile: so many times in a row mean a fault.
+# The store refuses a retry while the run's schedule changes: so many refusals in a row mean a fault.
 _TRIES = 50
-# Between two looks at a run that is waited for: short at first, since most runs are, then doubled.
+# Seconds between two looks at a run that is joined: short at first, since most runs are, then doubled.
 _LOOK, _LONGEST_LOOK = 0.02, 1.0
 
 
 class RunFilter(TypedDict, total=False):
-    """Which runs are meant."""
+    """Selects runs."""
 
     schedule: str | None
     task: Task[..., Any] | str | None
@@ -80,11 +80,11 @@ class Runs:
         all_tenants: bool = False,
         limit: int = 100,
     ) -> list[Run]:
-        """Runs, the newest first.
+        """Return runs, the newest first.
 
-        ``since`` and ``until`` ask for runs that were running at some time in between, or ended there without
-        having run; a duration counts back from now. ``state="retrying"`` asks for queued runs that have
-        failed before; they are ``queued``, too.
+        ``since`` and ``until`` select runs that were running at some time in between, or ended there without
+        having run; a duration counts back from now. ``state="retrying"`` selects queued runs that have
+        failed before; ``queued`` includes them.
         """
         query = self._query(
             schedule=schedule,
@@ -100,39 +100,39 @@ class Runs:
         pages = self._pages(query, limit)
         return [self._session.info(run) for page, _ in pages for run in page]
 
-    def get(self, id: str) -> Run:
-        """The run with that id; ``RunNotFound`` if there is none."""
-        return self._session.info(self._record(id))
+    def get(self, id: str, *, tenant: str | None = None) -> Run:
+        """Return the run with that id; ``RunNotFound`` if the tenant has none."""
+        return self._session.info(self._record(id, tenant))
 
     def count(self, *, tenant: str | None = None, all_tenants: bool = False) -> dict[RunState, int]:
-        """How many runs there are in each state."""
+        """Return how many runs there are in each state."""
         return self._session.store().count_runs(None if all_tenants else self._session.tenant_of(tenant))
 
-    def cancel(self, id: str) -> Run:
-        """Ask a run to stop: a queued one is over at once, a running one is told.
+    def cancel(self, id: str, *, tenant: str | None = None) -> Run:
+        """Cancel a run: a queued one is over at once, a running one is asked to stop.
 
-        What is over already stays as it is.
+        A run that is over already stays as it is.
         """
         store = self._session.store()
         while True:
-            run = self._record(id)
+            run = self._record(id, tenant)
             transition = attempts.cancel(run, store.now(), uuid4().hex)
             if transition is None or (run.state == "running" and run.cancel_requested):
                 return self._session.info(run)
             if store.settle_runs([transition])[0]:
                 store.hint()
-                return self.get(id)
+                return self.get(id, tenant=tenant)
 
-    def retry(self, id: str) -> Run:
-        """Try a failed or cancelled run again, now, with all its retries.
+    def retry(self, id: str, *, tenant: str | None = None) -> Run:
+        """Retry a failed or cancelled run now, with all its retries.
 
-        A run of a schedule that bounds its active runs is not woken up behind the schedule's back: the
-        schedule is asked for a new run with the same payload, and that one is the answer.
+        If the run's schedule bounds its active runs, this adds a new run with the same payload to the
+        schedule, within its policies, and returns that one.
         """
-        run = self._record(id)
+        run = self._record(id, tenant)
         if run.state not in ("failed", "cancelled"):
             raise RunRefused(
-                f"run {id} is {run.state}; only failed and cancelled runs can be tried again", subject=id
+                f"run {id} is {run.state}; only failed and cancelled runs can be retried", subject=id
             )
         store = self._session.store()
         for _ in range(_TRIES):
@@ -143,12 +143,12 @@ class Runs:
                 return self._rows.run_now(run.schedule, run.payload, None, run.tenant)
             if store.settle_runs([transition])[0]:
                 store.hint()
-                return self.get(id)
-            current = self._record(id)
+                return self.get(id, tenant=tenant)
+            current = self._record(id, tenant)
             if (current.state, current.attempt) != (run.state, run.attempt):
                 break
-            # The run is as it was: its schedule changed, and may bound its runs by now.
-        raise RunRefused(f"run {id} changed while it was asked to run again; look at it", subject=id)
+            # The run is unchanged: its schedule changed, and may bound its runs by now.
+        raise RunRefused(f"run {id} changed while it was retried; look at it again", subject=id)
 
     def retry_all(
         self,
@@ -158,11 +158,11 @@ class Runs:
         dry_run: bool = False,
         **chosen: Unpack[RunFilter],
     ) -> BulkResult:
-        """``retry`` all runs that are chosen as in ``list``, the newest first, up to ``limit``.
+        """``retry`` all runs that match the filter, as in ``list``, the newest first, up to ``limit``.
 
-        One that can't be retried is left as it is and named with the reason. Each run is tried once, whatever
-        becomes of it meanwhile. Where a schedule bounds its active runs, ``retry`` makes new ones: the failed
-        ones stay failed, and match again. ``dry_run`` only counts.
+        A run that can't be retried stays as it is, and the result names it with the reason. Each run is
+        retried once, whatever becomes of it meanwhile. Where a schedule bounds its active runs, ``retry``
+        adds new ones: the failed ones stay failed, and match again. ``dry_run`` only counts.
         """
         check_one_of("state", state, ("failed", "cancelled"))
         return self._each(self._query(state=state, **chosen), limit, None if dry_run else self._retry_page)
@@ -175,8 +175,10 @@ class Runs:
         dry_run: bool = False,
         **chosen: Unpack[RunFilter],
     ) -> BulkResult:
-        """``cancel`` all runs that are chosen as in ``list``, the newest first, up to ``limit``: queued and
-        running ones, unless ``state`` says which. ``dry_run`` only counts."""
+        """``cancel`` all runs that match the filter, as in ``list``, the newest first, up to ``limit``.
+
+        Queued and running ones, unless ``state`` names one of these. ``dry_run`` only counts.
+        """
         if state is not None:
             check_one_of("state", state, ("queued", "retrying", "running"))
         query = self._query(state=state, **chosen)
@@ -184,41 +186,49 @@ class Runs:
             query = replace(query, states=("queued", "running"))
         return self._each(query, limit, None if dry_run else self._cancel_page)
 
-    def why_waiting(self, id: str) -> RunWait | None:
-        """Why a queued run has not started yet; None if it is not queued."""
+    def why_waiting(self, id: str, *, tenant: str | None = None) -> RunWait | None:
+        """Return why a queued run has not started yet; None if it is not queued."""
         store = self._session.store()
-        run = self._record(id)
+        run = self._record(id, tenant)
         if run.state != "queued":
             return None
         nodes = live_nodes(store)
         takers = [node.taker for node in nodes]
         waiting = why_waiting(run, store.now(), takers, frozenset())
         if waiting is not None and waiting.reason == "next":
-            # One that has room is enough: the others are not asked about.
+            # One node with room is enough: the others need no query.
             able = [node for node in nodes if node.key in waiting.nodes]
             if all(node.is_busy(store, run.task) for node in able):
                 waiting = why_waiting(run, store.now(), takers, frozenset(waiting.nodes))
         return None if waiting is None else views.wait_view(waiting)
 
-    def logs(self, id: str) -> Lines:
-        """What the run wrote to its log, attempt by attempt."""
+    def logs(self, id: str, *, tenant: str | None = None) -> Lines:
+        """Return the lines that the run wrote to its log, attempt by attempt."""
         chunks = self._session.store().read_log(id)
         if not chunks:
-            self._record(id)
+            self._record(id, tenant)
         return [views.log_line(chunk) for chunk in chunks]
 
-    def join(self, id: str, timeout: Duration | None = None) -> Run:
-        """Wait until a run is over, at most ``timeout``; the run as it is then, over or not."""
+    def join(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
+        """Wait until a run is over, at most ``timeout``; return the run as it is then, over or not."""
         store = self._session.store()
-        deadline = None if timeout is None else time.monotonic() + read_duration(timeout, "timeout") / 1000
-        look = _LOOK
-        while True:
-            run = self._record(id)
-            left = look if deadline is None else min(look, deadline - time.monotonic())
-            if run.state in FINAL_STATES or left <= 0:
-                return self._session.info(run)
-            store.wait(left)
-            look = min(look * 2, _LONGEST_LOOK)
+        for pause in _pauses(timeout):
+            run = self._record(id, tenant)
+            if run.state in FINAL_STATES:
+                break
+            store.wait(pause)
+        return self._session.info(run)
+
+    async def ajoin(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
+        """``join``, awaited. Polls, and holds no thread while it waits."""
+        import asyncio
+
+        for pause in _pauses(timeout):
+            run = await self.aget(id, tenant=tenant)
+            if run.state in FINAL_STATES:
+                break
+            await asyncio.sleep(pause)
+        return run
 
     alist = twin(list)
     aget = twin(get)
@@ -229,16 +239,16 @@ class Runs:
     acancel_all = twin(cancel_all)
     awhy_waiting = twin(why_waiting)
     alogs = twin(logs)
-    ajoin = twin(join)
 
-    def _record(self, run_id: str) -> RunRecord:
-        found = self._session.store().find_runs(RunQuery(ids=(run_id,))).items
+    def _record(self, run_id: str, tenant: str | None) -> RunRecord:
+        query = RunQuery(ids=(run_id,), tenant=self._session.tenant_of(tenant))
+        found = self._session.store().find_runs(query).items
         if not found:
             raise RunNotFound(run_id)
         return found[0]
 
     def _query(self, *, state: AskedState | None = None, **chosen: Unpack[RunFilter]) -> RunQuery:
-        refuse_unknown(chosen, FILTER, "a choice of runs")
+        refuse_unknown(chosen, FILTER, "a filter of runs")
         if state is not None:
             check_one_of("state", state, STATES)
         task, tenant = chosen.get("task"), chosen.get("tenant")
@@ -266,7 +276,7 @@ class Runs:
         )
 
     def _pages(self, query: RunQuery, limit: int) -> Iterator[tuple[Sequence[RunRecord], bool]]:
-        """Up to ``limit`` runs, a page at a time, each with whether there are more behind it."""
+        """Yield up to ``limit`` runs, a page at a time, each with whether there are more behind it."""
         query = replace(query, limit=min(check_limit(limit), _PAGE))
         left = limit
         while True:
@@ -280,10 +290,10 @@ class Runs:
     def _each(
         self, query: RunQuery, limit: int, act: Callable[[Sequence[RunRecord]], Sequence[str | None]] | None
     ) -> BulkResult:
-        """``act`` on page after page; it answers why of what it could not do.
+        """Call ``act`` with page after page; it returns why it could not change a run.
 
-        A run that changes meanwhile keeps its place in the order, and what is new stands before the first
-        page: nothing is met twice.
+        A run that changes meanwhile keeps its place in the order, and new runs sort before the first page:
+        no run comes twice.
         """
         matched = done = 0
         is_last = True
@@ -315,22 +325,25 @@ class Runs:
             transition = attempts.retried(run, uuid4().hex, row)
             if transition is not None:
                 transitions.append(transition)
-        return self._settled(page, transitions, self.retry)
+        return self._settled(page, transitions, lambda run: self.retry(run.id, tenant=run.tenant))
 
     def _cancel_page(self, page: Sequence[RunRecord]) -> Answers:
         now = self._session.store().now()
         wishes = (attempts.cancel(run, now, uuid4().hex) for run in page)
         return self._settled(page, [wish for wish in wishes if wish is not None], self._cancel_or_refuse)
 
-    def _cancel_or_refuse(self, run_id: str) -> None:
-        run = self.cancel(run_id)
+    def _cancel_or_refuse(self, found: RunRecord) -> None:
+        run = self.cancel(found.id, tenant=found.tenant)
         if run.state not in ("cancelled", "running"):
-            raise RunRefused(f"run {run_id} is over already: {run.state}", subject=run_id)
+            raise RunRefused(f"run {run.id} is over already: {run.state}", subject=run.id)
 
     def _settled(
-        self, page: Sequence[RunRecord], transitions: Sequence[Transition], alone: Callable[[str], object]
+        self,
+        page: Sequence[RunRecord],
+        transitions: Sequence[Transition],
+        alone: Callable[[RunRecord], object],
     ) -> Answers:
-        """Apply transitions together; what is left over, and what changed meanwhile, ``alone``."""
+        """Apply transitions together; apply those that were refused, or had none, ``alone``."""
         store = self._session.store()
         accepted = store.settle_runs(transitions) if transitions else []
         done = {change.run for change, is_done in zip(transitions, accepted, strict=True) if is_done}
@@ -341,8 +354,20 @@ class Runs:
             why = None
             if run.id not in done:
                 try:
-                    alone(run.id)
+                    alone(run)
                 except (RunRefused, RunNotFound, ScheduleNotFound, ScheduleConflict) as error:
                     why = str(error)
             answers.append(why)
         return answers
+
+
+def _pauses(timeout: Duration | None) -> Iterator[float]:
+    """Yield how long to wait after each look, until the timeout has passed; 0 with the last look."""
+    deadline = None if timeout is None else time.monotonic() + read_duration(timeout, "timeout") / 1000
+    pause = _LOOK
+    while True:
+        left = pause if deadline is None else min(pause, deadline - time.monotonic())
+        yield max(0.0, left)
+        if left <= 0:
+            return
+        pause = min(pause * 2, _LONGEST_LOOK)

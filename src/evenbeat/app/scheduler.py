@@ -22,12 +22,13 @@ from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.records import NORMAL, Execution, RunRecord, check_run
+from evenbeat.core.results import QueueStats, Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.node import Node
 from evenbeat.node.presence import live_nodes
 from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
-from evenbeat.observe.views import QueueStats, Run, queue_view
+from evenbeat.observe.views import queue_view
 from evenbeat.processes.importing import is_looking
 from evenbeat.stores.base import QueueCounts, RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
@@ -173,6 +174,7 @@ class Scheduler:
                 executor=executor,
                 trigger=trigger,
                 policies=cast(NewScheduleOptions, options),
+                enqueue=self.enqueue,
             )
             self._tasks.add(task)
             if self.node is not None:
@@ -317,13 +319,22 @@ class Scheduler:
         )
 
     def lock(
-        self, name: str, ttl: Duration = "30s", *, description: str = "", tenant: str | None = None
+        self,
+        name: str,
+        ttl: Duration = "30s",
+        *,
+        timeout: Duration | None = "0s",
+        description: str = "",
+        tenant: str | None = None,
     ) -> Lock:
-        """A named lock, not taken yet: ``with app.lock("import"): …`` raises ``LockHeld`` if it is held.
+        """Return a named lock, not acquired yet.
 
-        ``description`` is for people who find it held: it is stored with the lock, and ``LockHeld`` shows it.
+        ``with app.lock("import"):`` raises ``LockHeld`` if another holder has it for longer than ``timeout``
+        (None: waits as long as it takes), and renews it while the block runs. ``description`` is stored with
+        the lock, and shown by ``LockHeld``.
         """
-        return Lock(self._session.store, name, ttl, self._session.tenant_of(tenant), description)
+        owner = self._session.tenant_of(tenant)
+        return Lock(self._session.store, name, ttl, owner, description, timeout)
 
     def queues(self, period: Duration = "5m") -> list[QueueStats]:
         """What each queue holds, over all tenants, which live nodes take from it, and whether it drains:

@@ -17,9 +17,9 @@ from evenbeat.app.session import AppSession, this_user
 from evenbeat.core.awaitable import twin
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
 from evenbeat.core.records import ScheduleState, check_one_of, is_name
+from evenbeat.core.results import Run, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.observe import views
-from evenbeat.observe.views import Run, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import coming, trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, check_label, check_task
+from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, RunExists, shown
-from evenbeat.observe.views import Run, run_view
+from evenbeat.observe.views import run_view
 from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.tasks.conversion import write_untyped
 from evenbeat.tasks.task import Call, Task, Tasks

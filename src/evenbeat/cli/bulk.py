@@ -15,7 +15,7 @@ from evenbeat.cli.output import answer, show_before_asking
 from evenbeat.cli.phrases import count
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.wall import Wall
-from evenbeat.observe.views import BulkResult
+from evenbeat.core.results import BulkResult
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

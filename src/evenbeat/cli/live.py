@@ -115,9 +115,12 @@ class LiveOutput:
         sign, style, what = _ENDS.get(event.kind, ("·", "dim", event.kind))
         if event.kind == "succeeded":
             result = "" if event.result is None else f" → {_short(to_json(event.result))}"
-            what = f"took {_brief(event.duration if event.duration is not None else took)}{result}"
+            what = (
+                f"took {_brief(took if event.duration is None else event.duration.total_seconds())}{result}"
+            )
         elif event.kind == "retrying":
-            what = f"{_first_line(event.error, self._room())}; again in {_brief(event.delay or 0)}"
+            wait = event.delay.total_seconds() if event.delay else 0
+            what = f"{_first_line(event.error, self._room())}; again in {_brief(wait)}"
         elif event.error:
             what = f"{what}: {_first_line(event.error, self._room())}"
         row = self._row(event.at, sign, style, run.schedule or run.task, what, late)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.states import duration, lateness, run_state
 from evenbeat.cli.wall import Wall
-from evenbeat.observe.views import Run
+from evenbeat.core.results import Run
 
 
 def run_table(runs: Sequence[Run], wall: Wall, *, of_schedule: bool = False) -> Fitted:

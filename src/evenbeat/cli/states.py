@@ -9,8 +9,8 @@ from evenbeat.cli.phrases import one_line
 from evenbeat.cli.wall import Wall, took
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import AttemptOutcome, Reason
+from evenbeat.core.results import Run, RunWait, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidTrigger
-from evenbeat.observe.views import Run, RunWait, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
 from evenbeat.triggers.words import explain_bounds, explain_period
 

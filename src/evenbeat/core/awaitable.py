@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from concurrent.futures import ThreadPoolExecutor
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_loop: ContextVar[AbstractEventLoop | None] = ContextVar("evenbeat_callers_loop", default=None)
+# Calls to a store are short. Twins that wait for long, as ``ajoin``, poll and hold no thread meanwhile.
+_THREADS = 32
+
+_callers_loop: ContextVar[AbstractEventLoop | None] = ContextVar("evenbeat_callers_loop", default=None)
+_executor: ThreadPoolExecutor | None = None
 
 
 def twin(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """An ``async def`` with the signature of ``method``: ``aadd = twin(add)``.
+    """Return an ``async def`` with the signature of ``method``: ``aadd = twin(add)``.
 
-    Stores are synchronous and their calls short; a thread hop per call keeps the event loop free.
+    Stores are synchronous and their calls short; a thread hop per call keeps the event loop free. The threads
+    are our own: asyncio's default executor has as few as five, and ``getaddrinfo`` needs them.
     """
 
     @functools.wraps(method)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        import asyncio  # who has no event loop does not pay for it
+        import asyncio  # programs without an event loop do not pay for it
 
-        before = _loop.set(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        before = _callers_loop.set(loop)
         try:
-            return await asyncio.to_thread(method, *args, **kwargs)
+            context = copy_context()
+            return await loop.run_in_executor(
+                _threads(), functools.partial(context.run, method, *args, **kwargs)
+            )
         finally:
-            _loop.reset(before)
+            _callers_loop.reset(before)
 
     call.__name__ = f"a{method.__name__}"
     call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{method.__name__}".lstrip(".")
@@ -39,9 +50,9 @@ def twin(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
 
 def on_the_callers_loop() -> Callable[[Callable[[], Any]], Any] | None:
-    """Inside of a twin: a function that calls another one on the event loop from which the twin is awaited,
-    and awaits what it answers if that is a coroutine. None elsewhere."""
-    loop = _loop.get()
+    """Return, inside of a twin, a function that calls another one on the event loop that awaits the twin, and
+    awaits its result if that is a coroutine. Return None elsewhere."""
+    loop = _callers_loop.get()
     if loop is None:
         return None
 
@@ -56,3 +67,22 @@ def on_the_callers_loop() -> Callable[[Callable[[], Any]], Any] | None:
         return asyncio.run_coroutine_threadsafe(there(), loop).result()
 
     return call
+
+
+def _threads() -> ThreadPoolExecutor:
+    # Two event loops in two threads may both make one: the loser's has no threads yet, and is dropped.
+    global _executor
+    if _executor is None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        _executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="evenbeat-twin")
+    return _executor
+
+
+def _after_fork_in_child() -> None:
+    global _executor
+    _executor = None  # its threads stayed with the parent
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

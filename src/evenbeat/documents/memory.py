@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import Instant, from_ms, to_ms, to_ms_up
 from evenbeat.documents import paths
 from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.stores.base import wall_clock
 
 _log = logging.getLogger("evenbeat.documents")
 

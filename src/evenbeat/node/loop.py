@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
+from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import Instant
 from evenbeat.errors import StoreUnavailable
 from evenbeat.observe.events import Events
 from evenbeat.observe.status_files import LoopStatus
-from evenbeat.stores.base import wall_clock
 
 Step: TypeAlias = Callable[[Instant], Instant | None]
 """Does what is due by the given instant, and answers when to be called again: None if only when woken."""

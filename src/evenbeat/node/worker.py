@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
@@ -379,7 +380,7 @@ class Worker:
             error=None if end is None else end.error,
             exception=None if end is None else end.exception,
             result=attempt.task.read_result(text) if isinstance(text, str) else None,
-            duration=_took(attempt),
+            duration=None if (took := _took(attempt)) is None else timedelta(seconds=took),
             delay=None if end is None else end.delay,
         )
 

@@ -1,65 +1,99 @@
-"""Log records of a job's code, kept with its run as well."""
+"""Keep the log records of a job's code with its run.
+
+A log record factory sees every record, whatever the program does to handlers afterwards. A handler on the
+root logger would turn a later ``logging.basicConfig()`` into a no-op, and a later ``dictConfig`` would remove
+it.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from evenbeat.observe.logs import TextFormatter
 from evenbeat.observe.run_logs import current_log
 
+_PROBE = "evenbeat.probe"
 
-class Capture(logging.Handler):
-    """Keeps what is logged inside a run with the run; records of anything else pass by."""
+_formatter = logging.Formatter("%(levelname)s %(name)s: %(message)s")
+_guard = threading.Lock()
+_users = 0
+_probed = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+
+class LastResort(logging.Handler):
+    """Shows warnings of Evenbeat on stderr, with their fields, while the program has not set up logging.
+
+    Python's own last resort shows the message alone, which does not name the run that failed.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING and logging.getLogger().handlers == [self]:
-            _last_resort(record)
-        log = current_log.get()
-        if log is None or record.name.startswith("evenbeat."):
-            return
-        try:
-            log.add(self.format(record), int(record.created * 1000))
-        except Exception:
-            self.handleError(record)
+        if not logging.getLogger().handlers and sys.stderr is not None:
+            sys.stderr.write(TextFormatter().format(record) + "\n")
 
 
-def _last_resort(record: logging.LogRecord) -> None:
-    """Nobody has set up logging: Python would show warnings on stderr, were it not for our handler.
-
-    So this does, with the fields that say what failed.
-    """
-    logger: logging.Logger | None = logging.getLogger(record.name)
-    while logger is not None and logger.parent is not None:
-        if logger.handlers:
-            return  # it has shown it
-        logger = logger.parent if logger.propagate else None
-    if logger is not None and sys.stderr is not None:
-        sys.stderr.write(TextFormatter().format(record) + "\n")
-
-
-_capture = Capture()
-_users = 0
-_guard = threading.Lock()
+_last_resort = LastResort(logging.WARNING)
 
 
 def start_capture() -> None:
-    """Listen on the root logger; counted, so that two nodes in a process need one handler."""
+    """Keep records with runs from now on. Counted: two nodes in a process share one factory."""
     global _users
     with _guard:
         _users += 1
         if _users == 1:
-            logging.getLogger().addHandler(_capture)
+            logging.getLogger("evenbeat").addHandler(_last_resort)
+        if not _is_installed():
+            logging.setLogRecordFactory(_capturing(logging.getLogRecordFactory()))
 
 
 def stop_capture() -> None:
+    """Keep no more records once every ``start_capture`` has its ``stop_capture``."""
     global _users
     with _guard:
         _users -= 1
         if _users == 0:
-            logging.getLogger().removeHandler(_capture)
+            logging.getLogger("evenbeat").removeHandler(_last_resort)
+            factory = logging.getLogRecordFactory()
+            # A factory that wraps ours keeps it in its chain, where it does nothing without users.
+            if (inner := getattr(factory, "evenbeat_inner", None)) is not None:
+                logging.setLogRecordFactory(inner)
+
+
+def _is_installed() -> bool:
+    """Return whether our factory, or one that calls it, makes the records."""
+    global _probed
+    _probed = False
+    logging.getLogRecordFactory()(_PROBE, logging.DEBUG, "", 0, "", (), None)
+    return _probed
+
+
+def _capturing(inner: Callable[..., logging.LogRecord]) -> Callable[..., logging.LogRecord]:
+    def make_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = inner(*args, **kwargs)
+        if _users:
+            _keep(record)
+        return record
+
+    make_record.evenbeat_inner = inner  # type: ignore[attr-defined]  # found again by stop_capture
+    return make_record
+
+
+def _keep(record: logging.LogRecord) -> None:
+    """Add the record to the log of the run whose code made it. 0.2 us where there is no run."""
+    log = current_log.get()
+    if record.name == _PROBE:
+        global _probed
+        _probed = True
+    # ``logging.makeLogRecord`` makes records without a name.
+    if log is None or not record.name or record.name.startswith("evenbeat."):
+        return
+    try:
+        text = _formatter.format(record)
+    except Exception:  # arguments that do not fit the message: the program's own handlers report that
+        text = f"{record.levelname} {record.name}: {record.msg}"
+    finally:
+        record.exc_text = None  # formatters reuse it, and others may format exceptions in their own way
+    log.add(text, int(record.created * 1000))

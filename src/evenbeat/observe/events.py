@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import Reason, RunRecord, ScheduleRecord
-from evenbeat.observe.views import Run, run_view
+from evenbeat.core.results import Run
+from evenbeat.observe.views import run_view
 from evenbeat.rules.firing import next_start
 
 EventKind: TypeAlias = Literal[
@@ -51,10 +52,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     their own, whose errors come as text, and where nothing was raised: a timeout, a worker that died."""
     result: Any = None
     """Of ``succeeded``: what the task returned, as ``app.runs.get(id).result`` has it."""
-    duration: float | None = None
-    """Seconds that the attempt took."""
-    delay: float | None = None
-    """Of ``retrying``, and of ``released`` with an ``error``: seconds until the next attempt."""
+    duration: timedelta | None = None
+    """How long the attempt took."""
+    delay: timedelta | None = None
+    """Of ``retrying``, and of ``released`` with an ``error``: the wait before the next attempt."""
     next_run: datetime | None = None
     """Of ``fired`` and ``skipped``: when the schedule fires next."""
     reason: Reason | None = None
@@ -105,7 +106,7 @@ class Events:
             tenant=None if key is None else key[0],
             schedule=None if key is None else key[1] or None,
             run=None if run is None else run_view(run),
-            delay=None if delay is None else delay / 1000,
+            delay=None if delay is None else timedelta(milliseconds=delay),
             next_run=None if upcoming is None else from_ms(upcoming),
             **facts,
         )
@@ -120,6 +121,6 @@ class _Facts(TypedDict, total=False):
     error: str | None
     exception: BaseException | None
     result: Any
-    duration: float | None
+    duration: timedelta | None
     reason: Reason
     count: int

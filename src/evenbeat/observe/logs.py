@@ -60,7 +60,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "msg": record.getMessage(),
-            "component": record.name.removeprefix("evenbeat."),
+            "component": _component(record.name),
         }
         line |= _fields(record)
         if record.exc_info:
@@ -78,6 +78,11 @@ class TextFormatter(logging.Formatter):
         said = " ".join(f"{name}={value}" for name, value in _fields(record).items() if value is not None)
         text = f"{moment} {record.levelname:<7} {record.getMessage()} {said}".rstrip()
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _component(name: str) -> str:
+    """Return the part that logs: ``worker`` for ``evenbeat.node.worker``; the names of others unchanged."""
+    return name.rpartition(".")[2] if name.startswith("evenbeat.") else name
 
 
 def _error_line(error: BaseException | None) -> str:

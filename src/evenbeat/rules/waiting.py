@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
+from evenbeat.core.results import WaitReason
 from evenbeat.rules.attempts import is_retrying, was_unfit
-
-WaitReason: TypeAlias = Literal["later", "retry", "unfit", "no_worker", "no_task", "no_queue", "busy", "next"]
-"""``later``: it is not due yet. ``retry``: it failed and waits for its next attempt. ``unfit``: it was handed
-back, for a node whose code its payload fits, and waits for its next attempt. ``no_worker``: no live node
-executes runs. ``no_task``, ``no_queue``: no live node has its task, or none that has it takes its queue.
-``busy``: all slots of the nodes that could take it are in use. ``next``: one of them takes it any moment."""
 
 
 class Taker(NamedTuple):

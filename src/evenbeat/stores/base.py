@@ -25,7 +25,6 @@ what it was sent; nothing of the driver escapes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
@@ -60,11 +59,6 @@ def check_limit(limit: int) -> int:
     if limit < 0:
         raise InvalidValue(f"limit {limit} is negative", field="limit", value=limit, hint="give 0 or more")
     return limit
-
-
-def wall_clock() -> Instant:
-    """The clock of this machine: what a store goes by that has no clock of its own."""
-    return time.time_ns() // 1_000_000
 
 
 class Write(NamedTuple):

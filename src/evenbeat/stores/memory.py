@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import (
     ACTIVE_STATES,
@@ -41,7 +42,6 @@ from evenbeat.stores.base import (
     Write,
     Written,
     check_limit,
-    wall_clock,
 )
 from evenbeat.stores.decisions import Standing, added, may_be_repetition, passes, settled, verdict
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor

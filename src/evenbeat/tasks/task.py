@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_arg
 
 import msgspec
 
+from evenbeat.core.awaitable import twin
+from evenbeat.core.clocks import wall_clock
 from evenbeat.core.records import (
     NAMES,
     NORMAL,
@@ -21,8 +23,8 @@ from evenbeat.core.records import (
     is_name,
     to_json,
 )
+from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.stores.base import wall_clock
 from evenbeat.tasks import conversion
 from evenbeat.tasks.context import RunContext
 from evenbeat.tasks.options import NewScheduleOptions
@@ -58,6 +60,7 @@ class Task(Generic[P, R]):
         executor: ExecutorKind | None = None,
         trigger: Trigger | None = None,
         policies: NewScheduleOptions | None = None,
+        enqueue: Callable[[Call], Run] | None = None,
     ) -> None:
         check_task(name)
         functools.update_wrapper(self, function)
@@ -72,6 +75,8 @@ class Task(Generic[P, R]):
         _refuse_unfit(function, name)
         self.executor: ExecutorKind = _executor_for(function, name, executor)
         """How it is executed."""
+        self._enqueue = self._has_no_scheduler if enqueue is None else enqueue
+        self._aenqueue = twin(self._enqueue)
         self._signature, self.wants_run = _read_signature(function, name)
         self._conversion = conversion.Signature(name, function, self._signature)
         if trigger is not None:
@@ -87,8 +92,19 @@ class Task(Generic[P, R]):
             return self.function(**given, **{self.wants_run: RunContext(run)})
         return self.function(*args, **kwargs)
 
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Run:
+        """Add one run with these arguments, due at once.
+
+        For a delay, an id or other options of the run: ``app.enqueue(task.bind(…), delay="5m")``.
+        """
+        return self._enqueue(self.bind(*args, **kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Run:
+        """``enqueue``, awaited."""
+        return await self._aenqueue(self.bind(*args, **kwargs))
+
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
-        """The task with these arguments as its payload, checked here rather than when it runs.
+        """Return the task with these arguments as its payload, checked here rather than when it runs.
 
         ``InvalidValue`` if the function can't be called with them, or one of them would change on the way.
         """
@@ -98,6 +114,14 @@ class Task(Generic[P, R]):
             raise self._refused(error) from None
         self._conversion.write(call.payload)
         return call
+
+    def _has_no_scheduler(self, call: Call) -> Run:
+        raise InvalidValue(
+            f"task {shown(self.name)} has no scheduler",
+            field="task",
+            value=self.name,
+            hint="register its function with @app.task",
+        )
 
     def _named(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """All arguments by name, the run aside."""

@@ -16,6 +16,7 @@ from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment, write_instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Transition
+from evenbeat.core.results import Run
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
 from evenbeat.node.node import Node
@@ -25,7 +26,6 @@ from evenbeat.node.worker import Lane, Worker
 from evenbeat.observe import views
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
-from evenbeat.observe.views import Run
 from evenbeat.stores.base import Claim, Claimed, Fired, Page, PlanFunction, RunQuery, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks.task import Tasks

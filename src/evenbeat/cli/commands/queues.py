@@ -14,7 +14,7 @@ from evenbeat.cli.phrases import span
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.cli.wall import Wall
 from evenbeat.core.durations import read_duration
-from evenbeat.observe.views import QueueStats
+from evenbeat.core.results import QueueStats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

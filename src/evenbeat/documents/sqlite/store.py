@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import Instant
 from evenbeat.documents import columns, indexes
 from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
@@ -19,7 +20,6 @@ from evenbeat.documents.sqlite.table import RowTable, as_dict, count_places, ins
 from evenbeat.documents.time_formats import TimeFormat, advice, check
 from evenbeat.documents.unlockable import Unlockable
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
-from evenbeat.stores.base import wall_clock
 from evenbeat.stores.sqlite.session import Session
 
 # In a condition: a text, a name or a comment, which are left as they are, or a place with a number or a name.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
+from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import (
     LogChunk,
@@ -35,7 +36,6 @@ from evenbeat.stores.base import (
     Write,
     Written,
     check_limit,
-    wall_clock,
 )
 from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import weight

@@ -19,11 +19,11 @@ class RecordContract(Contract):
     def test_who_held_a_lock_before_can_not_take_it_from_who_holds_it_now(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        assert locks.acquire(store, "migrate", "30s", "first")
+        assert locks.try_acquire(store, "migrate", "30s", "first")
         stale = store.get_record("lock", "default", "migrate")
         assert stale is not None
         clock.advance("30s")
-        assert locks.acquire(store, "migrate", "30s", "second")
+        assert locks.try_acquire(store, "migrate", "30s", "second")
         # What extend and release of a holder that was frozen after its look would send now.
         assert not store.put_record(replace(stale, version=stale.version + 1), expect=stale.version)
         assert not store.delete_record("lock", "default", "migrate", stale.version)
@@ -33,7 +33,7 @@ class RecordContract(Contract):
         names = ["a", "a.b", "a:b", "a:b:c"]
         for tenant in ("default", "acme"):
             for name in names:
-                assert locks.acquire(store, name, "30s", f"{tenant} {name}", tenant)
+                assert locks.try_acquire(store, name, "30s", f"{tenant} {name}", tenant)
         assert locks.release(store, "a:b", "default a:b")
         held = {
             (record.tenant, record.key, msgspec.json.decode(record.body)["token"])
@@ -45,7 +45,7 @@ class RecordContract(Contract):
     def test_a_purge_by_a_fast_clock_leaves_what_has_not_expired(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        assert locks.acquire(store, "migrate", "30s", "mine")
+        assert locks.try_acquire(store, "migrate", "30s", "mine")
         assert store.purge(clock.now + 60 * MINUTE, 100) == 0
         assert locks.extend(store, "migrate", "30s", "mine")
 
@@ -82,24 +82,24 @@ class RecordContract(Contract):
         assert [record.body for record in store.find_records("a", "y")] == ["ay"]
 
     def test_a_lock_is_held_by_one_token_until_it_is_released(self, store: Store) -> None:
-        assert locks.acquire(store, "migrate", "30s", "mine")
-        assert locks.acquire(store, "migrate", "30s", "mine")  # its reply was lost
-        assert not locks.acquire(store, "migrate", "30s", "theirs")
-        assert locks.acquire(store, "migrate", "30s", "theirs", tenant="acme")
+        assert locks.try_acquire(store, "migrate", "30s", "mine")
+        assert locks.try_acquire(store, "migrate", "30s", "mine")  # its reply was lost
+        assert not locks.try_acquire(store, "migrate", "30s", "theirs")
+        assert locks.try_acquire(store, "migrate", "30s", "theirs", tenant="acme")
         assert not locks.release(store, "migrate", "theirs")
         assert not locks.extend(store, "migrate", "30s", "theirs")
         assert locks.release(store, "migrate", "mine")
         assert not locks.release(store, "migrate", "mine")
-        assert locks.acquire(store, "migrate", "30s", "theirs")
+        assert locks.try_acquire(store, "migrate", "30s", "theirs")
 
     def test_a_lock_ends_by_itself_unless_it_is_extended(self, store: Store, clock: VirtualClock) -> None:
-        assert locks.acquire(store, "migrate", "30s", "mine")
+        assert locks.try_acquire(store, "migrate", "30s", "mine")
         clock.advance("29s")
         assert locks.extend(store, "migrate", "30s", "mine")
         clock.advance("29s")
-        assert not locks.acquire(store, "migrate", "30s", "theirs")
+        assert not locks.try_acquire(store, "migrate", "30s", "theirs")
         clock.advance("1s")
-        assert locks.acquire(store, "migrate", "30s", "theirs")
+        assert locks.try_acquire(store, "migrate", "30s", "theirs")
         assert not locks.extend(store, "migrate", "30s", "mine")
         assert not locks.release(store, "migrate", "mine")
 
@@ -108,9 +108,9 @@ class RecordContract(Contract):
     ) -> None:
         assert locks.holder(store, "migrate") is None
         taken = clock.now
-        assert locks.acquire(store, "migrate", "30s", "mine", description="new prices \N{EURO SIGN}")
+        assert locks.try_acquire(store, "migrate", "30s", "mine", description="new prices \N{EURO SIGN}")
         clock.advance("20s")
-        assert not locks.acquire(store, "migrate", "30s", "theirs", description="old prices")
+        assert not locks.try_acquire(store, "migrate", "30s", "theirs", description="old prices")
         assert locks.extend(store, "migrate", "30s", "mine")
         clock.advance("20s")
         held = locks.holder(store, "migrate")
@@ -125,7 +125,7 @@ class RecordContract(Contract):
     ) -> None:
         edited = Record(kind="lock", key="migrate", body="mine", version=7, expires=clock.now + 1000)
         assert store.put_record(edited)
-        assert not locks.acquire(store, "migrate", "30s", "mine")
+        assert not locks.try_acquire(store, "migrate", "30s", "mine")
         assert not locks.extend(store, "migrate", "30s", "mine")
         assert not locks.release(store, "migrate", "mine")
         held = locks.holder(store, "migrate")
@@ -137,7 +137,7 @@ class RecordContract(Contract):
 
         def work(handle: Store) -> None:
             token = locks.new_token()
-            if locks.acquire(handle, "migrate", "30s", token):
+            if locks.try_acquire(handle, "migrate", "30s", token):
                 winners.append(token)
 
         self.in_threads(handles, work)

@@ -14,7 +14,7 @@ from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import FINAL_STATES
-from evenbeat.observe.views import LogLine
+from evenbeat.core.results import LogLine
 
 # Between two looks at a log that grows. A hint of the store ends it early.
 _LOOK = 0.5

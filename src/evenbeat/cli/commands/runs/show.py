@@ -17,7 +17,7 @@ from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, wa
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.wall import Wall, took
 from evenbeat.core.records import EARLIER_KEPT, FINAL_STATES
-from evenbeat.observe.views import Run, RunAttempt, RunWait
+from evenbeat.core.results import Run, RunAttempt, RunWait
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

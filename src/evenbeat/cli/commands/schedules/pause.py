@@ -12,8 +12,8 @@ from evenbeat.cli.phrases import count
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms
+from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
-from evenbeat.observe.views import Run
 
 # Queued runs that are looked at: enough to say how many there are of any schedule but a flood.
 _RUNS = 1_000

@@ -20,7 +20,7 @@ from evenbeat.cli.wall import Wall, took, whole
 from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import to_ms, write_instant
 from evenbeat.core.records import CatchUp, Execution
-from evenbeat.observe.views import Schedule, ScheduleStats, SkippedTicks
+from evenbeat.core.results import Schedule, ScheduleStats, SkippedTicks
 from evenbeat.triggers import Cron
 from evenbeat.triggers.zones import read_zone
 

@@ -18,7 +18,7 @@ from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.cli.wall import Wall
 from evenbeat.core.durations import write_duration
-from evenbeat.observe.views import Schedule
+from evenbeat.core.results import Schedule
 from evenbeat.tasks.options import SCHEDULE
 from evenbeat.triggers import Cron, parse_trigger
 

@@ -1,0 +1,271 @@
+"""What users get back: schedules, runs and their parts, as plain values.
+
+Datetimes instead of instants, timedeltas instead of milliseconds, values instead of JSON text.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from evenbeat.core.records import (
+    AttemptOutcome,
+    CatchUpKind,
+    Cause,
+    Kind,
+    OnCrash,
+    Overlap,
+    Reason,
+    RunState,
+    ScheduleState,
+)
+
+Trend: TypeAlias = Literal["empty", "drains", "steady", "grows", "stands still"]
+WaitReason: TypeAlias = Literal["later", "retry", "unfit", "no_worker", "no_task", "no_queue", "busy", "next"]
+"""``later``: the run is not due yet. ``retry``: it failed and waits for its next attempt. ``unfit``: the code
+of a node did not fit its payload, and it waits for another node. ``no_worker``: no live node executes runs.
+``no_task``, ``no_queue``: no live node has its task, or none of those takes its queue. ``busy``: all slots of
+the nodes that could execute it are in use. ``next``: one of them takes it any moment."""
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule: what was said about it, and where it stands."""
+
+    name: str
+    tenant: str
+    task: str
+    trigger: str
+    """Its text; ``parse_trigger`` makes a trigger of it."""
+    state: ScheduleState
+    next_run: datetime | None
+    """When the coming tick fires, in the trigger's zone. None if there is none. While it is paused: the first
+    after the pause, or, where that has no end, the one that would come."""
+    payload: Any
+    kind: Kind
+    queue: str
+    priority: int
+    priority_name: str | None
+    """``low``, ``normal`` or ``high``, where the number has a name."""
+    description: str
+    catch_up: CatchUpKind
+    grace: timedelta
+    catch_up_limit: int
+    overlap: Overlap
+    max_concurrent: int | None
+    spread: timedelta
+    spread_delay: timedelta
+    """How much later than its ticks it fires: its share of the spread."""
+    retries: int
+    backoff: timedelta
+    max_backoff: timedelta
+    timeout: timedelta | None
+    on_crash: OnCrash
+    max_crashes: int
+    managed_by: str
+    pause_note: str
+    paused_until: datetime | None
+    paused_by: str
+    paused_at: datetime | None
+    timezone: str
+    """Of the trigger: ``Europe/Berlin``; intervals and single instants have UTC."""
+    last_enqueued_at: datetime | None
+    """When it last added a run."""
+    last_run_at: datetime | None
+    """When one of its runs last ended."""
+    is_waiting: bool
+    """Whether its coming tick was due and waits for a run of it to end (``overlap``, ``max_concurrent``)."""
+    last_error: str | None
+    """Why it could not be fired, until it is fired again."""
+    declared: bool
+    """Whether code declared it: ``declare``, or a decorated task."""
+    edited: dict[str, Any]
+    """What was edited by hand since it was declared: the names of the options, and what the code says."""
+    damage: str
+    """Why the stored row can't be read, and is shown as far as it can be; empty if it can."""
+    revision: int
+    """Counts the changes of what was said."""
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def paused(self) -> bool:
+        return self.state == "paused"
+
+
+class ScheduleStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a schedule's runs, over all time (R13)."""
+
+    run_count: int
+    success_count: int
+    failure_count: int
+    last_run: datetime | None
+    last_success: datetime | None
+    last_failure: datetime | None
+    last_error: str | None
+
+
+class RunAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a run that is over."""
+
+    number: int
+    worker: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    outcome: AttemptOutcome
+    """``succeeded``, ``failed``, ``cancelled``, ``lost`` (its worker died), ``handed back``."""
+    error: str | None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as it was when it was looked at."""
+
+    id: str
+    tenant: str
+    task: str
+    state: RunState
+    schedule: str | None
+    tick: datetime | None
+    scheduled_at: datetime
+    """When it was to start: its tick with its share of the spread, else the time it was enqueued for. The
+    same for every attempt."""
+    run_at: datetime
+    """Not before this: the tick, or the wait before a retry."""
+    cause: Cause
+    coalesced: int
+    kind: Kind
+    payload: Any
+    """The named arguments as they are stored: JSON."""
+    queue: str
+    priority: int
+    priority_name: str | None
+    """``low``, ``normal`` or ``high``, where the number has a name."""
+    attempt: int
+    failures: int
+    crashes: int
+    worker: str | None
+    lease_until: datetime | None
+    cancel_requested: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    result: Any
+    """What the function returned: converted by its annotation where the task is registered, else JSON."""
+    error: str | None
+    fired_by: str | None
+    """The node that fired its tick; None if nobody had to."""
+    attempts: tuple[RunAttempt, ...]
+    """Those that are over, the oldest first; of very many only the latest."""
+    retries: int
+    backoff: timedelta
+    max_backoff: timedelta
+    timeout: timedelta | None
+    on_crash: OnCrash
+    max_crashes: int
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether it has failed and waits for its next attempt."""
+        return self.state == "queued" and self.failures > 0
+
+    @property
+    def lateness(self) -> timedelta | None:
+        """How long after ``scheduled_at`` the run started; None if it has not started, or was retried: only
+        the latest start is known."""
+        if self.started_at is None or self.attempt != 1:
+            return None
+        return max(timedelta(0), self.started_at - self.scheduled_at)
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long the attempt took that ended the run; None if no attempt did."""
+        # A run that is cancelled while it waits for a retry has no worker.
+        if self.started_at is None or self.finished_at is None or self.worker is None:
+            return None
+        return self.finished_at - self.started_at
+
+
+class RunWait(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a queued run has not started yet."""
+
+    reason: WaitReason
+    until: datetime | None
+    """Of ``later``, ``retry`` and ``unfit``: when it is due."""
+    nodes: tuple[str, ...]
+    """The live nodes that have its task and take its queue."""
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as it was when it was looked at, over all tenants."""
+
+    name: str
+    due: int
+    """Runs that wait for a worker."""
+    later: int
+    """Runs that are queued for a time to come."""
+    retrying: int
+    """Those of ``due`` and ``later`` that have failed before."""
+    running: int
+    oldest_due: datetime | None
+    """Since when a run has been due that nobody has taken."""
+    came_due: int
+    """Runs that came due in the period that was asked about, whatever became of them."""
+    ended: int
+    """Runs that ended in that period."""
+    nodes: tuple[str, ...]
+    """The live nodes that take runs from it."""
+
+    @property
+    def trend(self) -> Trend:
+        """Whether what waits gets less: ``drains`` if more runs ended than came due, ``grows`` if fewer did,
+        ``stands still`` if none ended, ``empty`` if nothing waits."""
+        if not self.due:
+            return "empty"
+        if not self.ended:
+            return "stands still"
+        if self.ended == self.came_due:
+            return "steady"
+        return "drains" if self.ended > self.came_due else "grows"
+
+
+class RefusedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that ``retry_all`` or ``cancel_all`` has left as it was."""
+
+    id: str
+    why: str
+
+
+class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``retry_all`` or ``cancel_all`` did."""
+
+    matched: int
+    """How many runs were found."""
+    done: int
+    """How many of them are queued again, cancelled, or asked to stop; 0 of a dry run."""
+    refused: tuple[RefusedRun, ...]
+    """Those that could not be."""
+    more: bool
+    """Whether there were more than the limit allowed."""
+    sample: tuple[Run, ...]
+    """The newest few, as they were found."""
+
+
+class SkippedTicks(msgspec.Struct, frozen=True, kw_only=True):
+    """Ticks that did not become runs of their own, and why: a row of the ledger."""
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: Reason
+    recorded_at: datetime
+    run: str | None
+    """The run that stands for them, if they were coalesced."""
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of what a run wrote to its log."""
+
+    at: datetime
+    attempt: int
+    text: str
