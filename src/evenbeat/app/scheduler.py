@@ -1,4 +1,4 @@
-"""``Scheduler``: what users hold. Thin: it joins tasks, schedules, runs and a node."""
+"""``Scheduler``: joins the tasks, schedules and runs of an app with a node."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Scheduler:
                 hint='give a URL such as "sqlite:///evenbeat.db", or a store',
             )
         self.url = without_password(store) if isinstance(store, str) else type(store).__name__
-        """The store's URL, fit to be shown."""
+        """The store's URL, without its password."""
         self._tasks = Tasks()
         self._session = AppSession(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
         self._events = Events()
         self._options = options
         read_node_settings(options)
         self._started: Node | None = None
-        self._stopping = threading.Lock()
+        self._lifecycle = threading.Lock()
         self._node_kind = Node
         self._on_start: list[Callable[[], object]] = []
         self._on_stop: list[Callable[[], object]] = []
@@ -98,7 +98,7 @@ class Scheduler:
 
     @property
     def tenant(self) -> str:
-        """Whose schedules and runs are meant where none is named."""
+        """The tenant of calls that name none."""
         return self._session.tenant
 
     @property
@@ -200,22 +200,22 @@ class Scheduler:
         within: object | None = None,
         **options: Unpack[RunOptions],
     ) -> Run:
-        """One run of a task: at once, after ``delay``, or at ``at``.
+        """Add one run of a task: due at once, after ``delay``, or at ``at``.
 
-        With an ``id`` of your own, enqueueing again adds nothing and answers the run that is there, with the
-        payload that it has; ``RunExists`` if that is a run of another task, schedule or tenant.
+        With an ``id`` of your own, enqueueing it again adds nothing and returns the run that is there, with
+        its own payload; ``RunExists`` if that run belongs to another task, schedule or tenant.
 
         ``within`` is a connection or session of yours to the same database (PostgreSQL or SQLite): the run is
-        added in its transaction, and is there for workers when you commit, or never. psycopg, sqlite3, Django
-        and SQLAlchemy are known; asynchronous ones with ``await app.aenqueue(…)``. In virtual time
-        (``evenbeat.testing``) it may lead to any database.
+        added in its transaction, and workers see it when you commit, or never. psycopg, sqlite3, Django and
+        SQLAlchemy are supported; asynchronous ones with ``await app.aenqueue(…)``. In virtual time
+        (``evenbeat.testing``) the connection may belong to any database.
         """
         store = self._store_for(within)
         run = self._run(task, payload, _due(store.now(), delay, at), store.now(), id, tenant, options)
         if within is not None:
             return self._joined(within, [run])[0]
         is_new = store.add_runs([run])[0]
-        # Also if it was there: whoever repeats a call whose reply was lost has told nobody yet.
+        # Also if it was there: the hint of a call whose reply was lost may be lost, too.
         store.hint()
         if is_new:
             return self._session.info(run)
@@ -232,7 +232,7 @@ class Scheduler:
         within: object | None = None,
         **options: Unpack[RunOptions],
     ) -> list[str]:
-        """Many runs, written 1,000 at a time; answers the ids. ``ids`` and ``within`` as in ``enqueue``."""
+        """Add many runs, 1,000 per write; return their ids. ``ids`` and ``within`` as in ``enqueue``."""
         now = self._store_for(within).now()
         due = _due(now, delay, at)
         chosen = None if ids is None else iter(ids)
@@ -274,16 +274,16 @@ class Scheduler:
         return self._session.store() if within is None else self._session.store_to_join()
 
     def _joined(self, within: object, wanted: list[RunRecord]) -> list[Run]:
-        """Runs added in the caller's transaction, as they are."""
+        """Add runs in the caller's transaction, and return them."""
         return self._same(wanted, self._session.store_to_join().add_runs_within(within, wanted))
 
     def _present(self, wanted: list[RunRecord]) -> list[Run]:
-        """Runs that were there already, as they are."""
+        """Return runs that were there already."""
         ids = tuple(run.id for run in wanted)
         return self._same(wanted, self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items)
 
     def _same(self, wanted: list[RunRecord], found: Iterable[RunRecord]) -> list[Run]:
-        """What was found for what was wanted. One that was there already must be of that tenant and task."""
+        """Return the found run for each wanted one, which must have the same tenant and task."""
         known = {run.id: run for run in found}
         for run in wanted:
             if run.id in known:
@@ -337,8 +337,8 @@ class Scheduler:
         return Lock(self._session.store, name, ttl, owner, description, timeout)
 
     def queues(self, period: Duration = "5m") -> list[QueueStats]:
-        """What each queue holds, over all tenants, which live nodes take from it, and whether it drains:
-        what came due and what ended in the last ``period``."""
+        """Return each queue over all tenants: how many runs it holds, which live nodes take from it, and how
+        many came due and ended in the last ``period``."""
         length = read_duration(period, "period")
         store = self._session.store()
         now = store.now()
@@ -356,28 +356,28 @@ class Scheduler:
     # -- hooks ---------------------------------------------------------------------------------------------
 
     def on_start(self, function: F) -> F:
-        """Call this when a node of this scheduler has started."""
+        """Register a function to call when a node of this scheduler has started."""
         self._on_start.append(function)
         return function
 
     def on_stop(self, function: F) -> F:
-        """Call this when a node of this scheduler has stopped and its jobs have ended."""
+        """Register a function to call when a node of this scheduler has stopped and its jobs have ended."""
         self._on_stop.append(function)
         return function
 
     def on_idle(self, function: F) -> F:
-        """Call this when there is nothing more to do for now: once per turn to idle."""
+        """Register a function to call each time that the node becomes idle."""
         self._events.listen(lambda event: function() if event.kind == "idle" else None)
         return function
 
     def on_error(self, function: F) -> F:
-        """Call this with the event of every failed attempt, lost run and failing store."""
+        """Register a function to call with the event of every failed attempt, lost run and failing store."""
         wanted = {"failed", "retrying", "lost", "crashed", "quarantined", "store_unavailable"}
         self._events.listen(lambda event: function(event) if event.kind in wanted else None)
         return function
 
     def on_event(self, function: Callable[[Event], R]) -> Callable[[Event], R]:
-        """Call this with every event. It is called by the thread that works: be quick."""
+        """Register a function to call with every event. The thread that works calls it: be quick."""
         self._events.listen(function)
         return function
 
@@ -393,24 +393,28 @@ class Scheduler:
     ) -> None:
         """Start a node in threads of this process: a ticker that fires, a worker that executes, or both.
 
-        Schedules of decorated tasks are declared first. Options go before those of the scheduler. A
-        ``name`` of your own must be one that no node ever had. Nothing happens while ``evenbeat run``
-        or a process for ``executor="process"`` tasks imports the module.
+        First it declares the schedules of decorated tasks. Options override those given to ``Scheduler()``.
+        A ``name`` of your own must never have been the name of another node. Does nothing while ``evenbeat
+        run``, or a process for ``executor="process"`` tasks, imports the module.
         """
         if is_looking():
             return
-        if self.node is not None:
-            raise InvalidValue(
-                "the scheduler has been started already", field="start", value=True, hint="stop() it first"
+        with self._lifecycle:
+            if self.node is not None:
+                raise InvalidValue(
+                    "the scheduler has been started already",
+                    field="start",
+                    value=True,
+                    hint="stop() it first",
+                )
+            settings = self.node_settings(**options)
+            store = self._session.store()
+            self.declare_tasks()
+            node = self._node_kind(
+                store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
             )
-        settings = self.node_settings(**options)
-        store = self._session.store()
-        self.declare_tasks()
-        node = self._node_kind(
-            store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
-        )
-        node.start()
-        self._started = node
+            node.start()
+            self._started = node
         try:
             for hook in self._on_start:
                 hook()
@@ -418,19 +422,19 @@ class Scheduler:
             self.stop()
             raise
 
-    def stop(self, timeout: Duration | None = None) -> None:
+    def stop(self, timeout: Duration | None = None) -> bool:
         """Drain and stop: no new runs, running jobs get until the deadline, the rest is handed back.
 
-        Safe to repeat. ``timeout`` goes before the ``drain_timeout`` setting.
+        Return whether every job came to its end in time. Safe to repeat. ``timeout`` overrides the
+        ``drain_timeout`` option.
         """
         drain = None if timeout is None else read_duration(timeout, "timeout")
-        # One at a time: who comes second finds it stopped.
-        with self._stopping:
+        with self._lifecycle:
             node = self.node
             if node is None:
-                return
+                return True
             try:
-                node.stop(drain)
+                is_drained = node.stop(drain)
             finally:
                 self._started = None
         for hook in self._on_stop:
@@ -438,41 +442,43 @@ class Scheduler:
                 hook()
             except Exception:
                 _log.exception("a hook raised", extra={"component": "scheduler", "hook": "on_stop"})
+        return is_drained
 
-    def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> None:
+    def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> bool:
         """Start a node; return when SIGINT, SIGTERM or SIGHUP came and it has drained.
 
-        A second signal hurries.
+        A second signal ends the wait for running jobs. Return whether every job came to its end in time.
         """
         from evenbeat.processes.signals import check_main_thread, until_signalled
 
         if is_looking():
-            return
+            return True
         check_main_thread()
         try:
             until_signalled(self.hurry, start=lambda: self.start(ticker=ticker, worker=worker, **options))
         finally:
-            self.stop()
+            is_drained = self.stop()
             self.close()
+        return is_drained
 
     def hurry(self) -> None:
-        """While it stops: the deadline is now. For handlers of a second signal."""
+        """End the wait of ``stop`` for running jobs. For handlers of a second signal."""
         if self.node is not None:
             self.node.hurry()
 
     def declare_tasks(self) -> None:
-        """Declare the schedules of decorated tasks. A node does it when it starts."""
+        """Declare the schedules of decorated tasks. A node does so when it starts."""
         for task in self._tasks:
             if task.trigger is not None:
                 self._declarations.declare_task(task)
 
     def close(self) -> None:
-        """Let go of the store; it is opened again when it is needed."""
+        """Close the store; the next call opens it again."""
         self._session.close()
 
     @contextmanager
     def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[None]:
-        """For tests (``evenbeat.testing.virtual``): another store, and kind of node, until the block ends."""
+        """Replace the store and the class of nodes until the block ends. For ``evenbeat.testing``."""
         if self.node is not None:
             raise InvalidValue(
                 "the scheduler is running on its own store",
@@ -491,7 +497,7 @@ class Scheduler:
             self._node_kind = before
 
     def node_settings(self, **options: Unpack[NodeOptions]) -> NodeSettings:
-        """How a node that is started with these options works."""
+        """Return the settings of a node that is started with these options."""
         return read_node_settings({**self._options, **options})
 
     @property
@@ -546,7 +552,7 @@ class Scheduler:
 
 
 class TaskDecorator(Protocol):
-    """For type checkers: what ``@app.task(…)`` makes of a function."""
+    """For type checkers: what ``@app.task(…)`` returns for a function."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...

@@ -1,4 +1,4 @@
-"""What the parts of a scheduler share: the store, opened when it is first needed, and the tasks."""
+"""What the parts of a scheduler share: the store, opened when first needed, the tasks and the tenant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenbeat.tasks.task import Call, Task, Tasks
 
 
 class AppSession:
-    """The store and the tasks of one scheduler, and whose schedules it speaks of unless told otherwise."""
+    """The store and the tasks of one scheduler, and the tenant of calls that name none."""
 
     def __init__(self, store: Store, tasks: Tasks, tenant: str) -> None:
         check_label(tenant, "tenant")
@@ -31,7 +31,7 @@ class AppSession:
         self.tenant = tenant
 
     def store(self) -> Store:
-        """The store, open. Importing a module that makes a scheduler must not touch any database."""
+        """Return the store, open. Importing a module that makes a scheduler must not touch any database."""
         if not self._is_open:
             with self._opening:
                 if not self._is_open:
@@ -40,7 +40,7 @@ class AppSession:
         return self._store
 
     def store_to_join(self) -> Store:
-        """The store for runs within a transaction of the caller's: open, unless opening may wait for it."""
+        """Return the store to add runs within the caller's transaction: open, unless opening may wait for it."""
         if not self._is_open:
             with self._opening:
                 if not self._is_open:
@@ -57,7 +57,7 @@ class AppSession:
 
     @contextmanager
     def replaced(self, store: Store) -> Iterator[None]:
-        """Another store in place of this one until the block ends; this one is left as it is."""
+        """Use another store until the block ends; this one stays as it is."""
         with self._opening:
             before = self._store, self._is_open
             self._store, self._is_open = store, False
@@ -75,18 +75,18 @@ class AppSession:
         return tenant
 
     def info(self, run: RunRecord) -> Run:
-        """A run as users see it."""
+        """Return a run as users see it."""
         return run_view(run, self.tasks)
 
     def row(self, tenant: str, name: str) -> ScheduleRecord | None:
-        """The row of a schedule, also if it was deleted."""
+        """Return the row of a schedule, also if it is deleted."""
         query = ScheduleQuery(tenant=tenant, name=name, states=get_args(ScheduleState), limit=1)
         return next(iter(self.store().find_schedules(query).items), None)
 
     def call(
         self, task: Task[..., Any] | Call | str, payload: Mapping[str, Any] | None
     ) -> tuple[str, str, Task[..., Any] | None]:
-        """(task name, payload as JSON, the task if it is registered here), checked against its function."""
+        """Return (task name, payload as JSON, the task if it is registered here); the payload is checked."""
         if isinstance(task, Call):
             if payload is not None:
                 raise InvalidValue(
@@ -119,7 +119,7 @@ class AppSession:
 
 
 def this_user() -> str:
-    """Who acts here, for people who ask later: user@host."""
+    """Return who acts in this process, for the record: user@host."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container's user may have no name
@@ -130,9 +130,9 @@ def this_user() -> str:
 def refuse_other(
     found: RunRecord, *, tenant: str, task: str | None = None, schedule: str | None = None
 ) -> None:
-    """Refuse a run that is there under the id of a wished one and is another: it does not answer the wish.
+    """Raise ``RunExists`` if the run that has the wanted id belongs to another tenant, task or schedule.
 
-    A run of the same task does, whatever its payload: what was wished first counts.
+    A run of the same task is accepted, whatever its payload: the first call counts.
     """
     if found.tenant != tenant:
         raise RunExists(found.id, "another tenant")

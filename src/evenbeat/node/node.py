@@ -218,15 +218,17 @@ class Node:
         """While it drains: the deadline is now."""
         self._hurry.set()
 
-    def stop(self, drain: int | None = None) -> None:
-        """Drain and end: no new claims, running jobs get ``drain`` ms, the rest is handed back."""
+    def stop(self, drain: int | None = None) -> bool:
+        """Drain and stop: no new claims, running jobs get ``drain`` ms, the rest is handed back.
+
+        Return whether every run in hand came to its end.
+        """
         deadline = time.monotonic() + (self._settings.drain_timeout if drain is None else drain) / 1000
         self._tell("node_stopping")
         for loop in (self._ticker_loop, self._duties_loop):
             if loop is not None:
                 loop.stop()
-        if self._worker is not None:
-            self._drain(self._worker, deadline)
+        is_drained = self._worker is None or self._drain(self._worker, deadline)
         self._closing.set()
         for loop in self._loops:
             loop.stop()
@@ -246,8 +248,9 @@ class Node:
         self._status_writer.stop()
         self._probe.close()
         _log.info("stopped", extra={"component": "node", "node": self.name})
+        return is_drained
 
-    def _drain(self, worker: Worker, deadline: float) -> None:
+    def _drain(self, worker: Worker, deadline: float) -> bool:
         worker.drain()
         self._until(
             lambda: (worker.is_drained and not worker.is_processing) or self._hurry.is_set(), deadline
@@ -265,6 +268,7 @@ class Node:
                 worker.give_up(attempt, "released")
         self._until(lambda: not worker.is_processing, time.monotonic() + _LAST_TRIES)
         worker.stop()
+        return not left
 
     def _until(self, condition: Callable[[], bool], deadline: float) -> None:
         # Without descriptors nothing can be recorded, however long it waits.

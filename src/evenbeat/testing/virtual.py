@@ -361,8 +361,8 @@ class _StillNode(Node):
     def start(self) -> None:
         pass
 
-    def stop(self, drain: int | None = None) -> None:
-        pass
+    def stop(self, drain: int | None = None) -> bool:
+        return True
 
 
 def _schedule(tenant: str, name: str) -> str:
