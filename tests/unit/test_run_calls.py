@@ -145,7 +145,7 @@ def test_a_retry_that_comes_too_late_says_so(app: Scheduler, store: Watched) -> 
 
 
 def test_a_run_that_there_is_not_is_an_error_of_every_call(app: Scheduler) -> None:
-    for call in (app.runs.get, app.runs.cancel, app.runs.retry, app.runs.logs, app.runs.wait_for):
+    for call in (app.runs.get, app.runs.cancel, app.runs.retry, app.runs.logs, app.runs.join):
         with pytest.raises(RunNotFound, match="nobody"):
             call("nobody")
 
@@ -356,3 +356,36 @@ def test_a_run_waits_for_a_node_and_then_for_a_slot(app: Scheduler, clock: Virtu
     assert why("another") == ("next", ("n1", "n2"))
     with pytest.raises(RunNotFound):
         app.runs.why_waiting("nobody")
+
+
+# -- tenants -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_another_tenant_is_not_found_by_its_id(app: Scheduler) -> None:
+    made = app.enqueue("work", id="theirs", tenant="acme")
+    calls = (
+        app.runs.get,
+        app.runs.cancel,
+        app.runs.retry,
+        app.runs.logs,
+        app.runs.join,
+        app.runs.why_waiting,
+    )
+    for call in calls:
+        with pytest.raises(RunNotFound, match="theirs"):
+            call("theirs")
+    assert app.runs.get("theirs", tenant="acme") == made
+    assert app.runs.join("theirs", "0s", tenant="acme") == made
+    assert app.runs.logs("theirs", tenant="acme") == []
+    assert app.runs.why_waiting("theirs", tenant="acme") is not None
+    assert app.runs.cancel("theirs", tenant="acme").state == "cancelled"
+    assert app.runs.retry("theirs", tenant="acme").state == "queued"
+
+
+def test_runs_of_all_tenants_are_retried_and_cancelled_together(app: Scheduler, store: Watched) -> None:
+    for tenant in ("acme", "umbrella"):
+        app.enqueue("work", id=tenant, tenant=tenant)
+    store.refuses = 1  # each alone, then
+    assert app.runs.cancel_all(all_tenants=True).done == 3
+    store.refuses = 1
+    assert app.runs.retry_all(state="cancelled", all_tenants=True).done == 3

@@ -1124,3 +1124,57 @@ def test_an_app_is_an_async_context_manager() -> None:
             return str((await app.runs.ajoin(run.id, timeout="20s")).result)
 
     assert asyncio.run(live()) == "done"
+
+
+# -- tasks that enqueue themselves ---------------------------------------------------------------------------
+
+
+def test_a_task_enqueues_a_run_with_its_arguments(scheduler: VirtualScheduler) -> None:
+    given: list[tuple[str, int]] = []
+
+    @scheduler.task(queue="mail", retries=2)
+    def send(to: str, copies: int = 1) -> None:
+        given.append((to, copies))
+
+    first = send.enqueue("anna", copies=3)
+    second = asyncio.run(send.aenqueue(to="berta"))
+    assert (first.task, first.payload, first.queue, first.retries) == (
+        "send",
+        {"to": "anna", "copies": 3},
+        "mail",
+        2,
+    )
+    assert scheduler.runs.get(second.id) == second
+    scheduler.run_pending()
+    assert given == [("anna", 3), ("berta", 1)]
+    with pytest.raises(InvalidValue, match="does not fit"):
+        send.enqueue()  # type: ignore[call-arg]
+    with pytest.raises(InvalidValue, match="has no scheduler"):
+        Task(lambda: None, "alone").enqueue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [("def", "async"), ("async def", "thread"), ("async def", "process"), ("def", "gpu")]
+)
+def test_an_executor_that_can_not_execute_the_function_is_refused(
+    scheduler: VirtualScheduler, kind: str, wanted: str
+) -> None:
+    async def waits() -> None: ...
+
+    def computes() -> None: ...
+
+    with pytest.raises(InvalidValue, match="executor") as refused:
+        scheduler.task(executor=wanted)(waits if kind == "async def" else computes)  # type: ignore[call-overload]
+    assert (refused.value.field, refused.value.value) == ("executor", wanted)
+
+
+def test_the_executor_defaults_to_what_fits_the_function(scheduler: VirtualScheduler) -> None:
+    async def waits() -> None: ...
+
+    def computes() -> None: ...
+
+    assert scheduler.task(waits).executor == "async"
+    assert scheduler.task(computes).executor == "thread"
+    assert scheduler.task(name="a", executor="thread")(computes).executor == "thread"
+    assert scheduler.task(name="b", executor="async")(waits).executor == "async"
+    assert scheduler.task(name="c", executor="process")(computes).executor == "process"

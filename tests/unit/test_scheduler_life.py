@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, get_args
@@ -283,3 +284,53 @@ def test_the_kind_of_node_is_another_one_only_while_the_store_is(app: Scheduler,
         assert type(app.node) is Node
     finally:
         app.stop()
+
+
+def test_two_who_start_at_once_start_one_node() -> None:
+    app = Scheduler("memory://")
+    opened, go = threading.Event(), threading.Event()
+    before = app.declare_tasks
+
+    def slow() -> None:
+        opened.set()
+        assert go.wait(30)
+        before()
+
+    app.declare_tasks = slow  # type: ignore[method-assign]
+    refused: list[Exception] = []
+
+    def start() -> None:
+        try:
+            app.start()
+        except InvalidValue as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert opened.wait(30)
+    go.set()
+    for thread in threads:
+        thread.join(30)
+    assert [str(error) for error in refused] == ["the scheduler has been started already; stop() it first"]
+    app.stop()
+
+
+def test_a_stop_says_whether_all_jobs_came_to_their_end() -> None:
+    app = Scheduler("memory://")
+    begun, go = threading.Event(), threading.Event()
+
+    @app.task
+    def waits() -> None:
+        begun.set()
+        go.wait(60)
+
+    assert app.stop()
+    app.start()
+    waits.enqueue()
+    assert begun.wait(30)
+    assert not app.stop("0s")
+    assert app.stop()
+    go.set()
+    app.start()
+    assert app.stop()

@@ -40,7 +40,7 @@ class AppSession:
         return self._store
 
     def store_to_join(self) -> Store:
-        """Return the store to add runs within the caller's transaction: open, unless opening may wait for it."""
+        """Return the store for runs within the caller's transaction: open, unless that may wait for it."""
         if not self._is_open:
             with self._opening:
                 if not self._is_open:

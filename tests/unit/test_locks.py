@@ -1,0 +1,205 @@
+"""Named locks as users hold them: waiting, renewing, and losing one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from evenbeat import LockHeld, LockLost, Scheduler
+from evenbeat.app import locks
+from evenbeat.app.locks import Lock
+from evenbeat.core.records import Record
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing.clock import VirtualClock
+
+
+class Watched(MemoryStore):
+    """Notes renewals, and can be away."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.is_away = False
+        self.renewed = threading.Event()
+        self.asked = threading.Event()
+
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
+        if expect is not None:
+            self.asked.set()
+        if self.is_away:
+            raise StoreUnavailable("away")
+        accepted = super().put_record(record, expect)
+        if expect is not None and accepted:
+            self.renewed.set()
+        return accepted
+
+
+@pytest.fixture
+def store() -> Watched:
+    return Watched(VirtualClock())
+
+
+def lock_on(store: MemoryStore, ttl: str = "30s", timeout: str | None = "0s") -> Lock:
+    return Lock(lambda: store, "import", ttl, timeout=timeout)
+
+
+def test_a_lock_that_is_held_is_acquired_when_it_is_released(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = lock_on(store), lock_on(store)
+    assert theirs.try_acquire()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 7:
+            theirs.release()
+
+    monkeypatch.setattr(locks.time, "sleep", pause)
+    mine.acquire()
+    assert not theirs.try_acquire()
+    assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+
+
+def test_acquiring_gives_up_at_its_timeout(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lock_on(store).try_acquire()
+    seconds = [100.0]
+    monkeypatch.setattr(locks, "steady_clock", lambda: seconds[0])
+    monkeypatch.setattr(
+        locks.time, "sleep", lambda pause: seconds.__setitem__(0, seconds[0] + max(pause, 1e-3))
+    )
+    with pytest.raises(LockHeld, match="import"):
+        lock_on(store).acquire("2s")
+    assert 102 <= seconds[0] < 102.1
+    with pytest.raises(LockHeld):
+        lock_on(store).acquire("0s")
+    with pytest.raises(LockHeld), lock_on(store, timeout="3s"):
+        pass
+    assert 105 <= seconds[0] < 105.2
+    with pytest.raises(InvalidValue, match="timeout"):
+        lock_on(store).acquire("soon")
+
+
+def test_an_awaited_acquire_holds_no_thread_while_it_waits(store: Watched) -> None:
+    async def everybody() -> None:
+        assert await lock_on(store).atry_acquire()
+        threads = threading.active_count()
+        waiters = [asyncio.create_task(lock_on(store).aacquire()) for _ in range(100)]
+        await asyncio.sleep(0.05)
+        # Tries are short calls in at most 32 threads, not 100 calls that wait.
+        assert threading.active_count() <= threads + 32
+        for waiter in waiters:
+            waiter.cancel()
+        assert all(
+            isinstance(end, asyncio.CancelledError)
+            for end in await asyncio.gather(*waiters, return_exceptions=True)
+        )
+        with pytest.raises(LockHeld):
+            await lock_on(store).aacquire("30ms")
+        with pytest.raises(LockHeld):
+            async with lock_on(store):
+                pass
+
+    asyncio.run(everybody())
+
+
+def test_a_with_block_renews_the_lock_and_releases_it(store: Watched) -> None:
+    lock = lock_on(store, "150ms")
+    with lock:
+        assert store.renewed.wait(30)
+        assert not lock.is_lost
+        lock.raise_if_lost()
+    assert lock_on(store).try_acquire()
+
+
+def test_the_renewal_waits_for_a_store_that_comes_back(store: Watched) -> None:
+    with lock_on(store, "60s") as lock:
+        assert lock._renewal is not None
+        lock._renewal._stopping.set()  # the thread of this lock sleeps for 20 s; this one is stepped by hand
+        lock._renewal._thread.join(30)
+        lock._renewal._stopping.clear()
+        lock._renewal._ttl = 0.06
+        store.is_away = True
+        thread = threading.Thread(target=lock._renewal._renew)
+        thread.start()
+        assert store.asked.wait(30)
+        assert not store.renewed.is_set()
+        store.is_away = False
+        assert store.renewed.wait(30)
+        lock._renewal._stopping.set()
+        thread.join(30)
+        lock._renewal._ttl = 60
+
+
+def test_a_lock_that_was_taken_away_is_lost_and_the_block_says_so(store: Watched) -> None:
+    lock = lock_on(store, "90ms")
+
+    def hold() -> None:
+        with lock:
+            held = store.get_record("lock", "default", "import")
+            assert held is not None
+            store.delete_record("lock", "default", "import", held.version)
+            assert lock_on(store).try_acquire()
+            assert lock._renewal is not None
+            lock._renewal._thread.join(30)
+            assert lock.is_lost
+            with pytest.raises(LockLost):
+                lock.raise_if_lost()
+
+    with pytest.raises(LockLost, match="import") as caught:
+        hold()
+    assert (caught.value.tenant, caught.value.name) == ("default", "import")
+    # The other holder's lock is left alone, and this object can be used again.
+    assert store.get_record("lock", "default", "import") is not None
+    assert not lock.is_lost
+
+
+def test_a_lock_is_lost_once_the_store_was_away_for_its_time(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [5.0]
+    monkeypatch.setattr(locks, "steady_clock", lambda: seconds[0])
+
+    async def hold() -> None:
+        async with lock_on(store, "60s") as lock:
+            assert not lock.is_lost
+            seconds[0] = 64.9
+            assert not lock.is_lost
+            seconds[0] = 65.0
+            assert lock.is_lost
+
+    with pytest.raises(LockLost):
+        asyncio.run(hold())
+
+
+def test_the_error_of_the_block_comes_first(store: Watched) -> None:
+    def hold() -> None:
+        with lock_on(store) as lock:
+            assert lock._renewal is not None
+            lock._renewal._is_refused = True
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        hold()
+
+
+def test_a_lock_is_entered_once_at_a_time(store: Watched) -> None:
+    with lock_on(store) as lock, pytest.raises(InvalidValue, match="held by this object already"), lock:
+        pass
+    with lock:
+        pass
+
+
+def test_the_scheduler_hands_its_options_on() -> None:
+    app = Scheduler("memory://")
+    lock = app.lock("import", "1m", timeout=None, description="prices", tenant="acme")
+    assert (lock.name, lock.ttl, lock._timeout, lock.description, lock.tenant) == (
+        "import",
+        "1m",
+        None,
+        "prices",
+        "acme",
+    )
+    assert app.lock("import")._timeout == 0
