@@ -1,4 +1,4 @@
-"""Every error Evenbeat raises on purpose: one root, and the facts as attributes."""
+"""Every error that Evenbeat raises on purpose: one root class, and the facts as attributes."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _SHOWN = 80
-# What an error keeps of a refused text: all of any that could have been accepted.
+# How much of a refused text an error keeps: more than any text that is accepted.
 _KEPT = 1000
 
 
 def shown(value: object) -> str:
-    """``value`` as an error message quotes it: escaped, in double quotes if it is text, and never long."""
+    """Return ``value`` as error messages quote it: escaped, in double quotes if it is text, never long."""
     if isinstance(value, str):
         text = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
         # repr escapes control characters, so a hostile text cannot rewrite the reader's terminal.
         return '"' + repr(text)[1:-1].replace('"', '\\"') + '"'
     try:
         text = repr(value)
-    except Exception:  # an int of more than 4300 digits refuses to be written; others may raise anything
+    except Exception:  # an int of more than 4300 digits can't be written; other types may raise anything
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 class EvenbeatError(Exception):
-    """The root: ``except EvenbeatError`` catches whatever Evenbeat reports."""
+    """The root class: ``except EvenbeatError`` catches every error that Evenbeat raises on purpose."""
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        # Arguments of errors are facts, not messages; a copy, or a pool of processes, needs both.
+        # The constructors take facts and make the message; a copy or a pickle needs both.
         return _rebuilt, (type(self), self.args, self.__dict__)
 
 
@@ -43,7 +43,7 @@ def _rebuilt(kind: type[EvenbeatError], args: tuple[object, ...], facts: dict[st
 class InvalidValue(EvenbeatError, ValueError):
     """A value was refused.
 
-    ``field`` names it, ``value`` is it, ``problem`` says what is wrong and ``hint`` what to do.
+    ``field`` is its name, ``problem`` says what is wrong, and ``hint`` what to do.
     """
 
     def __init__(self, problem: str, *, field: str, value: object, hint: str | None = None) -> None:
@@ -57,15 +57,15 @@ class InvalidValue(EvenbeatError, ValueError):
 class UnknownZone(InvalidValue):
     """This machine has no time zone of that name.
 
-    Another machine may have it: time-zone data differ from one installation to the next.
+    Another machine may have it: installations differ in their time-zone data.
     """
 
 
 class InvalidTrigger(InvalidValue):
     """The text of a trigger was refused.
 
-    ``text`` is the whole expression, ``field`` the part of it (``"minute"``), ``value`` what stood
-    there, ``position`` its index in the text, ``allowed`` the range that would have been accepted.
+    ``text`` is the whole expression, ``field`` the part of it (``"minute"``), ``value`` the refused text of
+    that part, ``position`` its index in ``text``, ``allowed`` the range that is accepted.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class InvalidTrigger(InvalidValue):
         hint: str | None = None,
     ) -> None:
         super().__init__(f"{shown(text)}{problem}", field=field, value=value, hint=hint)
-        # For who shows the text beside it.
+        # For output that shows the text next to the problem.
         self.problem = problem[2:] if problem.startswith(": ") else f"the expression{problem}"
         self._predicate = problem
         self.text = text[:_KEPT]
@@ -88,7 +88,7 @@ class InvalidTrigger(InvalidValue):
         self.allowed = allowed
 
     def within(self, text: str, hint: str | None) -> InvalidTrigger:
-        """The same of a longer text, in which what was refused stands at the same position."""
+        """Return the same error for a longer text that has the refused part at the same position."""
         return InvalidTrigger(
             text,
             self._predicate,
@@ -105,7 +105,7 @@ class UnknownTriggerZone(InvalidTrigger, UnknownZone):
 
 
 class AppImportError(EvenbeatError):
-    """A user's module raised when it was imported; ``trace`` is its traceback, as Python shows it."""
+    """Importing a user's module raised an error; ``trace`` is the traceback as Python shows it."""
 
     def __init__(self, module: str, trace: str) -> None:
         super().__init__(f"{module} raised when it was imported\n\n{trace}")
@@ -114,29 +114,29 @@ class AppImportError(EvenbeatError):
 
 
 class ScheduleExists(EvenbeatError):
-    """``add`` of a name that is taken."""
+    """``add`` was called with a name that is taken."""
 
     def __init__(self, tenant: str, name: str) -> None:
         super().__init__(
             f"schedule {shown(name)} of tenant {shown(tenant)} exists already; "
-            "declare it to have it so whatever is there, or change it"
+            "declare() it to update it to match, or update() it"
         )
         self.tenant = tenant
         self.name = name
 
 
 class ScheduleNotFound(EvenbeatError):
-    """There is no schedule of that name, or not any more."""
+    """The tenant has no schedule of that name, or it was deleted."""
 
     def __init__(self, tenant: str, name: str, hint: str | None = None) -> None:
-        said = f"there is no schedule {shown(name)} of tenant {shown(tenant)}"
-        super().__init__(said if hint is None else f"{said}; {hint}")
+        problem = f"there is no schedule {shown(name)} of tenant {shown(tenant)}"
+        super().__init__(problem if hint is None else f"{problem}; {hint}")
         self.tenant = tenant
         self.name = name
 
 
 class DamagedSchedule(EvenbeatError):
-    """The stored row of a schedule can't be read, so what was asked for can't be decided.
+    """The stored row of a schedule can't be read, so the call can't decide anything by it.
 
     ``damage`` says what is wrong with it.
     """
@@ -166,15 +166,15 @@ class ScheduleTooNew(EvenbeatError):
 
 
 class StoreUnavailable(EvenbeatError):
-    """The store did not answer, or could not. Whether the call took effect is not known: repeat it."""
+    """The store did not answer. The call may or may not have taken effect: repeat it."""
 
 
 class TooLarge(EvenbeatError):
-    """The database refused the size of a call: nothing was written. Repeat it in smaller parts."""
+    """The database refused the call because of its size, and wrote nothing. Repeat it in smaller parts."""
 
 
 class SchemaTooNew(EvenbeatError):
-    """The database was upgraded by a newer version of Evenbeat, which this one can't work with."""
+    """A newer version of Evenbeat upgraded the database, and this version can't work with it."""
 
     def __init__(self, found: int, known: int) -> None:
         super().__init__(
@@ -185,30 +185,30 @@ class SchemaTooNew(EvenbeatError):
 
 
 class RunNotFound(EvenbeatError):
-    """There is no run of that id: it never was, or its history was purged."""
+    """The tenant has no run with that id: it never existed, or its history was purged."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"there is no run {shown(run)}; it never was, or its history was purged")
+        super().__init__(f"there is no run {shown(run)}; it never existed, or its history was purged")
         self.run = run
 
 
 class RunExists(EvenbeatError):
-    """The ``id`` that was given for a run is that of another one: of another task, schedule or tenant.
+    """The ``id`` that was given for a run belongs to a run of another task, schedule or tenant.
 
-    ``run`` is the id. Ids are shared by all tasks and tenants of a store.
+    ``run`` is the id. All tasks and tenants of a store share ids.
     """
 
     def __init__(self, run: str, whose: str) -> None:
         super().__init__(
             f"id {shown(run)} is taken by a run of {whose}, so nothing was added for it; "
-            "all tasks and tenants share ids: put what tells them apart into the id"
+            "all tasks and tenants share ids: put the task or tenant into the id"
         )
         self.run = run
         self.whose = whose
 
 
 class RunRefused(EvenbeatError):
-    """A wish about a run or a schedule that its state or its policies don't allow now."""
+    """The state or the policies of a run or a schedule do not allow the call now."""
 
     def __init__(self, problem: str, *, subject: str) -> None:
         super().__init__(problem)
@@ -228,9 +228,9 @@ class RunCancelled(EvenbeatError):
 
 
 class LockHeld(EvenbeatError):
-    """Somebody else holds the named lock: ``holder``, since ``created_at``, with their ``description``.
+    """Another holder has the named lock: ``holder``, since ``created_at``, with a ``description``.
 
-    Where the lock was let go of before it could be looked at, the holder is ``somebody``.
+    If the lock was released before the holder could be read, ``holder`` is ``somebody``.
     """
 
     def __init__(
@@ -266,8 +266,10 @@ class LockLost(EvenbeatError):
 
 
 class DocumentLockLost(EvenbeatError):
-    """The lock of a document ended, or others changed its ``sleep_until``, while it was processed: its end is
-    not written. ``document`` is its id."""
+    """The lock of a document expired, or its owner changed ``sleep_until``, while a handler processed it.
+
+    The result of the handler is not written. ``document`` is the id.
+    """
 
     def __init__(self, document: object) -> None:
         super().__init__(
@@ -278,11 +280,11 @@ class DocumentLockLost(EvenbeatError):
 
 
 class ScheduleConflict(EvenbeatError):
-    """Others changed the schedule each time between reading and writing it; nothing was done: try again."""
+    """Other writes changed the schedule each time between the read and the write. Nothing was done: retry."""
 
     def __init__(self, tenant: str, name: str) -> None:
         super().__init__(
-            f"schedule {shown(name)} of tenant {shown(tenant)} kept changing under this write; try again"
+            f"schedule {shown(name)} of tenant {shown(tenant)} kept changing while it was written; try again"
         )
         self.tenant = tenant
         self.name = name

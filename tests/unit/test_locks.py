@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from evenbeat import LockHeld, LockLost, Scheduler
-from evenbeat.app import locks
+from evenbeat.app import locks, session
 from evenbeat.app.locks import Lock
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, StoreUnavailable
@@ -57,7 +57,7 @@ def test_a_lock_that_is_held_is_acquired_when_it_is_released(
         if len(pauses) == 7:
             theirs.release()
 
-    monkeypatch.setattr(locks.time, "sleep", pause)
+    monkeypatch.setattr(session.time, "sleep", pause)
     mine.acquire()
     assert not theirs.try_acquire()
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
@@ -68,7 +68,7 @@ def test_acquiring_gives_up_at_its_timeout(store: Watched, monkeypatch: pytest.M
     seconds = [100.0]
     monkeypatch.setattr(locks, "steady_clock", lambda: seconds[0])
     monkeypatch.setattr(
-        locks.time, "sleep", lambda pause: seconds.__setitem__(0, seconds[0] + max(pause, 1e-3))
+        session.time, "sleep", lambda pause: seconds.__setitem__(0, seconds[0] + max(pause, 1e-3))
     )
     with pytest.raises(LockHeld, match="import"):
         lock_on(store).acquire("2s")

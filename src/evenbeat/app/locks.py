@@ -11,7 +11,6 @@ import os
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from types import TracebackType
@@ -20,6 +19,7 @@ from uuid import uuid4
 
 import msgspec
 
+from evenbeat.app.session import apause, pause
 from evenbeat.core.awaitable import twin
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.durations import Duration, read_duration
@@ -158,23 +158,18 @@ class Lock:
         ``LockHeld`` if it is still held after ``timeout``; without one, wait as long as it takes. Waiters
         retry at least twice a second, in no particular order.
         """
-        for pause in self._pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+        for seconds in self._pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
             if self.try_acquire():
                 return
-            time.sleep(pause)
+            pause(self._store(), seconds)
         raise self._held_error()
 
     async def aacquire(self, timeout: Duration | None = None) -> None:
         """``acquire``, awaited. Holds no thread while it waits."""
-        await self._await_acquire(None if timeout is None else read_duration(timeout, "timeout") / 1000)
-
-    async def _await_acquire(self, timeout: float | None) -> None:
-        import asyncio
-
-        for pause in self._pauses(timeout):
+        for seconds in self._pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
             if await self.atry_acquire():
                 return
-            await asyncio.sleep(pause)
+            await apause(self._store(), seconds)
         raise await self._aheld_error()
 
     def extend(self) -> bool:
@@ -199,10 +194,10 @@ class Lock:
             raise LockLost(self.tenant, self.name)
 
     def __enter__(self) -> Self:
-        for pause in self._pauses(self._timeout):
+        for seconds in self._pauses(self._timeout):
             if self._begin():
                 return self
-            time.sleep(pause)
+            pause(self._store(), seconds)
         raise self._held_error()
 
     def __exit__(
@@ -213,12 +208,10 @@ class Lock:
             raise lost
 
     async def __aenter__(self) -> Self:
-        import asyncio
-
-        for pause in self._pauses(self._timeout):
+        for seconds in self._pauses(self._timeout):
             if await self._abegin():
                 return self
-            await asyncio.sleep(pause)
+            await apause(self._store(), seconds)
         raise await self._aheld_error()
 
     async def __aexit__(
@@ -254,13 +247,13 @@ class Lock:
     def _pauses(self, timeout: float | None) -> Iterator[float]:
         """Yield the seconds to wait after each try, until the timeout has passed; at least one try."""
         deadline = None if timeout is None else steady_clock() + timeout
-        pause = _RETRY
+        seconds = _RETRY
         while True:
-            left = pause if deadline is None else deadline - steady_clock()
-            yield max(0.0, min(pause, left))
+            left = seconds if deadline is None else deadline - steady_clock()
+            yield max(0.0, min(seconds, left))
             if deadline is not None and steady_clock() >= deadline:
                 return
-            pause = min(pause * 2, _LONGEST_RETRY)
+            seconds = min(seconds * 2, _LONGEST_RETRY)
 
     def _held_error(self) -> LockHeld:
         held = holder(self._store(), self.name, self.tenant)

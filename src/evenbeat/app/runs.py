@@ -10,7 +10,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from evenbeat.app.rows import ScheduleRows
-from evenbeat.app.session import AppSession
+from evenbeat.app.session import AppSession, apause
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import Moment, read_moment
@@ -212,22 +212,21 @@ class Runs:
     def join(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """Wait until a run is over, at most ``timeout``; return the run as it is then, over or not."""
         store = self._session.store()
-        for pause in _pauses(timeout):
+        for seconds in _pauses(timeout):
             run = self._record(id, tenant)
             if run.state in FINAL_STATES:
                 break
-            store.wait(pause)
+            store.wait(seconds)
         return self._session.info(run)
 
     async def ajoin(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """``join``, awaited. Polls, and holds no thread while it waits."""
-        import asyncio
-
-        for pause in _pauses(timeout):
+        store = self._session.store()
+        for seconds in _pauses(timeout):
             run = await self.aget(id, tenant=tenant)
             if run.state in FINAL_STATES:
                 break
-            await asyncio.sleep(pause)
+            await apause(store, seconds)
         return run
 
     alist = twin(list)

@@ -472,6 +472,10 @@ class Scheduler:
             if task.trigger is not None:
                 self._declarations.declare_task(task)
 
+    def declare_task(self, task: Task[..., Any]) -> None:
+        """Declare the schedule of one decorated task."""
+        self._declarations.declare_task(task)
+
     def close(self) -> None:
         """Close the store; the next call opens it again."""
         self._session.close()

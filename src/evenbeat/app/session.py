@@ -6,10 +6,12 @@ import getpass
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
+from evenbeat.core.awaitable import twin
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, check_label, check_task
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, RunExists, shown
@@ -116,6 +118,23 @@ class AppSession:
         given = payload or {}
         text = write_untyped(name, given) if local is None else local.write(given)
         return name, "null" if payload is None else text, local
+
+
+def pause(store: Store, seconds: float) -> None:
+    """Wait; on a store in virtual time, let that time pass."""
+    pass_time = getattr(store, "pass_time", time.sleep)
+    pass_time(seconds)
+
+
+async def apause(store: Store, seconds: float) -> None:
+    """Wait without holding a thread; on a store in virtual time, let that time pass."""
+    import asyncio
+
+    pass_time = getattr(store, "pass_time", None)
+    if pass_time is None:
+        await asyncio.sleep(seconds)
+    else:
+        await twin(pass_time)(seconds)
 
 
 def this_user() -> str:

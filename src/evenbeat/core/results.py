@@ -31,17 +31,17 @@ the nodes that could execute it are in use. ``next``: one of them takes it any m
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule: what was said about it, and where it stands."""
+    """A schedule: its definition and its state."""
 
     name: str
     tenant: str
     task: str
     trigger: str
-    """Its text; ``parse_trigger`` makes a trigger of it."""
+    """The trigger as text; ``parse_trigger`` turns it into a trigger."""
     state: ScheduleState
     next_run: datetime | None
-    """When the coming tick fires, in the trigger's zone. None if there is none. While it is paused: the first
-    after the pause, or, where that has no end, the one that would come."""
+    """When the next tick fires, in the trigger's zone; None if there is none. While the schedule is paused: the
+    first tick after the pause, or, if the pause has no end, the tick that would come next."""
     payload: Any
     kind: Kind
     queue: str
@@ -69,23 +69,23 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     paused_by: str
     paused_at: datetime | None
     timezone: str
-    """Of the trigger: ``Europe/Berlin``; intervals and single instants have UTC."""
+    """The zone of the trigger, like ``Europe/Berlin``; UTC for intervals and single instants."""
     last_enqueued_at: datetime | None
     """When it last added a run."""
     last_run_at: datetime | None
     """When one of its runs last ended."""
     is_waiting: bool
-    """Whether its coming tick was due and waits for a run of it to end (``overlap``, ``max_concurrent``)."""
+    """Whether a tick is due and waits for a run of this schedule to end (``overlap``, ``max_concurrent``)."""
     last_error: str | None
-    """Why it could not be fired, until it is fired again."""
+    """Why a node could not fire the schedule; None once it fires again."""
     declared: bool
-    """Whether code declared it: ``declare``, or a decorated task."""
+    """Whether code declares it: by ``declare``, or with a decorated task."""
     edited: dict[str, Any]
-    """What was edited by hand since it was declared: the names of the options, and what the code says."""
+    """Options that were edited by hand since the declaration: their names, and the values in the code."""
     damage: str
-    """Why the stored row can't be read, and is shown as far as it can be; empty if it can."""
+    """Why parts of the stored row can't be read; empty if all of it can."""
     revision: int
-    """Counts the changes of what was said."""
+    """The number of changes of the definition."""
     created_at: datetime
     updated_at: datetime
 
@@ -95,7 +95,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a schedule's runs, over all time (R13)."""
+    """The counts and last results of a schedule's runs, over all time."""
 
     run_count: int
     success_count: int
@@ -107,7 +107,7 @@ class ScheduleStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of a run that is over."""
+    """An attempt of a run that has ended."""
 
     number: int
     worker: str | None
@@ -119,7 +119,7 @@ class RunAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it was when it was looked at."""
+    """A run, as it was when it was read."""
 
     id: str
     tenant: str
@@ -128,10 +128,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None
     tick: datetime | None
     scheduled_at: datetime
-    """When it was to start: its tick with its share of the spread, else the time it was enqueued for. The
-    same for every attempt."""
+    """When it was to start: its tick plus its share of the spread, or the time it was enqueued for. The same
+    for every attempt."""
     run_at: datetime
-    """Not before this: the tick, or the wait before a retry."""
+    """When it may start at the earliest; a retry moves it."""
     cause: Cause
     coalesced: int
     kind: Kind
@@ -151,12 +151,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     finished_at: datetime | None
     result: Any
-    """What the function returned: converted by its annotation where the task is registered, else JSON."""
+    """The return value: converted by the annotation if the task is registered here, else plain JSON."""
     error: str | None
     fired_by: str | None
-    """The node that fired its tick; None if nobody had to."""
+    """The node that fired its tick; None if it has no tick."""
     attempts: tuple[RunAttempt, ...]
-    """Those that are over, the oldest first; of very many only the latest."""
+    """The attempts that have ended, the oldest first; only the latest 20 or so are kept."""
     retries: int
     backoff: timedelta
     max_backoff: timedelta
@@ -191,13 +191,13 @@ class RunWait(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: WaitReason
     until: datetime | None
-    """Of ``later``, ``retry`` and ``unfit``: when it is due."""
+    """With ``later``, ``retry`` and ``unfit``: when the run is due."""
     nodes: tuple[str, ...]
     """The live nodes that have its task and take its queue."""
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue as it was when it was looked at, over all tenants."""
+    """A queue over all tenants, as it was when it was read."""
 
     name: str
     due: int
@@ -208,9 +208,9 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """Those of ``due`` and ``later`` that have failed before."""
     running: int
     oldest_due: datetime | None
-    """Since when a run has been due that nobody has taken."""
+    """Since when the oldest of the ``due`` runs has been due."""
     came_due: int
-    """Runs that came due in the period that was asked about, whatever became of them."""
+    """Runs that came due in the period, whatever became of them."""
     ended: int
     """Runs that ended in that period."""
     nodes: tuple[str, ...]
@@ -218,8 +218,8 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trend(self) -> Trend:
-        """Whether what waits gets less: ``drains`` if more runs ended than came due, ``grows`` if fewer did,
-        ``stands still`` if none ended, ``empty`` if nothing waits."""
+        """``drains`` if more runs ended than came due, ``grows`` if fewer did, ``stands still`` if none ended,
+        ``steady`` if as many did, ``empty`` if no run waits."""
         if not self.due:
             return "empty"
         if not self.ended:
@@ -230,29 +230,29 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ``retry_all`` or ``cancel_all`` has left as it was."""
+    """A run that ``retry_all`` or ``cancel_all`` could not change."""
 
     id: str
     why: str
 
 
 class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``retry_all`` or ``cancel_all`` did."""
+    """The outcome of ``retry_all`` or ``cancel_all``."""
 
     matched: int
     """How many runs were found."""
     done: int
-    """How many of them are queued again, cancelled, or asked to stop; 0 of a dry run."""
+    """How many of them were queued again, cancelled, or asked to stop; 0 for a dry run."""
     refused: tuple[RefusedRun, ...]
-    """Those that could not be."""
+    """The others, each with the reason."""
     more: bool
-    """Whether there were more than the limit allowed."""
+    """Whether more runs match than the limit allows."""
     sample: tuple[Run, ...]
-    """The newest few, as they were found."""
+    """The newest few of them, as they were before the change."""
 
 
 class SkippedTicks(msgspec.Struct, frozen=True, kw_only=True):
-    """Ticks that did not become runs of their own, and why: a row of the ledger."""
+    """Ticks that did not become runs of their own, and why: an entry of the ledger."""
 
     first: datetime
     last: datetime
@@ -260,11 +260,11 @@ class SkippedTicks(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     recorded_at: datetime
     run: str | None
-    """The run that stands for them, if they were coalesced."""
+    """The run that stands for these ticks, if they were coalesced."""
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of what a run wrote to its log."""
+    """A line of a run's log."""
 
     at: datetime
     attempt: int

@@ -1,4 +1,4 @@
-"""Events: what happened, told to whoever asked. A listener that raises harms nobody."""
+"""Events: what happened on a node, for the listeners of a scheduler."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ _log = logging.getLogger("evenbeat.events")
 
 
 class Events:
-    """The listeners of a scheduler. Without any, telling costs a truth test."""
+    """The listeners of a scheduler. Without any, ``tell`` costs a truth test.
+
+    A listener that raises is logged, and the others are called.
+    """
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
@@ -92,7 +95,7 @@ class Events:
         delay: int | None = None,
         **facts: Unpack[_Facts],
     ) -> None:
-        """Tell of something. Of what is told about a schedule, ``key`` is (tenant, name)."""
+        """Call the listeners. ``key`` is the (tenant, name) of an event about a schedule."""
         if not self._listeners:
             return
         if key is None and run is not None:
@@ -113,7 +116,7 @@ class Events:
         for listener in self._listeners:
             try:
                 listener(event)
-            except BaseException:  # also SystemExit: the thread that works would end with it
+            except BaseException:  # also SystemExit, which would end the working thread
                 _log.exception("a listener raised", extra={"event": event.kind})
 
 

@@ -1,6 +1,6 @@
-"""Whether a node is well, by what it says of itself: only what a restart could mend is a problem.
+"""Judge whether a node is healthy, by its status file. Only what a restart could fix is a problem.
 
-A store that is away is not one: a new process would not reach it either, and the old one keeps trying.
+A store that does not answer is not a problem: a new process would not reach it either, and this one retries.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from typing import NamedTuple
 from evenbeat.observe.status_files import LoopStatus, NodeStatus, ProcessStatus
 
 LATE = 120.0
-"""Seconds that a step may take, or come late. A step asks the store a few times, each with a timeout of
-seconds, so that one which takes longer waits for something that will not come."""
+"""Seconds that a step may take, or be late. A step calls the store a few times, each with a timeout of seconds:
+a step that takes longer hangs."""
 SILENT = 60.0
-"""Seconds after which a process that gives no sign of life counts as frozen."""
+"""Seconds without a heartbeat after which a process counts as frozen."""
 
 
 def patience(lease: int) -> float:
-    """Seconds for which a process without a supervisor may be silent, whose work is held for ``lease`` ms.
+    """Return for how many seconds a process without a supervisor may be silent, if its leases last ``lease`` ms.
 
-    A job may keep the interpreter to itself for that long. After that its work is somebody else's, and a
+    A job may block the interpreter for that long. After that other nodes have taken its runs over, and a
     restart costs nothing.
     """
     return max(SILENT, lease / 1000 + SILENT / 2)
 
 
 class Verdict(NamedTuple):
-    """What is to be said about a process."""
+    """The findings about a process."""
 
     problems: tuple[str, ...]
-    """What a restart could mend."""
+    """Findings that a restart could fix."""
     notes: tuple[str, ...]
-    """What it could not."""
+    """Findings that a restart would not fix."""
 
 
 def judge(status: ProcessStatus, now: float) -> Verdict:
-    """Whether a process is well at ``now``, by ``time.monotonic``."""
+    """Return the findings about a process at ``now``, by ``time.monotonic``."""
     silent = now - status.written
     if silent > status.patience:
         return Verdict((f"it has given no sign of life for {_span(silent)}: it is frozen",), ())
@@ -66,7 +66,7 @@ def _late(loops: tuple[LoopStatus, ...], now: float, whose: str) -> Iterator[str
 
 
 def _failing(node: NodeStatus, now: float, whose: str) -> Iterator[str]:
-    """What the loops say about the store, once."""
+    """Yield the oldest failure of the loops, since all of them fail when the store does not answer."""
     failing = [(loop.failing_since, loop) for loop in node.loops if loop.failing_since is not None]
     if failing:
         since, loop = min(failing, key=lambda pair: pair[0])

@@ -1,4 +1,4 @@
-"""Structured logs by standard logging: a constant message and fields, as a JSON object a line (R24)."""
+"""Structured logs with standard logging: a constant message and fields, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Literal, TextIO
 from evenbeat.core.records import PRIORITY_NAMES, RunRecord
 from evenbeat.observe.run_logs import current_log
 
-# What every record has; all else was given with ``extra``.
+# Every record has these; all other attributes were given with ``extra``.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 def run_fields(run: RunRecord) -> dict[str, object]:
-    """A run in a log record."""
+    """Return the fields that describe a run in a log record."""
     return {
         "schedule_id": run.schedule,
         "job_name": run.task,
@@ -33,7 +33,7 @@ class RunFields(logging.Filter):
     """Adds the run to log records of a job's code: ``job_id``, ``job_name``, ``schedule_id`` and the rest.
 
     For handlers of your own, with any formatter: ``handler.addFilter(RunFields())``. The formatters of this
-    module do the same by themselves. Never drops a record; a field that the record has already stays.
+    module do the same. Never drops a record, and overrides no field of it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -49,9 +49,9 @@ def _add_run(record: logging.LogRecord) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: time, level, msg, component, and the fields it was given.
+    """Formats a record as one line of JSON: time, level, msg, component, and the record's own fields.
 
-    Of an exception, ``error`` is a line and ``traceback`` the rest.
+    For an exception, ``error`` is its line and ``traceback`` the rest.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -70,7 +70,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """The same for people: the time, the level, the message, then ``field=value``."""
+    """Formats a record for people: the time, the level, the message, then ``field=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
         _add_run(record)
@@ -97,7 +97,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 def configure(
     form: Literal["text", "json"] = "text", level: str = "INFO", stream: TextIO | None = None
 ) -> None:
-    """Send logs to ``stream`` (stderr), in this form. For programs; a library leaves logging alone."""
+    """Send all logs to ``stream``, by default stderr. For programs; a library leaves logging alone."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()

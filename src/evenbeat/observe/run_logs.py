@@ -1,4 +1,4 @@
-"""What a run says while it works: lines that are kept with the run, bounded."""
+"""The log of a run: a bounded number of lines, stored with the run."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextvars import ContextVar
 from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import LogChunk, RunRecord
 
-# Of one attempt. A job that logs in a circle must not fill the database.
+# Per attempt: a job that logs in an endless loop must not fill the database.
 MOST_LINES = 1_000
 MOST_CHARACTERS = 100_000
 LONGEST_LINE = 5_000
 
-# One for all logs: most attempts write no line, and writing one is short.
+# One lock for all logs: most attempts write no line, and writing one is short.
 _writing = threading.Lock()
 
 
 class RunLog:
-    """The lines of one attempt that are not stored yet. Threads of the job may write at once."""
+    """The lines of one attempt that are not stored yet. The job's threads may write at the same time."""
 
     __slots__ = ("_characters", "_dropped", "_lines", "_waiting", "run")
 
@@ -31,11 +31,11 @@ class RunLog:
         self._dropped = 0
 
     def __bool__(self) -> bool:
-        """Whether there is something to store."""
+        """Return whether there are lines to store."""
         return bool(self._waiting)
 
     def add(self, text: str, at: Instant | None = None) -> None:
-        # No database takes NUL or lone surrogates in a text.
+        # No database accepts NUL or lone surrogates in a text.
         clean = text[:LONGEST_LINE].replace("\0", "�").encode(errors="replace").decode()
         with _writing:
             if self._lines >= MOST_LINES or self._characters >= MOST_CHARACTERS:
@@ -46,17 +46,17 @@ class RunLog:
             self._waiting.append(self._chunk(clean, at))
 
     def take(self, last: bool = False) -> list[LogChunk]:
-        """The lines since the last call; with ``last``, a note of how many were dropped."""
+        """Return the lines since the last call; with ``last``, also a note of how many were dropped."""
         with _writing:
             if last and self._dropped:
                 self._lines += 1
-                self._waiting.append(self._chunk(f"… {self._dropped:,} more lines were not kept", None))
+                self._waiting.append(self._chunk(f"… {self._dropped:,} more lines were dropped", None))
                 self._dropped = 0
             taken, self._waiting = self._waiting, []
             return taken
 
     def give_back(self, lines: list[LogChunk]) -> None:
-        """They could not be stored: they are taken with the next call."""
+        """Put back lines that could not be stored: the next ``take`` returns them again."""
         with _writing:
             self._waiting[:0] = lines
 
@@ -66,4 +66,4 @@ class RunLog:
 
 
 current_log: ContextVar[RunLog | None] = ContextVar("evenbeat_run_log", default=None)
-"""That of the attempt whose function this is, or was called by."""
+"""The log of the attempt whose function runs here, or called the code that runs here."""

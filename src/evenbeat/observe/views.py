@@ -35,7 +35,8 @@ _LONGEST = timedelta.max // timedelta(milliseconds=1)
 def schedule_view(
     schedule: records.ScheduleRecord, last_run: Instant | None = None, trouble: str | None = None
 ) -> Schedule:
-    """``last_run`` is that of its statistics, ``trouble`` what a node noted that could not fire it."""
+    """Return a schedule for users. ``last_run`` comes from its statistics, ``trouble`` from the note of a node
+    that could not fire it."""
     damage, payload, edited = schedule.damage, None, {}
     trigger: Trigger | None = None
     next_run = schedule.next_tick
@@ -93,7 +94,7 @@ def schedule_view(
 
 
 def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
-    """``tasks`` convert the result by the annotations of their functions."""
+    """Return a run for users. ``tasks`` convert the result by the annotations of their functions."""
     return Run(
         id=run.id,
         tenant=run.tenant,
@@ -144,12 +145,12 @@ def _result(run: records.RunRecord, tasks: Tasks | None) -> Any:
         return None
     try:
         return _value(run.result) if tasks is None else tasks.read_result(run.task, run.result)
-    except Exception:  # a class of the user's that takes what is stored no more
+    except Exception:  # the user's class does not accept the stored value any more
         return _value(run.result)
 
 
 def _value(text: str) -> Any:
-    """The value of a JSON text; one that is not JSON (somebody wrote it by hand) is shown as it is."""
+    """Return the value of a JSON text; a text that is not JSON, edited by hand, is returned as it is."""
     try:
         return records.from_json(text)
     except (msgspec.MsgspecError, UnicodeError):
@@ -217,7 +218,7 @@ def _moment(instant: Instant | None, zone: tzinfo = UTC) -> datetime | None:
 
 
 def _shown(instant: Instant, zone: tzinfo = UTC) -> datetime:
-    """An instant that somebody wrote by hand may lie outside the calendar: its edge stands for it."""
+    """Return a datetime. An instant that was edited by hand may lie outside the calendar: use its edge."""
     return from_ms(min(max(instant, FIRST), LAST), zone)
 
 

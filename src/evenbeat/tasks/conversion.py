@@ -1,7 +1,7 @@
-"""Arguments and results as JSON, and back by a function's annotations.
+"""Convert arguments and results to JSON, and back by a function's annotations.
 
-Stores keep JSON. A function with ``amount: Decimal`` gets a Decimal all the same: its payload is read by the
-annotations. Where a value would come back as something else, enqueueing refuses it.
+Stores keep JSON. A function with ``amount: Decimal`` still receives a Decimal: the annotations convert its
+payload. Enqueueing refuses a value that would come back as something else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _arguments: msgspec.json.Decoder[dict[str, msgspec.Raw] | None] = msgspec.json.D
 
 
 def _exact(kind: Any) -> frozenset[type]:
-    """The types whose values an annotation leaves as they are."""
+    """Return the types whose values an annotation leaves as they are."""
     if kind is Any:
         return _PLAIN
     parts = typing.get_args(kind) if typing.get_origin(kind) in (Union, UnionType) else (kind,)
@@ -40,11 +40,11 @@ def _exact(kind: Any) -> frozenset[type]:
 
 
 class Unfit(InvalidValue):
-    """A stored argument that can't be converted by the annotation of this version of the code."""
+    """The annotation of this version of the code can't convert a stored argument."""
 
 
 class Change(NamedTuple):
-    """A part of a value that does not come back from JSON as it was."""
+    """A part of a value that comes back from JSON as something else."""
 
     given: object
     back: object
@@ -66,7 +66,7 @@ class Converter:
 
 
 class _Converters(NamedTuple):
-    """Those of one task."""
+    """The converters of one task."""
 
     named: dict[str, Converter]
     others: Converter
@@ -75,22 +75,22 @@ class _Converters(NamedTuple):
 
 
 class Unresolved(NamedTuple):
-    """An annotation whose names nobody knows here: imported for type checkers alone, or defined later."""
+    """An annotation with an unknown name: imported for type checkers alone, or defined later."""
 
     text: str
     problem: str
 
 
 UNTYPED = Converter(Any, None)
-"""For values without an annotation: they stay as JSON gives them."""
+"""For values without an annotation: they stay plain JSON."""
 
-# msgspec looks at the fields of a class when it first makes a decoder of it, and threads that do so at the
-# same moment end the process with a segmentation fault (0.22).
+# msgspec inspects the fields of a class when it first makes a decoder for it. Threads that do so at the same
+# moment end the process with a segmentation fault (msgspec 0.22).
 _making = threading.Lock()
 
 
 def _renew_lock() -> None:
-    """In a fork nobody holds the lock that another thread held in the parent."""
+    """Replace the lock in a forked child: a thread of the parent may have held it."""
     global _making
     _making = threading.Lock()
 
@@ -113,7 +113,7 @@ class Signature:
         self._made: _Converters | None = None
 
     def write(self, payload: Mapping[str, Any]) -> str:
-        """The arguments as JSON text. What does not survive the way to the function is refused."""
+        """Return the arguments as JSON text; refuse a value that would not reach the function unchanged."""
         made = self._converters()
         text = _written(self._task, payload)
         suspects = {}
@@ -129,7 +129,7 @@ class Signature:
         return text
 
     def read(self, text: str) -> dict[str, Any]:
-        """The arguments of a JSON text, converted. ``Unfit`` if one of them can't be."""
+        """Return the arguments of a JSON text, converted; ``Unfit`` if one of them can't be."""
         made = self._converters()
         try:
             written = _arguments.decode(text) or {}
@@ -147,20 +147,20 @@ class Signature:
         return arguments
 
     def write_result(self, value: object) -> tuple[str, str | None]:
-        """What a function returned, as JSON text, and what of it does not come back, in words."""
+        """Return a result as JSON text, and a sentence about what of it would come back changed, or None."""
         result = self._converters().result
         text = to_json(value, "result")
         if type(value) in result.exact:
             return text, None
         back = _read_or_plain(result, text)
-        changed = find_change(value, back, said_as_json=False)
+        changed = find_change(value, back, allow_json=False)
         if changed is None:
             return text, None
         hint = _annotate("-> ", type(changed.given))
         return text, f"the result {_part(value, changed)}, which comes back as {shown(changed.back)}; {hint}"
 
     def read_result(self, text: str) -> Any:
-        """The result of a JSON text; as JSON gives it if the annotation does not fit what is stored."""
+        """Return the result of a JSON text; plain JSON if the annotation does not fit it."""
         return _read_or_plain(self._converters().result, text)
 
     def _check(self, name: str, value: object, converter: Converter, raw: msgspec.Raw) -> None:
@@ -213,12 +213,12 @@ class Signature:
         kind = resolve(parameter.annotation, self._function)
         if parameter.default is not None or kind is inspect.Parameter.empty or isinstance(kind, Unresolved):
             return kind
-        # ``team: str = None``, as people write it: None is meant, too.
+        # ``team: str = None`` means an optional argument.
         return typing.Optional[kind]  # noqa: UP045
 
 
 def write_untyped(task: str, payload: Mapping[str, Any]) -> str:
-    """The arguments of a task that is not registered here, as JSON text: nobody knows its annotations."""
+    """Return the arguments of a task that is not registered here as JSON text: its annotations are unknown."""
     if not all(isinstance(name, str) for name in payload):
         raise not_arguments(task, payload)
     text = _written(task, payload)
@@ -249,9 +249,9 @@ def not_arguments(task: str, payload: object) -> InvalidValue:
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function, whether or not the names in its annotations are known."""
+    """Return the signature of a function, whether or not the names in its annotations are known."""
     if sys.version_info >= (3, 14):
-        # Annotations are evaluated when somebody asks for them, and a name that is not known raises.
+        # Reading annotations evaluates them, and an unknown name raises.
         import annotationlib
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
@@ -259,38 +259,38 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def resolve(annotation: Any, function: Callable[..., Any]) -> Any:
-    """The type that an annotation names, or ``Unresolved``. Texts are read as the function's module would."""
+    """Return the type of an annotation, or ``Unresolved``. Texts are evaluated in the function's module."""
     if annotation is inspect.Parameter.empty:
         return annotation
     names = getattr(_written_by(function), "__globals__", {})
     try:
         holder = SimpleNamespace(__annotations__={"value": annotation})
         return typing.get_type_hints(holder, globalns=names, include_extras=True)["value"]
-    except Exception as error:  # whatever stands in the text is evaluated
+    except Exception as error:  # the text may hold any expression
         # With the future import, a name in quotes has two pairs of them.
         text = annotation.strip("'\"") if isinstance(annotation, str) else _name_of(annotation)
         return Unresolved(text, str(error))
 
 
 def is_optional(kind: Any, wanted: type) -> bool:
-    """Whether a type is ``wanted``, or that or None."""
+    """Return whether a type is ``wanted`` or ``wanted | None``."""
     if kind is wanted:
         return True
     parts = typing.get_args(kind) if typing.get_origin(kind) in (Union, UnionType) else ()
     return wanted in parts and all(part in (wanted, NoneType) for part in parts)
 
 
-def find_change(given: Any, back: Any, *, said_as_json: bool = True) -> Change | None:
-    """The first part of ``given`` that came back from JSON as something else; None if there is none.
+def find_change(given: Any, back: Any, *, allow_json: bool = True) -> Change | None:
+    """Return the first part of ``given`` that came back from JSON as something else; None if there is none.
 
-    ``said_as_json``: a text may stand for a datetime, a number for a Decimal, a dict for a dataclass, as
+    With ``allow_json``, a text may stand for a datetime, a number for a Decimal, a dict for a dataclass, as
     users of the command line write them. Tuples may come back as lists, since JSON has no tuples.
     """
-    if said_as_json and type(given) in _PLAIN:
+    if allow_json and type(given) in _PLAIN:
         return None
     if isinstance(given, Decimal) and not given.is_finite():
         raise InvalidValue(
-            f"payload holds {given!r}, which JSON has no word for",
+            f"payload holds {given!r}, which JSON can't express",
             field="payload",
             value=str(given),
             hint="write None or a text instead",
@@ -301,11 +301,11 @@ def find_change(given: Any, back: Any, *, said_as_json: bool = True) -> Change |
         # In an hour that comes twice, those of different zones are never equal (PEP 495).
         same = given.replace(tzinfo=None) == back.replace(tzinfo=None)
         return None if same and given.utcoffset() == back.utcoffset() else Change(given, back)
-    pairs = _pairs(given, back, said_as_json)
+    pairs = _pairs(given, back, allow_json)
     if pairs is None:
         return Change(given, back)
     for part, part_back in pairs:
-        changed = find_change(part, part_back, said_as_json=said_as_json)
+        changed = find_change(part, part_back, allow_json=allow_json)
         if changed is not None:
             return changed
     return None
@@ -318,21 +318,21 @@ def _is_equal(given: Any, back: Any) -> bool:
         return False
 
 
-def _pairs(given: Any, back: Any, said_as_json: bool) -> list[tuple[Any, Any]] | None:
-    """The parts of a value beside the same parts of what came back; None if one is not like the other."""
+def _pairs(given: Any, back: Any, allow_json: bool) -> list[tuple[Any, Any]] | None:
+    """Return pairs of the parts of a value and of what came back; None if their shapes differ."""
     if type(given) in (list, tuple) and isinstance(back, (list, tuple)):
         return list(zip(given, back, strict=True)) if len(given) == len(back) else None
     if isinstance(given, dict):
         if isinstance(back, dict):
-            said = str if said_as_json else NoneType  # which no key is
+            as_text = str if allow_json else NoneType  # no key is None
             same = len(given) == len(back) and all(
-                type(key) is said or _is_equal(key, found) for key, found in zip(given, back, strict=True)
+                type(key) is as_text or _is_equal(key, found) for key, found in zip(given, back, strict=True)
             )
             return list(zip(given.values(), back.values(), strict=True)) if same else None
         fields = _fields(back)
-        if not said_as_json or fields is None:
+        if not allow_json or fields is None:
             return None
-        # A field that the class does not have would be dropped without a word.
+        # A field that the class does not have would be dropped silently.
         tag = getattr(getattr(back, "__struct_config__", None), "tag_field", None)
         known = {written: name for name, written in fields if hasattr(back, name)}
         if any(key not in known and key != tag for key in given):
@@ -341,13 +341,13 @@ def _pairs(given: Any, back: Any, said_as_json: bool) -> list[tuple[Any, Any]] |
     fields = _fields(given)
     if fields is not None and type(given) is type(back):
         return [(getattr(given, name, None), getattr(back, name, None)) for name, _ in fields]
-    if said_as_json and type(given) in (list, tuple):  # for a set, say
+    if allow_json and type(given) in (list, tuple):  # for a set, say
         return [] if all(type(part) in _PLAIN for part in given) else None
     return None
 
 
 def _fields(value: Any) -> list[tuple[str, str]] | None:
-    """The fields of a Struct, a dataclass or a class of attrs: names, and what they are called in JSON."""
+    """Return the fields of a Struct, a dataclass or an attrs class: their names, and their names in JSON."""
     kind = type(value)
     if isinstance(value, msgspec.Struct):
         return list(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
@@ -365,7 +365,7 @@ def _converter(kind: Any) -> Converter:
     try:
         converter = Converter(kind, _name_of(kind))
         unknown = next(_custom_types(kind), None)
-    except Exception as error:  # msgspec looks into classes of the user's
+    except Exception as error:  # msgspec inspects the user's classes
         return Converter(Any, _name_of(kind), str(error).partition(" - type ")[0])
     if unknown is not None:
         return Converter(Any, _name_of(kind), f"JSON has no form for {_name_of(unknown)}")
@@ -373,7 +373,7 @@ def _converter(kind: Any) -> Converter:
 
 
 def _custom_types(kind: Any) -> Iterator[type]:
-    """Classes in an annotation that msgspec knows nothing of: it takes what is one already, and no other."""
+    """Yield the classes of an annotation that msgspec can't convert to."""
     from msgspec import inspect as types
 
     left: list[Any] = [types.type_info(kind)]
@@ -392,7 +392,7 @@ def _custom_types(kind: Any) -> Iterator[type]:
 
 
 def _written(task: str, payload: Mapping[str, Any]) -> str:
-    # A set has another order in each process, and a schedule that is declared again must be the same text.
+    # A set has another order in each process, and a schedule that is declared again must give the same text.
     given = {name: _sets_sorted(value) for name, value in payload.items()}
     try:
         return to_json(given)
@@ -420,12 +420,12 @@ def _annotate(place: str, kind: type) -> str:
 def _read_or_plain(converter: Converter, text: str) -> Any:
     try:
         return converter.read(text)
-    except Exception:  # a class of the user's may raise anything, and the work is done
+    except Exception:  # the user's class may raise anything, and the work is done
         return from_json(text)
 
 
 def _sets_sorted(value: Any) -> Any:
-    """The value with its sets as sorted lists, however deep; 0.1 us for one that is plain."""
+    """Return the value with its sets as sorted lists, at any depth; 0.1 us for a plain value."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, (set, frozenset)):
@@ -450,7 +450,7 @@ def _holds_set(value: Any) -> bool:
 
 
 def _written_by(function: Any) -> Any:
-    """The function that wrote the annotations, which decorators and ``partial`` may hide."""
+    """Return the function that has the annotations, which decorators and ``partial`` may hide."""
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
         function = inspect.unwrap(function.func)

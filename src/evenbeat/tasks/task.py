@@ -1,4 +1,4 @@
-"""The registry: name -> function. Nothing else is ever executed."""
+"""Tasks: functions that are registered by name. Nothing else is ever executed."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ R = TypeVar("R")
 ExecutorKind: TypeAlias = Literal["thread", "async", "process"]
 """How a task is executed: in a thread, on the event loop, or in a process of its own."""
 
-_AS_USUAL = Execution()
+_DEFAULT_EXECUTION = Execution()
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A task with its payload: what ``task.bind(…)`` gives, and enqueueing and schedules take."""
+    """A task with its payload: ``task.bind(…)`` returns one; ``enqueue`` and schedules accept it."""
 
     task: str
     payload: dict[str, Any]
 
 
 class Task(Generic[P, R]):
-    """A function registered by name. Calling it calls the function, here and now."""
+    """A function that is registered by name. Calling the task calls the function, here and now."""
 
     def __init__(
         self,
         function: Callable[..., R],
         name: str,
         *,
-        execution: Execution = _AS_USUAL,
+        execution: Execution = _DEFAULT_EXECUTION,
         queue: str = "default",
         priority: int = NORMAL,
         executor: ExecutorKind | None = None,
@@ -70,7 +70,7 @@ class Task(Generic[P, R]):
         self.queue = queue
         self.priority = priority
         self.trigger = trigger
-        """When it runs by itself: declared as a schedule of the same name when a node starts."""
+        """The trigger of its own schedule, which a node declares under the same name when it starts."""
         self.policies: NewScheduleOptions = policies or {}
         _refuse_unfit(function, name)
         self.executor: ExecutorKind = _executor_for(function, name, executor)
@@ -124,7 +124,7 @@ class Task(Generic[P, R]):
         )
 
     def _named(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """All arguments by name, the run aside."""
+        """Return all arguments by name, without the run."""
         arguments: dict[str, Any] = {}
         for name, value in self._signature.bind(*args, **kwargs).arguments.items():
             if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
@@ -134,14 +134,14 @@ class Task(Generic[P, R]):
         return arguments
 
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Refuse a payload whose names the function can't be called with."""
+        """Raise ``InvalidValue`` if the function can't be called with the names of this payload."""
         try:
             self._signature.bind(**payload)
         except TypeError as error:
             raise self._refused(error) from None
 
     def write(self, payload: Mapping[str, Any]) -> str:
-        """For workers and schedulers: a payload as JSON text.
+        """Return a payload as JSON text. For workers and schedulers.
 
         ``InvalidValue`` if the function can't be called with it, or would get other values. 6 us for a text
         and a number, 8 us for a Decimal and a datetime.
@@ -150,15 +150,15 @@ class Task(Generic[P, R]):
         return self._conversion.write(payload)
 
     def write_result(self, value: object) -> tuple[str, str | None]:
-        """For workers: what the function returned, as JSON text, and in words what of it is changed."""
+        """Return a result as JSON text, and a sentence about what of it changes, or None. For workers."""
         return self._conversion.write_result(value)
 
     def read_result(self, text: str) -> Any:
-        """For workers and schedulers: a stored result, converted by the annotation if that fits."""
+        """Return a stored result, converted by the annotation if that fits. For workers and schedulers."""
         return self._conversion.read_result(text)
 
     def _check_scheduled(self) -> None:
-        """Refuse one whose schedule could not have its name, or could not call it: that has no payload."""
+        """Refuse a task that can't have a schedule of its own: the name does not fit, or it needs arguments."""
         if not is_name(self.name):
             raise InvalidValue(
                 f"task {shown(self.name)} has a schedule, which can't have its name",
@@ -170,7 +170,7 @@ class Task(Generic[P, R]):
             self._signature.bind()
         except TypeError as error:
             raise InvalidValue(
-                f"task {shown(self.name)} has a schedule, and nobody gives its arguments: {error}",
+                f"task {shown(self.name)} has a schedule, which gives it no arguments: {error}",
                 field="schedule",
                 value=self.name,
                 hint=f"give them defaults, or app.schedules.declare(name, trigger, {self.name}.bind(…))",
@@ -203,7 +203,7 @@ class Tasks:
         self._by_name: dict[str, Task[..., Any]] = {}
 
     def add(self, task: Task[..., Any]) -> None:
-        """Register a task. The same function may come again (a module loaded twice), another one may not."""
+        """Register a task. A module may be loaded twice; another function of the same name is refused."""
         present = self._by_name.get(task.name)
         if present is not None and not _is_same(present, task):
             raise InvalidValue(
@@ -218,7 +218,7 @@ class Tasks:
         return self._by_name.get(name)
 
     def read_result(self, task: str, text: str) -> Any:
-        """A stored result, converted where the task is registered; else as JSON gives it."""
+        """Return a stored result, converted if the task is registered here; else plain JSON."""
         found = self._by_name.get(task)
         return from_json(text) if found is None else found.read_result(text)
 
@@ -230,7 +230,7 @@ class Tasks:
 
 
 def _refuse_unfit(function: Callable[..., Any], name: str) -> None:
-    """What looks like a task and would do nothing."""
+    """Refuse functions that would do nothing as a task."""
     if name == "<lambda>":
         raise InvalidValue(
             "a lambda has no name to be found by", field="name", value=name, hint="give it one: name=…"
@@ -273,8 +273,10 @@ def _place(task: Task[..., Any]) -> str:
 
 
 def _is_same(present: Task[..., Any], task: Task[..., Any]) -> bool:
-    """Whether one is the other, loaded again: the same place in the same file. A cell of a notebook is a
-    file of its own each time it is run."""
+    """Return whether one task is the other, loaded again: the same place in the same file.
+
+    A notebook cell is a new file each time it runs.
+    """
     if present.function.__module__ != task.function.__module__:
         return False
     code = getattr(inspect.unwrap(task.function), "__code__", None)
@@ -282,7 +284,7 @@ def _is_same(present: Task[..., Any], task: Task[..., Any]) -> bool:
 
 
 def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, str | None]:
-    """The signature without the parameter that gets the run, and the name of that one."""
+    """Return the signature without the parameter that receives the run, and the name of that parameter."""
     signature = conversion.signature_of(function)
     wants_run: str | None = None
     parameters = []
@@ -301,7 +303,7 @@ def _read_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Si
     return signature.replace(parameters=parameters), wants_run
 
 
-# As they are written where the name is imported for type checkers alone.
+# The annotation as text, where the name is imported for type checkers alone.
 _RUN = re.compile(r"(Optional\[)?(evenbeat\.)?RunContext(\])?( \| None)?")
 
 

@@ -33,15 +33,15 @@ from evenbeat.testing.clock import START, VirtualClock
 from evenbeat.testing.transactions import Transactions
 
 LIMIT = 20_000
-"""Runs of one stretch of travel, unless more are allowed: some seconds of work."""
+"""The default limit of runs in one ``travel``: some seconds of work."""
 
 
 @contextmanager
 def virtual(app: Scheduler | None = None, *, now: datetime | str | None = None) -> Iterator[VirtualScheduler]:
-    """Put an app into virtual time until the block ends; its own store is not touched meanwhile.
+    """Put an app into virtual time until the block ends. The app's own store is not used meanwhile.
 
-    The app keeps its tasks, its decorated schedules are declared, everything else starts empty, at
-    ``now`` (2026-03-01T12:00:00Z). Without an app it is a new one. An app that was started is refused.
+    The app keeps its tasks, and its decorated schedules are declared; everything else starts empty, at
+    ``now``, by default 2026-03-01T12:00:00Z. ``app`` defaults to a new one; one that is running is refused.
     """
     app = Scheduler("memory://") if app is None else app
     clock = VirtualClock(START if now is None else read_instant(now, "now"))
@@ -52,9 +52,9 @@ def virtual(app: Scheduler | None = None, *, now: datetime | str | None = None) 
 
 
 class TravelTooLong(EvenbeatError):
-    """More happened on the way than a test can mean.
+    """More runs happened during ``travel`` than its limit allows.
 
-    ``limit`` is what was allowed, ``what`` names the schedule or the task that most of it was of.
+    ``what`` names the schedule or the task that most of them belong to.
     """
 
     def __init__(self, what: str, count: int, limit: int, since: Instant, reached: Instant) -> None:
@@ -69,10 +69,10 @@ class TravelTooLong(EvenbeatError):
 
 
 class VirtualScheduler:
-    """An app in virtual time: all that ``Scheduler`` offers for making and changing, and time to move.
+    """An app in virtual time: the methods of ``Scheduler``, and methods that move the time.
 
-    Time stands still but for ``travel`` and ``down_for``. The app itself (``app``) is in the same virtual
-    time: what code under test does with it happens here.
+    Only ``travel`` and ``down_for`` move it. ``app`` is the app itself, in the same virtual time: the code
+    under test may use it.
     """
 
     def __init__(self, app: Scheduler, store: VirtualStore, clock: VirtualClock) -> None:
@@ -99,12 +99,12 @@ class VirtualScheduler:
 
     @property
     def now(self) -> datetime:
-        """The virtual time, in UTC: what the store says, and so the whole scheduler."""
+        """The virtual time, in UTC, by the store's clock."""
         return from_ms(self._clock.now)
 
     @property
     def store(self) -> Store:
-        """The store in memory that stands in for the app's own."""
+        """The store in memory that replaces the app's own."""
         return self._store
 
     @property
@@ -114,7 +114,7 @@ class VirtualScheduler:
 
     @property
     def fired(self) -> list[Run]:
-        """The runs that ticks became so far, as they are now, in the order of firing."""
+        """The runs of all ticks that have fired, as they are now, in the order of firing."""
         return self._store.fired()
 
     @property
@@ -123,7 +123,7 @@ class VirtualScheduler:
         return list(self._store.finished)
 
     def travel(self, to: Duration | Moment, *, limit: int = LIMIT) -> list[Run]:
-        """Let time pass from event to event; the runs that ended on the way, in order.
+        """Let time pass, and return the runs that ended on the way, in order.
 
         ``to`` is how far (``"+3d"``, ``"3d"``, a timedelta, seconds) or an instant (an aware datetime or
         its text). Runs take no time. More than ``limit`` of them are an error (``TravelTooLong``).
@@ -131,13 +131,13 @@ class VirtualScheduler:
         return self._travel(self._target(to), limit)
 
     def run_pending(self, *, limit: int = LIMIT) -> list[Run]:
-        """Do what is due now, and what follows from it now; the runs that ended."""
+        """Run everything that is due now, and what follows from it now; return the runs that ended."""
         return self._travel(self._clock.now, limit)
 
     def down_for(self, outage: Duration) -> datetime:
-        """Time passes and nobody is there: nothing fires, nothing runs. Then, what time it is.
+        """Let time pass without any node: nothing fires, nothing runs. Return the time afterwards.
 
-        What was missed is caught up, by each schedule's policy, with the next ``travel`` or ``run_pending``.
+        The next ``travel`` or ``run_pending`` catches up on missed ticks, by each schedule's policy.
         """
         self._declare()
         self._clock.advance(outage)
@@ -150,11 +150,11 @@ class VirtualScheduler:
         return f"<VirtualScheduler at {write_instant(self._clock.now)}>"
 
     def _declare(self) -> None:
-        """The schedules of decorated tasks, each once: what a test made of one later stays."""
+        """Declare the schedules of decorated tasks, each once: later changes by the test stay."""
         for task in self.tasks:
             if task.trigger is not None and task.name not in self._declared:
                 self._declared.add(task.name)
-                self.app.schedules.declare_task(task)
+                self.app.declare_task(task)
 
     def _target(self, to: Duration | Moment) -> Instant:
         now = self._clock.now
@@ -185,20 +185,20 @@ class VirtualScheduler:
         return self._store.finished[before:]
 
     def _wait(self, seconds: float) -> None:
-        """Somebody waits for a run (``runs.wait_for``): nobody but them is there to let time pass."""
+        """Let time pass for a caller that waits for a run or a lock: nobody else does."""
         ended = self._travel(self._clock.now + max(1, round(seconds * 1000)), LIMIT)
         if not ended and self._upcoming is None:
             raise EvenbeatError(
-                f"nothing more happens after {write_instant(self._clock.now)}: what is waited for never comes"
+                f"nothing more happens after {write_instant(self._clock.now)}: this wait would never end"
             )
 
     def _refuse_nonsense(self) -> None:
         if self._travelling:
             raise InvalidValue(
-                "a task, or a listener, moves the time that it runs in",
+                "a task, or a listener, called travel or run_pending",
                 field="travel",
                 value=True,
-                hint="only the test itself can: a run takes no time",
+                hint="only the test itself can move the time: a run takes none",
             )
         asyncio = sys.modules.get("asyncio")
         if asyncio is not None and any(task.executor == "async" for task in self.tasks):
@@ -215,7 +215,7 @@ class VirtualScheduler:
 
 
 class _Journey:
-    """One stretch of travel: the real ticker and worker, stepped wherever something is due."""
+    """One ``travel``: steps the real ticker and worker at each instant at which something is due."""
 
     def __init__(
         self, store: VirtualStore, clock: VirtualClock, tasks: Tasks, events: Events, limit: int
@@ -225,26 +225,26 @@ class _Journey:
         self._limit = limit
         self._since = clock.now
         self._ticker = Ticker(store, events)
-        # One for tasks of every kind, so that priority and time decide among all of them.
+        # One lane for all executors, so that priority and time decide among all runs.
         lane = _OneAtATime(InlineExecutor(), slots=1)
         self._worker = Worker(store, tasks, events, lambda _kind: lane, name="virtual")
         store.woken.clear()
         store.started.clear()
 
     def go(self, end: Instant) -> Instant | None:
-        """Until ``end``; answers when there is something to do after it."""
+        """Step until ``end``; return when something is due after it."""
         try:
             while (due := self._do_what_is_due()) is not None and due <= end:
                 self._clock.now = due
         finally:
-            # Also where it ends early: what was executed is recorded.
+            # Also after an error: record the runs that were executed.
             self._worker.drain()
             self._worker.step(self._clock.now)
         self._clock.now = end
         return due
 
     def _do_what_is_due(self) -> Instant | None:
-        """Step until nothing is left to do now; answers when there is next."""
+        """Step until nothing is due now; return when something is due next."""
         now = self._clock.now
         while True:
             seen = self._store.changes
@@ -252,8 +252,8 @@ class _Journey:
             due = self._worker.step(now)
             self._check_limit()
             upcoming = min((at for at in (wake, due) if at is not None), default=None)
-            # A run that is in hand was executed, and is recorded with the next step; what it did, or a
-            # listener, shows in the count of changes.
+            # The next step records a run that was executed. The count of changes shows whether the run, or
+            # a listener, changed anything.
             if not self._worker.is_processing and self._store.changes == seen:
                 if upcoming is None or upcoming > now:
                     return upcoming
@@ -266,14 +266,14 @@ class _Journey:
 
 
 class _OneAtATime(Lane):
-    """No run is claimed before the one before it is recorded: what it did to the others counts."""
+    """A lane that claims a run only when the run before it is recorded, since that may affect the next."""
 
     def room(self, now: float) -> int:
         return self.slots - len(self.in_hand)
 
 
 class VirtualStore(MemoryStore):
-    """The store in memory, which also remembers what a test may ask for."""
+    """The store in memory, which also records what a test may want to check."""
 
     def __init__(self, clock: VirtualClock, tasks: Tasks) -> None:
         super().__init__(clock)
@@ -286,7 +286,7 @@ class VirtualStore(MemoryStore):
 
     @property
     def changes(self) -> int:
-        """Grows with each hint, and so with each change that a user makes."""
+        """The number of hints so far: every change by a user gives one."""
         return self._changes
 
     def fired(self) -> list[Run]:
@@ -305,7 +305,7 @@ class VirtualStore(MemoryStore):
         return [self._runs.get(run.id, run) for run in runs]
 
     def _admit(self) -> None:
-        """Add the runs whose transactions have committed. Whoever looks for runs does it first."""
+        """Add the runs whose transactions have committed. Every method that reads runs calls this first."""
         committed = self.transactions.take()
         if committed:
             super().add_runs(committed)
@@ -325,7 +325,7 @@ class VirtualStore(MemoryStore):
 
     def claim_runs(self, claim: Claim) -> Claimed:
         self._admit()
-        # Of every queue: which node serves which is no matter of a test in one process.
+        # From every queue: which node serves which queue does not matter to a test.
         queues = tuple(sorted({queue for queue, _ in self._ready}))
         claimed = super().claim_runs(replace(claim, queues=queues or claim.queues))
         for run in claimed.runs:
@@ -345,16 +345,20 @@ class VirtualStore(MemoryStore):
 
     def wait(self, timeout: float) -> bool:
         seen = self._changes
-        if self.while_waiting is not None:
-            self.while_waiting(timeout)
+        self.pass_time(timeout)
         return self._changes != seen
+
+    def pass_time(self, seconds: float) -> None:
+        """Let virtual time pass for a caller that waits."""
+        if self.while_waiting is not None:
+            self.while_waiting(seconds)
 
 
 class _StillNode(Node):
-    """Stands where ``app.start()`` puts a node: while a test moves time, no thread does anything."""
+    """The node of ``app.start()`` in virtual time: it has no threads, since the test moves the time."""
 
     def __init__(
-        self, store: Store, tasks: Tasks, events: Events, settings: NodeSettings, **_said: object
+        self, store: Store, tasks: Tasks, events: Events, settings: NodeSettings, **_options: object
     ) -> None:
         super().__init__(store, tasks, events, settings, ticker=False, worker=False)
 
