@@ -40,7 +40,7 @@ class RedisGround(Ground):
             # Where the keys of this test are: whoever shares the server finds nothing of it afterwards.
             index=f"{self._prefix}:due{':active' if only_active else ''}",
             condition={"active": "1"} if only_active else None,
-            time_formats=self._form,
+            times=self._form,
             clock=self._clock,
         )
         self._stack.callback(documents.close)

@@ -46,7 +46,7 @@ class SqliteGround(Ground):
             key="Key",
             sleep_until='sleep"Until',
             clock=self._clock,
-            time_formats=self._form,
+            times=self._form,
             busy_timeout=30,
             condition="active = ? -- as it is" if only_active else None,
             parameters=[True] if only_active else (),

@@ -166,7 +166,7 @@ def expected(text: str, form: time_formats.TimeFormat) -> Instant | None:
 def test_the_server_reads_times_as_python_does(
     make: Make, client: Any, prefix: str, form: time_formats.TimeFormat
 ) -> None:
-    store = make(time_formats=form)
+    store = make(times=form)
     texts = [date + clock + zone for date in DATES for clock in CLOCKS for zone in (ZONES if clock else [""])]
     texts = (
         texts
@@ -202,7 +202,7 @@ def test_what_is_written_keeps_the_style_of_what_was_there(
     make: Make, client: Any, prefix: str, clock: VirtualClock, form: str, before: str, locked: str
 ) -> None:
     clock.now = time_formats.read("2026-03-01T09:00:00Z", "text") or 0
-    store = make(time_formats=form)
+    store = make(times=form)
     client.hset(f"{prefix}:a", mapping={"sleep_until": before, "x": "1"})
     (found,) = store.lock_next(LOCK, 1).found
     assert found.data["sleep_until"] == before
@@ -219,7 +219,7 @@ def test_what_is_written_keeps_the_style_of_what_was_there(
 def test_seconds_are_written_to_the_millisecond(
     make: Make, client: Any, prefix: str, clock: VirtualClock, instant: Instant
 ) -> None:
-    store = make(time_formats="seconds")
+    store = make(times="seconds")
     store.put(f"{prefix}:a", {"sleep_until": "5"})
     (found,) = store.lock_next(LOCK, 1).found
     assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), instant)]) == [True]
@@ -286,7 +286,7 @@ def test_what_is_no_time_is_said_once(
 def test_repeat_until_is_a_time_like_the_others(make: Make, client: Any, prefix: str) -> None:
     for key, until in (("a", "1700000000.5"), ("b", "never")):
         client.hset(f"{prefix}:{key}", mapping={"sleep_until": "1", "repeat_until": until})
-    found = make(time_formats="seconds").lock_next(LOCK, 2).found
+    found = make(times="seconds").lock_next(LOCK, 2).found
     assert {str(one.id)[-1]: one.repeat_until for one in found} == {
         "a": from_ms(1_700_000_000_500),
         "b": "never",
@@ -430,7 +430,7 @@ def test_the_index_of_others_is_another(valkey: str) -> None:
     assert plain_one.index == "evenbeat:order:*:sleep_until:due"
     other = RedisDocuments(valkey, "order:*", sleep_until="at", condition={"kind": "x", "active": "1"})
     assert other.index == "evenbeat:order:*:at:active=1:kind=x:due"
-    numbers = RedisDocuments(valkey, "order:*", time_formats="seconds")
+    numbers = RedisDocuments(valkey, "order:*", times="seconds")
     assert numbers.index == "evenbeat:order:*:sleep_until:due-seconds"
     odd = RedisDocuments(valkey, "{a:b}=*", sleep_until="b:c", condition={"x": "50%=y"})
     assert odd.index == "evenbeat:{a:b}=*:b%3Ac:x=50%25%3Dy:due"

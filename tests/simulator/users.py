@@ -203,7 +203,7 @@ def random_schedule(random: Random, name: str, now: Instant) -> ScheduleRecord:
             backoff=random.choice((0, 1_000)),
             max_backoff=4_000,
             on_crash=random.choice(("rerun", "rerun", "fail")),
-            crashes=random.choice((0, 1, 3)),
+            max_crashes=random.choice((0, 1, 3)),
         ),
     )
 

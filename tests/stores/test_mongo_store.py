@@ -172,10 +172,10 @@ def test_an_option_that_does_not_exist_is_refused_in_words(place: str) -> None:
 
 
 def test_the_database_is_the_path_of_the_url() -> None:
-    assert location.read_url("mongodb://a:1,b:2/jobs?replicaSet=rs0").database == "jobs"
-    assert location.read_url("mongodb://a").database == "evenbeat"
+    assert location.read_location("mongodb://a:1,b:2/jobs?replicaSet=rs0").database == "jobs"
+    assert location.read_location("mongodb://a").database == "evenbeat"
     # Credentials belong to the database of the path, where nothing else is said.
-    assert location.read_url("mongodb://u:p@a/jobs").server == "mongodb://u:p@a/jobs"
+    assert location.read_location("mongodb://u:p@a/jobs").server == "mongodb://u:p@a/jobs"
 
 
 def test_two_installations_share_a_server_and_see_nothing_of_each_other(
@@ -278,7 +278,7 @@ def test_what_is_there_is_told_without_opening_and_without_making_anything(mongo
         assert f"db.{index.collection}.createIndex(" in found.script
         assert f'"name": "{index.name}"' in found.script
     with MongoClient[Document](mongo) as client:
-        assert location.read_url(mongo).database not in client.list_database_names()
+        assert location.read_location(mongo).database not in client.list_database_names()
     store.open()
     assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
     store.close()

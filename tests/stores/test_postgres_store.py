@@ -440,7 +440,7 @@ def test_a_standby_is_refused(
 ) -> None:
     settings = server_checks.settings
 
-    def on_a_standby(held: session.Commands) -> list[Setting]:
+    def on_a_standby(held: session.Session) -> list[Setting]:
         found = {setting.name: setting for setting in settings(held)}
         assert found["in_recovery"].level == "ok"
         rows = held.rows
@@ -521,7 +521,7 @@ def test_nothing_outlives_a_transaction_on_its_connection(
     """As behind a PgBouncer that pools transactions: each begins on a session that knows of nothing."""
     give_back = connections.Connections._give_back
 
-    def discarding(self: connections.Connections, held: session.Commands | None) -> None:
+    def discarding(self: connections.Connections, held: session.Session | None) -> None:
         if held is not None and not held.broken:
             held.link.execute("DISCARD ALL")
         give_back(self, held)
@@ -1281,13 +1281,13 @@ def test_large_ends_are_written_in_steps_that_a_server_takes(
 ) -> None:
     wanted = [RunRecord(id=f"r{at:02}", task="work", payload=f'"{"p" * 700_000}"') for at in range(15)]
     sizes: list[int] = []
-    together = session.Commands.together
+    together = session.Session.together
 
-    def measured(self: session.Commands, name: str, statements: Any) -> Any:
+    def measured(self: session.Session, name: str, statements: Any) -> Any:
         sizes.append(session._size(statements))
         return together(self, name, statements)
 
-    monkeypatch.setattr(session.Commands, "together", measured)
+    monkeypatch.setattr(session.Session, "together", measured)
     assert store.add_runs(wanted) == [True] * 15
     held = claim(store, limit=15)
     ends = [attempts.succeeded(run, f'"{"r" * 700_000}"', clock.now, run.id) for run in held]

@@ -501,7 +501,7 @@ def test_a_value_whose_equality_raises_is_compared_by_its_fields() -> None:
             raise RuntimeError("no")
 
     assert find_change(Odd(1), Odd(1)) is None
-    assert find_change(Odd(1), Odd(2), said_as_json=False) is not None
+    assert find_change(Odd(1), Odd(2), allow_json=False) is not None
 
 
 def test_a_partial_function_has_the_annotations_of_the_whole_one() -> None:
@@ -534,7 +534,7 @@ class Attributes:
 
 def test_classes_of_attrs_are_compared_by_their_fields() -> None:
     assert find_change(Attributes(1), Attributes(1)) is None
-    changed = find_change(Attributes(1), Attributes(2), said_as_json=False)
+    changed = find_change(Attributes(1), Attributes(2), allow_json=False)
     assert changed == (1, 2)
     assert find_change({"number": 1}, Attributes(1)) is None
     assert find_change({"number": MORNING}, Attributes(1)) == (MORNING, 1)
@@ -635,7 +635,7 @@ def test_a_difference_is_found(given: Any, back: Any) -> None:
 
 def test_a_list_that_is_returned_does_not_stand_for_a_set() -> None:
     assert find_change([1], {1}) is None
-    assert find_change([1], {1}, said_as_json=False) == ([1], {1})
+    assert find_change([1], {1}, allow_json=False) == ([1], {1})
 
 
 def test_one_wrong_argument_among_right_ones_is_refused() -> None:

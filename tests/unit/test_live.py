@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_run_says_how_many_ticks_it_stands_for(
 ) -> None:
     run = RunRecord(id="r", task="work", schedule="beat", cause="tick", coalesced=coalesced, attempt=1)
     app.events.tell("started", 0, run=run)
-    app.events.tell("succeeded", 0, run=run, duration=0.1)
+    app.events.tell("succeeded", 0, run=run, duration=timedelta(seconds=0.1))
     assert said in page.getvalue()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from evenbeat import LockHeld, LockLost, Scheduler
-from evenbeat.app import locks, session
+from evenbeat.app import locks
 from evenbeat.app.locks import Lock
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, StoreUnavailable
@@ -57,7 +58,7 @@ def test_a_lock_that_is_held_is_acquired_when_it_is_released(
         if len(pauses) == 7:
             theirs.release()
 
-    monkeypatch.setattr(session.time, "sleep", pause)
+    monkeypatch.setattr(time, "sleep", pause)
     mine.acquire()
     assert not theirs.try_acquire()
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]

@@ -9,10 +9,12 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from evenbeat import Event, InvalidValue, Scheduler, StoreUnavailable, every
+from evenbeat.tasks.task import ExecutorKind
 from tests.unit.workbench import blocks_and_returns_late, returns_late
 
 
@@ -85,7 +87,9 @@ def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repe
     app: Scheduler, kind: str
 ) -> None:
     function = blocks_and_returns_late if kind == "async" else returns_late
-    task = app.task(name="pay", executor=kind, timeout="20ms", retries=3, backoff="0s")(function)
+    task = app.task(name="pay", executor=cast(ExecutorKind, kind), timeout="20ms", retries=3, backoff="0s")(
+        function
+    )
     app.start()
     run = app.runs.join(app.enqueue(task).id, "60s")
     assert (run.state, run.result, run.attempt, run.error) == ("succeeded", "paid", 1, None)

@@ -32,7 +32,7 @@ CLASSES: dict[str, tuple[type, object]] = {
     "Scheduler": (evenbeat.Scheduler, APP),
     "app.schedules": (Schedules, APP.schedules),
     "app.runs": (Runs, APP.runs),
-    "Run": (evenbeat.Run, evenbeat.Run(RunRecord(id="r", task="t"))),
+    "RunContext": (evenbeat.RunContext, evenbeat.RunContext(RunRecord(id="r", task="t"))),
     "Task": (evenbeat.Task, TASK),
     "Lock": (Lock, APP.lock("noted")),
 }

@@ -153,8 +153,8 @@ def test_figures_come_in_the_order_they_are_asked_for(scheduler: VirtualSchedule
     scheduler.schedules.add("a", every("1h"), "work")
     scheduler.schedules.add("b", every("2h"), "work")
     scheduler.travel("+4h")
-    keys = [("default", "b"), ("default", "a")]
-    assert [figures.run_count for figures in scheduler.schedules.stats(keys)] == [2, 4]
+    assert [each.run_count for each in scheduler.schedules.stats(["b", "a"])] == [2, 4]
+    assert [each.run_count for each in scheduler.schedules.stats(scheduler.schedules.list())] == [4, 2]
     assert scheduler.schedules.stats("a").run_count == 4
 
 

@@ -91,7 +91,7 @@ def test_a_decorated_schedule_fires_at_its_ticks(scheduler: VirtualScheduler) ->
     expected = [datetime(2026, 3, day, 8, tzinfo=UTC) for day in (2, 3, 4, 5, 6)]
     assert [run.tick for run in runs] == expected
     assert seen == [(tick, tick) for tick in expected]
-    assert {run.lateness for run in runs} == {0}
+    assert {run.lateness for run in runs} == {timedelta(0)}
 
 
 def test_an_interval_keeps_its_phase(scheduler: VirtualScheduler, calls: list[Any]) -> None:
@@ -154,9 +154,12 @@ def test_spread_delays_by_the_name_and_keeps_the_tick(scheduler: VirtualSchedule
     assert ticks(runs) == [10, 20, 30]
     (delay,) = {(run.scheduled_at - run.tick).total_seconds() for run in runs if run.tick is not None}
     assert 0 < delay < 300
-    assert {run.lateness for run in runs} == {0}
+    assert {run.lateness for run in runs} == {timedelta(0)}
     beat = scheduler.schedules.get("beat")
-    assert (beat.spread_delay, beat.next_run) == (delay * 1000, minute(40) + timedelta(seconds=delay))
+    assert (beat.spread_delay, beat.next_run) == (
+        timedelta(seconds=delay),
+        minute(40) + timedelta(seconds=delay),
+    )
     assert scheduler.schedules.preview("beat", 1) == [minute(40)]
 
 
@@ -333,7 +336,7 @@ def test_update_changes_what_is_said_and_nothing_else(scheduler: VirtualSchedule
     scheduler.schedules.pause("beat", "for now")
     changed = scheduler.schedules.update("beat", payload={"value": 5}, timeout="1m")
     assert (changed.payload, changed.state, changed.pause_note) == ({"value": 5}, "paused", "for now")
-    assert (changed.execution.retries, changed.execution.timeout) == (3, 60_000)
+    assert (changed.retries, changed.timeout) == (3, timedelta(minutes=1))
     scheduler.schedules.resume("beat")
     scheduler.travel("+10m")
     assert calls == [5]
@@ -707,9 +710,9 @@ def test_the_options_of_a_task_are_defaults_of_its_runs(scheduler: VirtualSchedu
     def send() -> None: ...
 
     run = scheduler.enqueue(send, retries=1)
-    assert (run.execution.retries, run.execution.backoff, run.queue, run.priority) == (1, 5_000, "mail", 8)
+    assert (run.retries, run.backoff, run.queue, run.priority) == (1, timedelta(seconds=5), "mail", 8)
     schedule = scheduler.schedules.add("daily", every("1d"), send, priority=0)
-    assert (schedule.execution.retries, schedule.queue, schedule.priority) == (4, "mail", 0)
+    assert (schedule.retries, schedule.queue, schedule.priority) == (4, "mail", 0)
 
 
 def test_a_run_of_an_unknown_task_is_left_alone(scheduler: VirtualScheduler, calls: list[Any]) -> None:
@@ -1098,7 +1101,7 @@ def test_twins_do_what_their_originals_do(scheduler: VirtualScheduler, calls: li
         await app.schedules.aresume("beat")
         run = await app.aenqueue("work", {"value": 2}, delay="5m")
         async with app.lock("import") as lock:
-            assert not await app.lock("import").aacquire()
+            assert not await app.lock("import").atry_acquire()
             assert await lock.aextend()
         done = await scheduler.atravel("+10m")
         assert (await app.runs.aget(run.id)).result == 4

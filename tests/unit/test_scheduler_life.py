@@ -64,8 +64,9 @@ class Still(Node):
     def hurry(self) -> None:
         self.is_hurried = True
 
-    def stop(self, drain: int | None = None) -> None:
+    def stop(self, drain: int | None = None) -> bool:
         self.is_stopped = True
+        return True
 
 
 @pytest.fixture

@@ -207,7 +207,11 @@ def test_nobody_is_there_during_an_outage(scheduler: VirtualScheduler) -> None:
     assert scheduler.down_for("1h") == NOON + timedelta(hours=1)
     assert scheduler.finished == []
     caught_up = scheduler.travel("+10m")
-    assert [(run.coalesced, run.lateness) for run in caught_up] == [(0, 3600), (5, 0), (0, 0)]
+    assert [(run.coalesced, run.lateness) for run in caught_up] == [
+        (0, timedelta(hours=1)),
+        (5, timedelta(0)),
+        (0, timedelta(0)),
+    ]
 
 
 def test_an_endless_journey_ends_with_the_name_of_who_made_it_so(scheduler: VirtualScheduler) -> None:

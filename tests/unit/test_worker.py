@@ -409,7 +409,7 @@ def test_lines_that_can_not_be_stored_hold_up_nothing(monkeypatch: pytest.Monkey
         raise OverflowError("not a number of this world")
 
     monkeypatch.setattr(bench.store, "append_log", refuse)
-    bench.executor.running[0].current.log("a line")
+    bench.executor.running[0].context.log("a line")
     bench.executor.end()
     bench.step()
     assert bench.run("r").state == "succeeded"
@@ -499,12 +499,12 @@ def test_a_lost_lease_is_told_to_the_function_and_its_result_does_not_count() ->
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    assert attempt.current.holds_lease()
+    assert attempt.context.holds_lease()
     bench.clock.advance("31s")
     attempt.lease_end -= 31
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
     bench.keep()
-    assert not attempt.current.holds_lease()
+    assert not attempt.context.holds_lease()
     assert attempt.context.cancel_requested
     assert bench.executor.interrupted == [("r", "lost")]
     bench.worker.drain()
@@ -521,10 +521,10 @@ def test_who_was_held_up_past_the_lease_asks_the_store_whether_the_run_is_still_
     bench.step()
     attempt = bench.executor.running[0]
     attempt.lease_end -= 60  # the keeper was held up
-    assert attempt.current.holds_lease()  # but nobody took the run
+    assert attempt.context.holds_lease()  # but nobody took the run
     bench.clock.advance("31s")
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    assert not attempt.current.holds_lease()
+    assert not attempt.context.holds_lease()
 
 
 def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_held(
@@ -534,13 +534,13 @@ def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_hel
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    assert attempt.current.holds_lease()
+    assert attempt.context.holds_lease()
     # CLOCK_MONOTONIC stood still.
     boot_time = time.clock_gettime_ns
     monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: boot_time(clock) + 3_600 * 10**9)
     bench.clock.advance("1h")
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    assert not attempt.current.holds_lease()
+    assert not attempt.context.holds_lease()
 
 
 def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,7 +548,7 @@ def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: 
     seconds = bench.count_seconds()
     bench.add("r")
     bench.step()
-    run = bench.executor.running[0].current
+    run = bench.executor.running[0].context
     seconds[0] += 31
     asked: list[object] = []
 
@@ -699,11 +699,11 @@ def test_lines_that_a_long_run_logs_are_stored_while_it_runs() -> None:
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    attempt.current.log("halfway")
+    attempt.context.log("halfway")
     attempt.claimed -= 2
     bench.keep()
     assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
-    attempt.current.log("done")
+    attempt.context.log("done")
     bench.executor.end()
     bench.step()
     assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway", "done"]
@@ -716,7 +716,7 @@ def test_lines_that_could_not_be_stored_are_stored_with_the_next_look(
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    attempt.current.log("halfway")
+    attempt.context.log("halfway")
     attempt.claimed -= 2
 
     def away(chunks: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, Unpack, get_args, overload
@@ -33,6 +33,8 @@ _PAGE = 500
 Moments: TypeAlias = list[datetime]
 Ledger: TypeAlias = list[SkippedTicks]
 StatsList: TypeAlias = list[ScheduleStats]
+# Not a Sequence: a str is a sequence of str.
+StatsOf: TypeAlias = list[str] | list[Schedule] | tuple[str | Schedule, ...]
 
 
 class Schedules:
@@ -286,10 +288,10 @@ class Schedules:
     @overload
     def stats(self, schedules: str | Schedule, *, tenant: str | None = None) -> ScheduleStats: ...
     @overload
-    def stats(self, schedules: Sequence[str | Schedule], *, tenant: str | None = None) -> StatsList: ...
+    def stats(self, schedules: StatsOf, *, tenant: str | None = None) -> StatsList: ...
 
     def stats(
-        self, schedules: str | Schedule | Sequence[str | Schedule], *, tenant: str | None = None
+        self, schedules: str | Schedule | StatsOf, *, tenant: str | None = None
     ) -> ScheduleStats | StatsList:
         """Return how often a schedule ran, when last, and its last error; purged runs are counted, too.
 

@@ -40,8 +40,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The trigger as text; ``parse_trigger`` turns it into a trigger."""
     state: ScheduleState
     next_run: datetime | None
-    """When the next tick fires, in the trigger's zone; None if there is none. While the schedule is paused: the
-    first tick after the pause, or, if the pause has no end, the tick that would come next."""
+    """When the next tick fires, in the trigger's zone; None if there is none. While the schedule is paused:
+    the first tick after the pause, or, if the pause has no end, the tick that would come next."""
     payload: Any
     kind: Kind
     queue: str
@@ -218,8 +218,8 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trend(self) -> Trend:
-        """``drains`` if more runs ended than came due, ``grows`` if fewer did, ``stands still`` if none ended,
-        ``steady`` if as many did, ``empty`` if no run waits."""
+        """``drains`` if more runs ended than came due, ``grows`` if fewer did, ``steady`` if as many did,
+        ``stands still`` if none ended, ``empty`` if no run waits."""
         if not self.due:
             return "empty"
         if not self.ended:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from evenbeat.observe.status_files import LoopStatus, NodeStatus, ProcessStatus
 
 LATE = 120.0
-"""Seconds that a step may take, or be late. A step calls the store a few times, each with a timeout of seconds:
-a step that takes longer hangs."""
+"""Seconds that a step may take, or be late. A step calls the store a few times, each with a timeout of
+seconds: a step that takes longer hangs."""
 SILENT = 60.0
 """Seconds without a heartbeat after which a process counts as frozen."""
 
 
 def patience(lease: int) -> float:
-    """Return for how many seconds a process without a supervisor may be silent, if its leases last ``lease`` ms.
+    """Return for how many seconds a process may be silent that has no supervisor and leases of ``lease`` ms.
 
     A job may block the interpreter for that long. After that other nodes have taken its runs over, and a
     restart costs nothing.

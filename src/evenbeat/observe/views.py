@@ -35,8 +35,8 @@ _LONGEST = timedelta.max // timedelta(milliseconds=1)
 def schedule_view(
     schedule: records.ScheduleRecord, last_run: Instant | None = None, trouble: str | None = None
 ) -> Schedule:
-    """Return a schedule for users. ``last_run`` comes from its statistics, ``trouble`` from the note of a node
-    that could not fire it."""
+    """Return a schedule for users. ``last_run`` comes from its statistics, ``trouble`` from the note of a
+    node that could not fire it."""
     damage, payload, edited = schedule.damage, None, {}
     trigger: Trigger | None = None
     next_run = schedule.next_tick

@@ -218,7 +218,7 @@ class Signature:
 
 
 def write_untyped(task: str, payload: Mapping[str, Any]) -> str:
-    """Return the arguments of a task that is not registered here as JSON text: its annotations are unknown."""
+    """Return arguments as JSON text for a task that is not registered here: its annotations are unknown."""
     if not all(isinstance(name, str) for name in payload):
         raise not_arguments(task, payload)
     text = _written(task, payload)

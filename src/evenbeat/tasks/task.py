@@ -158,7 +158,7 @@ class Task(Generic[P, R]):
         return self._conversion.read_result(text)
 
     def _check_scheduled(self) -> None:
-        """Refuse a task that can't have a schedule of its own: the name does not fit, or it needs arguments."""
+        """Refuse a task that can't have its own schedule: the name does not fit, or it needs arguments."""
         if not is_name(self.name):
             raise InvalidValue(
                 f"task {shown(self.name)} has a schedule, which can't have its name",

@@ -205,14 +205,14 @@ class SqliteDocuments:
                 value=self._table_name,
                 hint="name the table that it is made of; condition=… says which of its rows are meant",
             )
-        columns = {row["name"]: row for row in map(as_dict, session.rows("look", _FIND_COLUMNS, [name]))}
-        table = Table(self._name, columns, str.lower)
+        present = {row["name"]: row for row in map(as_dict, session.rows("look", _FIND_COLUMNS, [name]))}
+        table = Table(self._name, present, str.lower)
         names = table.names(self._said)
-        self._check_type(session, name, names.sleep_until, columns[names.sleep_until]["type"])
-        if columns[names.sleep_until]["notnull"]:
+        self._check_type(session, name, names.sleep_until, present[names.sleep_until]["type"])
+        if present[names.sleep_until]["notnull"]:
             hint = "make the table anew, with the column declared without NOT NULL"
             raise columns.not_null(self._name, names.sleep_until, hint)
-        self._check_unique(session, name, names.key, [row["name"] for row in columns.values() if row["pk"]])
+        self._check_unique(session, name, names.key, [row["name"] for row in present.values() if row["pk"]])
         looked_at = RowTable(quoted(name), table, names, self._form, self._condition, self._parameters)
         self._try(session, looked_at)
         if looked_at.misses_index(session):
