@@ -36,7 +36,11 @@ def texts(log: RunLog) -> list[str]:
 def test_records_are_kept_with_their_level_and_logger(kept: RunLog) -> None:
     _log.warning("bill %d", 7)
     logging.getLogger("evenbeat.node.worker").warning("ours")
-    logging.getLogger().handle(logging.makeLogRecord({"msg": "from a queue"}))
+    logging.getLogger().handle(
+        logging.makeLogRecord(
+            {"name": "shop", "msg": "from a queue", "levelno": logging.WARNING, "levelname": "WARNING"}
+        )
+    )
     assert texts(kept) == ["WARNING shop.bills: bill 7"]
 
 

@@ -51,7 +51,7 @@ class TestCreate:
         assert (schedule.state, schedule.next_tick, schedule.wake_at) == ("finished", None, None)
 
     def test_a_name_that_is_taken_is_an_error_that_says_what_to_do(self) -> None:
-        with pytest.raises(ScheduleExists, match='"cleanup" of tenant "default" exists already; declare it'):
+        with pytest.raises(ScheduleExists, match='"cleanup" of tenant "default" exists already; declare'):
             changes.create(wanted(), T, made())
 
     def test_after_a_delete_the_numbers_go_on(self) -> None:

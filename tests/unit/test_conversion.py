@@ -454,7 +454,8 @@ def test_a_payload_of_another_version_of_the_code_is_unfit() -> None:
 
 
 @pytest.mark.parametrize(
-    "annotation", ["Run | None", "Optional[Run]", "Run", RunContext | None, "evenbeat.Run"]
+    "annotation",
+    ["RunContext | None", "Optional[RunContext]", "RunContext", RunContext | None, "evenbeat.RunContext"],
 )
 def test_the_run_is_recognised_however_it_is_annotated(annotation: Any) -> None:
     def function(run: object, team: str) -> None:
@@ -468,7 +469,7 @@ def test_the_run_is_recognised_however_it_is_annotated(annotation: Any) -> None:
 
 def test_the_run_is_recognised_where_its_name_is_imported_for_type_checkers_alone() -> None:
     made: dict[str, Any] = {}
-    exec("def function(run: 'Run | None' = None): pass", made)  # noqa: S102
+    exec("def function(run: 'RunContext | None' = None): pass", made)  # noqa: S102
     assert Task(made["function"], "t").wants_run == "run"
 
 

@@ -280,7 +280,7 @@ def test_a_log_is_bounded_and_says_how_much_it_left_out() -> None:
         log.add(f"line {at}")
     chunks = log.take(last=True)
     assert len(chunks) == run_logs.MOST_LINES + 1
-    assert chunks[-1].text == "… 10 more lines were not kept"
+    assert chunks[-1].text == "… 10 more lines were dropped"
     assert len({chunk.seq for chunk in chunks}) == len(chunks)
     huge = run_logs.RunLog(RunRecord(id="r", task="t", attempt=2))
     for _ in range(100):
@@ -512,7 +512,7 @@ import asyncio, os, sys, threading, time
 from evenbeat.executors.base import Attempt
 from evenbeat.executors.coroutines import CoroutineExecutor
 from evenbeat.executors.threads import ThreadExecutor
-from evenbeat.core.records import Run
+from evenbeat.core.records import RunRecord
 from evenbeat.tasks.task import Task
 
 def forks():
@@ -535,7 +535,7 @@ first, second = (forks, says) if sys.argv[1] == "threads" else (forks_too, says_
 ends = []
 executor.start(lambda attempt, outcome: (os.write(1, outcome.kind.encode() + b"\\n"), ends.append(outcome)))
 executor.submit([
-    Attempt(Run(id=name, task="t", attempt=1), Task(function, "t"), 0.0, 30.0, lambda _: True)
+    Attempt(RunRecord(id=name, task="t", attempt=1), Task(function, "t"), 0.0, 30.0, lambda _: True)
     for name, function in (("a", first), ("b", second))
 ])
 while len(ends) < 2:

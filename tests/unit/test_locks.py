@@ -68,9 +68,7 @@ def test_acquiring_gives_up_at_its_timeout(store: Watched, monkeypatch: pytest.M
     assert lock_on(store).try_acquire()
     seconds = [100.0]
     monkeypatch.setattr(locks, "steady_clock", lambda: seconds[0])
-    monkeypatch.setattr(
-        session.time, "sleep", lambda pause: seconds.__setitem__(0, seconds[0] + max(pause, 1e-3))
-    )
+    monkeypatch.setattr(time, "sleep", lambda pause: seconds.__setitem__(0, seconds[0] + max(pause, 1e-3)))
     with pytest.raises(LockHeld, match="import"):
         lock_on(store).acquire("2s")
     assert 102 <= seconds[0] < 102.1

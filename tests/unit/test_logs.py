@@ -205,7 +205,7 @@ def test_log_lines_of_a_jobs_code_name_its_run(seen: Seen, kind: str) -> None:
 
     with app:
         chosen = bill if kind == "thread" else abill
-        run = app.runs.join(app.enqueue(chosen, priority=8, tenant="acme").id, "60s")
+        run = app.runs.join(app.enqueue(chosen, priority=8, tenant="acme").id, "60s", tenant="acme")
         assert run.state == "succeeded"
         log.info("outside")
     said = {line["msg"]: line for line in seen.lines if line["component"] == "shop"}

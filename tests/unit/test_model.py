@@ -126,14 +126,14 @@ def test_numbers_and_keys_that_json_has_words_for_are_kept() -> None:
 READ_BY_MANY_THREADS = """
 import sys, threading
 import msgspec
-from evenbeat.core.records import Schedule
+from evenbeat.core.records import ScheduleRecord
 
 sys.setswitchinterval(1e-6)
 together = threading.Barrier(16)
 
 def read():
     together.wait()
-    msgspec.convert({"name": "a", "task": "t", "trigger": "every 1m", "execution": {}}, Schedule)
+    msgspec.convert({"name": "a", "task": "t", "trigger": "every 1m", "execution": {}}, ScheduleRecord)
 
 threads = [threading.Thread(target=read) for _ in range(16)]
 for thread in threads:

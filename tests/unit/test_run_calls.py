@@ -282,7 +282,7 @@ def test_what_is_active_is_cancelled_all_at_once(
     done = app.runs.cancel_all()
     assert (done.matched, done.done) == (4, 4)
     assert states(app) == {"r": "running", "a": "cancelled", "b": "cancelled", "c": "cancelled"}
-    assert app.runs.get("other").state == "queued"
+    assert app.runs.get("other", tenant="acme").state == "queued"
     assert app.runs.cancel_all(all_tenants=True, queue="default").done == 2
 
 

@@ -95,7 +95,7 @@ def test_a_pause_keeps_its_note_and_does_not_end_at_once(app: Scheduler, clock: 
     assert app.schedules.pause("beat").pause_note == "the database moves"
     now = datetime.fromtimestamp(clock.now / 1000, UTC)
     for over in (now, now - HOUR):
-        with pytest.raises(InvalidValue, match="over already"):
+        with pytest.raises(InvalidValue, match="is in the past"):
             app.schedules.pause("beat", until=over)
     assert app.schedules.pause("beat", until="1s").paused_until == now + timedelta(seconds=1)
 
@@ -103,7 +103,7 @@ def test_a_pause_keeps_its_note_and_does_not_end_at_once(app: Scheduler, clock: 
 def test_a_tick_is_moved_to_now_at_the_earliest(app: Scheduler, clock: VirtualClock) -> None:
     app.schedules.add("beat", every("1h"), "work")
     now = datetime.fromtimestamp(clock.now / 1000, UTC)
-    with pytest.raises(InvalidValue, match="over already"):
+    with pytest.raises(InvalidValue, match="is in the past"):
         app.schedules.reschedule("beat", now - timedelta(milliseconds=1))
     assert app.schedules.reschedule("beat", now).next_run == now
 
@@ -202,7 +202,7 @@ def test_run_now_counts_when_the_schedule_is_made_and_no_more(app: Scheduler) ->
 
 
 def test_run_now_counts_as_a_fire(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenbeat.app.schedules.secrets.randbits", lambda _: 7)
+    monkeypatch.setattr("evenbeat.app.rows.secrets.randbits", lambda _: 7)
     app.schedules.add("plain", every("1h"), "work")
     app.schedules.add("first", every("1h"), "work", run_now=True)
     found = {row.name: row.fire_seq for row in app.store.find_schedules(ScheduleQuery()).items}

@@ -234,7 +234,7 @@ def test_an_edit_by_hand_stays_until_the_code_says_something_else(
     assert (record.schedule_id, record.code_says) == ("digest", seen.edited)  # type: ignore[attr-defined]
     app = started("every 2h")
     (record,) = caplog.records
-    assert "replaces what was edited by hand" in record.message
+    assert "replaced an edit by hand" in record.message
     assert record.replaced == {"trigger": "every 5m", "priority": 8}  # type: ignore[attr-defined]
     assert app.schedules.get("digest").trigger == "every 2h"
     assert app.schedules.get("digest").edited == {}
@@ -299,8 +299,8 @@ def test_a_declaration_under_the_name_of_a_decorated_task_is_refused(app: Schedu
         (lambda _: Scheduler(cast(Any, 5)), "store 5 is not a store; give a URL"),
         (lambda app: app.lock("x", ttl="0s").try_acquire(), "ttl .* is zero"),
         (lambda _: at("2026-01-01"), 'write "2026-01-01T00:00Z" if UTC is meant'),
-        (lambda app: app.enqueue("pay", {"amount": Decimal("Infinity")}), "JSON has no word for"),
-        (lambda app: app.enqueue("pay", {"amount": Decimal("NaN")}), "JSON has no word for"),
+        (lambda app: app.enqueue("pay", {"amount": Decimal("Infinity")}), "JSON can't express"),
+        (lambda app: app.enqueue("pay", {"amount": Decimal("NaN")}), "JSON can't express"),
     ],
 )
 def test_natural_mistakes_are_refused_in_words(

@@ -791,11 +791,11 @@ def test_the_run_is_given_where_its_annotation_stands(scheduler: VirtualSchedule
         return f"{run.task} {value}"
 
     @scheduler.task
-    def last(value: int = 1, *, current: evenbeat.Run) -> str:
+    def last(value: int = 1, *, current: evenbeat.RunContext) -> str:
         return f"{current.task} {value}"
 
     @scheduler.task
-    @span()  # a wrapper of another module, where Run means nothing
+    @span()  # a wrapper of another module, where RunContext means nothing
     def wrapped(run: RunContext) -> str:
         return run.task
 
@@ -862,7 +862,7 @@ def test_a_misspelt_option_is_refused_with_those_there_are(scheduler: VirtualSch
     for attempt in refused:
         with pytest.raises(InvalidValue, match="has no option") as error:
             attempt()
-        assert re.search("did you mean (retries|threads)", str(error.value))
+        assert re.search("did you mean (retries|thread_concurrency)", str(error.value))
     for theirs, ours in {
         "max_instances": "overlap",
         "misfire_grace_time": "grace",
@@ -999,7 +999,7 @@ def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
 
 def test_the_next_tick_is_not_moved_into_the_past(scheduler: VirtualScheduler) -> None:
     scheduler.schedules.add("beat", every("1h"), "work")
-    with pytest.raises(InvalidValue, match="is over already; give a time to come; trigger"):
+    with pytest.raises(InvalidValue, match="is in the past; give a time to come; run_now"):
         scheduler.schedules.reschedule("beat", "2020-01-01T00:00:00Z")
 
 
@@ -1016,7 +1016,7 @@ def test_a_name_that_was_copied_and_not_changed_is_refused(scheduler: VirtualSch
 def test_a_task_with_a_schedule_and_arguments_that_nobody_gives_is_refused_where_it_stands(
     scheduler: VirtualScheduler,
 ) -> None:
-    with pytest.raises(InvalidValue, match=r"nobody gives its arguments.*name.*; give them defaults, or"):
+    with pytest.raises(InvalidValue, match=r"gives it no arguments.*name.*; give them defaults, or"):
 
         @scheduler.task(schedule=every("1h"))
         def greet(name: str) -> None: ...
@@ -1074,10 +1074,9 @@ NOT_AWAITED = {
     Scheduler: {"task", "lock", "on_start", "on_stop", "on_idle", "on_error", "on_event"}
     # they are for signals, for supervisors, or for tests.
     | {"run", "hurry", "node_settings", "stand_in"},
-    # What a node and app.runs call.
-    Schedules: {"declare_task", "trigger_again"},
+    Schedules: set(),
     Runs: set(),
-    Lock: set(),
+    Lock: {"raise_if_lost"},
 }
 
 

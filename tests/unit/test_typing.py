@@ -43,10 +43,10 @@ app.enqueue(digest, {"team": "ops"}, retry=2)  # Unexpected keyword argument "re
 app.schedules.add("d", cron("0 9 * * *"), digest, overlap="never")  # Argument "overlap" to "add"
 
 async def main() -> None:
-    reveal_type(await app.aenqueue(digest, delay="1m"))  # Revealed type is "evenbeat.observe.views.Run"
+    reveal_type(await app.aenqueue(digest, delay="1m"))  # Revealed type is "evenbeat.core.results.Run"
 
 with virtual(app) as scheduler:
-    reveal_type(scheduler.travel("+3d"))  # Revealed type is "list[evenbeat.observe.views.Run]"
+    reveal_type(scheduler.travel("+3d"))  # Revealed type is "list[evenbeat.core.results.Run]"
     reveal_type(scheduler.task(len))  # Revealed type is "evenbeat.tasks.task.Task[[typing.Sized], int]"
 """
 

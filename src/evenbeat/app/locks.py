@@ -158,18 +158,22 @@ class Lock:
         ``LockHeld`` if it is still held after ``timeout``; without one, wait as long as it takes. Waiters
         retry at least twice a second, in no particular order.
         """
-        for seconds in self._pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+        if self.try_acquire():
+            return
+        for seconds in _pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+            pause(self._store(), seconds)
             if self.try_acquire():
                 return
-            pause(self._store(), seconds)
         raise self._held_error()
 
     async def aacquire(self, timeout: Duration | None = None) -> None:
         """``acquire``, awaited. Holds no thread while it waits."""
-        for seconds in self._pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+        if await self.atry_acquire():
+            return
+        for seconds in _pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+            await apause(self._store(), seconds)
             if await self.atry_acquire():
                 return
-            await apause(self._store(), seconds)
         raise await self._aheld_error()
 
     def extend(self) -> bool:
@@ -194,10 +198,12 @@ class Lock:
             raise LockLost(self.tenant, self.name)
 
     def __enter__(self) -> Self:
-        for seconds in self._pauses(self._timeout):
+        if self._begin():
+            return self
+        for seconds in _pauses(self._timeout):
+            pause(self._store(), seconds)
             if self._begin():
                 return self
-            pause(self._store(), seconds)
         raise self._held_error()
 
     def __exit__(
@@ -208,10 +214,12 @@ class Lock:
             raise lost
 
     async def __aenter__(self) -> Self:
-        for seconds in self._pauses(self._timeout):
+        if await self._abegin():
+            return self
+        for seconds in _pauses(self._timeout):
+            await apause(self._store(), seconds)
             if await self._abegin():
                 return self
-            await apause(self._store(), seconds)
         raise await self._aheld_error()
 
     async def __aexit__(
@@ -243,17 +251,6 @@ class Lock:
         renewal.stop()
         is_released = self.release()
         return None if is_released and not renewal.is_lost else LockLost(self.tenant, self.name)
-
-    def _pauses(self, timeout: float | None) -> Iterator[float]:
-        """Yield the seconds to wait after each try, until the timeout has passed; at least one try."""
-        deadline = None if timeout is None else steady_clock() + timeout
-        seconds = _RETRY
-        while True:
-            left = seconds if deadline is None else deadline - steady_clock()
-            yield max(0.0, min(seconds, left))
-            if deadline is not None and steady_clock() >= deadline:
-                return
-            seconds = min(seconds * 2, _LONGEST_RETRY)
 
     def _held_error(self) -> LockHeld:
         held = holder(self._store(), self.name, self.tenant)
@@ -309,3 +306,12 @@ class _Renewal:
                 self._is_refused = True
                 return
             self._expires, wait = asked + self._ttl, self._ttl / 3
+
+
+def _pauses(timeout: float | None) -> Iterator[float]:
+    """Yield the seconds to wait before each further try, until the timeout has passed."""
+    deadline = None if timeout is None else steady_clock() + timeout
+    seconds = _RETRY
+    while deadline is None or (left := deadline - steady_clock()) > 0:
+        yield seconds if deadline is None else min(seconds, left)
+        seconds = min(seconds * 2, _LONGEST_RETRY)

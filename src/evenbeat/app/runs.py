@@ -212,21 +212,23 @@ class Runs:
     def join(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """Wait until a run is over, at most ``timeout``; return the run as it is then, over or not."""
         store = self._session.store()
+        run = self._record(id, tenant)
         for seconds in _pauses(timeout):
-            run = self._record(id, tenant)
             if run.state in FINAL_STATES:
                 break
             store.wait(seconds)
+            run = self._record(id, tenant)
         return self._session.info(run)
 
     async def ajoin(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """``join``, awaited. Polls, and holds no thread while it waits."""
         store = self._session.store()
+        run = await self.aget(id, tenant=tenant)
         for seconds in _pauses(timeout):
-            run = await self.aget(id, tenant=tenant)
             if run.state in FINAL_STATES:
                 break
             await apause(store, seconds)
+            run = await self.aget(id, tenant=tenant)
         return run
 
     alist = twin(list)
@@ -361,12 +363,9 @@ class Runs:
 
 
 def _pauses(timeout: Duration | None) -> Iterator[float]:
-    """Yield how long to wait after each look, until the timeout has passed; 0 with the last look."""
+    """Yield how long to wait before each further look, until the timeout has passed."""
     deadline = None if timeout is None else time.monotonic() + read_duration(timeout, "timeout") / 1000
-    pause = _LOOK
-    while True:
-        left = pause if deadline is None else min(pause, deadline - time.monotonic())
-        yield max(0.0, left)
-        if left <= 0:
-            return
-        pause = min(pause * 2, _LONGEST_LOOK)
+    seconds = _LOOK
+    while deadline is None or (left := deadline - time.monotonic()) > 0:
+        yield seconds if deadline is None else min(seconds, left)
+        seconds = min(seconds * 2, _LONGEST_LOOK)

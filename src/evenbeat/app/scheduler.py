@@ -472,16 +472,12 @@ class Scheduler:
             if task.trigger is not None:
                 self._declarations.declare_task(task)
 
-    def declare_task(self, task: Task[..., Any]) -> None:
-        """Declare the schedule of one decorated task."""
-        self._declarations.declare_task(task)
-
     def close(self) -> None:
         """Close the store; the next call opens it again."""
         self._session.close()
 
     @contextmanager
-    def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[None]:
+    def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[Declarations]:
         """Replace the store and the class of nodes until the block ends. For ``evenbeat.testing``."""
         if self.node is not None:
             raise InvalidValue(
@@ -494,7 +490,7 @@ class Scheduler:
         try:
             with self._session.replaced(store):
                 try:
-                    yield
+                    yield self._declarations
                 finally:
                     self.stop()
         finally:

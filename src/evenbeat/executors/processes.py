@@ -24,7 +24,8 @@ from evenbeat.executors.base import Attempt, Ended, Outcome, describe
 from evenbeat.executors.messages import Ask, Began, Execute, FromChild, IsMine, Key, Line, Logged, Mine, Place
 from evenbeat.executors.messages import Ended as Said
 from evenbeat.executors.pool import Pool
-from evenbeat.observe.run_logs import current_log
+from evenbeat.observe.capture import keep
+from evenbeat.observe.run_logs import RunLog, current_log
 from evenbeat.processes.channel import Channel
 from evenbeat.processes.signals import KILL, describe_exit, end_group
 from evenbeat.tasks.task import Task
@@ -163,7 +164,7 @@ class Child:
         elif isinstance(message, Line):
             attempt.log.add(message.text, message.at)
         else:
-            _pass_on(message)  # and by way of the logs of this process into that of the run
+            _pass_on(message, attempt.log)
 
     def end(self, attempt: Attempt) -> None:
         """Ask for the end of an attempt; make it end if that does not help."""
@@ -265,28 +266,29 @@ def _hear_late(message: FromChild, channel: Channel[FromChild]) -> None:
     elif isinstance(message, Logged):
         token = current_log.set(None)
         try:
-            _pass_on(message)
+            _pass_on(message, None)
         finally:
             current_log.reset(token)
 
 
-def _pass_on(message: Logged) -> None:
-    """A log record, into the logs of this process."""
+def _pass_on(message: Logged, log: RunLog | None) -> None:
+    """Log a record of the child in this process, and keep it with the run."""
     logger = logging.getLogger(message.logger)
-    if logger.isEnabledFor(message.level):
-        name = logging.getLevelName(message.level)
-        logger.handle(
-            logging.makeLogRecord(
-                {
-                    "name": message.logger,
-                    "levelno": message.level,
-                    "levelname": name,
-                    "msg": "%s",
-                    "args": (message.text,),
-                    "created": message.at,
-                }
-            )
-        )
+    if not logger.isEnabledFor(message.level):
+        return
+    record = logging.makeLogRecord(
+        {
+            "name": message.logger,
+            "levelno": message.level,
+            "levelname": logging.getLevelName(message.level),
+            "msg": "%s",
+            "args": (message.text,),
+            "created": message.at,
+        }
+    )
+    if log is not None:
+        keep(record, log)
+    logger.handle(record)
 
 
 def _opened(stream: IO[bytes] | None) -> io.FileIO:

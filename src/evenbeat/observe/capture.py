@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from evenbeat.observe.logs import TextFormatter
-from evenbeat.observe.run_logs import current_log
+from evenbeat.observe.run_logs import RunLog, current_log
 
 _PROBE = "evenbeat.probe"
 
@@ -74,22 +74,26 @@ def _capturing(inner: Callable[..., logging.LogRecord]) -> Callable[..., logging
     def make_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = inner(*args, **kwargs)
         if _users:
-            _keep(record)
+            _capture(record)
         return record
 
     make_record.evenbeat_inner = inner  # type: ignore[attr-defined]  # found again by stop_capture
     return make_record
 
 
-def _keep(record: logging.LogRecord) -> None:
-    """Add the record to the log of the run whose code made it. 0.2 us where there is no run."""
+def _capture(record: logging.LogRecord) -> None:
+    """Keep the record with the run whose code made it. 0.2 us where there is no run."""
     log = current_log.get()
     if record.name == _PROBE:
         global _probed
         _probed = True
-    # ``logging.makeLogRecord`` makes records without a name.
-    if log is None or not record.name or record.name.startswith("evenbeat."):
-        return
+    # ``logging.makeLogRecord`` makes records without a name first.
+    if log is not None and record.name and not record.name.startswith("evenbeat."):
+        keep(record, log)
+
+
+def keep(record: logging.LogRecord, log: RunLog) -> None:
+    """Add a record to the log of a run."""
     try:
         text = _formatter.format(record)
     except Exception:  # arguments that do not fit the message: the program's own handlers report that

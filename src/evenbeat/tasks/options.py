@@ -101,7 +101,8 @@ def refuse_unknown(options: Iterable[str], known: Sequence[str], what: str) -> N
     """Type checkers see a misspelt option; people without one are told here."""
     for name in options:
         if name not in known:
-            near = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
+            longer = (each for each in known if each.startswith(name))
+            near = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, known, n=1)), next(longer, None))
             hint = f"there are {', '.join(known)}" if near is None else f"did you mean {near}?"
             raise InvalidValue(f"{what} has no option {name}", field=name, value=name, hint=hint)
 

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from evenbeat.app.declarations import Declarations
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.app.schedules import Schedules
 from evenbeat.core.awaitable import twin
@@ -46,9 +47,8 @@ def virtual(app: Scheduler | None = None, *, now: datetime | str | None = None) 
     app = Scheduler("memory://") if app is None else app
     clock = VirtualClock(START if now is None else read_instant(now, "now"))
     store = VirtualStore(clock, app.tasks)
-    with app.stand_in(store, _StillNode), closing(store.transactions):
-        scheduler = VirtualScheduler(app, store, clock)
-        yield scheduler
+    with app.stand_in(store, _StillNode) as declarations, closing(store.transactions):
+        yield VirtualScheduler(app, store, clock, declarations)
 
 
 class TravelTooLong(EvenbeatError):
@@ -75,8 +75,11 @@ class VirtualScheduler:
     under test may use it.
     """
 
-    def __init__(self, app: Scheduler, store: VirtualStore, clock: VirtualClock) -> None:
+    def __init__(
+        self, app: Scheduler, store: VirtualStore, clock: VirtualClock, declarations: Declarations
+    ) -> None:
         self.app = app
+        self._declarations = declarations
         self.tenant = app.tenant
         self.tasks = app.tasks
         self.task = app.task
@@ -154,7 +157,7 @@ class VirtualScheduler:
         for task in self.tasks:
             if task.trigger is not None and task.name not in self._declared:
                 self._declared.add(task.name)
-                self.app.declare_task(task)
+                self._declarations.declare_task(task)
 
     def _target(self, to: Duration | Moment) -> Instant:
         now = self._clock.now
