@@ -1,4 +1,4 @@
-"""Imports go one way: docs/architecture.md lists the layers, and the code keeps to them."""
+"""docs/architecture.md lists layers, folders and modules: imports go one way, and the lists are true."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "evenbeat"
+PAGE = (ROOT / "docs/architecture.md").read_text()
 
 
 def layers() -> dict[str, int]:
-    """Module to layer, the lowest first, from the page itself."""
-    block = re.search(r"```layers\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
+    """Return the layer of each module, the lowest first, from the page itself."""
+    block = re.search(r"```layers\n(.*?)```", PAGE, re.DOTALL)
     assert block is not None
     lines = block[1].strip().splitlines()
     return {name.strip(): level for level, line in enumerate(lines) for name in line.split(",")}
@@ -27,7 +29,7 @@ def layer_of(module: str) -> str | None:
 
 
 def modules() -> list[Path]:
-    return sorted((SOURCE / "evenbeat").rglob("*.py"))
+    return sorted(PACKAGE.rglob("*.py"))
 
 
 def module_name(path: Path) -> str:
@@ -71,6 +73,72 @@ def test_the_check_finds_an_import_against_the_direction() -> None:
     ]
     assert wrong_ways("evenbeat.triggers.cron", "import evenbeat.cli.next") == ["evenbeat.cli"]
     assert wrong_ways("evenbeat.cli", "from evenbeat.triggers import cron") == []
+
+
+def table_rows(page: str) -> list[tuple[list[str], str]]:
+    """Return the rows of the tables that list paths: the paths of the first cell, and the second cell."""
+    section = re.search(r"^## Folders\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
+    assert section is not None
+    rows = re.findall(r"^\| (`.*?) \| (.*?) *\|$", section[1], re.MULTILINE)
+    return [(re.findall(r"`([^`]+)`", cell), words) for cell, words in rows]
+
+
+def listed_paths(page: str) -> set[str]:
+    return {path for paths, _ in table_rows(page) for path in paths}
+
+
+def folders() -> set[str]:
+    """Return the folders of the package, with a slash at the end, relative to the package.
+
+    A folder that only has ``__pycache__`` left after a move does not count.
+    """
+    files = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file())
+    found = {path.parent for path in files if "__pycache__" not in path.parts}
+    return {f"{path.as_posix()}/" for path in found if path != Path()}
+
+
+def missing_folders(page: str) -> set[str]:
+    """Return the folders that no row lists. A ``*`` stands for the name of one folder."""
+    listed = [path for path in listed_paths(page) if path.endswith("/")]
+    patterns = [re.compile(re.escape(path).replace(r"\*", "[^/]+")) for path in listed]
+    return {folder for folder in folders() if not any(pattern.fullmatch(folder) for pattern in patterns)}
+
+
+def unknown_paths(page: str) -> set[str]:
+    """Return the listed folders and modules that do not exist."""
+    return {
+        path
+        for path in listed_paths(page)
+        if not any(found.is_dir() == path.endswith("/") for found in PACKAGE.glob(path))
+    }
+
+
+def test_the_page_lists_every_folder_with_its_concept() -> None:
+    assert missing_folders(PAGE) == set()
+    assert [paths for paths, words in table_rows(PAGE) if not words] == []
+
+
+def test_the_page_lists_no_folder_or_module_that_does_not_exist() -> None:
+    assert unknown_paths(PAGE) == set()
+    assert {path for path in listed_paths(PAGE) if not path.endswith((".py", "/"))} == set()
+
+
+def test_the_checks_find_a_folder_that_is_not_listed_and_a_module_that_is_gone() -> None:
+    page = "## Folders\n| `core/`, `cli/*/` | values |\n| `core/gone.py` | lost |\n| `no/` | |\n## Next\n"
+    assert {"rules/", "stores/redis/lua/"} <= missing_folders(page)
+    assert not {"core/", "cli/commands/"} & missing_folders(page)
+    assert unknown_paths(page) == {"core/gone.py", "no/"}
+
+
+def test_every_path_in_the_text_exists() -> None:
+    """Paths are relative to the package or to the repository, or name a module of a layer's folder."""
+    paths = set(re.findall(r"`([\w./*]+(?:\.py|/))`", PAGE)) - listed_paths(PAGE)
+    anywhere = {path.name for path in modules()}
+    assert {
+        path
+        for path in paths
+        if not any(PACKAGE.glob(path)) and not any(ROOT.glob(path)) and path not in anywhere
+    } == set()
 
 
 def test_only_the_timeline_imports_numpy() -> None:
