@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check lint types demo shell bench faults mutants servers lowest clean
+.PHONY: help test check lint types demo shell bench faults mutants servers lowest release hooks workflows clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -48,8 +48,29 @@ lowest: $(VENV)/.dev  ## the tests again, on the oldest versions that pyproject.
 	$(BIN)/uv pip install -q --python .venv-lowest/bin/python --resolution lowest-direct --group dev -e .
 	.venv-lowest/bin/python -m pytest
 
+release: $(VENV)/.release  ## build sdist and wheel, check both, try the wheel; uploads nothing
+	rm -rf dist .venv-release
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+ifdef UV
+	uv venv -q --python $(BIN)/python .venv-release
+	uv pip install -q --python .venv-release/bin/python dist/*.whl
+else
+	$(BIN)/python -m venv .venv-release
+	.venv-release/bin/python -m pip install -q --disable-pip-version-check dist/*.whl
+endif
+	.venv-release/bin/python -I tests/smoke.py dist
+
+hooks: $(VENV)/.dev  ## run ruff and mypy before each commit (pre-commit)
+	$(INSTALL) --group hooks
+	$(BIN)/pre-commit install
+
+workflows: $(VENV)/.python  ## actionlint for .github/workflows; downloads actionlint from GitHub
+	$(INSTALL) --group workflows
+	$(BIN)/actionlint -color
+
 clean:  ## remove what make made
-	rm -rf $(VENV) .venv-lowest build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-release build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -81,4 +102,8 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml
 
 $(VENV)/.bench: $(VENV)/.dev pyproject.toml
 	$(INSTALL) --group bench -e .
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.python pyproject.toml
+	$(INSTALL) --group release
 	@touch $@
