@@ -1,4 +1,4 @@
-"""Three nodes on one SQLite file, one of them killed: every tick becomes one run, and none is lost.
+"""Three nodes on one SQLite file, one of them killed: no tick runs twice, and none is lost.
 
 python examples/exactly_once.py
 """
@@ -23,7 +23,7 @@ KILL_AFTER = 4
 
 
 def scheduler(database: Path) -> Scheduler:
-    """What every node makes: the same tasks, on the same file. The lease is short to be seen ending."""
+    """Make the scheduler of a node. A short lease, so that it expires while the example runs."""
     app = Scheduler(f"sqlite:///{database}", lease="1500ms", thread_concurrency=2)
 
     @app.task
@@ -41,17 +41,17 @@ def main(console: Console, database: Path) -> None:
     app = scheduler(database)
     for name, trigger in SCHEDULES.items():
         app.schedules.add(name, trigger, "job")
-    said = ", ".join(f"{name} ({trigger})" for name, trigger in SCHEDULES.items())
-    console.print(f"{NODES} nodes, one SQLite file: {said}\n")
+    listed = ", ".join(f"{name} ({trigger})" for name, trigger in SCHEDULES.items())
+    console.print(f"{NODES} nodes, one SQLite file: {listed}\n")
     command = [sys.executable, __file__, str(database)]
     nodes = [subprocess.Popen([*command, f"node-{number}"]) for number in range(1, NODES + 1)]
     try:
         time.sleep(KILL_AFTER)
         pid = f"-{nodes[0].pid}-"
         while not any(pid in (run.worker or "") for run in app.runs.list(state="running")):
-            time.sleep(0.01)  # in the middle of a job, of course
+            time.sleep(0.01)  # until it is in the middle of a job
         nodes[0].kill()
-        console.print("\n[bold red]kill -9 node-1[/bold red]: the others take over what it held\n")
+        console.print("\n[bold red]kill -9 node-1[/bold red]: the others take over its runs\n")
         time.sleep(SECONDS - KILL_AFTER)
         for name in SCHEDULES:
             app.schedules.pause(name)
@@ -66,7 +66,7 @@ def main(console: Console, database: Path) -> None:
 
 
 def account(app: Scheduler, console: Console) -> None:
-    """Every tick from the beginning to the pause: once as a run, or recorded as coalesced into one."""
+    """Count the ticks from the beginning to the pause: each ran once, or was coalesced into another one."""
     console.print()
     for schedule in app.schedules.list():
         assert schedule.next_run is not None
@@ -76,10 +76,12 @@ def account(app: Scheduler, console: Console) -> None:
         trigger = parse_trigger(schedule.trigger).bind(schedule.name, since)
         expected = trigger.count_ms(since + 1, int(schedule.next_run.timestamp() * 1000))
         twice = sum(1 for count in ticks.values() if count > 1)
+        lost = expected - len(ticks) - coalesced
         console.print(
             f"{schedule.name:9}  {expected:3} ticks: {len(ticks)} ran, {coalesced} coalesced, "
-            f"[bold green]{twice} twice, {expected - len(ticks) - coalesced} lost[/bold green]"
+            f"[bold green]{twice} twice, {lost} lost[/bold green]"
         )
+        assert (twice, lost) == (0, 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A first look, without a database: what runs when, across a change of the clock.
+"""How many ticks are coming, and when, across a clock change. Needs no database, but the extra `timeline`.
 
-python examples/when.py
+python examples/forecast.py
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOUR = 3_600_000
 def main() -> None:
     console = Console()
     table = Table(title=f"The next tick after {MORNING:%Y-%m-%d %H:%M} UTC", title_justify="left")
-    for column in ("schedule", "what it says", "next tick, in its own zone"):
+    for column in ("schedule", "in words", "next tick, in its own zone"):
         table.add_column(column)
     for name, trigger in SCHEDULES.items():
         following = trigger.next(MORNING)
@@ -40,7 +40,9 @@ def main() -> None:
     start = int(MORNING.timestamp()) * 1000
     plan = Plan(SCHEDULES.items())
     ticks = plan.unroll(start, start + 4 * HOUR)
-    console.print(f"\n{len(ticks):,} ticks in the next 4 hours; those around 07:00 UTC, where 02:30 went:")
+    console.print(
+        f"\n{len(ticks):,} ticks in the next 4 hours. Around 07:00 UTC, where the backup of 02:30 runs:"
+    )
     for tick, name in ticks.query(start + 2 * HOUR - 20_000, start + 2 * HOUR + 20_000):
         console.print(f"  {datetime.fromtimestamp(tick / 1000, UTC):%H:%M:%S} UTC  {name}")
 

@@ -6,7 +6,7 @@ Or by hand, in two terminals, and kill one of them:
 
     EVENBEAT_STORE=mongodb://localhost:27017/evenbeat python examples/on_mongo.py node
     … python examples/on_mongo.py job       a job to kill one of them in the middle of
-    … python examples/on_mongo.py end       forget the schedule
+    … python examples/on_mongo.py end       delete the schedule
 
 A replica set, of one node at least; the database is the path of the URL. Afterwards, look at it with
 mongosh: db.runs.find({}, {state: 1, attempt: 1, worker: 1})

@@ -6,7 +6,7 @@ Or by hand, in two terminals, and kill one of them:
 
     EVENBEAT_STORE=postgresql://localhost/postgres python examples/on_postgres.py node
     … python examples/on_postgres.py job       a job to kill one of them in the middle of
-    … python examples/on_postgres.py end       forget the schedule
+    … python examples/on_postgres.py end       delete the schedule
 
 Everything is in the schema "evenbeat"; another one is named by ?schema=… in the URL. Afterwards, look at
 it with psql: SELECT id, state, attempt, worker FROM evenbeat.runs;

@@ -6,7 +6,7 @@ Or by hand, in two terminals, and kill one of them:
 
     EVENBEAT_STORE=redis://localhost:6379/0 python examples/on_valkey.py node
     … python examples/on_valkey.py job       a job to kill one of them in the middle of
-    … python examples/on_valkey.py end       forget the schedule
+    … python examples/on_valkey.py end       delete the schedule
 
 Every key begins with {evenbeat}; another prefix is named by ?prefix=… in the URL. Afterwards, look at it
 with redis-cli: HGETALL {evenbeat}:schedules:heartbeat

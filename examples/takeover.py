@@ -1,13 +1,13 @@
 """Two nodes on one store. One of them is killed in the middle of a job, and the other one takes over.
 
-    python examples/takeover.py                    the whole story, on SQLite
+    python examples/takeover.py                    the whole example, on SQLite
     python examples/takeover.py postgresql://…     the same on a database of yours
 
 Or by hand, in two terminals, and kill one of them:
 
     python examples/takeover.py URL node
     python examples/takeover.py URL job      a job to kill one of them in the middle of
-    python examples/takeover.py URL end      forget the schedule
+    python examples/takeover.py URL end      delete the schedule
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evenbeat import RunContext, Scheduler, every
 
 
 def make_app(url: str) -> Scheduler:
-    """What every node makes: the same tasks on the same store. The lease is short to be seen ending."""
+    """Make the scheduler of a node. A short lease, so that it expires while the example runs."""
     app = Scheduler(url, lease="2s", thread_concurrency=2)
 
     @app.task(schedule=every("1s"))
@@ -34,7 +34,7 @@ def make_app(url: str) -> Scheduler:
     @app.task
     def count_stock(run: RunContext) -> None:
         if run.attempt > 1:
-            say(run, f"attempt {run.attempt}: its first worker died, and I have it now")
+            say(run, f"attempt {run.attempt}: its first worker died, and this node took it over")
         for shelf in range(1, 6):
             time.sleep(0.5)
             say(run, f"shelf {shelf} of 5")
@@ -47,7 +47,7 @@ def say(run: RunContext, text: str) -> None:
 
 
 def story(url: str, console: Console, script: str = __file__) -> None:
-    """Start two nodes, kill the one that works, and wait for the other one to have finished its job."""
+    """Start two nodes, kill the one that executes the job, and wait until the other one has finished it."""
     app = make_app(url)
     app.declare_tasks()
     job = app.enqueue("count_stock")
@@ -69,7 +69,7 @@ def story(url: str, console: Console, script: str = __file__) -> None:
         ticks = [run.scheduled_at for run in app.runs.list(schedule="heartbeat", limit=1000)]
         assert over.state == "succeeded"
         assert len(ticks) == len(set(ticks)), "a tick ran twice"
-        console.print(f"heartbeat: {len(ticks)} ticks, each of them once")
+        console.print(f"heartbeat: {len(ticks)} ticks, each ran once")
     finally:
         for node in nodes:
             node.kill()
@@ -79,7 +79,7 @@ def story(url: str, console: Console, script: str = __file__) -> None:
 
 
 def main(url: str | None, script: str = __file__) -> None:
-    """The story, on this store or on SQLite; or what the command line says: a node, a job, the end."""
+    """Run the whole example, on this store or on SQLite; or only the part that the command line names."""
     app = make_app(url or "memory://")
     if "node" in sys.argv[1:]:
         app.run()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         UnknownZone,
     )
     from evenbeat.observe.events import Event
+    from evenbeat.observe.logs import JsonFormatter, RunFields, TextFormatter
     from evenbeat.tasks.context import RunContext
     from evenbeat.tasks.task import Call, Task
     from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
@@ -59,6 +60,7 @@ __all__ = [
     "Every",
     "InvalidTrigger",
     "InvalidValue",
+    "JsonFormatter",
     "LockHeld",
     "LockLost",
     "LogLine",
@@ -69,6 +71,7 @@ __all__ = [
     "RunCancelled",
     "RunContext",
     "RunExists",
+    "RunFields",
     "RunNotFound",
     "RunRefused",
     "RunWait",
@@ -83,6 +86,7 @@ __all__ = [
     "SkippedTicks",
     "StoreUnavailable",
     "Task",
+    "TextFormatter",
     "TooLarge",
     "Trigger",
     "UnknownTriggerZone",
@@ -133,6 +137,7 @@ _MODULES = {
         "UnknownZone",
     ),
     "evenbeat.observe.events": ("Event",),
+    "evenbeat.observe.logs": ("JsonFormatter", "RunFields", "TextFormatter"),
     "evenbeat.tasks.context": ("RunContext",),
     "evenbeat.tasks.task": ("Call", "Task"),
     "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),

@@ -19,6 +19,7 @@ FOLDERS = (
     "tests/unit",
     "tests/stores",
     "tests/documents",
+    "tests/stores",
 )
 
 
