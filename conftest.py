@@ -1,9 +1,9 @@
 """Documentation that runs: the examples in README.md and docs/ are tests.
 
 ``python`` blocks are executed in order, one namespace per document; one that starts with ``>>>`` is a
-doctest. Each ``$ evenbeat …`` line of a ``console`` block is run, and what it prints, stdout and
-stderr together, must be what stands below it: ``...`` at the end of a line stands for the rest of the
-line, on a line of its own for any lines. ``$ echo $?`` is the exit code of the command before.
+doctest. Each ``$ evenbeat …`` line of a ``console`` block is run, and its output, stdout and stderr
+together, must equal the lines below it: ``...`` at the end of a line stands for the rest of the line, on a
+line of its own for any lines. ``$ echo $?`` is the exit code of the command before.
 
 A document has a folder of its own to work in. Its commands run on Monday, 2026-03-02, at 08:00 UTC.
 """
@@ -37,14 +37,14 @@ NOW = 1_772_438_400
 
 
 class Step(NamedTuple):
-    """A line of a console block and the output that is expected of it."""
+    """A line of a console block and its expected output."""
 
     command: str
     expected: list[str]
 
 
 def run_console(example: Example) -> str | None:
-    """Run the commands of a block; the answer is what differs, or None."""
+    """Run the commands of a block; return the difference, or None."""
     exit_code = 0
     for command, expected in read_console(str(example.parsed)):
         words = shell_words(command)
@@ -68,13 +68,13 @@ def run_console(example: Example) -> str | None:
 
 @contextmanager
 def clock_stopped() -> Iterator[None]:
-    """The same dates on every day."""
+    """Stop the clock, so that the output has the same dates on every day."""
     with patch.object(time, "time", lambda: float(NOW)), patch.object(time, "time_ns", lambda: NOW * 10**9):
         yield
 
 
 def enter_folder(namespace: dict[str, Any]) -> None:
-    """What a document makes, it makes in a folder of its own."""
+    """Give each document a folder of its own to work in."""
     namespace["_folder"], namespace["_back"] = TemporaryDirectory(prefix="evenbeat-docs-"), Path.cwd()
     os.chdir(namespace["_folder"].name)
 
@@ -85,7 +85,7 @@ def leave_folder(namespace: dict[str, Any]) -> None:
 
 
 def read_console(source: str) -> Iterator[Step]:
-    """The steps of a block. Blank lines before the next command belong to nobody."""
+    """Yield the steps of a block, without the blank lines before the next command."""
     step: Step | None = None
     for line in source.rstrip().splitlines():
         if line.startswith("$ "):
@@ -106,7 +106,7 @@ def trimmed(step: Step) -> Step:
 
 
 def shell_words(command: str) -> list[str]:
-    """The words of a command line. What only a shell could run is refused, not half run."""
+    """Return the words of a command line. Refuse a command that needs a shell."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -117,7 +117,7 @@ def shell_words(command: str) -> list[str]:
 
 
 def matches(expected: list[str], printed: list[str]) -> bool:
-    """Whether all lines agree, ``...`` aside."""
+    """Return whether all lines agree, except for ``...``."""
     pattern = ""
     for line in expected:
         if line == "...":
@@ -143,7 +143,7 @@ collect_markdown: Callable[[Path, pytest.Collector], pytest.Collector | None] = 
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """README.md and whatever lies under docs/. Sybil's own patterns know no depth and no root."""
+    """Collect README.md and all pages under docs/. Sybil's own patterns match neither depth nor root."""
     where = file_path.relative_to(ROOT).parts if file_path.is_relative_to(ROOT) else ()
     if where == ("README.md",) or where[:1] == ("docs",):
         return collect_markdown(file_path, parent)

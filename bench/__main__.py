@@ -1,6 +1,6 @@
 """``python -m bench [suite …]``: measure, print, and write bench/results/, one file for each suite.
 
-docs/benchmarks.md is made of the last figures of all suites, once all of them were measured.
+Writes docs/benchmarks.md from the last figures of each suite, once every suite has been measured.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def main(chosen: list[str]) -> int:
 
 
 def _file(suite: str) -> Path:
-    """The last figures of a suite."""
+    """Return the last figures of a suite."""
     return RESULTS / f"{suite}.json"
 
 

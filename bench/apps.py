@@ -1,7 +1,7 @@
-"""The program whose nodes the suites start: tasks on a store, as a user would write it.
+"""The app that the suites run: tasks on a store, as a user would write them.
 
-``python -m bench.apps KIND STORE STARTS`` runs a node with the default settings until SIGTERM, and then
-writes what the ``stamp`` task has noted to the file STARTS.
+``python -m bench.apps KIND STORE STARTS`` runs a node with the default settings until SIGTERM. Then it
+writes the times that the ``stamp`` task recorded to the file STARTS.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ a file in each call would be measured along."""
 
 
 def make(kind: Kind, store: Path | str) -> Scheduler:
-    """``store`` is an SQLite file, or the URL of a store."""
+    """Make the app. ``store`` is an SQLite file, or the URL of a store."""
     app = Scheduler(store if isinstance(store, str) else f"sqlite:///{store}")
     if kind in ("def", "both"):
         app.task(name="noop")(_noop)
@@ -52,8 +52,10 @@ def stamp(due: float) -> None:
 
 @contextmanager
 def node(kind: Kind, store: Path | str, noted: Path | None = None) -> Iterator[int]:
-    """A node as a process of its own, ticker and worker; its pid. What it notes goes to a file, which stands
-    beside the SQLite file unless it is named."""
+    """Start a node, ticker and worker, in its own process; yield its pid.
+
+    The node writes its times to ``noted``, by default a file beside the SQLite file.
+    """
     url = store if isinstance(store, str) else f"sqlite:///{store}"
     noted = noted or Path(store).with_suffix(".starts")
     with process("-m", "bench.apps", kind, url, str(noted)) as child:
@@ -61,7 +63,7 @@ def node(kind: Kind, store: Path | str, noted: Path | None = None) -> Iterator[i
 
 
 def starts(database: Path) -> list[tuple[float, float]]:
-    """What ``stamp`` noted in a node that has ended."""
+    """Return the times that ``stamp`` recorded in a node that has ended."""
     return read_starts(database.with_suffix(".starts"))
 
 
@@ -74,7 +76,7 @@ def write_starts(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    # By its importable name: this module is __main__ here, and its list would be another one.
+    # Imported by its name: this module is __main__ here, and has another list.
     from bench import apps
 
     chosen, url, file = sys.argv[1:]

@@ -1,7 +1,7 @@
-"""APScheduler 3 on each of its job stores: the peer that keeps schedules where Evenbeat does.
+"""APScheduler 3 on each of its job stores: the peer that stores schedules in the same databases as Evenbeat.
 
-It is given its best case: an executor that only counts, so that what is measured is turning due schedules
-into jobs, and one process: two of them on one store would each run every job.
+It gets its best case: an executor that only counts, so that only turning due schedules into jobs is
+measured, and one process, since two of them on one store would each run every job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
-# A database of the server that nothing else here uses: it is emptied.
+# A database of the server that no other suite uses: it is emptied.
 _REDIS_DATABASE = 9
 
 
@@ -31,7 +31,7 @@ class Counting(BaseExecutor):  # type: ignore[misc]  # the peer comes without ty
 
 @contextmanager
 def job_store(url: str) -> Iterator[Any]:
-    """Its store at a URL (of SQLite, PostgreSQL, Valkey or MongoDB) where nothing is yet, or in memory."""
+    """Make an empty job store, in memory or at the URL of SQLite, PostgreSQL, Valkey or MongoDB."""
     parts = urlsplit(url)
     if parts.scheme == "memory":
         yield MemoryJobStore()
@@ -56,7 +56,7 @@ def job_store(url: str) -> Iterator[Any]:
 
 @contextmanager
 def scheduler(store: Any, jobs: int) -> Iterator[Any]:
-    """A scheduler that does nothing by itself, with jobs that are all due."""
+    """Yield a scheduler that is not started, with jobs that are all due."""
     made = BackgroundScheduler(
         jobstores={"default": store},
         executors={"default": Counting()},
@@ -68,15 +68,15 @@ def scheduler(store: Any, jobs: int) -> Iterator[Any]:
     for at in range(jobs):
         made.add_job("time:time", trigger, id=str(at), next_run_time=datetime.now(UTC))
     yield made
-    # Its thread looks once more at the store that it has just closed, and says so.
+    # Its thread reads the store once more after closing it, and logs the error.
     logging.getLogger("apscheduler.scheduler").setLevel(logging.CRITICAL)
     made.shutdown(wait=False)
 
 
 def fire(url: str, jobs: int) -> float:
-    """Due jobs that it fires a second, in one pass over all of them."""
+    """Return how many due jobs it fires per second, in one pass over all of them."""
     with job_store(url) as store, scheduler(store, jobs) as made:
-        made.state = 1  # running, without waking its thread: the pass below is the only one
+        made.state = 1  # running, without its thread: the pass below is the only one
         begin = time.perf_counter()
         made._process_jobs()
         return jobs / (time.perf_counter() - begin)

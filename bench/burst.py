@@ -17,7 +17,7 @@ from evenbeat.stores.base import RunQuery, Write
 SCHEDULES = 10_000
 ROUNDS = 3
 GOAL = 2_000
-# Between the moment that all is set up and the instant at which all is due.
+# Seconds between the end of the set-up and the instant at which all schedules are due.
 LEAD = 2
 PLOT = ROOT / "bench" / "results" / "burst.svg"
 """Where the picture of the last run is; a run of all suites takes it to docs/img/."""
@@ -28,7 +28,7 @@ _PAGE = 500
 
 def run() -> list[Row]:
     rounds = sorted((_late() for _ in range(ROUNDS)), key=lambda late: late[-1])
-    late = rounds[ROUNDS // 2]  # the round in the middle, by its last start
+    late = rounds[ROUNDS // 2]  # the median round, by its last start
     PLOT.parent.mkdir(exist_ok=True)
     PLOT.write_text(
         curve(
@@ -50,14 +50,14 @@ def run() -> list[Row]:
 
 
 def _late() -> list[float]:
-    """Milliseconds between the tick and the start inside the function, in the order of the starts."""
+    """Return the milliseconds from the tick to the start inside the function, in the order of the starts."""
     with scratch() as folder:
         database = folder / "bench.db"
         app = apps.make("stamp", database)
         with apps.node("stamp", database):
             assert app.runs.join(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
             due = _fill(app)
-            # Nobody asks while it is measured: that would be work for the same processors and the same file.
+            # No query while it is measured: that would be work for the same processors and the same file.
             time.sleep(due - time.time() + GOAL / 1000)
             until(lambda: app.runs.count().get("succeeded") == SCHEDULES + 1, every=0.2)
         _check(app, due)
@@ -69,9 +69,9 @@ def _late() -> list[float]:
 
 
 def _fill(app: Scheduler) -> int:
-    """Schedules that tick once a day, next in a moment; the second at which they do."""
+    """Add schedules that tick once a day, next in a few seconds; return the second of that tick."""
     store = app.store
-    # Five seconds to write them in, which is checked below.
+    # Five seconds to write them; checked below.
     due = int(time.time()) + LEAD + 5
     tick = datetime.fromtimestamp(due, UTC)
     trigger = f"{tick.second} {tick.minute} {tick.hour} * * *"
@@ -91,7 +91,7 @@ def _fill(app: Scheduler) -> int:
 
 
 def _check(app: Scheduler, due: int) -> None:
-    """Each schedule has one run, of this tick, and it succeeded at the first attempt."""
+    """Check that each schedule has one run, of this tick, which succeeded at the first attempt."""
     assert app.runs.count() == {"succeeded": SCHEDULES + 1}
     found: list[RunRecord] = []
     query = RunQuery(task="stamp", states=("succeeded",), limit=_PAGE)

@@ -1,7 +1,7 @@
 """Processes that fire until nothing is due: the ticker of a node, or many claimers at once.
 
-``python -m bench.claimers STORE THREADS LIMIT`` opens the store, says so by a line, begins at a line of its
-input, and answers what each call did.
+``python -m bench.claimers STORE THREADS LIMIT`` opens the store, prints a line when it is ready, begins when
+it reads a line, and prints the figures of each call.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Store, Write
 from evenbeat.stores.urls import open_url
 
-# As a ticker does where what is due is in the hands of others.
+# The wait of a ticker when other nodes hold all rows that are due.
 _AGAIN = 0.02
 _BATCH = 1_000
 _MINUTE = 60_000
 
 
 class Work(msgspec.Struct):
-    """What a process did, by the clock of the machine."""
+    """The calls of a process, by the clock of the machine."""
 
     begin: float
     end: float
@@ -49,7 +49,7 @@ def opened(url: str) -> Iterator[Store]:
 
 
 def make_due(store: Store, count: int, name: str = "due") -> None:
-    """Schedules that tick once a day, of which one tick is due, ten minutes ago."""
+    """Add schedules that tick once a day, each with one tick that was due ten minutes ago."""
     now = store.now()
     tick = time.gmtime(now / 1000 - 600)
     trigger = f"{tick.tm_min} {tick.tm_hour} * * *"
@@ -65,7 +65,7 @@ def make_due(store: Store, count: int, name: str = "due") -> None:
 
 
 def fire(url: str, claimers: Sequence[int], limit: int) -> list[Work]:
-    """All that is due, by processes with so many claimers each, all of which are ready before they begin."""
+    """Fire all that is due, by a process for each entry of ``claimers``; they begin when all are ready."""
     children = [
         subprocess.Popen(
             [sys.executable, "-m", "bench.claimers", url, str(threads), str(limit)],
@@ -93,7 +93,7 @@ def fire(url: str, claimers: Sequence[int], limit: int) -> list[Work]:
 
 
 def _claim(store: Store, limit: int) -> list[tuple[float, float, int]]:
-    """Fire until nothing is due: (begin, end, ticks) of each call."""
+    """Fire until nothing is due; return (begin, end, ticks) of each call."""
     calls = []
     while True:
         now, begin = store.now(), time.time()
@@ -108,7 +108,7 @@ def _claim(store: Store, limit: int) -> list[tuple[float, float, int]]:
 
 def _main(url: str, threads: int, limit: int) -> None:
     with opened(url) as store, ThreadPoolExecutor(threads) as pool:
-        # Each thread has had its connection before it counts: there is nothing due at time 0.
+        # Each thread connects before it is measured: nothing is due at time 0.
         list(pool.map(lambda _: store.fire_due(0, 1, plan), range(threads * 4)))
         print("ready", flush=True)
         sys.stdin.readline()

@@ -1,7 +1,7 @@
 """Cron: the next tick and the parse, for twenty common expressions, against four peers.
 
-Every contestant takes aware datetimes and gives aware datetimes, each from the one before. cronsim's
-object is its own iterator; celery answers a remaining time, which is added as its scheduler would.
+Every library takes and returns aware datetimes, each computed from the one before. A cronsim object is an
+iterator; celery returns a remaining time, which is added as its scheduler would add it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _chains(text: str, key: str, zone: tzinfo) -> dict[str, Callable[[], object]
         at = start
         for _ in range(CHAIN):
             set_now(at)
-            # A remaining time is real time: it is added in UTC.
+            # A remaining time is real time, so it is added in UTC.
             at = (at.astimezone(UTC) + celery.remaining_estimate(at)).astimezone(zone)
 
     return {

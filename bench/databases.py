@@ -1,6 +1,6 @@
-"""The servers that the suites measure on, and a place of its own for each contestant in each round.
+"""The servers that the suites measure on, with an empty database for each library in each round.
 
-They are those of the tests, with the settings that lose nothing that was acknowledged: PostgreSQL as it comes
+The tests' own servers, with settings that lose no acknowledged write: PostgreSQL with its defaults
 (fsync, synchronous_commit), Valkey with ``appendfsync always``, MongoDB as a replica set of one.
 """
 
@@ -24,7 +24,7 @@ TITLES: dict[Database, str] = {"postgres": "PostgreSQL", "valkey": "Valkey", "mo
 
 
 def present(*wanted: Database) -> list[Database]:
-    """Those that can be had here; what can't is said, and its rows are missing."""
+    """Yield the servers that can run here; print which can't, whose rows are then missing."""
     found: list[Database] = []
     for name in wanted or get_args(Database):
         try:
@@ -38,7 +38,7 @@ def present(*wanted: Database) -> list[Database]:
 
 
 def _check(name: Database) -> None:
-    """Fails on a server that may forget what it acknowledged: its figures would not compare."""
+    """Fail on a server that may lose acknowledged writes: its figures could not be compared."""
     if name == "postgres":
         with psycopg.connect(url_of(name)) as connection:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):
@@ -56,12 +56,12 @@ def url_of(name: Database) -> str:
 
 @contextmanager
 def place(name: Database) -> Iterator[str]:
-    """A URL where nothing is yet and nobody else is: a database, or the keys under a prefix."""
+    """Yield the URL of an empty place that nothing else uses: a database, or the keys under a prefix."""
     if name != "postgres":
         with own_place(url_of(name)) as url:
             yield url
         return
-    # Peers know no schema of their own, and ANALYZE is for all tables of a database.
+    # Peers have no schema of their own, and ANALYZE reads all tables of a database.
     fresh = f"bench_{secrets.token_hex(6)}"
     with psycopg.connect(url_of(name), autocommit=True) as connection:
         connection.execute(SQL("CREATE DATABASE {}").format(Identifier(fresh)))
@@ -72,7 +72,7 @@ def place(name: Database) -> Iterator[str]:
 
 
 def analyze(url: str) -> None:
-    """Let PostgreSQL look at new tables, which autovacuum would do within a minute; elsewhere nothing."""
+    """Have PostgreSQL analyze new tables, as autovacuum would within a minute; do nothing elsewhere."""
     if urlsplit(url).scheme == "postgresql":
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ANALYZE")

@@ -1,7 +1,7 @@
-"""``python -m bench.document_worker KIND URL HOW CONCURRENCY LEDGER``: works until SIGTERM, and says on what.
+"""``python -m bench.document_worker KIND URL HOW CONCURRENCY LEDGER``: process documents until SIGTERM.
 
-HOW is ``def`` or ``async`` for a processor with a handler of that kind, or ``one`` for threads that take one
-document at a time. The ledger gets the id of each document that was handled.
+HOW is ``def`` or ``async`` for a processor with a handler of that kind, or ``one`` for threads that lock one
+document at a time. The worker writes the id of each processed document to LEDGER.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from bench.measure import Row, median
 from bench.processes import process, scratch, until
 
 COUNT = {"mongo": 20_000, "postgres": 40_000, "valkey": 20_000, "sqlite": 20_000}
-# One at a time is slow; so that a round takes no minute.
+# One at a time is slow: fewer, so that a round takes less than a minute.
 ONE_COUNT = {"mongo": 3_000, "postgres": 5_000}
 TITLES = {"mongo": "MongoDB", "postgres": "PostgreSQL", "valkey": "Valkey", "sqlite": "SQLite"}
 GOALS = {"mongo": 3_000, "postgres": 5_000}
@@ -50,7 +50,7 @@ def _rate(kind: str, how: str, concurrency: int, count: int) -> float:
     with scratch() as folder, fresh(kind, folder) as place:
         place.make()
         ledgers = [folder / f"ledger-{number}" for number in range(PROCESSES)]
-        # Long enough for the documents to be written, and for the processes to be ready.
+        # Seconds to write the documents and to start the processes.
         due = datetime.now(UTC) + timedelta(seconds=5)
         place.fill(0, count, due)
         with ExitStack() as stack:
@@ -61,7 +61,7 @@ def _rate(kind: str, how: str, concurrency: int, count: int) -> float:
                     )
                 )
             time.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()))
-            # Counting is work for the database: seldom.
+            # Counting is work for the database, so it is done seldom.
             until(lambda: place.left() == 0, every=0.1)
             taken = (datetime.now(UTC) - due).total_seconds()
         handled = [line for ledger in ledgers for line in ledger.read_text().split()]

@@ -13,7 +13,7 @@ RUNS = 10_000
 ROUNDS = 5
 GOAL = 6_000
 TIMES_HUEY = 3
-# “No slower”, within what two rounds of the same differ here.
+# "No slower", within the difference between two rounds of the same library here.
 TIMES_DEF = 0.95
 
 
@@ -31,7 +31,7 @@ def run() -> list[Row]:
     peers = {name: median(rates[name]) for name in ("huey", "huey, results kept")}
     plain, coroutines = median(rates["def"]), median(rates["async def"])
     times_huey = plain / max(peers.values())
-    # Round by round: a slow minute hits both.
+    # In turn, round by round: a slow minute affects both.
     times_def = median([ours / theirs for ours, theirs in zip(rates["async def"], rates["def"], strict=True)])
     return [
         Row("execution", f"{RUNS:,} `def` no-ops", "runs/s", plain, peers, f"≥ {GOAL:,}", plain >= GOAL),
@@ -88,7 +88,7 @@ def _huey(keep: bool) -> float:
             if keep:
                 until(lambda: huey.result_count() == RUNS + 1)
             else:
-                # Nothing is recorded, so that the last ones may still be running: in its favour.
+                # It records no results, so the last tasks may still be running: an advantage for it.
                 until(lambda: huey.pending_count() == 0)
             taken = time.perf_counter() - begin
         assert len(apps.starts(database)) == RUNS + 1

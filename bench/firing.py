@@ -1,4 +1,4 @@
-"""Firing on servers: due schedules turned into runs by nodes of which no two fire the same tick."""
+"""Firing on servers: several nodes turn due schedules into runs, and no two fire the same tick."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NODES = 2
 ROUNDS = 3
 GOALS: dict[Database, int] = {"postgres": 15_000, "valkey": 20_000, "mongo": 6_000}
 PEER = "APScheduler 3, one process"
-# It fires each job by itself, hundreds of them at the same rate as ten thousand.
+# APScheduler fires job by job, hundreds of them at the same rate as ten thousand.
 PEER_JOBS = 500
 
 # 50 in 4 processes.
 CLAIMERS = (13, 13, 12, 12)
 CLAIMED = 50_000
-# What a node takes, and what 50 claimers better take: while all of them are at it, a call lasts as long as 50
+# The batch of a node, and a smaller one for 50 claimers: while all of them fire, a call lasts as long as 50
 # batches do.
 CLAIMER_LIMITS = (BATCH, 20, 10)
 CLAIMER_GOAL, CLAIMER_P99 = 8_000, 150
-# What was asked for at first, of a machine that was not named.
+# The goals of the specification, which names no machine.
 FIRST_GOAL, FIRST_P99 = 10_000, 100
 
 
@@ -48,7 +48,7 @@ def _nodes(name: Database) -> Row:
 
 
 def _claimers() -> list[Row]:
-    """One row for each limit, the goals at the one with the shortest p99 of those that are fast enough."""
+    """Return a row per batch size; the goals stand at the one with the shortest p99 that is fast enough."""
     measured = {}
     for limit in CLAIMER_LIMITS:
         works = _fired("postgres", CLAIMED, CLAIMERS, limit)
@@ -92,7 +92,7 @@ def _call(title: str, calls: list[float], has_goal: bool) -> Row:
 
 
 def _fired(name: Database, schedules: int, claimers: Sequence[int], limit: int) -> list[Work]:
-    """By so many claimers in each process; each tick was fired once, which is checked."""
+    """Fire with a process for each entry of ``claimers``, and check that each tick was fired once."""
     with databases.place(name) as url, opened(url) as store:
         make_due(store, schedules)
         databases.analyze(url)

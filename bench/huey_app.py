@@ -1,8 +1,9 @@
-"""huey on an SQLite file or on a Redis or Valkey server, and its consumer: the peer that executes on both.
+"""huey on an SQLite file or on a Redis or Valkey server, and its consumer.
 
-``fsync=True`` is ``synchronous=FULL``, as Evenbeat has it. huey's default leaves SQLite's own, which is
-FULL as well unless SQLite was built otherwise (``durability`` says what it is). Its wait for SQLite's lock
-is longer than its default of 5 s, after which it lost the result of a task on a busy machine.
+The peer that executes tasks on both. ``fsync=True`` is ``synchronous=FULL``, as Evenbeat has it. huey by
+default keeps SQLite's own setting, which is also FULL unless SQLite was built otherwise (``durability``
+returns it). Its wait for SQLite's lock is longer than its default of 5 s, with which it lost the result of a
+task on a busy machine.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ def noop() -> None:
 
 
 def make(place: Path | str, keep: bool = False) -> Any:
-    """A queue on an SQLite file, or on a server by its URL. ``keep`` stores None results, too, so
-    that there is a record of each success."""
+    """Make a queue on an SQLite file, or on a server by its URL.
+
+    ``keep`` stores None results, too, so that each success leaves a record.
+    """
     if isinstance(place, str):
         made = RedisHuey("bench", url=place, store_none=keep)
     else:
@@ -42,7 +45,7 @@ def make(place: Path | str, keep: bool = False) -> Any:
 
 @contextmanager
 def consumer(place: Path | str, keep: bool = False, noted: Path | None = None) -> Iterator[None]:
-    """Its consumer as a process of its own: four threads, the rest as it is by default."""
+    """Start its consumer in its own process: four threads, and defaults for the rest."""
     noted = noted or Path(place).with_suffix(".starts")
     environment = {_PLACE: str(place), _KEEP: "1" if keep else "", _STARTS: str(noted)}
     options = ("-w", "4", "-k", "thread", "-q", "-g", "TERM")
@@ -51,7 +54,7 @@ def consumer(place: Path | str, keep: bool = False, noted: Path | None = None) -
 
 
 def durability(database: Path) -> tuple[int, int]:
-    """SQLite's ``synchronous`` as measured here and as huey has it by default: 2 is FULL."""
+    """Return SQLite's ``synchronous``, as measured here and by huey's default: 2 is FULL."""
     found = []
     for options in ({"fsync": True}, {}):
         storage = SqliteHuey("bench", filename=str(database), **options).storage

@@ -1,6 +1,6 @@
-"""How things are measured here: many short rounds, all contestants in turn, medians.
+"""Measure: many short rounds, in which all libraries take turns, and medians.
 
-Machines are noisy, so contestants are interleaved round by round: a slow moment hits all of them.
+Machines are noisy, so the libraries take turns round by round: a slow moment affects all of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def interleaved(contestants: Mapping[str, Callable[[], object]], rounds: int = 7) -> dict[str, list[float]]:
-    """Seconds per call, per contestant, over ``rounds`` rounds in which each takes its turn."""
+    """Return the seconds per call of each library, over ``rounds`` rounds in which each takes its turn."""
     for call in contestants.values():
         call()  # imports, caches, zone data
     taken: dict[str, list[float]] = {name: [] for name in contestants}
@@ -57,7 +57,7 @@ def interleaved(contestants: Mapping[str, Callable[[], object]], rounds: int = 7
 
 
 def samples(call: Callable[[], object], count: int) -> list[float]:
-    """Seconds of ``count`` single calls, sorted."""
+    """Return the seconds of ``count`` single calls, sorted."""
     return sorted(interleaved({"it": call}, count)["it"])
 
 
@@ -70,7 +70,7 @@ def median(values: list[float]) -> float:
 
 
 def machine() -> dict[str, str]:
-    """What a reader needs to place the figures, and nothing that names this machine."""
+    """Return what a reader needs to judge the figures, and nothing that identifies this machine."""
     model = ""
     try:
         with open("/proc/cpuinfo") as lines:

@@ -1,4 +1,4 @@
-"""Single operations on servers: a pass over what is due, locks, and schedules read and written."""
+"""Single operations on servers: a pass over due schedules, locks, and reads and writes of schedules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run() -> list[Row]:
     for name in databases.present():
         with databases.place(name) as url, opened(url) as store:
             rows.append(_passes(name, store))
-            # A schedule to read and to write, among others.
+            # A schedule to read and to write, among many.
             make_due(store, 1_000, "other")
             databases.analyze(url)
             rows += _singles(name, store)
@@ -41,7 +41,7 @@ def run() -> list[Row]:
 
 
 def _passes(name: Database, store: Store) -> Row:
-    """One look of a ticker at which 100 schedules are due."""
+    """Measure one pass of a ticker that finds 100 due schedules."""
     taken = []
     for number in range(PASSES):
         make_due(store, DUE, f"pass-{number}")
@@ -56,7 +56,7 @@ def _passes(name: Database, store: Store) -> Row:
 
 
 def _singles(name: Database, store: Store) -> list[Row]:
-    """Ours and the peers' in turn: in each round a lock is taken, extended and let go of, and so on."""
+    """Measure Evenbeat and the peers in turn: each round acquires, extends and releases a lock, and so on."""
     ours = {**_lock(store), **_schedule(store)}
     with _peers(name) as theirs:
         taken = interleaved(ours | {f"{peer}: {what}": call for (peer, what), call in theirs.items()}, CALLS)
@@ -70,7 +70,7 @@ def _singles(name: Database, store: Store) -> list[Row]:
 
 
 def _lock(store: Store) -> dict[str, Callable[[], object]]:
-    # In the order of the calls: each round takes the lock, extends it and lets go of it.
+    # In the order of the calls: each round acquires the lock, extends it and releases it.
     token = locks.new_token()
 
     def checked(act: Callable[..., bool], *words: str) -> Callable[[], None]:
@@ -111,7 +111,7 @@ def _schedule(store: Store) -> dict[str, Callable[[], object]]:
 
 @contextmanager
 def _peers(name: Database) -> Iterator[dict[tuple[str, str], Callable[[], object]]]:
-    """What peers have of these: APScheduler's job stores, and on Valkey the lock of its driver."""
+    """Return the same operations of peers: APScheduler's job stores and, on Valkey, the driver's lock."""
     with (
         databases.place(name) as url,
         apscheduler_app.job_store(url) as store,

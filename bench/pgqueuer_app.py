@@ -1,4 +1,4 @@
-"""pgqueuer and its worker: the fastest peer that executes on PostgreSQL.
+"""pgqueuer and its worker: the fastest peer that executes tasks on PostgreSQL.
 
 ``python -m bench.pgqueuer_app URL BATCH`` runs a worker until SIGTERM, by its API and on uvloop, as its
 command does. All of its tables are logged (``durable``, its default), and successes stay in its log.
@@ -22,7 +22,7 @@ from pgqueuer.queries import Queries
 
 from bench.processes import process
 
-# What one call of enqueue takes: one statement with arrays.
+# The batch of one call of enqueue: one statement with arrays.
 _CHUNK = 1_000
 
 
@@ -42,14 +42,14 @@ async def enqueue(queue: Queries, count: int) -> None:
 
 
 async def succeeded(queue: Queries) -> int:
-    """How many jobs its log says have succeeded."""
+    """Return how many jobs have succeeded, by its log."""
     found = await queue.driver.fetch("SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'")
     return msgspec.convert(found[0]["count"], int)
 
 
 @contextmanager
 def worker(url: str, batch: int) -> Iterator[None]:
-    """Its worker as a process of its own."""
+    """Start its worker in its own process."""
     with process("-m", "bench.pgqueuer_app", url, str(batch)):
         yield
 

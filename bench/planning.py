@@ -14,7 +14,7 @@ COUNT = 10_000
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 START = int(NOON.timestamp()) * 1000
 HOUR, DAY = 3_600_000, 86_400_000
-# cronsim needs seconds for all of them, so it is timed on a part and scaled.
+# cronsim needs seconds for all of them, so it is measured on a part, and scaled.
 PEER_COUNT = 200
 
 
@@ -27,7 +27,7 @@ def run() -> list[Row]:
 
 
 def _unlike(at: int) -> Trigger:
-    """10,000 different expressions, each of which ticks every minute of the hour measured."""
+    """Return 10,000 different expressions that all tick every minute of the measured hour."""
     others = [hour for hour in range(24) if hour not in (12, 13)]
     hours = [12, *(hour for bit, hour in enumerate(others) if at >> bit & 1)]
     return cron(f"* {','.join(map(str, sorted(hours)))} * * *")

@@ -1,4 +1,4 @@
-"""A curve or bars as an SVG of its own: axes, labels, and colours for light and for dark."""
+"""Draw a curve or bars as an SVG: axes, labels, and colours for light and dark pages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from html import escape
 
 WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 76, 32, 52, 56
-# More would not be seen.
+# More points would not be visible.
 POINTS = 500
 BAR, GAP, NAMES = 22, 30, 236
 
-# The background is drawn along: inside a page, a picture can't know what it stands on.
+# Draws its own background: a picture inside a page can't know the page's colour.
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-size: 15px; font-weight: 600 }
@@ -29,7 +29,7 @@ text { fill: #e6edf3 } .ground { fill: #0d1117 } .frame { stroke: #9198a1 } .gri
 
 
 def curve(values: Sequence[float], *, title: str, across: str, up: str, limit: tuple[float, str]) -> str:
-    """The values in their order, from left to right, above zero; ``limit`` is a height and its name."""
+    """Draw the values in their order, from left to right, above zero; ``limit`` is a height and its name."""
     most, step_up = _scale(max(*values, limit[0]))
     most_across, step_across = _scale(len(values))
 
@@ -66,7 +66,7 @@ def curve(values: Sequence[float], *, title: str, across: str, up: str, limit: t
 
 
 def bars(groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], *, title: str, unit: str) -> str:
-    """A bar for each value, from left to right, in groups; ours are those whose name begins with it."""
+    """Draw a bar for each value, in groups; those whose name begins with Evenbeat get our colour."""
     most, _ = _scale(max(value for _, values in groups for _, value in values))
     height = TOP + sum(GAP + BAR * len(values) for _, values in groups) + LEFT // 4
     parts = _opening(title, height, RIGHT)
@@ -75,7 +75,7 @@ def bars(groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], *, title: st
         parts.append(_text(RIGHT, top + GAP - 10, name, "start", "title"))
         top += GAP
         for who, value in values:
-            # Room for the figure, which stands behind its bar.
+            # Room for the figure behind its bar.
             width = value / most * (WIDTH - NAMES - RIGHT - 90)
             kind = "ours" if who.startswith("Evenbeat") else "peer"
             parts.append(_text(NAMES - 8, top + BAR - 7, who, "end"))
@@ -101,7 +101,7 @@ def _opening(title: str, height: int, left: int) -> list[str]:
 
 
 def _scale(most: float) -> tuple[float, float]:
-    """The end of an axis and the step of its labels: round numbers, four to eight of them."""
+    """Return the end of an axis and the step of its labels: round numbers, four to eight of them."""
     power = 10.0 ** math.floor(math.log10(max(most, 1e-9)))
     step = next(power * part for part in (0.2, 0.25, 0.5, 1, 2) if most / (power * part) <= 8)
     return math.ceil(most / step) * step, step

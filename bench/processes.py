@@ -1,4 +1,4 @@
-"""Processes that the suites start, look at, and end."""
+"""Start, watch and stop the processes of the suites."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 def process(
     *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python process, ended by SIGTERM and given the time to end well; it must."""
+    """Start a Python process; stop it by SIGTERM, and fail if it does not exit with 0."""
     child = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -39,13 +39,13 @@ def process(
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder on the disk of the default temporary folder: the same for all contestants."""
+    """Yield a folder on the disk of the default temporary folder: the same for all libraries."""
     with TemporaryDirectory(prefix="evenbeat-bench-") as folder:
         yield Path(folder)
 
 
 def until(condition: Callable[[], bool], within: float = 120, every: float = 0.02) -> None:
-    """Wait for something that another process does."""
+    """Wait until a condition that another process fulfils is true."""
     deadline = time.monotonic() + within
     while not condition():
         if time.monotonic() > deadline:
@@ -54,7 +54,7 @@ def until(condition: Callable[[], bool], within: float = 120, every: float = 0.0
 
 
 def processor_seconds(pid: int) -> float:
-    """What all threads of a process have used so far, in user and kernel mode."""
-    # After the name, which stands in parentheses and may hold spaces: fields 14 and 15 of proc(5).
+    """Return the seconds that all threads of a process have used so far, in user and kernel mode."""
+    # Fields 14 and 15 of proc(5), counted after the name, which is in parentheses and may have spaces.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK

@@ -1,7 +1,7 @@
 """procrastinate and its worker: the peer on PostgreSQL that most resembles Evenbeat.
 
-``python -m bench.procrastinate_app URL CONCURRENCY`` runs a worker until SIGTERM, which is told of new jobs
-(``listen_notify``) and keeps those that succeeded (``delete_jobs="never"``): its defaults.
+``python -m bench.procrastinate_app URL CONCURRENCY`` runs a worker until SIGTERM, with its defaults: it
+listens for new jobs (``listen_notify``) and keeps jobs that succeeded (``delete_jobs="never"``).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ async def succeeded(app: procrastinate.App) -> int:
 
 @contextmanager
 def worker(url: str, concurrency: int) -> Iterator[None]:
-    """Its worker as a process of its own."""
+    """Start its worker in its own process."""
     with process("-m", "bench.procrastinate_app", url, str(concurrency)):
         yield
 
 
 if __name__ == "__main__":
-    # By its importable name: it warns of apps that are made in __main__.
+    # Imported by its name: it warns about apps that are made in __main__.
     from bench import procrastinate_app
 
     procrastinate_app.make(sys.argv[1]).run_worker(concurrency=int(sys.argv[2]))

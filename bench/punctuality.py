@@ -1,4 +1,4 @@
-"""How late one-shots start: the clock inside the function, minus the instant that was asked for."""
+"""How late one-shots start: the clock inside the function, minus the instant at which it was due."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evenbeat import Scheduler, at
 
 JOBS = 200
 WINDOW = 20.0
-# All are handed over before the first is due.
+# All are enqueued before the first is due.
 LEAD = 3.0
 ROUNDS = 3
 GOAL = 20
@@ -47,7 +47,7 @@ def run() -> list[Row]:
             late[name].append(sorted(measure(number)))
             assert len(late[name][-1]) == JOBS, f"{name}: {len(late[name][-1])} of {JOBS} started"
     rows = []
-    # Against APScheduler what happens in one process, against huey what comes from another one.
+    # One process is compared with APScheduler, two processes with huey.
     for where, title, peer in (
         ("here", "from the worker's own process", "APScheduler 3, memory"),
         ("apart", "from another process", "huey"),
@@ -67,7 +67,7 @@ def run() -> list[Row]:
 
 
 def _dues(seed: int) -> list[float]:
-    """Instants to start at, in order, in seconds: whole milliseconds, which is what is kept of them."""
+    """Return instants to start at, in order, in seconds: whole milliseconds, as they are stored."""
     chosen = random.Random(seed)  # noqa: S311  # the same instants in each run, not a secret
     begin = time.time() + LEAD
     return sorted(round(begin + chosen.uniform(0, WINDOW), 3) for _ in range(JOBS))
@@ -80,13 +80,13 @@ def _hand_over(dues: list[float], one: Callable[[float], object]) -> None:
 
 
 def _wait(dues: list[float], done: Callable[[], bool]) -> None:
-    # Nobody asks while it is measured: that would be work for the same processors and the same file.
+    # No query while it is measured: that would be work for the same processors and the same file.
     time.sleep(max(0.0, dues[-1] - time.time()))
     until(done, every=0.2)
 
 
 def lateness(starts: list[tuple[float, float]]) -> list[float]:
-    """Milliseconds; the calls that got things going, due at no time, are left out."""
+    """Return milliseconds, without those of the warm-up calls."""
     return [(began - due) * 1000 for due, began in starts if due]
 
 
@@ -103,7 +103,7 @@ def order(app: Scheduler, how: How, numbers: Iterator[int], due: float) -> None:
 
 
 def _ordered(app: Scheduler, how: How, seed: int) -> None:
-    """All of it, from warming up to the last success, for a node that runs somewhere."""
+    """Enqueue for a node that runs already, from the warm-up to the last success."""
     assert app.runs.join(app.enqueue("stamp", {"due": 0}).id, "30s").state == "succeeded"
     dues = _dues(seed)
     _hand_over(dues, partial(order, app, how, itertools.count()))
@@ -136,7 +136,7 @@ def _huey(seed: int) -> list[float]:
 
 
 def _alone(who: How | Literal["apscheduler"], seed: int) -> list[float]:
-    """A process that does it all: it hands over, and it executes."""
+    """Enqueue and execute in one process."""
     with scratch() as folder:
         database, noted = folder / "bench.db", folder / "bench.starts"
         command = [sys.executable, "-m", "bench.punctuality", who, str(seed), str(database), str(noted)]

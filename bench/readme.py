@@ -1,8 +1,9 @@
-"""README's figures: ``python -m bench.readme`` puts those of docs/benchmarks.md into bench/readme.md's text.
+"""``python -m bench.readme`` writes the figures of docs/benchmarks.md into README.md.
 
-From the page, not from the results, which are not kept: so a test can make them again and compare. A place in
-the text names a section, a row and, unless it is Evenbeat's own, a column: ``{Cron > next > p99}``. One that
-begins with ``missed:`` is our goal, where we missed it, and nothing where we did not.
+The text around the figures is bench/readme.md. The figures come from the page, since the results themselves
+are not kept: so a test can repeat this and compare. A placeholder names a section, a row and, unless it means
+Evenbeat's column, a column: ``{Cron > next > p99}``. A placeholder that begins with ``missed:`` becomes our
+goal if we missed it, else nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ BEGIN, END = "<!-- figures: written by python -m bench.readme -->", "<!-- end of
 
 
 class Figures:
-    """The tables of the page: a cell by its section, row and column."""
+    """The tables of the page; finds a cell by its section, row and column."""
 
     def __init__(self, page: str) -> None:
         self._rows: dict[tuple[str, str], dict[str, str]] = {}
@@ -42,24 +43,24 @@ class Figures:
         return short(float(self.cell(section, row, column).split()[0].replace(",", "")))
 
     def missed(self, section: str, row: str) -> str:
-        """Our goal, where we missed it."""
+        """Return our goal if we missed it, else nothing."""
         self.cell(section, row)
         cells = self._rows[section, row]
         return f" (our goal: {cells['goal']})" if "**missed**" in cells.values() else ""
 
 
 def short(number: float) -> str:
-    """Three digits: what is behind them is noise."""
+    """Round to three digits: the rest is noise."""
     if number >= 1000:
         return f"{round(number, 3 - len(str(int(number)))):,.0f}"
     return f"{number:.3g}"
 
 
 def filled(text: str, page: str) -> str:
-    """The text with figures of the page."""
+    """Return the text with the figures of the page."""
     figures = Figures(page)
     places = {tuple(place.split(" > ")) for place in re.findall(r"\{([^{}]+)\}", text)}
-    told = {(section.removeprefix("missed: "), *rest) for section, *rest in places}
+    named = {(section.removeprefix("missed: "), *rest) for section, *rest in places}
 
     def figure(place: re.Match[str]) -> str:
         section, *rest = place[1].split(" > ")
@@ -67,14 +68,14 @@ def filled(text: str, page: str) -> str:
             return figures.missed(section.removeprefix("missed: "), *rest)
         return figures.number(section, *rest)
 
-    for section, row, *_ in sorted(told):
+    for section, row, *_ in sorted(named):
         if figures.missed(section, row) and (f"missed: {section}", row) not in places:
             raise SystemExit(f"the goal of {row!r} in {section!r} was missed, and the text does not say so")
     return re.sub(r"\{([^{}]+)\}", figure, text)
 
 
 def written(readme: str, page: str) -> str:
-    """README with the figures of the page."""
+    """Return README with the figures of the page."""
     found = re.search(re.escape(BEGIN) + ".*?" + re.escape(END), readme, re.DOTALL)
     if found is None:
         raise SystemExit(f"README.md has no {BEGIN!r} … {END!r}")

@@ -1,4 +1,4 @@
-"""Figures as a page: docs/benchmarks.md is made from the last figures of each suite and nothing else."""
+"""Write docs/benchmarks.md from the last figures of each suite, and from nothing else."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ PICTURES = {
 
 
 def page(reports: Mapping[str, Report]) -> str:
-    """The whole page as Markdown, from the report of each suite."""
+    """Return the whole page as Markdown, from the report of each suite."""
     last = max(reports.values(), key=lambda report: report.when)
     machine = last.machine
     versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
@@ -182,7 +182,7 @@ def _number(value: float | None) -> str:
 
 
 def _ratio(row: Row) -> str:
-    """How many times as good as the best peer: shorter, smaller, or more a second."""
+    """Return how many times as good as the best peer it is: shorter, smaller, or more per second."""
     if not row.peers:
         return ""
     if row.unit.endswith("/s"):

@@ -37,7 +37,7 @@ def _share() -> float:
             before, begin = processor_seconds(pid), time.perf_counter()
             time.sleep(SECONDS)
             used, taken = processor_seconds(pid) - before, time.perf_counter() - begin
-            # Alive and at work: it does a run at once, and none of the schedules had one.
+            # The node works: it executes a run at once, and no schedule had one.
             assert app.runs.join(app.enqueue("noop").id, "2s").state == "succeeded"
         assert app.runs.count() == {"succeeded": 2}
         app.close()
@@ -45,7 +45,7 @@ def _share() -> float:
 
 
 def fill(store: Store, count: int) -> None:
-    """Schedules that tick once a year, at an hour of their own, none of them within the next day."""
+    """Add schedules that tick once a year, at different hours, none of them within the next day."""
     now = store.now()
     month = time.gmtime(now / 1000 + 60 * 86_400).tm_mon
     for start in range(0, count, _BATCH):

@@ -1,7 +1,7 @@
 """No-op runs on servers, from ``enqueue_many`` to recorded success, one worker process.
 
-Against the peers that execute there: pgqueuer and procrastinate on PostgreSQL, huey on a Valkey that keeps
-nothing.
+Compared with the peers that execute tasks there: pgqueuer and procrastinate on PostgreSQL, huey on a Valkey
+without persistence.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bench.plot import bars
 from bench.processes import ROOT, scratch, until
 
 RUNS: dict[Database, int] = {"postgres": 20_000, "valkey": 10_000, "mongo": 10_000}
-# Those of slow peers, so that a round takes no minute.
+# Runs of slow peers: fewer, so that a round takes less than a minute.
 HUEY_RUNS, PROCRASTINATE_RUNS = 3_000, 500
-# Before it counts, each side does some: code is imported, connections are open, plans are made.
+# A warm-up for each library: code is imported, connections are open, plans are made.
 WARM = 0.05
-# More of them where a ratio is asked for.
+# More rounds for a goal that is a ratio.
 ROUNDS: dict[Database, int] = {"postgres": 5, "valkey": 5, "mongo": 3}
 PGQUEUER_BATCH, PROCRASTINATE_CONCURRENCY = 100, 10
 TIMES_PGQUEUER, TIMES_PROCRASTINATE, TIMES_HUEY = 1.3, 10, 3
 MONGO_GOAL = 2_500
-# Counting what is done is work for the server: it is asked seldom as long as much is left, on each side.
+# Counting finished runs is work for the server: done seldom while many are left, for each library.
 SHORTEST, LONGEST = 0.05, 0.5
 
 PGQUEUER, PROCRASTINATE = f"pgqueuer, batch {PGQUEUER_BATCH}", "procrastinate"
@@ -95,7 +95,7 @@ def _rows(name: Database, rates: Rates) -> list[Row]:
 
 
 def _times(name: Database, rates: Rates, kind: str, peers: list[str], goal: float) -> Row:
-    """Round by round, against the fastest of them: a slow minute hits all."""
+    """Compare with the fastest peer, round by round: a slow minute affects all."""
     best = [max(found) for found in zip(*(rates[peer] for peer in peers), strict=True)]
     times = median([ours / theirs for ours, theirs in zip(rates[kind], best, strict=True)])
     title = f"{TITLES[name]}: `{kind}`, times {peers[0].partition(',')[0]}"
@@ -126,7 +126,7 @@ async def _pgqueuer() -> float:
         async with pgqueuer_app.connected(url) as queue:
             await queue.install()
             with pgqueuer_app.worker(url, PGQUEUER_BATCH):
-                # Not analyzed, in its favour: once an empty queue was analyzed, it did 400 to 3,800 a second.
+                # No ANALYZE, to its advantage: after one of the empty queue, it did 400 to 3,800 a second.
                 return await _rate(
                     RUNS["postgres"],
                     partial(pgqueuer_app.enqueue, queue),
@@ -165,7 +165,7 @@ async def _rate(
 
 
 async def _until(succeeded: Callable[[], Awaitable[int]], count: int) -> None:
-    """Come back after half of the time that the rest will take, at the rate since the last look."""
+    """Sleep for half of the time that the rest will take, at the rate since the last look."""
     found, looked = await succeeded(), time.perf_counter()
     async with asyncio.timeout(120):
         pause = SHORTEST
@@ -194,7 +194,7 @@ def _huey(server: Valkey, keep: bool) -> float:
             if keep:
                 until(lambda: huey.result_count() == before + HUEY_RUNS, every=SHORTEST)
             else:
-                # Nothing is recorded, so that the last ones may still be running: in its favour.
+                # It records no results, so the last tasks may still be running: an advantage for it.
                 until(lambda: huey.pending_count() == 0, every=SHORTEST)
             taken = time.perf_counter() - begin
         assert len(apps.read_starts(Path(folder / "bench.starts"))) == before + HUEY_RUNS

@@ -1,6 +1,6 @@
-"""How late one-shots start on servers, handed over by one process and executed by a node in another.
+"""How late one-shots start on servers, enqueued by one process and executed by a node in another.
 
-All servers are measured at the same time, and one-shots of both kinds: that makes nobody look better.
+All servers and both kinds of one-shots are measured at the same time, which improves no figure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.punctuality import HOW, How, lateness, order
 
 JOBS = 200
 WINDOW = 20.0
-# All are handed over before the first is due.
+# All are enqueued before the first is due.
 LEAD = 6.0
 ROUNDS = 3
 GOAL = 30
@@ -45,7 +45,7 @@ def run() -> list[Row]:
 
 
 def _dues(seed: int) -> dict[How, list[float]]:
-    """Instants for one-shots of each kind, no two the same: that tells the kinds apart afterwards."""
+    """Return instants for one-shots of each kind, no two the same, which identifies the kinds afterwards."""
     chosen = random.Random(seed)  # noqa: S311  # the same instants in each run, not a secret
     begin = round(time.time() + LEAD, 3)
     instants = [
@@ -65,7 +65,7 @@ def _lates(seed: int, name: Database) -> dict[How, list[float]]:
             for due, how in sorted((due, how) for how, instants in dues.items() for due in instants):
                 order(app, how, numbers, due)
                 assert time.time() < due, "handing over took longer than the lead"
-            # Nobody asks while it is measured.
+            # No query while it is measured.
             time.sleep(max(0.0, max(max(instants) for instants in dues.values()) - time.time()))
             expected = {"succeeded": JOBS * len(HOW) + 1}
             until(lambda: app.runs.count() == expected, every=0.2)

@@ -1,6 +1,6 @@
-"""What a node sends to its server while nothing is due, counted by the server itself.
+"""How many commands a node sends to its server while nothing is due, counted by the server itself.
 
-Each node has a server of its own, which nobody else talks to: all that the server counts is the node's.
+Each node has a server of its own, so everything that the server counts comes from the node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECONDS = 60.0
 SETTLE = 5.0
 PERIOD = 5.0
 GOAL = 1.0
-# As much as two commands that fall into the measured minute or just beside it.
+# Two commands, which may fall into the measured minute or just outside.
 MORE = 0.2
 
 ASKED = ""
@@ -60,7 +60,7 @@ def run() -> list[Row]:
                 sent = (total - early[what]) / (end - begin) * PERIOD
                 if what == ASKED:
                     asked.append(sent)
-                    # One that belongs to the seconds before or after may fall into those that are measured.
+                    # A command of the seconds before or after may fall into the measured time.
                     met = sent <= GOAL + PERIOD / SECONDS
                     rows.append(Row("servers_rest", title, unit, sent, goal=f"≤ {GOAL:g}", met=met))
                 else:
@@ -72,7 +72,7 @@ def run() -> list[Row]:
 
 
 def _node(stack: ExitStack, name: Database, size: int) -> Callable[[], Counts]:
-    """A server, its schedules and a node that is at work there; how to count what it was sent."""
+    """Start a server with schedules and a node; yield a function that counts the commands it gets."""
     server, count = _SERVERS[name](stack)
     url = urlsplit(server.url)._replace(path="/bench").geturl() if name == "mongo" else server.url
     app = apps.make("def", url)
@@ -90,7 +90,7 @@ def _started(stack: ExitStack, server: Server) -> None:
 
 
 def _postgres(stack: ExitStack) -> tuple[Server, Callable[[], Counts]]:
-    """Transactions and statements, BEGIN and COMMIT among them, as the server's log has them."""
+    """Count transactions and statements, including BEGIN and COMMIT, in the server's log."""
     server = Postgres({"log_statement": "all", "log_line_prefix": "xact=%v "})
     _started(stack, server)
 
@@ -102,7 +102,7 @@ def _postgres(stack: ExitStack) -> tuple[Server, Callable[[], Counts]]:
 
 
 def _valkey(stack: ExitStack) -> tuple[Server, Callable[[], Counts]]:
-    """What its MONITOR shows, without what scripts call."""
+    """Count the commands that MONITOR shows, without those that scripts call."""
     server = Valkey()
     _started(stack, server)
     counts = Counter({ASKED: 0, SIGNS_OF_LIFE: 0})
@@ -122,7 +122,7 @@ def _valkey(stack: ExitStack) -> tuple[Server, Callable[[], Counts]]:
 
 
 def _mongo(stack: ExitStack) -> tuple[Server, Callable[[], Counts]]:
-    """The server's own totals. A getMore is the wait for hints; drivers' monitors say hello."""
+    """Read the server's own totals. getMore is the wait for hints, hello a sign of life of the driver."""
     server = Mongo()
     _started(stack, server)
     apart = {"getMore": LISTENING, "hello": SIGNS_OF_LIFE, "isMaster": SIGNS_OF_LIFE, "ping": SIGNS_OF_LIFE}
@@ -132,7 +132,7 @@ def _mongo(stack: ExitStack) -> tuple[Server, Callable[[], Counts]]:
             status = client.admin.command("serverStatus")
         counts = Counter({ASKED: 0, LISTENING: 0, SIGNS_OF_LIFE: 0})
         for name, totals in status["metrics"]["commands"].items():
-            # Among them stands how often an unknown one was sent, as a number; and serverStatus is ours.
+            # One entry is a plain number, the unknown commands; and serverStatus is our own command.
             if isinstance(totals, dict) and "total" in totals and name not in ("serverStatus", "endSessions"):
                 counts[apart.get(name, ASKED)] += int(totals["total"])
         return counts

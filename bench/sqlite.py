@@ -96,7 +96,7 @@ def _ticks_a_second() -> float:
 
 
 def _seconds_a_run(batch: int) -> tuple[float, float, float]:
-    """Seconds per run for adding, claiming and settling, with an empty history."""
+    """Return the seconds per run for adding, claiming and settling, with an empty history."""
     clock = VirtualClock()
     with _store(clock) as store:
         wanted = _queued(RUNS, clock.now)
@@ -126,7 +126,7 @@ def _queued(count: int, run_at: int) -> list[RunRecord]:
 
 
 def _idle_claim() -> float:
-    """Seconds for a claim that finds nothing to take."""
+    """Return the seconds of a claim that finds no run."""
     clock = VirtualClock()
     with _store(clock) as store:
         store.add_runs(_queued(10_000, clock.now + 60_000))
@@ -140,7 +140,7 @@ def _idle_claim() -> float:
 
 
 def _nothing_due(*counts: int) -> list[float]:
-    """Seconds per pass, for each number of schedules, measured in turn."""
+    """Return the seconds per pass for each number of schedules, measured in turn."""
     clock = VirtualClock()
     with _store(clock) as first, _store(clock) as second:
         stores = dict(zip(counts, (first, second), strict=True))

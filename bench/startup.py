@@ -10,7 +10,7 @@ from bench.measure import Row, interleaved, median
 
 def run() -> list[Row]:
     def start(*arguments: str) -> None:
-        # `health` ends with 1 where no node runs, which takes it as long.
+        # `health` exits with 1 if no node runs, which takes as long.
         subprocess.run([sys.executable, *arguments], check="health" not in arguments, capture_output=True)
 
     taken = interleaved(

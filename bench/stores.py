@@ -1,6 +1,6 @@
 """Firing against APScheduler 3, memory and SQLite, and the memory that many schedules take.
 
-Its SQLite store commits each job by itself, ours a batch of ticks.
+APScheduler's SQLite store commits job by job, Evenbeat's a batch of ticks.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _resident(who: str) -> float:
 
 
 def _hold(who: str) -> object:
-    """Make the schedules, as a process of its own, and keep them."""
+    """Make the schedules in a process of its own, and keep them."""
     if who == "evenbeat":
         clock = VirtualClock()
         store = MemoryStore(clock)
@@ -113,7 +113,7 @@ def _hold(who: str) -> object:
 
 
 def _resident_now() -> float:
-    # Not the peak of getrusage, which a child inherits from the process that started it.
+    # Not the peak of getrusage, which a child inherits from its parent.
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -121,4 +121,4 @@ def _resident_now() -> float:
 if __name__ == "__main__":
     held = _hold(sys.argv[1])
     print(json.dumps(_resident_now()), flush=True)
-    os._exit(0)  # the peer's threads have nothing to say at exit
+    os._exit(0)  # without the messages that the peer's threads print at exit

@@ -1,4 +1,4 @@
-"""The timeline: the matrix of its specification (R53, R54), arrays in."""
+"""The timeline: the figures that its specification asks for (R53, R54), from arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run() -> list[Row]:
 
 
 def _random(size: int, span: int = 3_600) -> Snapshot[int]:
-    """Unsorted, whole seconds within ``span`` seconds, a schedule of its own for each tick."""
+    """Return unsorted ticks at whole seconds within ``span`` seconds, each of another schedule."""
     random = np.random.default_rng(7)
     times = START + random.integers(0, span, size) * 1000
     return Snapshot(times, random.permutation(size), range(size))
@@ -57,7 +57,7 @@ def _builds() -> list[Row]:
 
 
 def _pairs(size: int) -> list[tuple[int, str]]:
-    """What a scheduler of its own would hand over: (tick, id) of 10,000 jobs at most, grouped by job."""
+    """Return (tick, id) of at most 10,000 jobs, grouped by job, as a scheduler would pass them."""
     jobs = min(size, 10_000)
     random = np.random.default_rng(7)
     ticks = (START + random.integers(0, 6_000, size) * 1000).tolist()
@@ -65,7 +65,7 @@ def _pairs(size: int) -> list[tuple[int, str]]:
 
 
 def _records() -> list[Row]:
-    """The build that the specification names: from single records, sorted by (time, id)."""
+    """Build as the specification describes it: from single records, sorted by (time, id)."""
     rows = []
     for size, goal in RECORD_GOALS.items():
         taken = samples(partial(Snapshot.of, _pairs(size)), 30 if size < 10**6 else 9)
@@ -74,7 +74,7 @@ def _records() -> list[Row]:
 
 
 def _memory() -> list[Row]:
-    """All of a snapshot: ticks, owners and the table of ids; not the records that it was made from."""
+    """Return the bytes of a snapshot: ticks, owners and the table of ids, without its source records."""
     import tracemalloc
 
     pairs = _pairs(1_000_000)
@@ -125,14 +125,14 @@ def _peeks() -> list[Row]:
             for _ in range(1000):
                 peek()
 
-        # A thousand at a time: one is shorter than the clock's own call.
+        # A thousand at a time: a single query is shorter than reading the clock.
         taken = [seconds / 1000 for seconds in samples(thousand, 30)]
         rows.append(_timed(f"peek, {size:,} ticks", "us", taken, 1.0))
     return rows
 
 
 def _compared() -> list[Row]:
-    """The ways that a Python program would do without: a sorted list of tuples, a SortedList."""
+    """Measure what a Python program would use instead: a sorted list of tuples, a SortedList."""
     from bisect import bisect_left
 
     from sortedcontainers import SortedList
@@ -167,8 +167,10 @@ def _compared() -> list[Row]:
 
 
 def _realistic(minutes: int) -> list[Row]:
-    """10,000 schedules each minute, planned so far ahead; for 10 minutes, a rebuild every 30 s and a query of
-    30 s each second."""
+    """Plan 10,000 schedules that tick each minute, and use the plan for 10 minutes.
+
+    A rebuild every 30 s, and a query of 30 s each second.
+    """
     timeline: Timeline[int] = Timeline(RebuildPolicy(lookahead=minutes * 60_000))
     timeline.schedule((at, cron("* * * * *")) for at in range(10_000))
     rebuilds, queries, peeks = [], [], []

@@ -1,4 +1,4 @@
-"""The runner of the documentation's examples: what is right passes, and what is wrong fails."""
+"""The runner of the documentation's examples: right examples pass, and wrong ones fail."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ WRONG_PYTHON = {
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The titles of the documents that failed, from one run over a document for each case."""
+    """Return the titles of the documents that failed, from one run over a document for each case."""
     home = tmp_path_factory.mktemp("documents")
     (home / "conftest.py").write_bytes((ROOT / "conftest.py").read_bytes())
     deep = home / "docs" / "very" / "deep"
@@ -91,8 +91,8 @@ def test_a_wrong_example_fails(failed: set[str], title: str) -> None:
     assert title in failed
 
 
-def test_no_block_of_our_documents_is_passed_over() -> None:
-    """The runner knows ``python`` and ``console``, exactly so written; ``python title=…`` would not run."""
+def test_the_runner_ignores_no_block_of_our_documents() -> None:
+    """The runner knows the words ``python`` and ``console`` alone; ``python title=…`` would not run."""
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         text = document.read_text("utf-8")
         languages = re.findall(r"^[ \t]*```+[ \t]*((?:py|console|shell|bash|sh\b).*)$", text, re.MULTILINE)

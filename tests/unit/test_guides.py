@@ -1,4 +1,4 @@
-"""Guides whose code is several files, or needs a process of its own: what they show works."""
+"""Guides whose code is several files or needs processes: the code works as shown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def blocks(name: str, language: str) -> list[str]:
 
 
 def command_of(name: str) -> str:
-    """The line by which a page starts nodes."""
+    """Return the command of a page that starts nodes."""
     lines = [line for block in blocks(name, "text") for line in block.splitlines()]
     (command,) = [line for line in lines if line.startswith("$ evenbeat run ")]
     return command
@@ -65,7 +65,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run_until_done(command: str, folder: Path, app: Scheduler, run: str, **variables: str) -> str:
-    """Start ``evenbeat run …`` as a page says it; the state of the run once it is over."""
+    """Start ``evenbeat run …`` as a page shows it; return the state of the run once it is over."""
     words = command.removeprefix("$ ").split()
     assert words[:2] == ["evenbeat", "run"]
     process = subprocess.Popen(
@@ -89,7 +89,7 @@ def run_until_done(command: str, folder: Path, app: Scheduler, run: str, **varia
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A folder to import from; its modules are forgotten afterwards."""
+    """Yield a folder to import from; remove its modules afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.chdir(tmp_path)
@@ -103,14 +103,14 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def follow_django(folder: Path) -> Iterator[str]:
-    """Write the files of the page in its order, and stop at each of its commands: these are the caller's."""
+    """Write the files of the page in its order, and yield each command in between for the caller to run."""
     for block in blocks("django.md", "text"):
         if write_file(block, folder) is None:
             yield from [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
 
 
 def run_command(command: str, folder: Path) -> str:
-    """What a command of the page prints, in the project's folder."""
+    """Run a command of the page in the project's folder; return what it prints."""
     words = command.split()
     words = [sys.executable, *words[1:]] if words[0] == "python" else ["sh", "-c", command]
     done = subprocess.run(
@@ -129,7 +129,7 @@ def run_command(command: str, folder: Path) -> str:
 
 @contextmanager
 def web_server(command: str, folder: Path) -> Iterator[str]:
-    """Start the page's server on a port of its own; its address."""
+    """Start the page's server on a free port; yield its address."""
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, *command.split()[1:], "--noreload", str(port)],
@@ -194,7 +194,7 @@ def test_the_project_of_the_page_about_django_works_step_by_step(tmp_path: Path)
 
 
 def load_in_a_process(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Load ``plain_app:app`` where Django was not set up yet; then log as a node does."""
+    """Load ``plain_app:app`` in a process without Django set up; then log as a node does."""
     (folder / "plain_app.py").write_text('from evenbeat import Scheduler\napp = Scheduler("memory://")\n')
     code = """
 import logging
@@ -223,14 +223,14 @@ def test_settings_of_django_that_disable_loggers_leave_ours_alone(tmp_path: Path
     assert "started" in done.stderr
 
 
-def test_settings_of_django_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_an_error_names_settings_of_django_that_do_not_exist(tmp_path: Path) -> None:
     done = load_in_a_process(tmp_path, DJANGO_SETTINGS_MODULE="nowhere.settings")
     assert (
         "AppImportError: Django, with DJANGO_SETTINGS_MODULE=nowhere.settings, raised when it" in done.stderr
     )
 
 
-def test_an_app_without_django_is_not_set_up(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_loads_without_django_installed(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "nowhere.settings")
     monkeypatch.setitem(sys.modules, "django", None)
     (loaded / "plain_app.py").write_text('from evenbeat import Scheduler\napp = Scheduler("memory://")\n')
@@ -270,7 +270,7 @@ def statements(language: str, containing: str) -> list[str]:
     return [line for line in re.sub(r"--.*", "", block).split(";") if line.strip()]
 
 
-def test_nothing_of_ours_is_left_in_a_file_of_sqlite(tmp_path: Path) -> None:
+def test_uninstalling_leaves_no_table_in_a_file_of_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     app = Scheduler(f"sqlite:///{path}")
     app.enqueue("work")
@@ -282,7 +282,7 @@ def test_nothing_of_ours_is_left_in_a_file_of_sqlite(tmp_path: Path) -> None:
         assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
 
 
-def test_nothing_of_ours_is_left_in_a_database_of_postgres(postgres: str) -> None:
+def test_uninstalling_leaves_no_schema_in_a_database_of_postgres(postgres: str) -> None:
     import psycopg
 
     from evenbeat.stores.postgres import PostgresStore
@@ -299,7 +299,7 @@ def test_nothing_of_ours_is_left_in_a_database_of_postgres(postgres: str) -> Non
         assert connection.execute(count, (ours,)).fetchone() == (0,)
 
 
-def test_every_key_of_redis_is_found_by_the_pattern(valkey: str) -> None:
+def test_the_pattern_for_uninstalling_matches_every_key_of_redis(valkey: str) -> None:
     import redis
 
     from evenbeat.stores.redis import RedisStore
@@ -316,7 +316,7 @@ def test_every_key_of_redis_is_found_by_the_pattern(valkey: str) -> None:
     assert [key for key in ours if not key.startswith(f"{{{prefix}}}:")] == []
 
 
-def test_every_collection_of_mongodb_is_named(mongo: str) -> None:
+def test_the_page_about_uninstalling_names_every_collection_of_mongodb(mongo: str) -> None:
     import pymongo
 
     from evenbeat.stores.mongo import MongoStore

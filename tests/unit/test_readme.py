@@ -1,4 +1,4 @@
-"""README: its figures are those of docs/benchmarks.md, and what it says to type works."""
+"""README: its figures are those of docs/benchmarks.md, and the commands that it shows work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_figures_are_those_of_the_benchmarks() -> None:
     assert readme.written(text, readme.PAGE.read_text()) == text, "run: python -m bench.readme"
 
 
-def test_a_figure_has_three_digits_and_a_missed_goal_is_told() -> None:
+def test_a_figure_has_three_digits_and_a_missed_goal_is_shown() -> None:
     assert [readme.short(number) for number in (20_806, 1_234_567, 960, 12.25, 0.033, 3.0)] == [
         "20,800",
         "1,230,000",
