@@ -32,9 +32,9 @@ def main() -> None:
         (row,) = schedules.skipped("sync")
         assert (row.count, row.reason) == (3, "paused")  # 13:00, 14:00 and 15:00
 
-        schedules.reschedule("sync", "10m")  # the next run only; the ones after it follow the trigger
-        moved = scheduler.travel("1h")
-        assert [f"{run.scheduled_at:%H:%M}" for run in moved] == ["16:10", "17:00"]
+        schedules.reschedule("sync", "10m")  # moves the run of 17:00 to 16:10; later ones stay
+        moved = scheduler.travel("2h")
+        assert [f"{run.scheduled_at:%H:%M}" for run in moved] == ["16:10", "18:00"]
 
         schedules.update("sync", trigger=every("30m"), timeout="5m")
         assert schedules.get("sync").timeout == timedelta(minutes=5)
