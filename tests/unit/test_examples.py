@@ -22,9 +22,7 @@ PUBLIC = {
     "evenbeat.testing.contract",
     "evenbeat.testing.documents",
 }
-CODE = re.compile(
-    r"^(?:```python|<!--- invisible-code-block: python)\n(.*?)^(?:```|-->)", re.MULTILINE | re.DOTALL
-)
+CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINKS = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 
 
@@ -43,7 +41,7 @@ def private(source: str) -> set[str]:
 
 
 def code_of(page: str) -> Iterator[str]:
-    """Yield the Python blocks of a page; in doctests, the lines behind the prompts."""
+    """Yield the Python blocks that a reader sees; of doctests, the lines behind the prompts."""
     for block in CODE.findall(page):
         if block.startswith(">>>"):
             yield "\n".join(re.findall(r"^(?:>>>|\.\.\.) ?(.*)$", block, re.MULTILINE))
