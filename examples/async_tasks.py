@@ -20,8 +20,8 @@ async def probe(number: int) -> str:
 
 
 @app.on_start
-async def connect() -> None:
-    print("hooks may be async def, too")
+def connect() -> None:
+    print("a node has started")
 
 
 async def main() -> None:

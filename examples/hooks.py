@@ -25,7 +25,7 @@ def count(event: Event) -> None:
 
 
 @app.on_error
-async def alert(event: Event) -> None:  # a def or an async def
+def alert(event: Event) -> None:
     alerts.append(f"{event.run.task if event.run else event.kind}: {event.exception!r}")
 
 

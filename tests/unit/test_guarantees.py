@@ -19,7 +19,6 @@ FOLDERS = (
     "tests/unit",
     "tests/stores",
     "tests/documents",
-    "tests/stores",
 )
 
 
