@@ -1,8 +1,8 @@
-"""Status files: what a process with a node leaves on its host for ``evenbeat health``.
+"""Status files: how processes with a node report to ``evenbeat health`` on the same host.
 
 One small file per process, in a folder that only its user can read, written every few seconds. The command
-must answer within milliseconds and while the store is away, so it reads these files and asks nobody.
-Only the standard library, and little of it: importing more would take longer than the rest of the command.
+must answer within milliseconds, also while the store does not answer, so it only reads these files. This module
+uses little of the standard library: importing more would take longer than the rest of the command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 EVERY = 5.0
 """Seconds between two writes."""
 _FORMAT = 1
-# A file is overwritten in place, in whole blocks: a full disk can't make it stale.
+# A file is overwritten in place, in whole blocks, so that a full disk can't make it stale.
 _BLOCK = 4096
 _LARGEST = 1 << 22
 _READS = 5
@@ -30,13 +30,13 @@ _READS = 5
 _log = logging.getLogger("evenbeat.status")
 
 Kind: TypeAlias = Literal["node", "supervisor", "processor"]
-"""What a process is: one without a supervisor, one that supervises, a processor of documents."""
+"""``node``: a process without a supervisor; ``supervisor``; ``processor``: one that processes documents."""
 
 
 class LoopStatus(NamedTuple):
-    """A loop of a node. All times are by ``time.monotonic``, which every process of a host shares.
+    """A loop of a node. All times are by ``time.monotonic``, which the processes of a host share.
 
-    Not by the boot clock: a machine that was suspended did not stop stepping.
+    The boot clock would count the time of a suspended machine as a delay.
     """
 
     name: str
@@ -51,35 +51,35 @@ class NodeStatus(NamedTuple):
     pid: int
     loops: tuple[LoopStatus, ...] = ()
     broken: str | None = None
-    """Why it can't work any more in this process."""
+    """Why it can't go on in this process."""
     up: bool = True
     heard: float | None = None
-    """When its supervisor last heard of it; None without one."""
+    """When its supervisor last received a heartbeat; None without a supervisor."""
     executing: bool = False
-    """Its supervisor knows that a job is going on, which may keep the interpreter to itself."""
+    """Whether a job runs, which may block the interpreter and so the heartbeat."""
 
 
 class ProcessStatus(NamedTuple):
-    """What one file says."""
+    """The content of one file."""
 
     kind: Kind
     name: str
     pid: int
     identity: str
-    """Tells this process from another one that gets its number later, or has it in another container."""
+    """Distinguishes this process from another one with the same pid, later or in another container."""
     written: float
     patience: float
-    """After so many seconds without a write, the process counts as frozen."""
+    """The process counts as frozen after so many seconds without a write."""
     loops: tuple[LoopStatus, ...]
-    """Of the supervisor itself."""
+    """The loops of the supervisor itself."""
     nodes: tuple[NodeStatus, ...]
 
 
 class Pauses:
-    """Notices that this process was paused as a whole: frozen, suspended, or one thread kept the others out.
+    """Detects that this process was paused as a whole: frozen, suspended, or blocked by one of its threads.
 
-    Whoever was not allowed to run is not late. ``longest`` is the longest gap between two looks of a process
-    that runs.
+    A loop that could not run is not late. ``longest`` is the longest gap between two calls of ``look`` in a
+    process that runs.
     """
 
     def __init__(self, longest: float = 3 * EVERY) -> None:
@@ -88,7 +88,7 @@ class Pauses:
         self._resumed = float("-inf")
 
     def look(self, now: float) -> float:
-        """When the process last resumed; answers minus infinity if it was never paused."""
+        """Return when the process last resumed; minus infinity if it was never paused."""
         if now - self._looked > self._longest:
             self._resumed = now
         self._looked = now
@@ -96,7 +96,7 @@ class Pauses:
 
 
 def forgive(loops: tuple[LoopStatus, ...], resumed: float) -> tuple[LoopStatus, ...]:
-    """The loops, none of them due before the process resumed."""
+    """Return the loops with no due time before the process resumed."""
     return tuple(loop._replace(due=max(loop.due, resumed)) for loop in loops)
 
 
@@ -110,7 +110,7 @@ class StatusWriter:
         patience: float,
         collect: Callable[[], tuple[tuple[LoopStatus, ...], tuple[NodeStatus, ...]]],
     ) -> None:
-        """``collect`` answers the process's own loops and its nodes; it must not block."""
+        """``collect`` returns the process's own loops and its nodes; it must not block."""
         self._kind = kind
         self._name = name
         self._patience = patience
@@ -122,7 +122,7 @@ class StatusWriter:
         self._thread = threading.Thread(target=self._work, name="evenbeat-status", daemon=True)
 
     def start(self) -> None:
-        """Write for the first time, remove files of processes that are gone, and keep writing."""
+        """Write the first status, delete files of processes that are gone, and keep writing."""
         for folder in folders():
             try:
                 _make(folder)
@@ -140,7 +140,7 @@ class StatusWriter:
         )
 
     def stop(self) -> None:
-        """End, and remove the file. Safe to repeat."""
+        """Stop writing, and delete the file. Safe to repeat."""
         self._closing.set()
         self._awake.set()
         if self._thread.is_alive():
@@ -178,7 +178,7 @@ class StatusWriter:
             os.close(file)
 
     def wake(self) -> None:
-        """Write soon: what there is to say has changed."""
+        """Write soon, since the status has changed."""
         self._awake.set()
 
     def _work(self) -> None:
@@ -200,7 +200,7 @@ def encode(status: ProcessStatus) -> bytes:
 
 
 def decode(content: bytes) -> ProcessStatus | None:
-    """None if it was read while it was written, or is of another version."""
+    """Return None if the file was read during a write, or comes from another version."""
     checksum, _, text = content.rstrip().partition(b" ")
     if checksum != f"{zlib.crc32(text):08x}".encode():
         return None
@@ -219,7 +219,7 @@ def _loops(rows: tuple[LoopStatus, ...]) -> tuple[LoopStatus, ...]:
 
 
 def read_all() -> Iterator[ProcessStatus]:
-    """The statuses of this user's processes that are alive, on this host or in this container."""
+    """Yield the statuses of this user's living processes on this host or in this container."""
     for folder in folders():
         if not _is_ours(folder):
             continue
@@ -230,9 +230,9 @@ def read_all() -> Iterator[ProcessStatus]:
 
 
 def folders() -> tuple[str, ...]:
-    """Where a status file may lie, best first. A process takes the first that it can write to.
+    """Return the folders for status files, best first. A process uses the first that it can write to.
 
-    Several, since a service and a login shell of the same user differ in XDG_RUNTIME_DIR, and containers with
+    There are several, since a service and a login shell of the same user differ in XDG_RUNTIME_DIR, and containers with
     a read-only root still have /dev/shm.
     """
     user = str(os.getuid()) if hasattr(os, "getuid") else "user"
@@ -243,7 +243,7 @@ def folders() -> tuple[str, ...]:
 
 
 def can_be_written() -> bool:
-    """Whether this user could leave a status file anywhere."""
+    """Return whether this user can write a status file anywhere."""
     return any(
         os.access(folder if os.path.isdir(folder) else os.path.dirname(folder), os.W_OK | os.X_OK)
         for folder in folders()
@@ -251,14 +251,14 @@ def can_be_written() -> bool:
 
 
 def is_alive(status: ProcessStatus) -> bool:
-    """Whether the process that wrote it still exists, and is one that this one can see."""
+    """Return whether the process that wrote it still exists and is visible from here."""
     found = identity(status.pid)
     if found is not None:
         return found == status.identity
     if os.path.isdir("/proc/self"):
         return False
     if os.name != "posix":
-        # Windows has no way to ask that harms nobody: what was not written lately is taken for gone.
+        # Windows has no harmless way to ask: a file that was not written lately counts as abandoned.
         return time.monotonic() - status.written < status.patience
     try:
         os.kill(status.pid, 0)
@@ -270,7 +270,7 @@ def is_alive(status: ProcessStatus) -> bool:
 
 
 def identity(pid: int) -> str | None:
-    """The process's namespace and when it began; None where the system does not say, or it is gone."""
+    """Return the process's namespace and start time; None if the system has no /proc, or it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name of the program, in parentheses, may contain anything.
@@ -288,7 +288,7 @@ def _make(folder: str) -> None:
 
 
 def _is_ours(folder: str) -> bool:
-    """Anybody may make a folder of that name in /dev/shm or /tmp before we do."""
+    """Return whether the folder belongs to us: anybody may make one of that name in /dev/shm or /tmp."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -313,12 +313,12 @@ def _read(path: str) -> ProcessStatus | None:
 
 
 def _sweep(folder: str) -> None:
-    """Remove what processes left that were killed."""
+    """Delete the files of processes that were killed."""
     with suppress(OSError):
         for entry in os.listdir(folder):
             path = os.path.join(folder, entry)
             status = _read(path)
-            # Not those of other containers, which may share the folder: here nobody can tell.
+            # Skip files of other containers, which may share the folder: their pids mean nothing here.
             mine = (identity(os.getpid()) or "").partition(" ")[0]
             if status is not None and status.identity.partition(" ")[0] == mine and not is_alive(status):
                 os.unlink(path)

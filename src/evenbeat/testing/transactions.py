@@ -34,23 +34,23 @@ _SELECT = "SELECT token FROM evenbeat_virtual_runs ORDER BY rowid"
 
 
 class _Watch(Protocol):
-    """What is known of the transactions of one connection."""
+    """Follows the transactions of one connection."""
 
     def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
-        """Hold these back until the transaction that the connection is in commits."""
+        """Hold runs back until the connection's present transaction commits."""
 
     def take(self) -> list[RunRecord]:
-        """The runs whose transactions have committed since this was last asked."""
+        """Return the runs whose transactions have committed since the last call."""
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop following the connection."""
 
 
 class Transactions:
-    """The runs that wait for the commits of users."""
+    """The runs that wait for users' transactions to commit."""
 
     def __init__(self) -> None:
-        # By the connection's identity. A watch keeps its connection, also when the user has let go of it.
+        # By the connection's identity. A watch keeps its connection alive, also when the user has dropped it.
         self._watches: dict[int, _Watch] = {}
 
     def hold(self, connection: object, runs: Sequence[RunRecord]) -> None:
@@ -62,11 +62,11 @@ class Transactions:
         converse_within(connection, say)
 
     def take(self) -> list[RunRecord]:
-        """The runs whose transactions have committed since this was last asked."""
+        """Return the runs whose transactions have committed since the last call."""
         return [run for watch in list(self._watches.values()) for run in watch.take()]
 
     def close(self) -> None:
-        """Watch no more; what is held back is never given out."""
+        """Stop following all connections; runs that are held back are dropped."""
         for watch in self._watches.values():
             watch.close()
         self._watches.clear()
@@ -76,7 +76,7 @@ class Transactions:
         if library == "django":
             if connection.in_atomic_block:
                 return self._known(connection, _Django)
-            # Without atomic() on_commit is refused: the connection of the driver is watched instead.
+            # Django refuses on_commit without atomic(): follow the driver's connection instead.
             connection = connection.connection
             library = library_of(connection)
         if library == "sqlalchemy":
@@ -95,7 +95,7 @@ class Transactions:
 
 
 class _Django:
-    """``on_commit`` knows of savepoints, and is what a TestCase captures and executes."""
+    """Uses ``on_commit``, which respects savepoints, and which a ``TestCase`` captures and executes."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -114,13 +114,13 @@ class _Django:
 
 
 class _Session:
-    """A session of SQLAlchemy's: its own commit counts, also where a test has put it into a transaction that
-    is never committed (``join_transaction_mode="create_savepoint"``)."""
+    """Follows a session of SQLAlchemy. The session's own commit counts, also inside a test's transaction that is
+    never committed (``join_transaction_mode="create_savepoint"``)."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
         self._held: list[tuple[Any, RunRecord]] = []
-        """Each run with the transaction of the session's, or the savepoint, that it was enqueued in."""
+        """Each run with the session's transaction, or savepoint, that it was enqueued in."""
         self._committed: list[RunRecord] = []
         self._events: _Listeners = {
             "after_commit": self._after_commit,
@@ -145,7 +145,7 @@ class _Session:
             ]
 
     def _after_end(self, _session: Any, ended: Any) -> None:
-        # What it committed is elsewhere by now: the rest was rolled back, or forgotten by close().
+        # Committed runs have left this list: the rest was rolled back, or dropped by close().
         self._held = [(transaction, run) for transaction, run in self._held if transaction is not ended]
 
     def take(self) -> list[RunRecord]:
@@ -157,12 +157,12 @@ class _Session:
 
 
 class _Connection:
-    """A connection of SQLAlchemy's. It announces a commit before it tries: a failure follows it."""
+    """Follows a connection of SQLAlchemy, which announces a commit before it tries; an error may follow."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._savepoint = 0
-        """The number of the latest savepoint; each has a higher one than those before."""
+        """The number of the latest savepoint; numbers only grow."""
         self._held: list[tuple[int, RunRecord]] = []
         self._committing: list[RunRecord] = []
         self._committed: list[RunRecord] = []
@@ -178,7 +178,7 @@ class _Connection:
         _listen(connection.engine, self._engine_events)
 
     def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
-        # A savepoint of our own, made and released, tells by its number which ones are older.
+        # Make and release a savepoint of our own: its number tells which ones are older.
         with self._connection.begin_nested():
             pass
         self._held += [(self._savepoint, run) for run in runs]
@@ -216,7 +216,7 @@ class _Connection:
 
 
 def _number(savepoint: str) -> int:
-    """SQLAlchemy's savepoints are called ``sa_savepoint_1`` and so on."""
+    """Return the number of a savepoint: SQLAlchemy calls them ``sa_savepoint_1`` and so on."""
     return int(savepoint.rpartition("_")[2])
 
 
@@ -235,7 +235,7 @@ def _unlisten(target: Any, events: _Listeners) -> None:
 
 
 class _Psycopg:
-    """PostgreSQL delivers a notification, to its own sender as well, when the transaction commits."""
+    """Uses NOTIFY: PostgreSQL delivers a notification, also to its sender, when the transaction commits."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -262,7 +262,7 @@ class _Psycopg:
 
 
 class _Sqlite:
-    """sqlite3 and aiosqlite tell nobody of a commit: a row goes with the transaction, and is read back."""
+    """Writes a row in the transaction and reads it back, since sqlite3 and aiosqlite have no commit event."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -297,7 +297,7 @@ class _Sqlite:
             with closing(ours):
                 return ours.execute(_SELECT).fetchall()
         except sqlite3.OperationalError:
-            # Locked, or without the table: the transaction goes on, or was rolled back with it.
+            # The file is locked, so the transaction goes on; or the table was rolled back with it.
             return []
 
     def _rows_of_memory(self) -> Rows:
@@ -316,7 +316,7 @@ class _Sqlite:
             ) from None
         try:
             if plain is not self._connection:
-                # aiosqlite answers to those who await: a call without await leaves it for the next one.
+                # aiosqlite answers callers that await: a call without await leaves the row for the next one.
                 return [] if loop is None else loop(self._rows_of_aiosqlite)
             return _rows(plain) if loop is None else loop(lambda: _rows(plain))
         except sqlite3.ProgrammingError:
