@@ -1,8 +1,8 @@
 """Status files: how processes with a node report to ``evenbeat health`` on the same host.
 
 One small file per process, in a folder that only its user can read, written every few seconds. The command
-must answer within milliseconds, also while the store does not answer, so it only reads these files. This module
-uses little of the standard library: importing more would take longer than the rest of the command.
+must answer within milliseconds, also while the store does not answer, so it only reads these files. This
+module uses little of the standard library: importing more would take longer than the rest of the command.
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ def read_all() -> Iterator[ProcessStatus]:
 def folders() -> tuple[str, ...]:
     """Return the folders for status files, best first. A process uses the first that it can write to.
 
-    There are several, since a service and a login shell of the same user differ in XDG_RUNTIME_DIR, and containers with
-    a read-only root still have /dev/shm.
+    There are several, since a service and a login shell of the same user differ in XDG_RUNTIME_DIR, and
+    containers with a read-only root still have /dev/shm.
     """
     user = str(os.getuid()) if hasattr(os, "getuid") else "user"
     runtime = os.environ.get("XDG_RUNTIME_DIR")

@@ -114,8 +114,8 @@ class _Django:
 
 
 class _Session:
-    """Follows a session of SQLAlchemy. The session's own commit counts, also inside a test's transaction that is
-    never committed (``join_transaction_mode="create_savepoint"``)."""
+    """Follows a session of SQLAlchemy. The session's own commit counts, also inside a test's transaction that
+    is never committed (``join_transaction_mode="create_savepoint"``)."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
