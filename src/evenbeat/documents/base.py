@@ -1,27 +1,28 @@
-"""Documents that are jobs: what a store of them answers, and what every store of them can do.
+"""Documents that are jobs: the protocol of a document store, and the values that it takes and returns.
 
-A document is whatever the user keeps: a document of MongoDB, a row of a table, a hash in Redis, a dict. Four
-of its fields matter here, under names that the user chooses: ``sleep_until``, ``interval``, ``repeat_until``
-and ``auto_remove``. Nothing else is added to it.
+A document is a record that the user already has: a document of MongoDB, a row of a table, a hash in Redis, a
+dict. Evenbeat uses four of its fields, under names that the user chooses: ``sleep_until``, ``interval``,
+``repeat_until`` and ``auto_remove``. It adds no field.
 
 **The lock is the field ``sleep_until`` itself.** Locking a document sets it to the instant at which the lock
-ends, so that nobody takes the document before, and everybody may afterwards. That instant is also the fence:
-whoever writes a result says which value of ``sleep_until`` he believes to be his lock, and is refused if
-the document has another by now. A lock always ends later than the one before it, so that no two are alike.
+ends: no processor takes the document before that instant, and any may afterwards. That instant is also the
+fence: a processor that writes a result passes the value of ``sleep_until`` that is its lock, and the store
+refuses the write if the document has another value by now. A lock always ends later than the one before it,
+so that no two locks are alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from evenbeat.core.instants import Instant
 
-HELD: Instant = 253_370_764_800_000
-"""``sleep_until`` of a document that is held: 9999-01-01T00:00:00Z. It waits for a person, who corrects it
-and says anew when it is due."""
+HELD = datetime(9999, 1, 1, tzinfo=UTC)
+"""``sleep_until`` of a held document: it waits for a person, who corrects it and sets the field again."""
 
 
 class Fields(msgspec.Struct, frozen=True):
@@ -36,33 +37,34 @@ class Fields(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True):
     """A document that was locked, as it was before.
 
-    Of the fields, ``sleep_until`` alone was read by the store, which had to compare it. The others are what
-    stood there, whatever that was; None where there was nothing. ``rules.read`` makes sense of them.
+    Of the four fields, the store has read ``sleep_until`` alone, since it had to compare it. The others have
+    the value that the document has, of any type; None where there is none. ``rules.read`` interprets them.
     """
 
     id: Any
-    """Opaque: it is only ever given back. It may not even be hashable."""
+    """Opaque: the worker only passes it back. It may have no hash."""
     sleep_until: Instant
     """When it was due: rounded down to the millisecond."""
     locked_until: Instant
-    """The lock that it has now."""
+    """The end of the lock that it has now."""
     interval: object = None
     repeat_until: object = None
     """A datetime, where a naive one is in UTC; a date; or its ISO 8601 text."""
     auto_remove: object = None
     data: Mapping[str, Any] = {}
-    """The whole document in the terms of its database, the four fields included, as before the lock."""
+    """The whole document as its database has it, the four fields included, before the lock."""
     trouble: str | None = None
-    """Why the document can't be read, if it can't: it is told of and held."""
+    """Why the document can't be read; None if it can. Such a document is reported and held."""
 
 
 class Taken(NamedTuple):
-    """What ``lock_next`` gives."""
+    """The result of ``lock_next``."""
 
     found: Sequence[Found]
     next_due: Instant | None
-    """When the next document is due that was not; those just locked may count, as their locks end. Asked for
-    only where fewer were found than wanted. None if there is none, and where as many were found as wanted."""
+    """When the next document is due; the end of a lock that was just set may count. The store asks for it
+    only if it found fewer documents than wanted. None if there is no such document, or as many were found as
+    wanted."""
 
 
 class DocumentLock(NamedTuple):
@@ -70,63 +72,64 @@ class DocumentLock(NamedTuple):
 
     id: Any
     ends: tuple[Instant, ...]
-    """The value of ``sleep_until`` that is his lock; more than one where the answer to a renewal was lost,
-    and either may be there."""
+    """The value of ``sleep_until`` that is the lock. More than one where the database did not answer to a
+    renewal, and the document may have either value."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a holder writes into his document. Fields that are not named are left as they are."""
+    """The fields that the holder of a lock writes into its document. Other fields stay as they are."""
 
     lock: DocumentLock
     sleep_until: Instant | None
-    """When it is due next. None clears the field: the document is no job any more."""
+    """When it is due next. None clears the field: the document is not a job any more."""
     fields: Mapping[str, Any] = {}
-    """Further fields to set, in the terms of the database; None clears one. Written in the same step, or
-    not at all."""
+    """Further fields to set, with values as the database has them; None clears one. The store writes all of
+    them in the same step, or none."""
 
 
 class Documents(Protocol):
-    """A store of documents. Safe to be called from several threads, and by any number of processes at once.
+    """A document store. Safe to call from several threads, and from any number of processes at once.
 
-    Every call is one atomic step per document, and raises ``StoreUnavailable`` if the database did not
-    answer: whether the call took effect is not known then.
+    Every call is one atomic step per document. It raises ``StoreUnavailable`` if the database did not
+    answer: the call may have taken effect or not.
     """
 
     @property
     def name(self) -> str:
-        """What it is, for logs: the collection, the table, the pattern of the keys. No password."""
+        """The name of the collection or table, or the pattern of the keys, for logs. Without a password."""
 
     @property
     def reserved(self) -> frozenset[str]:
-        """The paths that a handler must not set, nor what they are inside of: ``sleep_until``, and what a
-        document is known by."""
+        """The paths that a handler must not set, nor any path inside of them or around them: ``sleep_until``,
+        and the key of a document."""
 
     def open(self) -> None:
-        """Get ready: connect, and look whether everything named is there. ``InvalidValue`` if it is not.
+        """Connect, and check that the table, fields and condition exist: ``InvalidValue`` if they do not.
         Safe to repeat, and to call again after ``close``."""
 
     def close(self) -> None:
-        """Let go of what ``open`` took. What the user gave stays open. Safe to repeat."""
+        """Release what ``open`` acquired. Connections that the user passed stay open. Safe to repeat."""
 
     def now(self) -> Instant:
-        """The clock of the database, by which all its users agree on what is due."""
+        """Return the time by the database's clock, by which all processors agree on what is due."""
 
     def lock_next(self, duration: int, limit: int) -> Taken:
         """Lock up to ``limit`` documents that are due, for ``duration`` milliseconds, the longest due first.
 
-        Due is a document that meets the condition and whose ``sleep_until`` is there, not null, and not after
-        now. Of all who ask at the same time, exactly one gets it. Where many ask at once, the order
-        may give way a little.
+        A document is due if it meets the condition and its ``sleep_until`` is present, not null, and not
+        after now. If several processors ask for it at the same time, exactly one gets it. Under contention,
+        the order is approximate.
         """
 
     def update(self, changes: Sequence[Change]) -> Sequence[bool | None]:
-        """Write each change whose document still has that lock. Answers which were written; None for one that
-        was not, and that nobody can tell of now, as a transaction of its owner's holds it: try again later.
+        """Write each change whose document still has that lock. Return for each whether it was written; None
+        if a transaction of the document's owner has locked the document: try again later.
 
-        A document that is gone, that others have locked since, or whose ``sleep_until`` its owner has
-        changed, is left alone: False. One change that the database refuses (a value that does not fit)
-        raises, and may keep the others from being written: give each alone then.
+        The store leaves a document alone, and returns False, if it is gone, if another processor has locked
+        it since, or if its owner has changed ``sleep_until``. If the database refuses one of the changes
+        (a value that does not fit), the call raises, and may write none: pass each change alone then.
         """
 
     def remove(self, locks: Sequence[DocumentLock]) -> Sequence[bool | None]:
-        """Delete each document that still has that lock. Answers which were deleted; None as above."""
+        """Delete each document that still has that lock. Return for each whether it was deleted; None as in
+        ``update``."""

@@ -16,9 +16,9 @@ from evenbeat.errors import DocumentLockLost, InvalidValue, shown
 class Document(Mapping[str, Any]):
     """A document that is locked for its handler: ``document["customer"]`` is a field of it.
 
-    Reading gives the document as it was before it was locked. Writing (``update``, ``reschedule``) only takes
-    notes: they are written when the handler has returned, in one step with what becomes of the document, and
-    only if the lock is still ours. What a handler that raises has noted is forgotten.
+    Reading returns the document as it was before it was locked. ``update`` and ``reschedule`` only note what
+    to write: the processor writes it when the handler has returned, in one step with what becomes of the
+    document, and only if it still holds the lock. The notes of a handler that raises are discarded.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class Document(Mapping[str, Any]):
         self._now = now
         self._reserved = reserved
         self._changes: dict[str, Any] = {}
-        self._wish: Instant | None = None
+        self._rescheduled_to: Instant | None = None
         self._lost = False
 
     @property
     def id(self) -> Any:
-        """What its database knows it by: ``_id``, the primary key, the key."""
+        """Its key in the database: ``_id``, the primary key, the key of a hash."""
         return self._found.id
 
     @property
@@ -44,7 +44,7 @@ class Document(Mapping[str, Any]):
 
     @property
     def interval(self) -> str | None:
-        """How it recurs, as it says so itself."""
+        """How it recurs, as the document has it; None if it does not."""
         return None if self._plan.trigger is None else str(self._found.interval)
 
     @property
@@ -54,12 +54,12 @@ class Document(Mapping[str, Any]):
 
     @property
     def auto_remove(self) -> bool:
-        """Whether it is removed when it is done."""
+        """Whether the processor removes it when it is done."""
         return self._plan.auto_remove
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The whole of it."""
+        """The whole document."""
         return self._found.data
 
     @property
@@ -73,29 +73,29 @@ class Document(Mapping[str, Any]):
             raise DocumentLockLost(self.id)
 
     def update(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Note fields to be set when the handler has returned; None clears one."""
+        """Note fields to set when the handler has returned; None clears one."""
         changes = {**(fields or {}), **more}
         for name in changes:
             if self._is_reserved(name):
                 raise InvalidValue(
-                    f"field {shown(name)} is when the document is due, or what it is known by",
+                    f"field {shown(name)} is the key of the document, or when it is due",
                     field=name,
                     value=changes[name],
-                    hint="use document.reschedule(…) to say when it is due next",
+                    hint="use document.reschedule(…) to set when it is due next",
                 )
         self._changes.update(changes)
 
     def _is_reserved(self, name: str) -> bool:
-        """Also ``schedule`` and ``schedule.sleepUntil.x`` where ``schedule.sleepUntil`` is."""
+        """Also ``schedule`` and ``schedule.sleepUntil.x`` where ``schedule.sleepUntil`` is reserved."""
         return any(
             f"{name}.".startswith(f"{field}.") or f"{field}.".startswith(f"{name}.")
             for field in self._reserved
         )
 
     def reschedule(self, when: Moment) -> None:
-        """Note when it is due next, in place of what its interval says: an aware datetime, its text, or how
-        long from now, like ``"5m"``. It is neither done nor removed then."""
-        self._wish = read_moment(when, "when", self._now())
+        """Note when it is due next, instead of the next tick of its interval: an aware datetime, its text, or
+        a duration from now, like ``"5m"``. The document is then neither done nor removed."""
+        self._rescheduled_to = read_moment(when, "when", self._now())
 
     def __getitem__(self, name: str) -> Any:
         return self._found.data[name]
@@ -110,9 +110,10 @@ class Document(Mapping[str, Any]):
         return f"<Document {shown(self.id)}>"
 
     @property
-    def wishes(self) -> tuple[Instant | None, Mapping[str, Any]]:
-        """What was noted: when it is due next, and the fields to set."""
-        return self._wish, MappingProxyType(self._changes)
+    def noted(self) -> tuple[Instant | None, Mapping[str, Any]]:
+        """The notes, for the processor: when it is due next, and the fields to set."""
+        return self._rescheduled_to, MappingProxyType(self._changes)
 
     def lose(self) -> None:
+        """Note that the lock is lost; for the processor."""
         self._lost = True

@@ -1,12 +1,14 @@
-"""The processor: what users hold. It works on the documents of a store until it is stopped."""
+"""``Processor``: processes the documents of a store until it is stopped."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from types import TracebackType
-from typing import get_args
+from typing import Self, get_args
 
+from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.documents.base import Documents
 from evenbeat.documents.rules import OnFailure, Policy
@@ -16,33 +18,34 @@ from evenbeat.errors import InvalidValue, shown
 from evenbeat.processes.importing import is_looking
 from evenbeat.processes.signals import check_main_thread, until_signalled
 
-# A lock is renewed at a third of it, by a thread that others may hold up.
+# Milliseconds. A thread that others may delay renews the lock when a third of it has passed.
 _SHORTEST_LOCK = 100
-_MOST = 10_000
+_MOST_CONCURRENCY = 10_000
 
 
 class Processor:
-    """Calls ``on_document`` for each document that is due, and sees to what becomes of it.
+    """Calls ``on_document`` for each document that is due, and writes what becomes of it.
 
     Any number of processors, in any number of processes and on any number of machines, may work on the same
-    documents: each document is processed by one at a time.
+    documents: one at a time processes each document.
 
-    :param documents: the store: ``MongoDocuments``, ``PostgresDocuments``, ``SqliteDocuments``,
+    :param documents: the document store: ``MongoDocuments``, ``PostgresDocuments``, ``SqliteDocuments``,
         ``RedisDocuments`` or ``MemoryDocuments``.
-    :param on_document: called with each ``Document``: ``def``, in a thread, or ``async def``.
+    :param on_document: called with each ``Document``: a ``def``, in a thread, or an ``async def``.
     :param on_start: called by ``start``, before the first document.
-    :param on_stop: called by ``stop``, after the last one.
-    :param on_idle: called once whenever there is nothing left to do.
+    :param on_stop: called by ``stop``, after the last document.
+    :param on_idle: called once each time that nothing is left to do.
     :param on_error: called with an error, and with the document that it is about or None.
-    :param lock_duration: for how long a document is locked; renewed while its handler runs. That long
-        it takes until the document of a process that died is taken up by another one.
+    :param lock_duration: how long a document is locked; the processor renews the lock while the handler runs.
+        If a process dies, another one takes its documents after this time.
     :param next_delay: how long a slot rests after each document.
-    :param reprocess_delay: how long after it was due a recurring document may be due again.
+    :param reprocess_delay: the shortest time between two ticks of a recurring document.
     :param idle_delay: how long to wait before looking again when nothing is due. 0 sleeps until the next
         document is due or ``hint`` is called, and looks once a second for documents that others have added.
     :param on_failure: what becomes of a document whose handler raised: ``reschedule`` for its next tick, and
         held if it has none; ``retry`` after ``retry_delay``; or ``hold`` for a person to look at.
-    :param concurrency: how many documents at once.
+    :param concurrency: how many documents to process at once.
+    :param drain_timeout: how long ``stop`` waits for handlers to end. Without it, until all have ended.
     """
 
     def __init__(
@@ -61,16 +64,11 @@ class Processor:
         on_failure: OnFailure = "reschedule",
         retry_delay: Duration = "1m",
         concurrency: int = 1,
+        drain_timeout: Duration | None = None,
     ) -> None:
         _check_documents(documents)
-        _check_function(on_document, "on_document", "document")
-        for hook, name in ((on_start, "on_start"), (on_stop, "on_stop"), (on_idle, "on_idle")):
-            if hook is not None:
-                _check_function(hook, name)
-        if on_error is not None:
-            _check_function(on_error, "on_error", "error", "document")
         self.documents = documents
-        self._hooks = Hooks(on_document, on_start, on_stop, on_idle, on_error)
+        self._hooks = _checked(Hooks(on_document, on_start, on_stop, on_idle, on_error))
         self._limits = Limits(
             concurrency=_concurrency(concurrency),
             lock_duration=_lock_duration(lock_duration),
@@ -82,19 +80,20 @@ class Processor:
             on_failure=_on_failure(on_failure),
             retry_delay=read_duration(retry_delay, "retry_delay"),
         )
-        self._runtime: Runtime | None = None
-        # Hooks may start and stop it, too.
+        self._drain_timeout = _seconds(drain_timeout, "drain_timeout")
+        self._started: Runtime | None = None
+        # Reentrant: hooks may start and stop it, too.
         self._guard = threading.RLock()
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and not told to stop since."""
+        """Whether it was started, and ``stop`` was not called since."""
         runtime = self._runtime
         return runtime is not None and not runtime.is_ending
 
     @property
     def is_processing(self) -> bool:
-        """Whether a document is in hand."""
+        """Whether it has locked a document whose result is not written yet."""
         runtime = self._runtime
         return runtime is not None and runtime.worker.is_processing
 
@@ -104,33 +103,51 @@ class Processor:
         runtime = self._runtime
         return runtime is not None and not runtime.is_ending and runtime.worker.is_idle
 
+    @property
+    def _runtime(self) -> Runtime | None:
+        """The one that was started and has not stopped."""
+        runtime = self._started
+        # Threads do not survive a fork: the child process has none, and nothing to wait for.
+        return runtime if runtime is not None and runtime.pid == os.getpid() else None
+
     def start(self) -> None:
-        """Begin, in threads of its own. A mistake in what was said about the documents is raised here; a
-        database that is away is waited for. Does nothing if it runs already."""
+        """Start, in threads of this process. Raises ``InvalidValue`` if the table, a column or the condition
+        is wrong. If the database is unavailable, the processor retries until it is there.
+
+        While it stops, wait for the end of that first. Nothing happens while Evenbeat imports the module.
+        """
         if is_looking():
-            return  # somebody imports the module to see what it has
+            return
         ending = self._runtime
         if ending is not None and ending.is_ending and not ending.is_here:
             ending.over.wait()
         with self._guard:
             if self._runtime is not None:
-                return
-            # There already when on_start is called.
-            self._runtime = Runtime(self.documents, self._hooks, self._limits, self._policy)
+                raise InvalidValue(
+                    "the processor has been started already",
+                    field="start",
+                    value=True,
+                    hint="stop() it first",
+                )
+            # Set before on_start is called, which may use the processor.
+            self._started = Runtime(self.documents, self._hooks, self._limits, self._policy)
             try:
-                self._runtime.start()
+                self._started.start()
             except BaseException:
-                self._runtime = None
+                self._started = None
                 raise
 
     def stop(self, timeout: Duration | None = None) -> bool:
-        """Take nothing more, wait for the documents in hand, and end. With a timeout, wait no longer than
-        that: False says that some were still in hand. They stay locked until the lock ends, and are processed
-        again after that.
+        """Take no more documents, wait for the handlers that run, and stop. Return whether all of them ended
+        in time. Safe to repeat. ``timeout`` overrides ``drain_timeout``.
 
-        A hook or a handler that calls it does not wait, which would be for itself: it gets False, and all
-        ends when it has returned."""
-        patience = None if timeout is None else read_duration(timeout, "timeout") / 1000
+        A document whose handler did not end in time stays locked until its lock ends; then it is processed
+        again.
+
+        Called by a hook or a handler of this processor, it returns False at once, since it would wait for
+        itself; the processor stops when the hook or handler has returned.
+        """
+        seconds = self._drain_timeout if timeout is None else _seconds(timeout, "timeout")
         runtime = self._runtime
         if runtime is not None and runtime.is_here:
             runtime.worker.drain()
@@ -143,16 +160,16 @@ class Processor:
                 return True
             is_first, runtime.is_ending = not runtime.is_ending, True
         if not is_first:
-            return runtime.over.wait(patience) and runtime.is_done
+            return runtime.over.wait(seconds) and runtime.is_done
         try:
-            return runtime.stop(patience)
+            return runtime.stop(seconds)
         finally:
-            self._runtime = None
+            self._started = None
             runtime.over.set()
 
     def run(self) -> bool:
-        """Work until SIGINT or SIGTERM comes, and stop then; or until a hook or a handler calls ``stop``. A
-        second signal does not wait for what is in hand. Answers as ``stop`` does."""
+        """Start, and stop when SIGINT, SIGTERM or SIGHUP comes, or when a hook or a handler calls ``stop``. A
+        second signal does not wait for handlers that run. Return what ``stop`` returns."""
         if is_looking():
             return True
         check_main_thread()
@@ -164,23 +181,24 @@ class Processor:
                 started.append(self._runtime)
 
         until_signalled(
-            hurry=self._hurry, over=lambda: all(runtime.is_ending for runtime in started), start=start
+            hurry=self.hurry, over=lambda: all(runtime.is_ending for runtime in started), start=start
         )
         return self.stop() and all(runtime.is_done for runtime in started)
 
-    def _hurry(self) -> None:
+    def hurry(self) -> None:
+        """Make a ``stop`` that waits end now, as a second signal does."""
         runtime = self._runtime
         if runtime is not None:
             runtime.hurry()
 
     def hint(self) -> None:
-        """Look now: a document was added that is due. Without it, that is noticed within a second; what
-        others add to a large Redis by HSET, when ``RedisDocuments`` says so."""
+        """Look for due documents now, after one was added. Without a hint, the processor looks within a
+        second; for fields that others set by HSET in a large Redis, ``RedisDocuments`` says when."""
         runtime = self._runtime
         if runtime is not None:
             runtime.worker.hint()
 
-    def __enter__(self) -> Processor:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -189,11 +207,33 @@ class Processor:
     ) -> None:
         self.stop()
 
+    async def __aenter__(self) -> Self:
+        await self.astart()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.astop()
+
+    astart = twin(start)
+    astop = twin(stop)
+
+
+def _checked(hooks: Hooks) -> Hooks:
+    _check_function(hooks.on_document, "on_document", "document")
+    for name in ("on_start", "on_stop", "on_idle"):
+        if getattr(hooks, name) is not None:
+            _check_function(getattr(hooks, name), name)
+    if hooks.on_error is not None:
+        _check_function(hooks.on_error, "on_error", "error", "document")
+    return hooks
+
 
 def _check_documents(documents: object) -> None:
     if not callable(getattr(documents, "lock_next", None)):
         raise InvalidValue(
-            f"documents {shown(documents)} is no store of documents",
+            f"documents {shown(documents)} is not a document store",
             field="documents",
             value=documents,
             hint="wrap it: MongoDocuments(…), PostgresDocuments(…), MemoryDocuments(…)",
@@ -201,7 +241,7 @@ def _check_documents(documents: object) -> None:
 
 
 def _check_function(function: object, name: str, *parameters: str) -> None:
-    """Refuse what can't be called with so many arguments: each document would fail by it."""
+    """Refuse a function that can't be called with these parameters: each document would fail."""
     wanted = f"a def or async def {name}({', '.join(parameters)})"
     if not callable(function):
         raise InvalidValue(
@@ -213,7 +253,7 @@ def _check_function(function: object, name: str, *parameters: str) -> None:
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
-        return  # of something built in, that does not say
+        return  # a built-in function without a signature
     try:
         signature.bind(*parameters)
     except TypeError as error:
@@ -227,11 +267,17 @@ def _check_function(function: object, name: str, *parameters: str) -> None:
 
 
 def _concurrency(value: int) -> int:
-    if type(value) is int and 1 <= value <= _MOST:
+    if type(value) is int and 1 <= value <= _MOST_CONCURRENCY:
         return value
     raise InvalidValue(
-        f"concurrency {shown(value)} is not a number from 1 to {_MOST}", field="concurrency", value=value
+        f"concurrency {shown(value)} is not a whole number of 1 to {_MOST_CONCURRENCY:,}",
+        field="concurrency",
+        value=value,
     )
+
+
+def _seconds(value: Duration | None, name: str) -> float | None:
+    return None if value is None else read_duration(value, name) / 1000
 
 
 def _lock_duration(value: Duration) -> int:

@@ -1,4 +1,4 @@
-"""Pure: what a document says about itself, and what becomes of it after it was processed."""
+"""Pure: how the fields of a document are read, and what becomes of it after it was processed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from evenbeat.core.instants import Instant, read_instant
+from evenbeat.core.instants import Instant, read_instant, to_ms
 from evenbeat.documents.base import HELD, Found
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.triggers import Trigger, parse_trigger
 
 OnFailure: TypeAlias = Literal["reschedule", "retry", "hold"]
 
+HELD_AT: Final[Instant] = to_ms(HELD)
 REMOVE: Final = "remove"
 Disposition: TypeAlias = Instant | Literal["remove"] | None
-"""What becomes of a document: due again then, removed, or (None) no job any more."""
+"""What becomes of a document: due again at an instant, removed, or (None) not a job any more."""
 
 _YES = frozenset({"1", "true", "t", "yes", "y", "on"})
 _NO = frozenset({"", "0", "false", "f", "no", "n", "off", "null", "none"})
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a document says about itself."""
+    """The four fields of a document, read."""
 
     sleep_until: Instant
     trigger: Trigger | None = None
@@ -32,7 +33,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What a processor was told. Durations are milliseconds."""
+    """The options of a processor that decide what becomes of a document. Durations are milliseconds."""
 
     reprocess_delay: int = 0
     on_failure: OnFailure = "reschedule"
@@ -40,7 +41,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 def read(found: Found) -> Plan:
-    """Make sense of a document's fields. ``InvalidValue`` says which one makes none, and why."""
+    """Read the fields of a document. ``InvalidValue`` names the field that is invalid, and why."""
     if found.trouble is not None:
         raise InvalidValue(f"the document can't be read: {found.trouble}", field="document", value=None)
     trigger = None
@@ -56,7 +57,7 @@ def read(found: Found) -> Plan:
 
 
 def is_yes(value: object) -> bool:
-    """Whether a value means yes: also the texts and numbers of databases that have no such type."""
+    """Return whether a value means yes: also the texts and numbers of databases without booleans."""
     if not isinstance(value, str):
         return bool(value)
     text = value.strip().lower()
@@ -72,7 +73,7 @@ def is_yes(value: object) -> bool:
 
 
 def after_success(plan: Plan, now: Instant, policy: Policy) -> Disposition:
-    """Due at its next tick; without one, removed if it says so, or done."""
+    """Return the next tick; without one, ``REMOVE`` if ``auto_remove`` is set, or None."""
     upcoming = next_start(plan, now, policy.reprocess_delay)
     if upcoming is None and plan.auto_remove:
         return REMOVE
@@ -80,17 +81,19 @@ def after_success(plan: Plan, now: Instant, policy: Policy) -> Disposition:
 
 
 def after_failure(plan: Plan, now: Instant, policy: Policy) -> Disposition:
-    """As the policy says. What failed and has no next tick is held, not done, nor removed: nobody shall take
-    it for a document that was processed."""
+    """Return what the policy says. A document that failed and has no next tick is held, not done, nor
+    removed: it must not pass for one that was processed."""
     if policy.on_failure == "retry":
-        # What was due may have been the lock of one who is late: it must not be there for him again.
+        # The instant at which it was due may have been the lock of a worker that is late, and that would
+        # take it for its own again.
         return max(now + policy.retry_delay, plan.sleep_until + 1)
     upcoming = None if policy.on_failure == "hold" else next_start(plan, now, policy.reprocess_delay)
-    return HELD if upcoming is None else upcoming
+    return HELD_AT if upcoming is None else upcoming
 
 
 def next_start(plan: Plan, now: Instant, reprocess_delay: int) -> Instant | None:
-    """The next tick after the one that was due, and not before now: all that went by were one (R8)."""
+    """Return the next tick after the one that was due, and not before now: missed ticks are merged into one
+    run."""
     if plan.trigger is None:
         return None
     upcoming = plan.trigger.next_ms(plan.sleep_until + reprocess_delay)

@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,8 +15,9 @@ from evenbeat.core.instants import Instant
 from evenbeat.documents.base import Documents
 from evenbeat.documents.document import Document
 from evenbeat.documents.handlers import HandlerPool
+from evenbeat.documents.held import HeldDocument
 from evenbeat.documents.rules import Policy
-from evenbeat.documents.worker import LONGEST_SLEEP, Calls, DocumentWorker, HeldDocument, Limits
+from evenbeat.documents.worker import LONGEST_SLEEP, DocumentWorker, Limits, WorkerCallbacks
 from evenbeat.errors import DocumentLockLost, StoreUnavailable
 from evenbeat.node.loop import Loop
 from evenbeat.observe.events import Events
@@ -25,14 +25,14 @@ from evenbeat.observe.health import patience
 from evenbeat.observe.status_files import LoopStatus, NodeStatus, StatusWriter
 from evenbeat.processes import forks
 
-# How long a stop waits for a database that is away, when nothing but ends is left to be written.
+# Seconds that a stop waits for a database that is unavailable, once only results are left to be written.
 _PATIENCE = 10.0
-# How long it waits for threads that should have nothing to do.
+# Seconds that a stop waits for threads that should have nothing left to do.
 _BRIEFLY = 1.0
-# Seconds to wait for more ends, and how often, before those that came are written.
+# Seconds to wait for more handlers to end before results are written, and how often.
 _GATHERING, _GATHERINGS = 0.001, 5
-# How often a stop looks whether it still has to wait.
-_LOOK = 0.1
+# Seconds between two checks of a stop whether it still has to wait.
+_CHECK_EVERY = 0.1
 
 _T = TypeVar("_T")
 _log = logging.getLogger("evenbeat.documents")
@@ -53,7 +53,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 class Runtime:
-    """The worker, the thread that steps it, and the pool that calls the handlers."""
+    """The worker, its thread, and the pool that calls the handlers. Started and stopped once."""
 
     def __init__(self, documents: Documents, hooks: Hooks, limits: Limits, policy: Policy) -> None:
         self._documents = documents
@@ -62,27 +62,29 @@ class Runtime:
         self._status_writer = StatusWriter(
             "processor", documents.name, patience(limits.lock_duration), self._status
         )
-        calls = Calls(self._handle, self._tell, lambda: self._hook(hooks.on_idle), self._wake)
-        self.worker = DocumentWorker(documents, limits, policy, calls)
+        callbacks = WorkerCallbacks(
+            self._handle, self._report, lambda: self._call_hook(hooks.on_idle), self._wake
+        )
+        self.worker = DocumentWorker(documents, limits, policy, callbacks)
         self._loop = Loop("documents", self._step, self._clock, LONGEST_SLEEP, Events())
+        self.pid = os.getpid()
         self._is_open = False
-        self._trouble: str | None = None
-        """The last error in a row, if the last step raised one."""
-        # Not an Event: a signal that comes while it is set would wait for its lock forever.
+        self._last_error: str | None = None
+        """The error of the last step, if it raised one."""
+        # Not an Event: a signal handler that sets it could wait forever for the Event's lock.
         self._is_hurried = False
-        self._waiting: deque[Callable[[], None]] = deque()
-        """Handlers that could not begin."""
-        self._tells = 0
-        self._told = threading.Condition()
+        self._reports = 0
+        """Calls of ``on_error`` that have not ended, other than those for failed handlers."""
+        self._reported = threading.Condition()
         self.is_ending = False
         self.over = threading.Event()
         """Set once it has stopped."""
         self.is_done = True
-        """Whether everything in hand came to its end; known once it is over."""
+        """Whether every document came to its end; known once it is over."""
 
     @property
     def is_here(self) -> bool:
-        """Whether this thread executes one of its hooks or handlers."""
+        """Whether this code is part of one of its hooks or handlers."""
         return self._handlers.is_here
 
     def start(self) -> None:
@@ -90,52 +92,52 @@ class Runtime:
         try:
             self._open()
         except StoreUnavailable as error:
-            # The loop tries again, and tells of it.
-            _log.warning("the documents are not there yet, waiting for them: %s", error, extra=self._fields())
+            # The loop tries again, and reports it.
+            _log.warning("the documents are unavailable, trying again: %s", error, extra=self._fields())
         _log.info("started", extra=self._fields())
-        self._hook(self._hooks.on_start)
+        self._call_hook(self._hooks.on_start)
         self._loop.start()
         self._status_writer.start()
 
     def _status(self) -> tuple[tuple[LoopStatus, ...], tuple[NodeStatus, ...]]:
-        """What ``evenbeat health`` goes by."""
+        """Return the status that ``evenbeat health`` reads."""
         loop = self._loop.status
         return (), (NodeStatus(self._documents.name, os.getpid(), () if loop is None else (loop,)),)
 
     def stop(self, timeout: float | None) -> bool:
-        """Whether everything in hand came to its end."""
+        """Return whether every document came to its end."""
         began = time.monotonic()
         self.worker.drain()
         if self.worker.is_handling:
             _log.info(
-                "stopping, and waiting for the documents in hand",
-                extra=self._fields() | {"waiting_for": self.worker.in_hand},
+                "stopping, and waiting for documents that are being processed",
+                extra=self._fields() | {"waiting_for": self.worker.held.ids},
             )
         self.is_done = self._await_end(timeout)
         self._loop.stop()
         self._loop.join(_PATIENCE if self.is_done else _BRIEFLY)
         self._status_writer.stop()
         self._close()
-        self._hook(self._hooks.on_stop)
+        self._call_hook(self._hooks.on_stop)
         left = _PATIENCE if timeout is None else timeout - (time.monotonic() - began)
-        self._await_tells(min(left, _PATIENCE))
+        self._await_reports(min(left, _PATIENCE))
         self._handlers.stop(_BRIEFLY if self.is_done else 0)
         if not self.is_done:
             _log.warning(
-                "documents stay locked, and are processed again when that has ended",
-                extra={**self._fields(), "left": self.worker.in_hand},
+                "documents stay locked, and are processed again when their locks end",
+                extra={**self._fields(), "left": self.worker.held.ids},
             )
         _log.info("stopped", extra=self._fields() | {"unfinished": not self.is_done})
         return self.is_done
 
     def hurry(self) -> None:
-        """Have a stop wait no longer."""
+        """Make a stop that waits end now."""
         self._is_hurried = True
 
     def _await_end(self, timeout: float | None) -> bool:
         began = time.monotonic()
         handled = began
-        while not self.worker.empty.wait(_LOOK):
+        while not self.worker.empty.wait(_CHECK_EVERY):
             now = time.monotonic()
             if self.worker.is_handling:
                 handled = now
@@ -144,12 +146,12 @@ class Runtime:
                 return False
         return True
 
-    def _await_tells(self, patience: float) -> None:
-        """The last errors reach the user before it is over."""
+    def _await_reports(self, patience: float) -> None:
+        """Wait until the user was notified of the last errors."""
         until = time.monotonic() + patience
-        with self._told:
-            while self._tells and not self._is_hurried and time.monotonic() < until:
-                self._told.wait(_LOOK)
+        with self._reported:
+            while self._reports and not self._is_hurried and time.monotonic() < until:
+                self._reported.wait(_CHECK_EVERY)
 
     # Called by the loop
 
@@ -159,7 +161,7 @@ class Runtime:
             self._is_open = True
 
     def _close(self) -> None:
-        """Once for each time it was opened: others may share it."""
+        """Close the documents once for each time they were opened: other processors may share them."""
         if not self._is_open:
             return
         self._is_open = False
@@ -167,94 +169,80 @@ class Runtime:
             self._documents.close()
         except Exception as error:
             _log.exception("the documents can't be closed", extra=self._fields())
-            self._tell(error, None)
+            self._report(error, None)
 
     def _clock(self) -> Instant:
-        return self._watched(self._documents_now)
+        return self._watch(self._documents_now)
 
     def _documents_now(self) -> Instant:
         self._open()
         return self._documents.now()
 
     def _step(self, now: Instant) -> Instant | None:
-        self._begin_waiting()
+        # For handlers that wait because the system refused to start a thread.
+        self._handlers.start_threads()
         # 15 to 30 % more documents a second on MongoDB with 25 handlers at once that do nothing.
         for _ in range(_GATHERINGS):
             if not self.worker.is_gathering:
                 break
             time.sleep(_GATHERING)
-        due = self._watched(lambda: self.worker.step(now))
-        self._trouble = None
+        due = self._watch(lambda: self.worker.step(now))
+        self._last_error = None
         return due
 
-    def _watched(self, function: Callable[[], _T]) -> _T:
-        """Tell the user of each error that is not the same as the one before; the loop logs them all, and
-        goes on."""
+    def _watch(self, function: Callable[[], _T]) -> _T:
+        """Report each error that differs from the one before. The loop logs all of them, and goes on."""
         try:
             return function()
         except Exception as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                self._tell(error, None)
-            self.worker.see_empty()
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                self._report(error, None)
+            self.worker.check_empty()
             raise
 
     # Called by the worker
 
-    def _handle(self, item: HeldDocument) -> None:
-        failures: list[BaseException] = []
-
-        def told(trouble: BaseException | None) -> None:
-            _complain(trouble)
-            self.worker.ended(item, failures[0])
-
+    def _handle(self, held: HeldDocument) -> None:
         def ended(failure: BaseException | None) -> None:
-            if item.document.is_lost:
-                failure = DocumentLockLost(item.id)
+            if held.document.is_lost:
+                failure = DocumentLockLost(held.id)
             if self.over.is_set():
                 _log.warning(
-                    "a handler has outlived its processor, its document is processed again",
+                    "a handler ended after its processor had stopped, its document is processed again",
                     exc_info=failure,
                     extra=self._fields(),
                 )
             elif failure is None or self._hooks.on_error is None:
-                self.worker.ended(item, failure)
+                self.worker.handler_ended(held, failure)
             else:
-                # The slot is free when the user has been told.
-                failures.append(failure)
-                self._handlers.begin(told, self._hooks.on_error, failure, item.document)
+                self._report_failure(held, failure, self._hooks.on_error)
 
-        def begin() -> None:
-            item.interrupt = self._handlers.begin(ended, self._hooks.on_document, item.document)
+        held.interrupt = self._handlers.begin(ended, self._hooks.on_document, held.document)
 
-        self._waiting.append(begin)
-        self._begin_waiting()
+    def _report_failure(self, held: HeldDocument, failure: BaseException, on_error: OnError) -> None:
+        """Call ``on_error`` for a handler that failed. Its slot is free after that."""
 
-    def _begin_waiting(self) -> None:
-        """Have handlers begin; where the system has no thread left for them, at a later step."""
-        self._handlers.nudge()
-        while self._waiting:
-            try:
-                self._waiting[0]()
-            except RuntimeError as error:
-                _log.error("a handler can't begin, trying again: %s", error, extra=self._fields())
-                return
-            self._waiting.popleft()
+        def reported(error: BaseException | None) -> None:
+            _log_failed_report(error)
+            self.worker.handler_ended(held, failure)
 
-    def _tell(self, error: BaseException, document: Document | None) -> None:
+        self._handlers.begin(reported, on_error, failure, held.document)
+
+    def _report(self, error: BaseException, document: Document | None) -> None:
         if self._hooks.on_error is None:
             return
-        with self._told:
-            self._tells += 1
-        self._handlers.begin(self._has_told, self._hooks.on_error, error, document)
+        with self._reported:
+            self._reports += 1
+        self._handlers.begin(self._report_ended, self._hooks.on_error, error, document)
 
-    def _has_told(self, trouble: BaseException | None) -> None:
-        _complain(trouble)
-        with self._told:
-            self._tells -= 1
-            self._told.notify_all()
+    def _report_ended(self, error: BaseException | None) -> None:
+        _log_failed_report(error)
+        with self._reported:
+            self._reports -= 1
+            self._reported.notify_all()
 
-    def _hook(self, hook: Hook | None) -> None:
+    def _call_hook(self, hook: Hook | None) -> None:
         if hook is None:
             return
         born = forks.generation
@@ -266,7 +254,7 @@ class Runtime:
         forks.leave_if_since(born, failure)
         if failure is not None:
             _log.error("a hook raised", exc_info=failure, extra=self._fields())
-            self._tell(failure, None)
+            self._report(failure, None)
 
     def _wake(self) -> None:
         self._loop.wake()
@@ -275,6 +263,6 @@ class Runtime:
         return {"component": "documents", "documents": self._documents.name}
 
 
-def _complain(trouble: BaseException | None) -> None:
-    if trouble is not None:
-        _log.error("on_error raised", exc_info=trouble, extra={"component": "documents"})
+def _log_failed_report(error: BaseException | None) -> None:
+    if error is not None:
+        _log.error("on_error raised", exc_info=error, extra={"component": "documents"})

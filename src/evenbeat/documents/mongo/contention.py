@@ -1,4 +1,4 @@
-"""Others who take documents at the same time."""
+"""Widens the window of candidates while other processors lock documents at the same time."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 _WIDEST = 16
-# Of this many at least one is chosen among others: who takes one at a time meets them at the very first.
-_FEW = 8
+# The smallest window under contention: processors that lock one document at a time would all try the first.
+_SMALLEST_WINDOW = 8
 _LARGEST_WINDOW = 20_000
-# Tries after which it is known that it is calm: who takes one at a time knows nothing by the first.
+# The number of tries after which few losses mean that there is no contention.
 _ENOUGH = 20
 
 
 class Contention:
-    """How far to look. Who takes the first ones while others do takes turns with them: the more of them
-    were lost to others, the more are looked at, and some of these are taken at random."""
+    """How many candidates to read. Processors that all try the first documents mostly lose them to each
+    other: the more were lost, the more candidates are read, and some of those are tried at random."""
 
     def __init__(self) -> None:
         self._width = 1
         self._tried = self._lost = 0
-        """Since the width has changed."""
+        """Since the width was changed."""
 
     def window(self, wanted: int) -> int:
+        """Return how many candidates to read."""
         width = self._width
         if width == 1:
             return wanted
-        return max(wanted, min(max(wanted, _FEW) * width, _LARGEST_WINDOW))
+        return max(wanted, min(max(wanted, _SMALLEST_WINDOW) * width, _LARGEST_WINDOW))
 
     def choose(self, seen: Sequence[_T], wanted: int) -> Sequence[_T]:
-        """In their order."""
+        """Return some of the candidates, in their order."""
         if len(seen) <= wanted:
             return seen
         places = sorted(random.sample(range(len(seen)), wanted))
         return [seen[place] for place in places]
 
-    def met(self, tried: int, lost: int) -> None:
+    def record(self, tried: int, lost: int) -> None:
+        """Adapt the window after a try to lock documents, of which others have locked some first."""
         self._tried += tried
         self._lost += lost
         if lost * 5 > tried:
-            self._become(min(self._width * 2, _WIDEST))
+            self._set_width(min(self._width * 2, _WIDEST))
         elif self._tried >= _ENOUGH and self._lost * 20 < self._tried:
-            self._become(max(self._width // 2, 1))
+            self._set_width(max(self._width // 2, 1))
 
-    def _become(self, width: int) -> None:
+    def _set_width(self, width: int) -> None:
         self._width = width
         self._tried = self._lost = 0

@@ -1,4 +1,4 @@
-"""Documents that were locked, in the terms of the user's collection. Pure."""
+"""Decodes locked documents as the user's collection does. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from bson.raw_bson import RawBSONDocument
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.documents import paths
 from evenbeat.documents.base import Fields, Found
-from evenbeat.documents.mongo.calls import PLAIN
+from evenbeat.documents.mongo.collection import PLAIN
 
 
 class Reader:
-    """Makes what is handed out of what was read raw."""
+    """Makes ``Found`` of a raw document."""
 
     def __init__(self, fields: Fields, theirs: CodecOptions[Any]) -> None:
         self._fields = fields
         self._theirs = theirs
 
     def found(self, id_: Any, document: RawBSONDocument, seen: Instant, until: Instant) -> Found:
-        # Nobody has a use for a time before the years that Python knows.
+        # A time before Python's first year counts as the first instant.
         due, fields = max(seen, FIRST), self._fields
         try:
             data = self._decoded(document.raw, seen)
@@ -38,20 +38,20 @@ class Reader:
                 auto_remove=paths.get(document, fields.auto_remove),
                 data=data,
             )
-        except Exception as error:  # also what decodes a type of the user's may raise
+        except Exception as error:  # a type decoder of the user's may raise anything
             data = self._salvaged(id_, document.raw, seen)
             return Found(data["_id"], due, until, data=data, trouble=str(error))
 
     def _salvaged(self, id_: Any, raw: bytes | memoryview, seen: Instant) -> dict[str, Any]:
         try:
             data: dict[str, Any] = bson.decode(raw, PLAIN)
-        except BSONError:  # a UUID of three bytes, say: whole documents fail by it
+        except BSONError:  # for example a UUID of three bytes: the whole document can't be decoded
             data = {"_id": id_}
         paths.put(data, self._fields.sleep_until, DatetimeMS(seen))
         return data
 
     def _decoded(self, raw: bytes | memoryview, seen: Instant) -> Any:
-        """As the user's collection would have given it before the lock."""
+        """Return the document as the user's collection would have returned it before the lock."""
         document = bson.decode(raw, self._theirs)
         if isinstance(document, MutableMapping):
             paths.put(document, self._fields.sleep_until, self._date(seen))
@@ -61,7 +61,7 @@ class Reader:
         return bson.decode(bson.encode(plain), self._theirs)
 
     def _date(self, instant: Instant) -> Any:
-        """With a time zone or without, as the user's collection gives dates."""
+        """Return a date with a time zone or without, as the user's collection does."""
         date = DatetimeMS(instant)
         if not FIRST <= instant <= LAST:
             return date
@@ -69,5 +69,5 @@ class Reader:
 
 
 def _moment(value: Any) -> Any:
-    """Of a date, the nearest that Python has."""
+    """Return the datetime nearest to a date; any other value as it is."""
     return from_ms(min(max(int(value), FIRST), LAST)) if isinstance(value, DatetimeMS) else value

@@ -1,4 +1,4 @@
-"""A condition of the user's: SQL with ``%s`` for each parameter."""
+"""The user's condition: SQL with ``%s`` for each parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from evenbeat.documents import columns
 
-# In a condition: a text, a name or a comment, which are left as they are, a place, or a percent sign.
+# In a condition: a text, a name or a comment, which stay as they are; a placeholder; or a percent sign.
 _PIECES = re.compile(
     r"""\b[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | \$(\w*)\$.*?\$\1\$ | --[^\n]*
     | /\*.*?\*/ | %s | %%? """,
@@ -19,11 +19,11 @@ HOW_TO_PLACE = "write %s for each parameter, and, where there are some, %% for a
 
 
 def with_named_places(condition: str | None, parameters: Sequence[Any]) -> str:
-    """A condition for use beside other values, which have names."""
+    """Return the condition with named placeholders, for statements that have further named values."""
     if condition is None:
         return "true"
     if not parameters:
-        # Nothing is to be put in: a percent sign is one.
+        # Without parameters, a percent sign means itself.
         return condition.replace("%", "%%")
     numbers = itertools.count()
 

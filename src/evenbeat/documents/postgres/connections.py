@@ -1,4 +1,4 @@
-"""Connections to a database of the user's, and what its errors mean."""
+"""Connections to the user's database, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from evenbeat.stores.postgres.failures import first_line
 from evenbeat.stores.postgres.location import Location
 from evenbeat.stores.postgres.session import Session
 
-# What the server says of itself, as opposed to: of a value, a row or a statement. By classes of SQLSTATE.
-_OF_ITSELF = ("08", "25", "28", "3D", "40", "53", "55006", "55P", "57", "58", "XX")
-NO_TABLE, NOT_GRANTED, ROW_IS_HELD, SYNTAX = "42P01", "42501", "55P03", "42601"
+# SQLSTATE classes of errors that concern the server, not a value, a row or a statement.
+_OF_SERVER = ("08", "25", "28", "3D", "40", "53", "55006", "55P", "57", "58", "XX")
+NO_TABLE, NOT_GRANTED, ROW_IS_LOCKED, SYNTAX = "42P01", "42501", "55P03", "42601"
 
-# How the driver reads times and intervals.
+# The styles of times and intervals that the driver reads.
 _STYLES = {"DateStyle": "ISO", "IntervalStyle": "postgres"}
 
 
 class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
-    """A value that can't be read, as ``infinity`` among dates, comes as its text: the row was locked by
-    then, and would be again, without ever getting anywhere."""
+    """Returns a value that can't be read, such as the date ``infinity``, as its text. Otherwise the row,
+    which is locked by then, would be locked again and again, and never processed."""
 
     def fetchall(self) -> list[dict[str, Any]]:
         try:
             return super().fetchall()
-        except Exception:  # also of loaders that are not ours: RecursionError of very deep JSON
-            return self._fetched_one_by_one()
+        except Exception:  # a loader may raise anything: RecursionError for very deep JSON
+            return self._fetch_one_by_one()
 
-    def _fetched_one_by_one(self) -> list[dict[str, Any]]:
+    def _fetch_one_by_one(self) -> list[dict[str, Any]]:
         result = self.pgresult
         assert result is not None
         transformer = Transformer(self)
@@ -60,14 +60,14 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
 
 
 class TableConnections(Connections):
-    """Connections whose rows are dicts, and come whatever is in them."""
+    """Connections that return rows as dicts, also those with values that can't be read."""
 
     def _connect(self) -> Session:
         session = super()._connect()
         link = cast("psycopg.Connection[Any]", session.link)
         link.row_factory, link.cursor_factory = dict_row, _LenientCursor
         for setting, wanted in _STYLES.items():
-            # It reads no others: what was locked could not be handed out.
+            # The driver reads no other style: rows that were locked could not be read.
             if (link.info.parameter_status(setting) or wanted).partition(",")[0] != wanted:
                 try:
                     rows_of(session, f"SET {setting} TO {wanted}")
@@ -77,18 +77,18 @@ class TableConnections(Connections):
         return session
 
 
-class _Anywhere(Location):
-    """A database whose statements are the user's as well: no name in them is replaced."""
+class _UsersDatabase(Location):
+    """A database whose statements contain the user's SQL: no name in them is replaced."""
 
     def own(self, text: str) -> str:
         return text
 
 
-def anywhere(place: Location) -> _Anywhere:
-    options = cast("dict[str, str]", conninfo_to_dict(place.conninfo))
-    if options["application_name"] == "evenbeat":  # as long as the user does not say another
+def users_database(location: Location) -> _UsersDatabase:
+    options = cast("dict[str, str]", conninfo_to_dict(location.conninfo))
+    if options["application_name"] == "evenbeat":  # unless the user has set another
         options["application_name"] = "evenbeat documents"
-    return _Anywhere(make_conninfo(**options), None, place.schema, place.shown)
+    return _UsersDatabase(make_conninfo(**options), None, location.schema, location.shown)
 
 
 def rows_of(session: Session, text: str, *values: object) -> list[dict[str, Any]]:
@@ -97,22 +97,22 @@ def rows_of(session: Session, text: str, *values: object) -> list[dict[str, Any]
 
 @contextmanager
 def refusals(is_of_rows: bool) -> Iterator[None]:
-    """Tell what the server says of a value from what it says of itself."""
+    """Raise ``InvalidValue`` in place of ``StoreUnavailable`` if the server refused a value or a row."""
     try:
         yield
     except StoreUnavailable as error:
         cause, state = error.__cause__, sqlstate_of(error)
         if state is None:
-            # The driver's own, about a value that it does not know.
+            # An error of the driver, about a value that it can't convert.
             is_refused = isinstance(cause, psycopg.ProgrammingError)
         else:
-            # Triggers and functions have codes of their own.
-            is_refused = not state.startswith(_OF_ITSELF) and state != NO_TABLE
+            # Triggers and functions raise codes of their own, so all other classes count as refusals.
+            is_refused = not state.startswith(_OF_SERVER) and state != NO_TABLE
             is_refused = is_refused and (is_of_rows or state != NOT_GRANTED)
         if is_refused:
             assert cause is not None
-            said = first_line(cause) if isinstance(cause, Exception) else str(cause)
-            raise InvalidValue(f"the database refused a row: {said}", field="row", value=None) from cause
+            why = first_line(cause) if isinstance(cause, Exception) else str(cause)
+            raise InvalidValue(f"the database refused a row: {why}", field="row", value=None) from cause
         raise
 
 

@@ -1,4 +1,4 @@
-"""A table of PostgreSQL that was looked at: its columns, its statements, and its rows as documents."""
+"""A PostgreSQL table: its columns, the statements on it, and its rows as documents."""
 
 from __future__ import annotations
 
@@ -15,58 +15,20 @@ from evenbeat.documents.columns import Names, Table, not_null, quoted
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.postgres.session import Statement
 
-FIND_TABLE = """
-SELECT class.oid::bigint AS oid, relkind::text AS kind, relname::text AS name, nspname::text AS space
-FROM pg_catalog.pg_class AS class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
-WHERE class.oid = to_regclass(%s)
-"""
-
-NEAR_TABLES = """
-SELECT CASE WHEN pg_catalog.pg_table_is_visible(class.oid) THEN relname ELSE nspname || '.' || relname END
-    AS name
-FROM pg_catalog.pg_class AS class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
-WHERE lower(relname) = lower(%s) AND relkind IN ('r', 'p', 'v') ORDER BY 1 LIMIT 3
-"""
-
-# A domain is compared as the type below it.
-FIND_COLUMNS = """
-SELECT attname::text AS name, format_type(atttypid, atttypmod) AS type,
-    format_type(coalesce(nullif(typbasetype, 0), kind.oid), NULL) AS base,
-    CASE typbasetype WHEN 0 THEN atttypmod ELSE typtypmod END AS modifier,
-    attnotnull AS is_not_null, typnotnull AS is_not_null_by_type
-FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_type AS kind ON kind.oid = atttypid
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
-
-FIND_UNIQUE = """
-SELECT 1 AS found
-FROM pg_catalog.pg_index
-JOIN pg_catalog.pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
-WHERE indrelid = %s AND attname = %s AND indisunique AND indisvalid AND indnkeyatts = 1 AND indpred IS NULL
-"""
-
-# By the server's estimate of the rows; views and partitioned tables have none of their own.
-FIND_INDEX_MISSED = """
-SELECT 1 AS missed FROM pg_catalog.pg_class AS class
-WHERE class.oid = %s AND relkind = 'r' AND reltuples > %s AND NOT EXISTS (
-    SELECT FROM pg_catalog.pg_index
-    JOIN pg_catalog.pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
-    WHERE indrelid = class.oid AND attname = %s AND indisvalid
-)
-"""
-
-# One statement, so that nobody comes between. MATERIALIZED: a subquery that the planner runs again for each
-# row would lock more than LIMIT. Who has a row locked is writing to it: SKIP LOCKED; a row that somebody
-# wrote to since the statement began is looked at anew before it is taken. Times before the first (-infinity,
-# BC) have no datetime. The bounds are on the column as it is: a partial index on what is not null will do.
+# One statement, so that no other session writes in between. MATERIALIZED: a subquery that the planner runs
+# again for each row would lock more than LIMIT. SKIP LOCKED: a session that has locked a row is writing to
+# it. If a row was written since the statement began, the server checks it again before it locks it. Times
+# before the first datetime (-infinity, BC) are left out. The bounds are on the bare column, so that a partial
+# index WHERE … IS NOT NULL can be used.
 #
-# The key alone finds the row again: IS NOT DISTINCT FROM can't be looked up in an index. By an equal time the
-# planner would, and read all rows that are due at the same midnight for each of them.
+# The UPDATE finds the row by its key alone: an index can't be searched by IS NOT DISTINCT FROM. With an
+# equality of times the planner would use the index on them, and read all rows that are due at the same
+# midnight for each of these rows.
 #
 # 100 of 100,000 due among 300,000 rows with that index (PostgreSQL 16, EXPLAIN ANALYZE): 1 ms and 0.1 ms of
 # planning, whether all are due at different times or at the same.
 #
-# What a trigger made of the lock is seen in what is returned; where it kept the row as it was, there is none.
+# The returned lock shows what a trigger has made of it; it is null if a trigger kept the row as it was.
 _LOCK = """
 WITH due AS MATERIALIZED (
     SELECT * FROM {table}
@@ -83,7 +45,7 @@ SELECT due.*, due.{key}::text AS "evenbeat key", lock.ends AS "evenbeat lock"
 FROM due LEFT JOIN (SELECT key, max(ends) AS ends FROM locked GROUP BY key) AS lock ON lock.key = due.{key}
 """
 
-# FOR UPDATE: to see whether the role may write to them.
+# FOR UPDATE: raises an error if the role may not write to the rows.
 _CANDIDATES = """
 SELECT {key}::text AS key FROM {table}
 WHERE {due} >= %(first)s AND {due} <= %(now)s AND {key} IS NOT NULL AND {chosen} AND (
@@ -92,7 +54,7 @@ WHERE {due} >= %(first)s AND {due} <= %(now)s AND {key} IS NOT NULL AND {chosen}
 ORDER BY {due} {way} LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 """
 
-# Which rows: by the texts of their keys, as a key may be of a type that Python has no values for.
+# Which rows: by the texts of their keys, since a key may have a type without Python values.
 _ALL = "true"
 _ONE = "{key}::text = %(key)s"
 _WITHOUT = "{key}::text <> ALL (%(without)s)"
@@ -106,7 +68,7 @@ ORDER BY {due} LIMIT 1
 """
 
 # 100 rows of the same table: 0.6 ms and 0.5 ms of planning.
-# A lock that may have two ends is given twice; one of them at most is that of the row.
+# A lock that may have two ends is passed twice; the row has at most one of them.
 _UPDATE = """
 UPDATE {table} AS own SET {due} = given.upcoming
 FROM unnest(%(places)s::int[], %(keys)s::{key_type}[], %(ends)s::{time_type}[], %(upcoming)s::{time_type}[])
@@ -139,29 +101,29 @@ class Column(msgspec.Struct, frozen=True):
     name: str
     type: str
     base: str
-    """The type below it, without its modifier."""
+    """The type, or the base type of a domain, without its modifier."""
     modifier: int
     """-1 if there is none."""
     is_not_null: bool
     is_not_null_by_type: bool
-    """That of a domain."""
+    """Whether its type is a domain that is NOT NULL."""
 
 
 class RowTable:
-    """Statements on a table. All take named values, and know times as the column has them."""
+    """Makes the statements on a table, with named values. Converts times to the type of the column."""
 
     def __init__(
-        self, place: str, table: Table, columns: Mapping[str, Column], names: Names, condition: str
+        self, quoted_name: str, table: Table, columns: Mapping[str, Column], names: Names, condition: str
     ) -> None:
         self._table = table
         self._columns = columns
         self._names = names
         self._time_type = columns[names.sleep_until].base
         words = self._words = {
-            "table": _own(place),
-            "key": _own(quoted(names.key)),
-            "due": _own(quoted(names.sleep_until)),
-            "key_type": _own(columns[names.key].type),
+            "table": _escaped(quoted_name),
+            "key": _escaped(quoted(names.key)),
+            "due": _escaped(quoted(names.sleep_until)),
+            "key_type": _escaped(columns[names.key].type),
             "time_type": self._time_type,
             "condition": condition,
         }
@@ -170,7 +132,7 @@ class RowTable:
 
     @property
     def _first(self) -> datetime:
-        """The first time that Python has, which others write for no time at all: .NET and Go."""
+        """The first datetime of Python. Programs in .NET and Go write it for "no time"."""
         return datetime.min.replace(tzinfo=UTC) if self._time_type == _AWARE else datetime.min
 
     # Statements
@@ -184,7 +146,7 @@ class RowTable:
         without: Sequence[str] = (),
         key: str | None = None,
     ) -> Statement:
-        """``key``: the text of the only one."""
+        """Return the statement that locks due rows; with ``key``, the text of a key, only this row."""
         times = self._moments({"now": now, "until": until})
         values = {"first": self._first, **times, "limit": limit, **parameters}
         return self._chosen(_LOCK, values, without, key)
@@ -198,7 +160,8 @@ class RowTable:
         *,
         from_end: bool,
     ) -> Statement:
-        """The longest due first, or last."""
+        """Return the statement that finds the keys of due rows, the longest due first; last with
+        ``from_end``."""
         values = {"first": self._first, "now": self._moment(now), "limit": limit, **parameters}
         return self._chosen(_CANDIDATES, values, without, None, way="DESC" if from_end else "")
 
@@ -213,7 +176,7 @@ class RowTable:
         return self._next_due, {**self._moments({"now": now, "last": LAST}), **parameters}
 
     def updates(self, changes: Sequence[Change]) -> list[Statement]:
-        """All changes of the time alone are one statement; those of more are one each."""
+        """Return one statement for all changes of ``sleep_until`` alone, and one for each other change."""
         plain = [(place, change) for place, change in enumerate(changes) if not change.fields]
         more = [(place, change) for place, change in enumerate(changes) if change.fields]
         statements = [self._update_fields(place, change) for place, change in more]
@@ -237,7 +200,7 @@ class RowTable:
 
     def _update_fields(self, place: int, change: Change) -> Statement:
         fields = self._table.fields(change.fields, self._names)
-        assignments = [f"{_own(quoted(name))} = %(field{number})s" for number, name in enumerate(fields)]
+        assignments = [f"{_escaped(quoted(name))} = %(field{number})s" for number, name in enumerate(fields)]
         values: dict[str, Any] = {
             f"field{number}": self._value(name, value) for number, (name, value) in enumerate(fields.items())
         }
@@ -251,7 +214,7 @@ class RowTable:
         return text, values
 
     def _value(self, name: str, value: Any) -> Any:
-        """What JSON can say goes into a column of it as that: as it comes out."""
+        """Wrap a value for a json column, so that it is read as it was written."""
         if value is None or isinstance(value, Json):  # as Jsonb is, too
             return value
         base = self._columns[name].base
@@ -269,16 +232,16 @@ class RowTable:
     # Rows
 
     def has_lock(self, row: Mapping[str, Any], until: Instant) -> bool:
-        """Whether what was written is what is there."""
+        """Return whether the row has the lock that was written."""
         return bool(row[_LOCK_SEEN] == self._moment(until))
 
     def key(self, row: Mapping[str, Any]) -> str:
-        """The text of a key."""
+        """Return the text of the key."""
         return str(row[_KEY_SEEN])
 
     def found(self, row: Mapping[str, Any], locked_until: Instant) -> Found:
         names = self._names
-        # psycopg gives times in the time zone of the session, which is the server's.
+        # psycopg returns times in the time zone of the session.
         data = {name: _in_utc(value) for name, value in row.items() if name not in (_KEY_SEEN, _LOCK_SEEN)}
         repeat_until = None if names.repeat_until is None else data[names.repeat_until]
         return Found(
@@ -296,13 +259,13 @@ class RowTable:
 
 
 def check_time(column: Column, table: str) -> None:
-    """Refuse a column that can't hold a lock, as it is no time or rounds milliseconds away, or no null."""
+    """Refuse a column that is not a time, that rounds milliseconds away, or that is NOT NULL."""
     if column.base not in (_AWARE, _NAIVE):
         raise InvalidValue(
             f"column {shown(column.name)} of {table} (sleep_until) is of type {column.type}",
             field="sleep_until",
             value=column.name,
-            hint="it must be timestamptz, or timestamp in UTC; a view of the table may convert it",
+            hint="it must be timestamptz, or timestamp in UTC; a view of the table can convert it",
         )
     if 0 <= column.modifier < 3:
         raise InvalidValue(
@@ -320,7 +283,7 @@ def check_time(column: Column, table: str) -> None:
 
 
 def check_key(column: Column, table: str) -> None:
-    """Refuse a key that can't be given back: the server would take its value for another type's."""
+    """Refuse a key whose value psycopg would send as another type."""
     if column.base in ("json", "jsonb") or column.base.endswith("[]"):
         raise InvalidValue(
             f"column {shown(column.name)} of {table} (key) is of type {column.type}",
@@ -330,8 +293,8 @@ def check_key(column: Column, table: str) -> None:
         )
 
 
-def _own(text: str) -> str:
-    """A name in a statement: psycopg takes a percent sign for a place."""
+def _escaped(text: str) -> str:
+    """Return a name for a statement: psycopg takes a percent sign for a placeholder."""
     return text.replace("%", "%%")
 
 
@@ -340,8 +303,8 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _due(value: object) -> Instant:
-    """The first day of all, which is before the first instant, is as long due as that. In a time zone west of
-    UTC it has no datetime."""
+    """Return when a row is due. The first day of the calendar, which begins before the first instant, counts
+    as that instant; in a time zone west of UTC it is not a datetime."""
     return max(FIRST, to_ms(_aware(value))) if isinstance(value, datetime) else FIRST
 
 

@@ -1,4 +1,4 @@
-"""Connections to a file of the user's, and what its errors mean."""
+"""Connections to the user's file, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenbeat.stores.sqlite.session import Session, error_code, unavailable
 
 
 class FileConnections(Connections):
-    """Connections to a file of the user's: neither made nor changed."""
+    """Connections to the user's file, which they neither create nor change."""
 
     def __init__(self, path: str, busy_timeout: float, form: TimeFormat) -> None:
         super().__init__(path, busy_timeout, None)
@@ -36,13 +36,13 @@ class FileConnections(Connections):
                 f"{Path(self.path).as_uri()}?mode=rw",
                 uri=True,
                 timeout=self._timeout,
-                isolation_level=None,  # transactions begin where Connections says so
-                check_same_thread=False,  # a lock sees to it
+                isolation_level=None,  # Connections begins transactions
+                check_same_thread=False,  # Connections has a lock for that
             )
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error
         connection.row_factory = sqlite3.Row
-        # A text that is not UTF-8 must not keep its row, and those found with it, from being read.
+        # A text that is not UTF-8 must not prevent its row, and those found with it, from being read.
         connection.text_factory = _as_text
         session = Session(connection, self.path, None)
         try:
@@ -60,14 +60,18 @@ class FileConnections(Connections):
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Tell what SQLite says of a value or a statement from what it says of the file."""
+    """Raise ``InvalidValue`` in place of ``StoreUnavailable`` if SQLite refused a value or a statement."""
     try:
         yield
     except StoreUnavailable as error:
         cause = error.__cause__
-        # A driver's own error, about a value that it does not know, has no code.
-        is_own = isinstance(cause, sqlite3.InterfaceError | sqlite3.ProgrammingError | sqlite3.DataError)
-        if isinstance(cause, sqlite3.Error) and (is_own or error_code(cause) & 0xFF == sqlite3.SQLITE_ERROR):
+        # An error of the driver, about a value that it can't convert, has no code.
+        is_of_driver = isinstance(
+            cause, sqlite3.InterfaceError | sqlite3.ProgrammingError | sqlite3.DataError
+        )
+        if isinstance(cause, sqlite3.Error) and (
+            is_of_driver or error_code(cause) & 0xFF == sqlite3.SQLITE_ERROR
+        ):
             raise InvalidValue(f"the database refused a row: {cause}", field="row", value=None) from cause
         raise
 

@@ -1,4 +1,4 @@
-"""A table of SQLite that was looked at: its statements, and its rows as documents."""
+"""An SQLite table: the statements on it, and its rows as documents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue
 from evenbeat.stores.sqlite.session import Session
 
-# By the value as an index may have it, roughly, and then exactly. julianday() of a text is that of its
-# nearest millisecond, or of the one before: some versions round, some cut off. The condition comes before the
-# function, which is Python's: many rows that are due may miss it.
+# The first bounds are approximate, on the value that an index may have; the last one is exact. julianday() of
+# a text is that of its nearest millisecond, or of the one before: some versions round, some truncate. The
+# condition comes before evenbeat_instant(), which is a slow Python function: many due rows may not meet it.
 _LOCKABLE = """
 SELECT * FROM {table}
 WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND (
@@ -33,8 +33,8 @@ WHERE {due} IS NOT NULL AND {indexed} BETWEEN ? AND ? AND {key} IS NOT NULL AND 
 ORDER BY {indexed} LIMIT 1
 """
 
-# As the column compares, and exactly: keys that differ in their case may be one to the column and two to its
-# unique index. Whichever way the index compares, it finds the row.
+# Compared by the column's collation, and exactly: keys that differ in case may be equal for the column and
+# different for its unique index. Whichever collation the index has, it finds the row.
 _SET = "UPDATE {table} SET {assignments} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
 _GET = "SELECT {due} FROM {table} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
 _REMOVE = "DELETE FROM {table} WHERE {key} = ? AND {key} = ? COLLATE BINARY"
@@ -42,20 +42,20 @@ _MANY = "SELECT 1 FROM {table} LIMIT 1 OFFSET ?"
 _ANY = "SELECT {due} FROM {table} WHERE {due} IS NOT NULL LIMIT 1"
 
 _OWN_PLACES = 4
-"""Places of ``_LOCKABLE`` that are not the condition's."""
+"""Placeholders of ``_LOCKABLE`` that are not in the condition."""
 _MISCOUNTED = re.compile(r"uses ([0-9]+), and there (?:is|are) ([0-9]+) supplied")
 
-# Not more than so many rows are looked at: with the write lock held.
+# Reads a limited number of rows, since the write lock is held.
 _UNREAD = """
 SELECT key, due FROM (SELECT {key} AS key, {due} AS due FROM {table} WHERE {due} IS NOT NULL LIMIT ?)
 WHERE typeof(due) = 'text' AND julianday(due) IS NULL
 """
 
-# What SQLite's own functions read, of all that is a time.
+# The times that SQLite's own functions read.
 _READABLE = re.compile(
     r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(\s*([Zz]|[+-](0\d|1[0-4]):[0-5]\d))?)?\s*", re.ASCII
 )
-# What others write for no time at all, and for the longest due: .NET and Go.
+# Programs in .NET and Go write this day for "no time", and for the earliest one.
 _FIRST_DAY = "0001-01-01"
 
 _DAY = 86_400_000
@@ -64,11 +64,11 @@ _SLACK = 2
 
 
 class RowTable:
-    """Statements on a table. Each is part of a transaction that holds the write lock."""
+    """Executes statements on a table, each within a transaction that holds the write lock."""
 
     def __init__(
         self,
-        place: str,
+        quoted_name: str,
         table: Table,
         names: Names,
         form: TimeFormat,
@@ -81,7 +81,7 @@ class RowTable:
         self._parameters = parameters
         due = quoted(names.sleep_until)
         self._words = words = {
-            "table": place,
+            "table": quoted_name,
             "key": quoted(names.key),
             "due": due,
             "indexed": f"julianday({due})" if form == "text" else due,
@@ -100,10 +100,10 @@ class RowTable:
         *,
         from_end: bool = False,
     ) -> list[dict[str, Any]]:
-        """The longest due first, or last."""
+        """Return due rows, the longest due first; last with ``from_end``."""
         text = self._lockable_last if from_end else self._lockable
-        # Those to be left out are among the first, if they are there at all. Not in SQL: a text that is not
-        # UTF-8 is not equal to what was read of it.
+        # Rows to leave out are among the first, if they are still there. They are filtered here, not in SQL:
+        # a text that is not UTF-8 differs from the text that was read.
         values = [
             self._indexed(FIRST - _DAY),
             self._indexed(now + _SLACK),
@@ -119,16 +119,14 @@ class RowTable:
         return row[self._names.key]
 
     def lock(self, session: Session, row: dict[str, Any], until: Instant) -> Found:
-        """Lock a row, or leave it as it is: ``InvalidValue`` if it does not have the lock afterwards, as
-        triggers can bring about."""
+        """Lock a row. If it does not have the lock afterwards, since a trigger has changed it, leave the row
+        as it was and raise ``InvalidValue``."""
         found = self._found(row, until)
         time = time_formats.write(until, self._form, row[self._names.sleep_until])
         session.run("lock a row", "SAVEPOINT evenbeat_lock")
         try:
-            is_met = (
-                session.run("lock a row", self._set([self._names.sleep_until]), [time, *[found.id] * 2]) > 0
-            )
-            if not is_met or not self._holds(session, DocumentLock(found.id, (until,)))[0]:
+            written = session.run("lock a row", self._set([self._names.sleep_until]), [time, *[found.id] * 2])
+            if written == 0 or not self._holds(session, DocumentLock(found.id, (until,)))[0]:
                 raise InvalidValue(
                     "a row does not have the time that was written to it",
                     field="row",
@@ -163,7 +161,7 @@ class RowTable:
         return holds and session.run("remove a row", self._remove, [lock.id] * 2) > 0
 
     def misses_index(self, session: Session) -> bool:
-        """Whether there are many rows, and no index that finds those that are due."""
+        """Return whether there are many rows, and no index that finds the due ones."""
         if not session.rows("look", _MANY.format(**self._words), [indexes.MANY]):
             return False
         values = [0, 0, *self._parameters, 0, 1]
@@ -172,7 +170,7 @@ class RowTable:
 
     @property
     def index(self) -> str:
-        """The statement that makes the index."""
+        """The statement that creates the index."""
         return "CREATE INDEX {table_due} ON {table} ({indexed})".format(
             **self._words, table_due=quoted(f"{self._table.name}_due")
         )
@@ -182,14 +180,14 @@ class RowTable:
         return rows[0][0] if rows else None
 
     def unread_time(self, session: Session) -> tuple[Any, Any] | None:
-        """The key and the time of a row that is never due, as its time is one, and SQLite can't read it."""
+        """Return the key and the time of a row that is never due because SQLite can't read its time."""
         if self._form != "text":
             return None
         rows = session.rows("look", _UNREAD.format(**self._words), [indexes.MANY])
         return next(((key, time) for key, time in rows if _is_time(time)), None)
 
     def _holds(self, session: Session, lock: DocumentLock) -> tuple[bool, Any]:
-        """Whether a row still has that lock, and what its time looks like. Nobody else writes meanwhile."""
+        """Return whether a row still has that lock, and its time. No other connection writes meanwhile."""
         rows = session.rows("look at a lock", self._get, [lock.id] * 2)
         value = rows[0][0] if rows else None
         return instant_of(value, self._form) in lock.ends, value
@@ -198,7 +196,7 @@ class RowTable:
         return _SET.format(**self._words, assignments=", ".join(f"{quoted(name)} = ?" for name in columns))
 
     def _indexed(self, instant: Instant) -> float:
-        """What an index is asked for: close to the instant."""
+        """Return the value of an instant in an index, approximately."""
         if self._form == "text":
             return instant / _DAY + _JULIAN_1970
         return instant / 1000 if self._form == "seconds" else instant
@@ -206,10 +204,10 @@ class RowTable:
     def _found(self, row: dict[str, Any], until: Instant) -> Found:
         names = self._names
         due = instant_of(row[names.sleep_until], self._form)
-        assert due is not None  # or it were not due
+        assert due is not None  # the row is due
         repeat_until = None if names.repeat_until is None else row[names.repeat_until]
         if isinstance(repeat_until, int | float):
-            # As the other time is kept. What is no time stays, for who reads the fields to refuse it.
+            # In the format of ``sleep_until``. Any other value stays as it is: ``rules.read`` refuses it.
             instant = instant_of(repeat_until, self._form)
             repeat_until = repeat_until if instant is None else from_ms(instant)
         return Found(
@@ -224,9 +222,9 @@ class RowTable:
 
 
 def instant_of(value: object, form: TimeFormat) -> Instant | None:
-    """The instant of a value; None for what is no time, for a text where numbers are kept: those come in
-    another order; and for a text that SQLite does not read: it is never found. The first day of all, which
-    is before the first instant, is as long due as that."""
+    """Return the instant of a value. None for a value that is not a time, for a text in a column of numbers,
+    since SQLite sorts texts after them, and for a text that SQLite can't read, since no query finds it. The
+    first day of the calendar, which begins before the first instant, counts as that instant."""
     if isinstance(value, str):
         if form != "text" or not _READABLE.fullmatch(value):
             return None
@@ -249,8 +247,8 @@ def _is_time(text: str) -> bool:
 
 
 def count_places(refusal: object) -> int | None:
-    """How many places the condition has, where it is refused for having another number than there are
-    parameters."""
+    """Return how many placeholders the condition has, if SQLite refused it because their number differs from
+    that of the parameters; else None."""
     found = _MISCOUNTED.search(str(refusal))
     return None if found is None else int(found[1]) - _OWN_PLACES
 

@@ -1,4 +1,4 @@
-"""Calls to the server, and what its errors mean."""
+"""The user's collection: the calls to the server, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evenbeat.stores.server_clock import ServerClock
 
 Error: TypeAlias = Mapping[str, Any]
 
-# Whatever stands in a document, it can be read: dates that Python has no room for, texts that are none.
+# Reads every document, also dates outside of Python's years, and texts that are not UTF-8.
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(
     document_class=RawBSONDocument,
     datetime_conversion=DatetimeConversion.DATETIME_MS,
@@ -32,69 +32,41 @@ RAW: CodecOptions[RawBSONDocument] = CodecOptions(
 )
 PLAIN = RAW.with_options(document_class=dict)
 
-# The server is at fault, not what was asked: it changes its role or shuts down (7 to 13436), had no time
-# or room (24, 50, 202, 262, 14031), met a conflict (112, 225, 246, 251), or lets us not (13, 18, 8000).
-_UNAVAILABLE = frozenset(
-    {
-        6,
-        7,
-        13,
-        18,
-        24,
-        50,
-        64,
-        89,
-        91,
-        112,
-        133,
-        134,
-        189,
-        202,
-        225,
-        234,
-        246,
-        251,
-        262,
-        317,
-        8000,
-        9001,
-        10107,
-        10058,
-        11600,
-        11602,
-        13435,
-        13436,
-        14031,
-    }
-)
+# Error codes that concern the server, not the request: it can't be reached, changes its role or shuts down;
+# lacked time or memory; met a conflict; or refused access.
+_SHUTTING_DOWN = {6, 7, 64, 89, 91, 133, 134, 189, 234, 317, 9001, 10107, 10058, 11600, 11602, 13435, 13436}
+_OVERLOADED = {24, 50, 202, 262, 14031}
+_CONFLICT = {112, 225, 246, 251}
+_NO_ACCESS = {13, 18, 8000}
+_UNAVAILABLE = frozenset(_SHUTTING_DOWN | _OVERLOADED | _CONFLICT | _NO_ACCESS)
 
-
-# Seconds to wait for a server when the documents are opened, and for what is nice to know.
-_TO_REACH = 5.0
-_TO_GLIMPSE = 0.5
+# Seconds to wait for a server when the documents are opened, and for the facts behind a warning.
+_PING_TIMEOUT = 5.0
+_GLIMPSE_TIMEOUT = 0.5
 
 _UNAUTHORIZED = 13
 
 
 class Written(NamedTuple):
-    """What became of a bulk of writes."""
+    """The result of a bulk of writes."""
 
     documents: int
     """How many were found and written, or deleted."""
     not_ours: frozenset[int]
-    """Which writes, by index, found another value than theirs."""
+    """The writes, by index, that found another value of ``sleep_until`` than their own."""
     errors: list[Error]
-    """What else went wrong; each names its index."""
+    """All other errors; each has its index."""
     early: int = 0
-    """How many of those that are not ours were locked before their time."""
+    """How many of ``not_ours`` were locks of documents that were not due yet."""
 
 
-class Calls:
-    """A user's collection. His client and its options stay as they are."""
+class UserCollection:
+    """The user's collection. Its client, and the options of that, stay as they are."""
 
     def __init__(self, collection: Collection[Any]) -> None:
         self.name = collection.full_name
-        # What was locked is read again: only the primary is sure to have it, and has it before a majority.
+        # Documents are read again after they were locked: only the primary surely has the lock, and has it
+        # before a majority of servers does.
         self._raw = collection.with_options(
             codec_options=RAW, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
         )
@@ -104,16 +76,16 @@ class Calls:
         self.clock = ServerClock(self._server_time)
 
     def reach(self) -> None:
-        """See whether there is a primary. The driver would wait for one for half a minute."""
+        """Raise ``StoreUnavailable`` if there is no primary. The driver would wait half a minute for one."""
         has_timeout = self._client.options.timeout is not None
-        with self._translated(), contextlib.nullcontext() if has_timeout else pymongo.timeout(_TO_REACH):
+        with self._translated(), contextlib.nullcontext() if has_timeout else pymongo.timeout(_PING_TIMEOUT):
             self._admin.command("ping")
 
     def glimpse(self, where: Filter, fields: Mapping[str, Any]) -> RawBSONDocument | None:
-        """A document, if one is found soon."""
+        """Return a document, if the server finds one soon."""
         with self._translated():
             try:
-                with pymongo.timeout(_TO_GLIMPSE):
+                with pymongo.timeout(_GLIMPSE_TIMEOUT):
                     return self._raw.find_one(where, fields)
             except PyMongoError as error:
                 if error.timeout:
@@ -137,7 +109,7 @@ class Calls:
                 return list(cursor)
 
     def misses_index(self, path: str) -> bool:
-        """Whether there are many documents, and no index with that field."""
+        """Return whether there are many documents, and no index with that field."""
         with self._translated():
             if self._raw.estimated_document_count() <= indexes.MANY:
                 return False
@@ -145,14 +117,14 @@ class Calls:
         return known is not None and not any(path in index["key"] for index in known)
 
     def unique_index(self, path: str) -> str | None:
-        """The name of an index that lets no two documents have the same value there, if there is one."""
+        """Return the name of a unique index on that field alone, if there is one."""
         for index in self._indexes() or ():
             if index.get("unique") and list(index["key"]) == [path]:
                 return str(index["name"])
         return None
 
     def _indexes(self) -> list[Mapping[str, Any]] | None:
-        """None for who may not look: he is told nothing, and may work all the same."""
+        """Return None if the user may not list indexes: there is no warning then, and the rest works."""
         with self._translated():
             try:
                 return list(self._raw.with_options(codec_options=PLAIN).list_indexes())
@@ -162,7 +134,7 @@ class Calls:
                 raise
 
     def write(self, operations: Sequence[Operation]) -> Written:
-        """Each for itself. Encoded as the user's collection does, whose values may be in it."""
+        """Execute each operation independently. The values are encoded as the user's collection does it."""
         with self._translated():
             try:
                 done = self._theirs.bulk_write(operations, ordered=False)
@@ -174,7 +146,7 @@ class Calls:
                 failed = details.get("writeErrors", [])
         early = sum(entry.get("code") == NOT_OURS and EARLY in entry.get("errmsg", "") for entry in failed)
         if early:
-            # It was set back since it was heard of.
+            # The server's clock was set back since it was read.
             self.clock.forget()
         return Written(
             documents=details.get("nMatched", 0) + details.get("nRemoved", 0),
@@ -188,7 +160,7 @@ class Calls:
             return int(self._admin.command("hello", codec_options=PLAIN)["localTime"])
 
     def refusal(self, error: Error) -> InvalidValue | StoreUnavailable:
-        """What the error of a single write means."""
+        """Return the error to raise for the error of a single write."""
         code, text = error.get("code"), str(error.get("errmsg"))
         if code in _UNAVAILABLE:
             return self._unavailable(OperationFailure(text, code))
@@ -203,15 +175,15 @@ class Calls:
         except DocumentTooLarge as error:
             raise self.refusal({"errmsg": str(error)}) from error
         except OperationFailure as error:
-            # One without a code is the driver's own.
+            # An error without a code comes from the driver.
             if error.code is None or error.code in _UNAVAILABLE or error.timeout:
                 raise self._unavailable(error) from error
-            said = (error.details or {}).get("errmsg", error)
+            why = (error.details or {}).get("errmsg", error)
             raise InvalidValue(
-                f"MongoDB refuses what is asked of {self.name}: {said} (code {error.code})",
+                f"MongoDB refuses a request to {self.name}: {why} (code {error.code})",
                 field="collection",
                 value=self.name,
-                hint="is the condition a filter, and the collection one that can be written to?",
+                hint="is the condition a filter, and can the collection be written to?",
             ) from error
         except PyMongoError as error:
             raise self._unavailable(error) from error
@@ -221,6 +193,6 @@ class Calls:
             ) from error
 
     def _unavailable(self, error: PyMongoError) -> StoreUnavailable:
-        # It may be another server that answers next, with a clock of its own.
+        # Another server, with a clock of its own, may answer next.
         self.clock.forget()
         return unavailable(self.name, error)
