@@ -1,6 +1,6 @@
 """Documents: a collection or table that you already have, as jobs.
 
-Names of databases are imported when they are first used, and their drivers with them.
+The stores of databases are imported when they are first used, and their drivers with them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "Taken",
 ]
 
-_LATER = {
+_LAZY = {
     "MongoDocuments": ("mongo", ("pymongo", "bson")),
     "PostgresDocuments": ("postgres", ("psycopg",)),
     "RedisDocuments": ("redis", ("redis",)),
@@ -47,9 +47,9 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, drivers = _LATER[name]
+    module, drivers = _LAZY[name]
     try:
         return getattr(importlib.import_module(f"evenbeat.documents.{module}"), name)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Tables as documents: what their columns are called, and which of them are there."""
+"""Tables as documents: the names of their columns, and which of them exist."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import msgspec
 from evenbeat.documents.base import Fields
 from evenbeat.errors import InvalidValue, shown
 
-# A name, or one in double quotes, which may have anything in it.
+# A name, or a name in double quotes, which may contain any character.
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _MOST_SHOWN = 20
 
 
 class Names(msgspec.Struct, frozen=True):
-    """The columns that matter. Those that may be missing are None where they are."""
+    """The names of the columns that are used. A column that may be missing, and is, has None."""
 
     key: str
     sleep_until: str
@@ -32,25 +32,26 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Table:
-    """The columns of a table that was looked at. ``fold`` makes one of two names that mean the same."""
+    """The columns of a table. ``fold`` maps names that mean the same column to the same text."""
 
     def __init__(self, name: str, columns: Iterable[str], fold: Callable[[str], str] = str) -> None:
         self.name = name
         self._columns = {fold(column): column for column in columns}
         self._fold = fold
 
-    def names(self, said: Names) -> Names:
-        """The columns as they are really called. One that may be missing, under its usual name, is None."""
-        usual = msgspec.structs.asdict(Fields())
+    def names(self, given: Names) -> Names:
+        """Return the real names of the columns. An optional column that is missing under its default name
+        is None."""
+        defaults = msgspec.structs.asdict(Fields())
         found: dict[str, Any] = {}
-        for field, column in msgspec.structs.asdict(said).items():
-            is_optional = field not in ("key", "sleep_until") and column == usual[field]
+        for field, column in msgspec.structs.asdict(given).items():
+            is_optional = field not in ("key", "sleep_until") and column == defaults[field]
             is_there = self._fold(column) in self._columns
             found[field] = None if is_optional and not is_there else self.column(column, field)
         return Names(**found)
 
     def column(self, name: str, field: str | None = None) -> str:
-        """A column as it is really called. ``field`` is what the user calls it."""
+        """Return the real name of a column. ``field`` is the option that the user has named it by."""
         found = self._columns.get(self._fold(name))
         if found is not None:
             return found
@@ -65,20 +66,20 @@ class Table:
         )
 
     def fields(self, fields: Mapping[str, Any], names: Names) -> dict[str, Any]:
-        """The fields of a change by the real names of their columns."""
+        """Return the fields of a change by the real names of their columns."""
         found = {self.column(name): value for name, value in fields.items()}
         for name in names.reserved & found.keys():
             raise InvalidValue(
-                f"column {shown(name)} is when the row is due, or what it is known by",
+                f"column {shown(name)} is the key of the row, or when it is due",
                 field=name,
                 value=found[name],
-                hint="use document.reschedule(…) to say when it is due next",
+                hint="use document.reschedule(…) to set when it is due next",
             )
         return found
 
 
 def split(table: object) -> tuple[str, ...]:
-    """The parts of a name: ``reminders``, ``shop.reminders``, ``"a.b"``."""
+    """Return the parts of a table's name: ``reminders``, ``shop.reminders``, ``"a.b"``."""
     parts: list[str] = []
     at, text = 0, table if isinstance(table, str) else ""
     while (found := _PART.match(text, at)) is not None:
@@ -98,15 +99,15 @@ def split(table: object) -> tuple[str, ...]:
 
 
 def quoted(*parts: str) -> str:
-    """A name for use in a statement."""
+    """Return a name for use in a statement."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def check_names(
     key: object, sleep_until: object, interval: object, repeat_until: object, auto_remove: object
 ) -> Names:
-    """Refuse what can't be the names of columns, and columns that are to be two things at once."""
-    said = {
+    """Refuse values that are not names of columns, and a column that is given for two options."""
+    given = {
         "key": key,
         "sleep_until": sleep_until,
         "interval": interval,
@@ -114,54 +115,52 @@ def check_names(
         "auto_remove": auto_remove,
     }
     seen: dict[str, str] = {}
-    for field, name in said.items():
+    for field, name in given.items():
         if not isinstance(name, str) or not name or "\0" in name:
             raise InvalidValue(
                 f"{field} {shown(name)} is not the name of a column",
                 field=field,
                 value=name,
-                hint="write it as the table has it, without quotes",
+                hint="write the name as the table has it, without quotes",
             )
         if name in seen:
             raise InvalidValue(
-                f"column {shown(name)} is {seen[name]} already, and can't be {field}, too",
-                field=field,
-                value=name,
+                f"column {shown(name)} is given for both {seen[name]} and {field}", field=field, value=name
             )
         seen[name] = field
     return Names(**{field: column for column, field in seen.items()})
 
 
 def check_condition(condition: object, parameters: object) -> tuple[str | None, Sequence[Any]]:
-    """Refuse what can't be a condition and its parameters."""
+    """Refuse values that are not a condition and its parameters."""
     if condition is not None and (not isinstance(condition, str) or not condition.strip()):
         raise InvalidValue(
             f"condition {shown(condition)} is not SQL",
             field="condition",
             value=condition,
-            hint="write what stands after WHERE, or leave it out",
+            hint="write the SQL after WHERE, or leave it out",
         )
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
         raise InvalidValue(
             f"parameters {shown(parameters)} are not a sequence",
             field="parameters",
             value=parameters,
-            hint="write parameters=[…], one for each place in the condition",
+            hint="write parameters=[…], one for each placeholder in the condition",
         )
     if parameters and condition is None:
         raise InvalidValue(
             "there are parameters, but no condition",
             field="parameters",
             value=parameters,
-            hint="say condition=…, too",
+            hint="set condition=…, too",
         )
     return condition, tuple(parameters)
 
 
 def miscounted(condition: str | None, places: int, parameters: Sequence[Any], hint: str) -> InvalidValue:
-    """A condition has more places than there are parameters, or fewer."""
+    """Return the error of a condition that has more placeholders than parameters, or fewer."""
     return InvalidValue(
-        f"condition {shown(condition)} has {_counted(places, 'place')} for "
+        f"condition {shown(condition)} has {_counted(places, 'placeholder')} for "
         f"{_counted(len(parameters), 'parameter')}",
         field="parameters",
         value=parameters,
@@ -170,10 +169,10 @@ def miscounted(condition: str | None, places: int, parameters: Sequence[Any], hi
 
 
 def not_null(table: str, column: str, hint: str) -> InvalidValue:
-    """The column of ``sleep_until`` has no room for what a document that is done has there."""
+    """Return the error of a column that can't hold the null of a document that is done."""
     return InvalidValue(
-        f"column {shown(column)} of {table} (sleep_until) is NOT NULL, and a document that is done has null "
-        "there",
+        f"column {shown(column)} of {table} (sleep_until) is NOT NULL, and can't hold the null of a document "
+        "that is done",
         field="sleep_until",
         value=column,
         hint=hint,

@@ -1,19 +1,19 @@
-"""An index on ``sleep_until``: ours to ask for, the user's to make."""
+"""The warning that documents have no index on ``sleep_until``. Users create indexes, Evenbeat does not."""
 
 from __future__ import annotations
 
 import logging
 
 MANY = 10_000
-"""Documents from which on an index is missed."""
+"""The number of documents above which a missing index is reported."""
 
 _log = logging.getLogger("evenbeat.documents")
 
 
 def warn(name: str, remedy: str) -> None:
-    """Say that many documents have no index, and how to make one."""
+    """Warn that many documents have no index, and show how to create one."""
     _log.warning(
-        "there is no index on sleep_until, so that each look reads all documents; make one: %s",
+        "there is no index on sleep_until, so each look reads all documents; create one: %s",
         remedy,
         extra={"component": "documents", "documents": name},
     )

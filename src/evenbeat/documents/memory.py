@@ -1,4 +1,4 @@
-"""Documents in memory: dicts in a dict. For tests, and for what may be gone with the process."""
+"""Documents in memory: dicts in a dict. For tests, and for data that may be lost with the process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from evenbeat.errors import InvalidValue, shown
 _log = logging.getLogger("evenbeat.documents")
 
 Condition: TypeAlias = Callable[[Mapping[str, Any]], bool] | Mapping[str, Any]
-"""A function of a document, or the values that some of its fields must have."""
+"""A function of a document, or values that some of its fields must have."""
 
 
 class MemoryDocuments:
-    """A dict of documents, by any keys. Times in it are datetimes; a naive one is in UTC.
+    """A dict of documents, by keys of any type. Times are datetimes; a naive one is in UTC.
 
-    Add and change documents under ``lock`` while a processor works on them, or replace them whole.
+    While a processor works on the documents, hold ``lock`` to add or change one, or replace a whole document.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class MemoryDocuments:
                 for place, (key, document) in enumerate(list(self._documents.items()))
                 if (instant := self._due(key, document)) is not None and self._meets(key, document)
             ]
-            # By the place where they are equally due: keys need not have an order.
-            due = heapq.nsmallest(limit, (item for item in waiting if item[0] <= now))
+            # Documents that are due at the same time are sorted by their place: keys may have no order.
+            due = heapq.nsmallest(limit, (entry for entry in waiting if entry[0] <= now))
             found = [self._locked(key, now + duration) for _, _, key in due]
             later = [instant for instant, _, _ in waiting if instant > now]
             return Taken(found, min(later, default=None) if len(found) < limit else None)
@@ -97,16 +97,19 @@ class MemoryDocuments:
             return [self._holds(lock) and self._documents.pop(lock.id, None) is not None for lock in locks]
 
     def _meets(self, key: Any, document: Mapping[str, Any]) -> bool:
-        """One that the condition can't be asked about does not meet it, and keeps nobody from being asked."""
+        """Return whether a document meets the condition. It does not if the condition raises; the other
+        documents are not affected."""
         try:
             return self._condition(document)
         except Exception as error:
             extra = {"component": "documents", "documents": self.name, "document": shown(key)}
-            _log.error("the condition raised, the document is left out: %r", error, extra=extra)
+            _log.error(
+                "the condition raised an error for a document, which is left out: %r", error, extra=extra
+            )
             return False
 
     def _due(self, key: Any, document: Mapping[str, Any]) -> Instant | None:
-        """When it is due, if ever: rounded up, so that none is early."""
+        """Return when a document is due, rounded up, so that none is early; None for never."""
         moment = paths.get(document, self._sleep_until)
         if isinstance(moment, datetime):
             return to_ms_up(_aware(moment))
@@ -149,7 +152,7 @@ class MemoryDocuments:
             return False
         document = self._documents[change.lock.id]
         for path in change.fields:
-            paths.check(path, "field")  # all or nothing
+            paths.check(path, "field")  # before the first write: all are written, or none
         for path, value in change.fields.items():
             paths.put(document, path, value)
         upcoming = None if change.sleep_until is None else from_ms(change.sleep_until)
@@ -164,16 +167,16 @@ def _mapping(documents: object) -> MutableMapping[Any, dict[str, Any]]:
         f"documents {shown(type(documents).__name__)} is not a dict of documents by their keys",
         field="documents",
         value=None,
-        hint='write {"a": {"sleep_until": …}}; of a list make one: dict(enumerate(documents))',
+        hint='write {"a": {"sleep_until": …}}; make a dict of a list: dict(enumerate(documents))',
     )
 
 
 def _copied(document: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is now, whatever becomes of it."""
+    """Return a copy that later changes do not affect."""
     try:
         return copy.deepcopy(dict(document))
     except Exception:
-        # Something in it can't be copied. The document must not stand in the way of all behind it.
+        # A value in it can't be copied. The document must not block those behind it.
         return dict(document)
 
 
@@ -190,7 +193,7 @@ def _matcher(condition: Condition | None) -> Callable[[Mapping[str, Any]], bool]
     if callable(condition):
         return condition
     raise InvalidValue(
-        f"condition {shown(condition)} is neither a function nor values of fields",
+        f"condition {shown(condition)} is neither a function nor a dict of values",
         field="condition",
         value=condition,
         hint='write {"active": True} or lambda document: document["total"] > 100',

@@ -10,7 +10,7 @@ from evenbeat.errors import InvalidValue, shown
 
 
 def get(document: Mapping[str, Any], path: str) -> Any:
-    """What is there; None if nothing is, or if the way there is no document."""
+    """Return the value of a field; None if it is missing, or if its parent is not a document."""
     value: Any = document
     for part in path.split("."):
         if not isinstance(value, Mapping):
@@ -20,9 +20,9 @@ def get(document: Mapping[str, Any], path: str) -> Any:
 
 
 def put(document: MutableMapping[str, Any], path: str, value: Any) -> None:
-    """Set a field, and make the documents on the way to it."""
-    *way, last = path.split(".")
-    for part in way:
+    """Set a field, and create the documents around it."""
+    *parents, last = path.split(".")
+    for part in parents:
         inner = document.get(part)
         if not isinstance(inner, MutableMapping):
             inner = document[part] = {}
@@ -31,7 +31,7 @@ def put(document: MutableMapping[str, Any], path: str, value: Any) -> None:
 
 
 def check_apart(fields: dict[str, str]) -> None:
-    """Refuse fields, by what they are, of which two are the same, or one is inside of another."""
+    """Refuse two options with the same field, or with a field inside of another one's."""
     for (name, path), (other, outer) in permutations(reversed(fields.items()), 2):
         if f"{path}.".startswith(f"{outer}."):
             where = "the same field as" if path == outer else f"inside of {shown(outer)}, which is"
@@ -41,7 +41,7 @@ def check_apart(fields: dict[str, str]) -> None:
 
 
 def check(path: object, field: str) -> str:
-    """Refuse what can't be the path of a field."""
+    """Refuse a value that is not the path of a field."""
     if isinstance(path, str) and path and all(part and not part.startswith("$") for part in path.split(".")):
         return path
     raise InvalidValue(

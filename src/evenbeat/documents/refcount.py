@@ -1,4 +1,4 @@
-"""Several processors on one store of documents: what it holds is let go of by the last."""
+"""Counts the processors that use one document store, so that the last of them closes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class RefCount:
-    """Opened for each who asks, closed when as many have closed it. To close it once more does no harm."""
+    """Calls ``close`` when it was closed as often as it was opened. Further calls of ``close`` do no harm."""
 
     def __init__(self, open_: Callable[[], object], close: Callable[[], object]) -> None:
         self._open = open_

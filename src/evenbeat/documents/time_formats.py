@@ -1,4 +1,4 @@
-"""Times in databases that have no type for them: texts, seconds or milliseconds."""
+"""Times in databases without a type for them: texts, seconds or milliseconds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from evenbeat.core.instants import EPOCH, FIRST, LAST, MILLISECOND, Instant, fro
 from evenbeat.errors import InvalidValue, shown
 
 TimeFormat: TypeAlias = Literal["text", "seconds", "milliseconds"]
-"""Texts as ISO 8601 has them; or numbers, or their texts: seconds or milliseconds since 1970-01-01 UTC."""
+"""ISO 8601 texts; or numbers, or texts of numbers: seconds or milliseconds since 1970-01-01 UTC."""
 
 _FORMS: Final = ("text", "seconds", "milliseconds")
-# No time is longer, and a number of so many digits fits into the precision below.
+# No time has a longer text, and a number of so many digits fits into the precision below.
 _LONGEST = 100
 _EXACT = Context(prec=2 * _LONGEST, traps=[InvalidOperation])
 _MANY_SECONDS = 1e11
@@ -30,7 +30,7 @@ _TEXT = re.compile(
 
 
 def check(form: object, field: str = "times") -> TimeFormat:
-    """Refuse what is no format."""
+    """Refuse a value that is not a format."""
     for known in _FORMS:
         if form == known:
             return known
@@ -38,17 +38,17 @@ def check(form: object, field: str = "times") -> TimeFormat:
 
 
 def read(value: object, form: TimeFormat, field: str = "sleep_until") -> Instant | None:
-    """The instant of a value, rounded up to the millisecond, so that none is early. A text without an offset
-    is in UTC. None if there is nothing; ``InvalidValue`` for what is no time."""
+    """Return the instant of a value, rounded up to the millisecond, so that none is early. A text without an
+    offset is in UTC. None for an empty value; ``InvalidValue`` for any other that is not a time."""
     if value is None or value == "" or value == b"":
         return None
-    # Times written here, which are most of them, need no exact arithmetic.
+    # Most times are milliseconds that Evenbeat wrote, and need no exact arithmetic.
     if type(value) is int and form == "milliseconds":
         instant = value
     else:
         text = _as_text(value)
         found = _read_text(text) if form == "text" else _read_number(text, _DIGITS[form])
-        # A number is no text, even though it has one.
+        # Where times are texts, a number is not a time.
         if found is None or (form == "text" and not isinstance(value, str | bytes)):
             raise InvalidValue(
                 f"{field} {shown(value)} is not a time", field=field, value=value, hint=_hint(form)
@@ -60,11 +60,11 @@ def read(value: object, form: TimeFormat, field: str = "sleep_until") -> Instant
 
 
 def write(instant: Instant, form: TimeFormat, like: object = None) -> str | int | float:
-    """The value of an instant, exact to the millisecond: ``read`` gives it back.
+    """Return the value of an instant, exact to the millisecond: ``read`` returns the same instant.
 
     ``like`` is a value whose style is kept: whether a text has a space or a T, and Z, an offset or neither;
-    whether a number is a text. A text without an example is RFC 3339 in UTC. Milliseconds are written only
-    where there are some.
+    whether a number is a text. Without it, a text is RFC 3339 in UTC. Milliseconds are written only where
+    they are not 0.
     """
     if form == "text":
         return _write_text(instant, _as_text(like))
@@ -78,28 +78,28 @@ def write(instant: Instant, form: TimeFormat, like: object = None) -> str | int 
 
 
 def advice(value: object) -> str:
-    """What to say of a value that is no time as times are said to be."""
+    """Return what to do about a value that is not a time in the given format."""
     if isinstance(value, int | float):
-        # In seconds it were the year 5138.
-        return f'say times="{"milliseconds" if abs(value) >= _MANY_SECONDS else "seconds"}"'
+        # In seconds it would be the year 5138.
+        return f'set times="{"milliseconds" if abs(value) >= _MANY_SECONDS else "seconds"}"'
     if isinstance(value, str) and _read_text(value.strip()) is not None:
-        return 'say times="text"'
+        return 'set times="text"'
     return "write it as 2026-03-01T09:00:00Z, or as a number"
 
 
 def _hint(form: TimeFormat) -> str:
     if form == "text":
-        return 'write it as 2026-03-01T09:00:00Z; if times are numbers, say times="seconds" or "milliseconds"'
-    return f'write it as a number of {form} since 1970; if times are texts like 2026-03-01, say times="text"'
+        return 'write it as 2026-03-01T09:00:00Z; if times are numbers, set times="seconds" or "milliseconds"'
+    return f'write it as a number of {form} since 1970; if times are texts like 2026-03-01, set times="text"'
 
 
 def _as_text(value: object) -> str:
-    """The text of a text or number; of anything else one that is no time."""
+    """Return the text of a text or number; for anything else, a text that is not a time."""
     if isinstance(value, bytes):
         return value.decode(errors="replace").strip()
     if isinstance(value, str):
         return value.strip()
-    # The shortest text that is this float is the one that was meant: 1773050400.123, not …122999907.
+    # The shortest text of this float is the number that was meant: 1773050400.123, not …122999907.
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
@@ -110,7 +110,7 @@ def _read_text(text: str) -> Instant | None:
     try:
         day = datetime.fromisoformat(found["date"]).replace(tzinfo=UTC)
         hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
-        # For its checks: there are no 24 hours and no 60 minutes.
+        # Raises ValueError for 24 hours or 60 minutes.
         moment = day.replace(hour=hour, minute=minute, second=second)
         whole = (moment - EPOCH) // MILLISECOND - _offset(found) // MILLISECOND
     except ValueError:
@@ -124,7 +124,7 @@ def _offset(found: re.Match[str]) -> timedelta:
         return timedelta(0)
     offset = timedelta(hours=int(found["hours"]), minutes=int(found["minutes"] or 0))
     if offset >= timedelta(days=1) or int(found["minutes"] or 0) > 59:
-        raise ValueError("no such offset")
+        raise ValueError("the offset is out of range")
     return -offset if found["sign"] == "-" else offset
 
 
@@ -136,7 +136,7 @@ def _read_number(text: str, digits: int) -> Instant | None:
     if not number.is_finite():
         return None
     if not -LAST <= number <= LAST:
-        # As a whole number it might fill the memory: 1e999999999.
+        # As an int it could fill the memory: 1e999999999.
         return LAST + 1
     return int(number.scaleb(digits, _EXACT).to_integral_value(rounding=ROUND_CEILING))
 
@@ -145,7 +145,7 @@ def _write_text(instant: Instant, like: str) -> str:
     found = _TEXT.fullmatch(like) if len(like) <= _LONGEST else None
     between, zone, offset = "T", "Z", timedelta(0)
     if found is not None:
-        with contextlib.suppress(ValueError):  # an offset that there is not is no example
+        with contextlib.suppress(ValueError):  # an invalid offset is ignored
             between, zone, offset = found["between"] or " ", found["zone"] or "", _offset(found)
     moment = from_ms(instant, timezone(offset)).replace(tzinfo=None)
     return moment.isoformat(sep=between, timespec="milliseconds" if instant % 1000 else "seconds") + zone

@@ -1,4 +1,4 @@
-"""Documents in Redis or Valkey: hashes under a pattern of keys, and an index of when they are due."""
+"""Documents in Redis or Valkey: hashes whose keys match a pattern, and an index of when they are due."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from evenbeat.documents.redis.server import Client, Server
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 
-# Documents in one call of a script, which keeps all others waiting.
+# Documents in one call of a script: the server executes nothing else meanwhile.
 _CHUNK = 100
-# Keys that one piece of the scan visits, about.
+# About how many keys one step of the scan visits.
 _PIECE = 250
-# A database of so many keys is scanned whole whenever fewer documents are due than wanted.
+# A database of at most so many keys is scanned whenever fewer documents are due than wanted.
 _SMALL = 2_000
 # Seconds that one call scans, at most.
 _SCANNING = 0.1
-# Documents whose sleep_until is no time that a log hears of.
-_TOLD = 100
+# At most so many documents are logged whose sleep_until is not a time.
+_MOST_WARNED = 100
 
 _T = TypeVar("_T")
 _log = logging.getLogger("evenbeat.documents")
@@ -34,7 +34,7 @@ _log = logging.getLogger("evenbeat.documents")
 
 class _Batch(NamedTuple):
     now: Instant
-    """At which it was taken, by the server's clock."""
+    """When it was locked, by the server's clock."""
     found: list[Found]
     has_more: bool
     next_due: Instant | None
@@ -45,50 +45,50 @@ class _Batch(NamedTuple):
 class RedisDocuments:
     """Hashes whose keys match a pattern, on Redis 6.2 or Valkey 7.2 or later.
 
-    A document is known by its key; its data are texts by the names of its fields.
+    The id of a document is its key; its data are texts by the names of its fields.
 
-    **The index.** A sorted set of the keys by when they are due is kept beside the documents. It is a cache,
-    which may be deleted at any time: the hash is the truth, and what is locked is first compared with it.
-    Besides it there is a short text that says how far the scan is. Nothing else is added, and the expiry of a
-    hash stays as it is.
+    **The index.** Evenbeat keeps a sorted set of the keys by when they are due beside the documents. It is
+    a cache, and may be deleted at any time: an entry is compared with its hash before that is locked.
+    A second key has a short text with the progress of the scan. Evenbeat adds nothing else, and does not
+    change the expiry of a hash.
 
-    **Documents that are not in the index.** ``put`` writes a document and its place in the index in one step.
-    What others write by themselves (HSET) is found by a scan of the database, which also notices documents
-    that are due sooner than before, and those that meet the condition now and did not before. A database of
-    up to 2,000 keys is scanned whenever fewer documents are due than wanted, so that such documents are found
-    at once. A larger one is scanned in rounds, one every ``rescan`` at most, in pieces of 250 keys, by all
-    processors together, and for about a twentieth of the server's time: 100,000 documents take 12 s, a
-    million 2 minutes. For other keys of the database it takes a sixth of that. The first round, which makes
-    the index, waits for nothing: 100,000 documents take one or two seconds. So what was written
-    by HSET may wait for ``rescan`` or for the rest of a round, whichever is longer, and for one more round; a
-    hint to the processor does not hasten it. Where that is too late, or too much, use ``put``, and a long
-    ``rescan``.
+    **Documents that are not in the index.** ``put`` writes a document and its entry in the index in one step.
+    A scan of the database finds documents that others have written (by HSET), documents that are due sooner
+    than before, and those that meet the condition now and did not before. A database of up to 2,000 keys is
+    scanned whenever fewer documents are due than wanted, so that such documents are found at once. A larger
+    one is scanned in rounds, at most one every ``rescan``, in steps of 250 keys, by all processors together,
+    and for about a twentieth of the server's time: 100,000 documents take 12 s, a million 2 minutes. Other
+    keys of the database take a sixth of that. The first round, which makes the index, is not slowed down:
+    100,000 documents take one or two seconds. So a document that was written by HSET may wait for ``rescan``
+    or for the rest of a round, whichever is longer, and for one more round; a hint to the processor does not
+    shorten that. Where this is too late, or too much load, use ``put``, and a long ``rescan``.
 
-    **Failover.** A server that is demoted is left, and the next call finds its successor: behind the same
-    address, by sentinels, or in a cluster. What the successor had not got yet is lost, locks included.
+    **Failover.** When a server is demoted, the next call finds the new primary: behind the same address, by
+    sentinels, or in a cluster. Writes that were not replicated to it are lost, also locks.
 
     **Clusters.** The pattern has a hash tag (``{shop}:order:*``), so that all documents and the index are on
     one node. Give the URL of a cluster, or a ``redis.RedisCluster``.
 
-    **Lost replies.** A client that repeats commands by itself, as those of redis-py do unless told otherwise,
-    may lock documents twice: those of the lost reply are processed when their locks have ended. It may also
-    be told that a lock is lost whose end it has just written. A URL gets a client that does not repeat. A
-    client of yours should have a ``socket_timeout``.
+    **Lost replies.** A client that retries commands by itself, which is the default of redis-py, may lock
+    documents twice: those of the lost reply are processed when their locks end. The retry of a result may
+    also report a lock as lost although the result was written. For a URL, Evenbeat makes a client that does
+    not retry. A client of yours should have a ``socket_timeout``.
 
-    A document whose last field is cleared is gone: Redis has no empty hashes.
+    Clearing the last field of a document deletes it: Redis has no empty hashes.
 
     :param client: a ``redis.Redis`` (also of a sentinel) or ``redis.RedisCluster``, which stays open; or a
         URL: ``redis://host:6379/0``, ``rediss://`` over TLS, ``valkey://``,
         ``redis+sentinel://host:26379,host2:26379/service_name/0``, ``redis+cluster://host:6379,host2:6379``.
-    :param pattern: of the keys, as Redis matches them: ``order:*``. Keys that are no hashes are left alone.
+    :param pattern: the pattern of the keys, as Redis matches them: ``order:*``. Keys that are not hashes are
+        ignored.
     :param condition: values that fields must have: ``{"active": "1"}``.
-    :param times: how ``sleep_until`` and ``repeat_until`` are written: ``text`` (RFC 3339; UTC without an
-        offset), or numbers of ``seconds`` or ``milliseconds`` since 1970. What is written keeps the style of
-        what was there. A document whose ``sleep_until`` is neither empty nor such a time is not a job;
-        the log says so.
-    :param index: the key of the index, in place of one made of the pattern, ``sleep_until``, condition and
-        ``times``. Those who differ in one of these must not share an index.
-    :param rescan: how often a large database is scanned.
+    :param times: the format of ``sleep_until`` and ``repeat_until``: ``text`` (RFC 3339; UTC without an
+        offset), or numbers of ``seconds`` or ``milliseconds`` since 1970. A new value keeps the style of the
+        old one. A document whose ``sleep_until`` is neither empty nor such a time is not a job; a warning is
+        logged.
+    :param index: the key of the index. By default it is made of the pattern, ``sleep_until``, condition and
+        ``times``. Stores that differ in one of these must not share an index.
+    :param rescan: how often to scan a large database.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class RedisDocuments:
             [encode(name, "condition") for name in wanted],
             [encode(value, "condition") for value in wanted.values()],
         ]
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -147,7 +147,7 @@ class RedisDocuments:
             if found not in (kind, b"none"):
                 name = self._server.decode(key)
                 raise InvalidValue(
-                    f"index: the key {shown(name)} is a {found.decode()} already",
+                    f"index: the key {shown(name)} exists, and is a {found.decode()}",
                     field="index",
                     value=name,
                     hint='name another key: index="…"',
@@ -160,18 +160,18 @@ class RedisDocuments:
         return self._server.now()
 
     def put(self, key: str, fields: Mapping[str, Any]) -> None:
-        """Write fields of a document, new or not, so that it is noticed at once: HSET, and the index in the
-        same step. Without fields, the document is only looked at. None clears a field; a datetime is written
-        as ``times`` says. Others may have it locked: if ``sleep_until`` is among the fields, they lose it."""
+        """Set fields of a document, new or not, and update the index in the same step, so that processors
+        see it at once. Without fields, only update the index. None clears a field; a datetime is written in
+        the format ``times``. Setting ``sleep_until`` of a locked document takes its lock away."""
         if not self._matches.fullmatch(key):
             raise InvalidValue(
                 f"key {shown(key)} does not match {shown(self._pattern)}", field="key", value=key
             )
-        values, cleared = self._written(fields)
-        (odd,) = self._server.run("put", self._terms, self._server.encode(key, "key"), values, cleared)
-        self._tell(odd)
+        values, cleared = self._encoded(fields)
+        (invalid,) = self._server.run("put", self._terms, self._server.encode(key, "key"), values, cleared)
+        self._warn_of(invalid)
 
-    # Taking
+    # Locking
 
     def lock_next(self, duration: int, limit: int) -> Taken:
         batch = self._take(duration, limit)
@@ -180,17 +180,17 @@ class RedisDocuments:
         except StoreUnavailable:
             if not batch.found:
                 raise
-            return Taken(batch.found, batch.now)  # they are ours; whoever asks again is told
+            return Taken(batch.found, batch.now)  # they are locked; the next call raises
 
     def _completed(self, batch: _Batch, duration: int, limit: int) -> Taken:
-        """With what a scan brings to light, where that may be."""
+        """Scan for more documents, if a scan is due, and lock those that it finds."""
         is_building = False
         if len(batch.found) == limit:
             if batch.may_scan:
                 self._scan(None)
         elif batch.may_scan_all or batch.may_scan:
             changed, is_building = self._scan_all() if batch.may_scan_all else self._scan_some()
-            # One that its owner has moved nearer may come to light also without.
+            # Also without a change of the index, a document may have become due that its owner has moved.
             if changed or (batch.next_due is not None and batch.next_due <= batch.now):
                 found = batch.found
                 batch = self._take(duration, limit - len(found))
@@ -198,25 +198,25 @@ class RedisDocuments:
                 batch.found.sort(key=lambda one: one.sleep_until)
         if len(batch.found) == limit:
             return Taken(batch.found, None)
-        # While there is no whole index, something may be long due that nobody has seen yet.
+        # Until the first round of the scan is over, due documents may be missing from the index.
         return Taken(batch.found, FIRST if is_building else batch.next_due)
 
     def _take(self, duration: int, limit: int) -> _Batch:
-        """From the index alone."""
+        """Lock documents that the index has."""
         found: list[Found] = []
         while True:
             wanted = min(limit - len(found), _CHUNK)
             sent = self._server.mark()
             try:
-                now, rows, more, upcoming, small, scan, odd = self._server.run(
+                now, rows, more, upcoming, small, scan, invalid = self._server.run(
                     "lock", self._terms, self._server.given_time(), duration, wanted, self._rescan, _SMALL
                 )
             except StoreUnavailable:
                 if not found:
                     raise
-                return _Batch(now, found, True, now, False, False)  # those before are ours
+                return _Batch(now, found, True, now, False, False)  # the ones before are locked
             self._server.heard(now, sent)
-            self._tell(odd)
+            self._warn_of(invalid)
             found.extend(self._found(key, due, flat, now + duration) for key, due, flat in rows)
             if not more or len(found) >= limit:
                 return _Batch(now, found, bool(more), upcoming, bool(small), bool(scan))
@@ -241,13 +241,13 @@ class RedisDocuments:
         try:
             instant = formats.read(text, self._times, "repeat_until")
         except InvalidValue:
-            return text  # which makes no sense to anybody, and is said where the document is read
+            return text  # ``rules.read`` refuses it
         return None if instant is None else from_ms(instant)
 
     # Scanning
 
     def _scan_all(self) -> tuple[int, bool]:
-        """The whole database. Answers how many entries of the index changed."""
+        """Scan the whole database. Return how many entries of the index changed, and False."""
         changed = 0
         cursor = b"0"
         while True:
@@ -258,8 +258,8 @@ class RedisDocuments:
             cursor = next_cursor
 
     def _scan_some(self) -> tuple[int, bool]:
-        """As much of the common round as may be now. Answers how many entries of the index changed, and
-        whether the first round goes on."""
+        """Continue the common round for as long as is allowed now. Return how many entries of the index
+        changed, and whether the first round is not over yet."""
         changed = 0
         began = time.monotonic()
         while True:
@@ -270,19 +270,19 @@ class RedisDocuments:
 
     def _scan(self, cursor: bytes | None) -> tuple[bytes | None, int, bool]:
         pattern = self._server.encode(self._pattern, "pattern")
-        next_cursor, changed, is_building, odd = self._server.run(
+        next_cursor, changed, is_building, invalid = self._server.run(
             "scan", self._terms, pattern, False if cursor is None else cursor, self._rescan, _PIECE
         )
-        self._tell(odd)
+        self._warn_of(invalid)
         return next_cursor, changed, bool(is_building)
 
-    def _tell(self, odd: Sequence[Sequence[bytes]]) -> None:
-        for key, text in odd:
+    def _warn_of(self, invalid: Sequence[Sequence[bytes]]) -> None:
+        for key, text in invalid:
             name = self._server.decode(key)
-            if name not in self._told and len(self._told) < _TOLD:
-                self._told.add(name)
+            if name not in self._warned and len(self._warned) < _MOST_WARNED:
+                self._warned.add(name)
                 _log.warning(
-                    "the %s of a document is no time (%s), and it is not processed: %s",
+                    "the %s of a document is not a time (%s), so it is never due: %s",
                     self._fields.sleep_until,
                     self._times,
                     shown(self._server.decode(text)),
@@ -293,7 +293,7 @@ class RedisDocuments:
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
         wanted: list[object] = [
-            [*self._lock(change.lock), _or_false(change.sleep_until), *self._written(change.fields)]
+            [*self._lock(change.lock), _or_false(change.sleep_until), *self._encoded(change.fields)]
             for change in changes
         ]
         return self._each("update", wanted)
@@ -311,8 +311,8 @@ class RedisDocuments:
     def _lock(self, lock: DocumentLock) -> list[Any]:
         return [self._server.encode(lock.id, "id"), list(lock.ends)]
 
-    def _written(self, fields: Mapping[str, Any]) -> tuple[list[bytes], list[bytes]]:
-        """The fields to set, with their values, and those to clear."""
+    def _encoded(self, fields: Mapping[str, Any]) -> tuple[list[bytes], list[bytes]]:
+        """Return the fields to set, with their values, and the fields to clear."""
         values: list[bytes] = []
         cleared: list[bytes] = []
         for name, value in fields.items():
@@ -330,16 +330,16 @@ class RedisDocuments:
             value = formats.write(to_ms(value, name), self._times)
         if isinstance(value, str):
             return self._server.encode(value, name)
-        if isinstance(value, int):  # also yes and no: 1 and 0, as they are read
+        if isinstance(value, int):  # also True and False: 1 and 0
             return str(int(value)).encode()
         if isinstance(value, float):
             return repr(float(value)).encode()
         raise InvalidValue(
-            f"{name} {shown(value)} is nothing that Redis can hold",
+            f"{name} {shown(value)} can't be stored in Redis",
             field=name,
             value=value,
-            hint="a field has a text, bytes, a number, True or False (1 or 0), or a datetime; write the rest "
-            "as a text: json.dumps(…)",
+            hint="a field has a text, bytes, a number, True or False (1 or 0), or a datetime; write other "
+            "values as a text: json.dumps(…)",
         )
 
 
@@ -363,7 +363,7 @@ def _check_slot(pattern: str, index: str) -> None:
             f"index {shown(index)} does not have the hash tag of the pattern, {{{tag}}}",
             field="index",
             value=index,
-            hint="in a cluster both have the same, so that one node has all of them",
+            hint="in a cluster both need the same one, so that all keys are on one node",
         )
 
 
@@ -375,15 +375,15 @@ def _condition(condition: object) -> dict[str, str]:
         if len(texts) == len(condition) and all(isinstance(value, str) for value in texts.values()):
             return texts
     raise InvalidValue(
-        f"condition {shown(condition)} does not say which texts fields must have",
+        f"condition {shown(condition)} is not a dict of texts by fields",
         field="condition",
         value=condition,
-        hint='write it like {"active": "1"}: what is in a hash is text',
+        hint='write it like {"active": "1"}: the values of a hash are texts',
     )
 
 
 def _or_false(instant: Instant | None) -> Instant | bool:
-    """Lua has no None in a list."""
+    """Return False for None: a list in Lua can't contain nil."""
     return False if instant is None else instant
 
 

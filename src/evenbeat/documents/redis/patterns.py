@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, shown
 
-# A class, an escaped character, or any character: what a pattern is made of.
+# The parts of a pattern: a class, an escaped character, or any other character.
 _PART = re.compile(r"\[(\^?)((?:\\.|[^\]]-.|[^\]])*)\]?|\\(.)|(.)", re.DOTALL)
 
 
 def check(pattern: object) -> str:
-    """Refuse what can't be a pattern."""
+    """Refuse a value that is not a pattern."""
     if isinstance(pattern, str) and pattern:
         return pattern
     raise InvalidValue(
@@ -25,12 +25,11 @@ def check(pattern: object) -> str:
 
 
 def index_key(pattern: str, sleep_until: str, condition: Mapping[str, str], times: TimeFormat) -> str:
-    """Where the documents of a pattern are indexed. Whoever is due by another field, under another condition
-    or with times of another kind has another index. The hash tag of the pattern, if it has one, is that of
-    the index.
+    """Return the key of the index. Stores that differ in the pattern, the field, the condition or the format
+    of times have different indexes. The index has the hash tag of the pattern, if there is one.
 
-    No two are alike: read from its end, the parts are those without ``:``, the conditions are the ones with
-    ``=``, and what is left is the pattern, as it is.
+    No two keys are equal: read from the end, the parts contain no ``:``, those with ``=`` are the conditions,
+    and the rest is the pattern, as it is.
     """
     terms = [f"{_quoted(name)}={_quoted(condition[name])}" for name in sorted(condition)]
     last = "due" if times == "text" else f"due-{times}"
@@ -38,8 +37,8 @@ def index_key(pattern: str, sleep_until: str, condition: Mapping[str, str], time
 
 
 def hash_tag(key: str) -> str | None:
-    """What decides the slot of a key, or of all keys of a pattern, in a cluster; None where no part of it
-    does so for all of them."""
+    """Return the part of a key, or of all keys of a pattern, that decides their slot in a cluster; None if
+    there is no such part."""
     _, brace, rest = key.partition("{")
     tag, closing, _ = rest.partition("}")
     return tag if brace and closing and tag and not re.search(r"[*?\[\\]", tag) else None
@@ -50,7 +49,7 @@ def _quoted(part: str) -> str:
 
 
 def matcher(pattern: str) -> re.Pattern[str]:
-    """The same as a regular expression, for whole keys."""
+    """Return the pattern as a regular expression for whole keys."""
     return re.compile("".join(_translated(part) for part in _PART.finditer(pattern)), re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The server of documents: a client of ours or of the user, scripts, a clock, and every error translated."""
+"""The Redis server of documents: its client, scripts and clock, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from evenbeat.stores.server_clock import ServerClock
 
 Client: TypeAlias = "redis.Redis | redis.RedisCluster"
 
-# Seconds that a connection of ours waits for an answer.
+# Seconds that a connection made from a URL waits for an answer.
 _TIMEOUT = 5.0
 
 
 class Server:
-    """Scripts, on the server that a URL names or that a client of the user is connected to.
+    """Runs scripts on the server of a URL, or of a client that the user has.
 
-    Texts go out and come back as bytes of UTF-8, whatever the client makes of them: what is no UTF-8 comes as
-    lone surrogates, and goes back as it was.
+    Texts are sent and received as UTF-8 bytes, whatever encoding the client has. Bytes that are not UTF-8 are
+    read as lone surrogates, and written back as they were.
     """
 
     def __init__(self, source: object, index: str, clock: Callable[[], Instant] | None) -> None:
         self._own: Session | None = None
         if isinstance(source, str):
-            self._address = read_location(source)
-            self._own = Session(self._address, _TIMEOUT, None, None, index)
+            self._location = read_location(source)
+            self._own = Session(self._location, _TIMEOUT, None, None, index)
         elif isinstance(source, redis.Redis | redis.RedisCluster):
             self._given: Client = source
-            self._address = _address(source)
+            self._location = _location(source)
         else:
             raise InvalidValue(
                 f"{shown(source)} is neither a URL nor a client of redis-py",
@@ -46,13 +46,13 @@ class Server:
                 hint="write redis://host:6379/0, or give a redis.Redis (not one of redis.asyncio)",
             )
         self.keys = [self.encode(index, "index"), self.encode(f"{index}:scan", "index")]
-        """Of the index, and of the note beside it. They say where scripts run, in a cluster."""
+        """The keys of the index and of the scan's note. In a cluster, scripts run on the node of these."""
         self._fixed_clock = clock
-        self._clock = ServerClock(self._ask)
+        self._clock = ServerClock(self._read_clock)
 
     @property
     def is_cluster(self) -> bool:
-        return self._address.kind == "cluster"
+        return self._location.kind == "cluster"
 
     def close(self) -> None:
         if self._own is not None:
@@ -62,33 +62,33 @@ class Server:
         return self._clock.now() if self._fixed_clock is None else self._fixed_clock()
 
     def given_time(self) -> Instant | bool:
-        """For a script: the time of a clock that stands for the server's; False for that of the server, which
-        is never ahead of itself, also after it was set back."""
+        """Return the time for a script: that of the clock which replaces the server's; False for the server's
+        own, which is right also after it was set back."""
         return False if self._fixed_clock is None else self._fixed_clock()
 
     def mark(self) -> float:
-        """To be taken before a script is run, for ``heard``."""
+        """Return a mark for ``heard``; to call before a script is run."""
         return self._clock.mark()
 
     def heard(self, instant: Instant, sent: float) -> None:
-        """A script has told the time."""
+        """Note the server's time that a script has returned."""
         if self._fixed_clock is None:
             self._clock.heard(instant, sent)
 
-    def _ask(self) -> Instant:
-        # As a script: a plain TIME goes to any node of a cluster.
+    def _read_clock(self) -> Instant:
+        # By a script: a cluster sends a plain TIME to any node.
         seconds, micros = self.execute("EVAL", "return redis.call('TIME')", 1, self.keys[0])
         return int(seconds) * 1000 + int(micros) // 1000
 
-    # Commands.
+    # Commands
 
-    def run(self, name: str, *asked: object) -> Any:
+    def run(self, name: str, *arguments: object) -> Any:
         wanted = script(name, "evenbeat.documents.redis")
-        values = (len(self.keys), *self.keys, _pack(list(asked)))
+        values = (len(self.keys), *self.keys, _pack(list(arguments)))
         try:
             return self._send("EVALSHA", wanted.sha, *values)
         except driver.NoScriptError:
-            # The server was restarted, or told to forget: it knows the script again after this.
+            # The server was restarted, or its scripts were flushed. EVAL loads the script again.
             return self.execute("EVAL", wanted.text, *values)
         except (driver.RedisError, OSError) as error:
             raise self._translated(error) from error
@@ -107,21 +107,21 @@ class Server:
         try:
             return send(*words, **options)
         except driver.ResponseError as error:
-            # Connections of a client to one address: they lead to a server that is not the primary any more.
+            # The client's connections lead to a server that is not the primary any more.
             if is_elsewhere(error) and isinstance(self._given, redis.Redis):
                 disconnect(self._given.connection_pool)
             raise
 
     def _translated(self, error: Exception) -> StoreUnavailable | InvalidValue:
         if is_elsewhere(error):
-            # Another server may answer from now on.
+            # Another server, with a clock of its own, may answer next.
             self._clock.forget()
-        found = translated(self._address, error)
+        found = translated(self._location, error)
         if isinstance(found, TooLarge):
             return InvalidValue(f"Redis can't hold a value: {found}", field="document", value=None)
         return found
 
-    # Texts.
+    # Texts
 
     def encode(self, text: str, field: str) -> bytes:
         try:
@@ -136,7 +136,7 @@ class Server:
 
 
 def _pack(value: object) -> bytes:
-    """MessagePack with bytes as its strings: the server's reader knows no others."""
+    """Return MessagePack with strings of bytes: the server's reader knows no other type for them."""
     if isinstance(value, list):
         return b"\xdd" + len(value).to_bytes(4) + b"".join(map(_pack, value))
     if isinstance(value, bytes):
@@ -147,18 +147,18 @@ def _pack(value: object) -> bytes:
     return b"\xd3" + value.to_bytes(8, signed=True)
 
 
-def _address(client: Client) -> Location:
-    """For messages, and to know which kind it is."""
+def _location(client: Client) -> Location:
+    """Return the location of a client, for messages and for its kind."""
     kind: Kind = "cluster" if isinstance(client, redis.RedisCluster) else "server"
-    return read_location("redis://given")._replace(kind=kind, shown=_place(client))
+    return read_location("redis://given")._replace(kind=kind, shown=_address(client))
 
 
-def _place(client: Client) -> str:
-    """For messages: where a client of the user is connected to. No password."""
+def _address(client: Client) -> str:
+    """Return the address of a client for messages, without a password."""
     if isinstance(client, redis.Redis):
-        facts = client.connection_pool.connection_kwargs
-        if "path" in facts:
-            return f"unix://{facts['path']}"
-        if "host" in facts:
-            return f"redis://{facts['host']}:{facts.get('port', 6379)}/{facts.get('db', 0)}"
+        options = client.connection_pool.connection_kwargs
+        if "path" in options:
+            return f"unix://{options['path']}"
+        if "host" in options:
+            return f"redis://{options['host']}:{options.get('port', 6379)}/{options.get('db', 0)}"
     return "redis"

@@ -1,4 +1,4 @@
-"""``evenbeat documents run``: a processor in production."""
+"""``evenbeat documents run``: run a processor until a signal stops it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from evenbeat.config import LOG_FORMATS, LOG_LEVELS
 @click.command("run")
 @click.argument("processor", metavar="PROCESSOR")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="text for people, json for programs.")
-@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="info, unless said.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Default: info.")
 def command(processor: str, **flags: Any) -> int:
-    """Run a processor: handle the documents that are due.
+    """Run a processor: process the documents that are due.
 
-    PROCESSOR is a file (orders.py) or a module (shop.orders), with the name of the processor where there are
-    several (orders.py:processor). Start as many of these as you like, on as many machines: each document is
-    processed by one at a time.
+    PROCESSOR is a file (orders.py) or a module (shop.orders), with the name of the processor if it has
+    several (orders.py:processor). Start as many of these as you like, on as many machines as you like: one at
+    a time processes each document.
 
-    SIGTERM or Ctrl-C takes nothing more and waits for the documents in hand. A second one does not wait: what
-    was in hand is processed again when its lock has ended.
+    On SIGTERM or Ctrl-C, the processor takes no more documents and waits for the handlers that run. On
+    a second signal it does not wait: their documents are processed again when their locks end.
     """
     from evenbeat.app.loading import load_processor
     from evenbeat.config import read_settings

@@ -1,18 +1,18 @@
 -- Locks documents that are due.
--- asked: {…, now or false for the server's own time, duration of the lock, limit, rescan, most keys of a small database}.
--- Answers {now; rows of {key, sleep_until, fields}; 1 if there may be more; next due or false; 1 if the whole database may be
--- scanned at once, as it is small; 1 if a piece of the common round may be; odd ones}.
+-- Arguments: {…, now or false for the server's own time, duration of the lock, limit, rescan, most keys of a small database}.
+-- Returns {now; rows of {key, sleep_until, fields}; 1 if there may be more; next due or false; 1 if the database is small and may
+-- be scanned as a whole; 1 if the common round of the scan may go on; documents with invalid times}.
 -- 100 documents of 6 fields: 1.2 ms of the server's time, 1.5 with its append-only file.
 
-local now, limit, rescan, small = asked[2] or time, asked[4], asked[5], asked[6]
-local until_ = now + asked[3]
+local now, limit, rescan, small = arguments[2] or time, arguments[4], arguments[5], arguments[6]
+local until_ = now + arguments[3]
 
--- Each that is looked at leaves the front: it is locked, taken out, or moved to when it is due.
-local rows, looked, is_empty = {}, 0, false
-while #rows < limit and looked < 1000 and not is_empty do
+-- Each document that is read leaves the head of the index: it is locked, removed, or moved to when it is due.
+local rows, visited, is_empty = {}, 0, false
+while #rows < limit and visited < 1000 and not is_empty do
   local some = call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, limit - #rows)
   is_empty = #some == 0
-  looked = looked + #some
+  visited = visited + #some
   for _, key in ipairs(some) do
     local due, ms, _, between, zone = look(key)
     if due and due <= now then
@@ -26,10 +26,10 @@ while #rows < limit and looked < 1000 and not is_empty do
   end
 end
 
--- Changes nothing, but a replica refuses it: a processor that has nothing to do would stay with one.
+-- Changes nothing, but a replica refuses it: a processor with nothing to do would not notice that the server is one.
 if #rows == 0 then call('PERSIST', note) end
 
--- The first of those to come, if it is what the index says.
+-- When the next document is due, once the index has the right value for it.
 local upcoming = false
 if is_empty then
   for _ = 1, 100 do
@@ -44,4 +44,4 @@ end
 
 local state = read_note()
 local is_small = call('DBSIZE') <= small and state.free <= time
-return { now, rows, is_empty and 0 or 1, upcoming, is_small and 1 or 0, may_go_on(state, rescan) and 1 or 0, odd }
+return { now, rows, is_empty and 0 or 1, upcoming, is_small and 1 or 0, may_go_on(state, rescan) and 1 or 0, invalid }

@@ -1,19 +1,19 @@
--- What every script begins with. It stands in front of each of them.
+-- The beginning of every script.
 --
--- KEYS[1] is the due index: a sorted set of the keys of documents, by the millisecond at which they are due. KEYS[2] is the
--- note of how far the scan is: "cursor began free rounds". Both are caches: the truth is in the documents, whose keys come
--- from the index, from the scan or from the caller. In a cluster one hash tag puts them all on the same node.
--- ARGV[1] is MessagePack: {{sleep_until, times, names of the condition, values of the condition}, what is asked …}.
+-- KEYS[1] is the index: a sorted set of the keys of documents, by the millisecond at which they are due. KEYS[2] is the note
+-- with the progress of the scan: "cursor began free rounds". Both are caches: the documents have the valid times. Their keys come
+-- from the index, from the scan or from the caller. In a cluster one hash tag puts all of them on the same node.
+-- ARGV[1] is MessagePack: {{sleep_until, times, names of the condition, values of the condition}, further arguments …}.
 
 local call, floor, match, sub, find, format = redis.call, math.floor, string.match, string.sub, string.find, string.format
 local index, note = KEYS[1], KEYS[2]
-local asked = cmsgpack.unpack(ARGV[1])
-local sleep_until, times, names, wanted = unpack(asked[1])
--- Should the index or the note be something else, it is said before anything is written.
+local arguments = cmsgpack.unpack(ARGV[1])
+local sleep_until, times, names, wanted = unpack(arguments[1])
+-- Raises an error before the first write if the index or the note is a key of another type.
 call('ZCARD', index)
 call('STRLEN', note)
 
--- Days since 1970 of a date; nil where there is no such date.
+-- Returns the days from 1970 to a date; nil if the date does not exist.
 local lengths = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 }
 local function days_of(year, month, day)
   local is_leap = year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)
@@ -38,7 +38,7 @@ local function date_of(days)
   return years + era * 400 + (month <= 2 and 1 or 0), month, day
 end
 
--- Minutes; nil where there is no such offset. Without one a text is in UTC.
+-- Returns the offset in minutes; nil if it is invalid. A text without an offset is in UTC.
 local function offset_of(zone)
   if zone == '' or match(zone, '^ ?[Zz]$') then return 0 end
   local sign, hours, minutes = match(zone, '^ ?([+-])(%d%d):?(%d%d)$')
@@ -51,7 +51,7 @@ local function offset_of(zone)
   return (hours * 60 + minutes) * (sign == '-' and -1 or 1)
 end
 
--- By its digits: a double has not enough of them.
+-- Reads the digits: a double does not have enough of them.
 local function read_number(text)
   local sign, whole, fraction, exponent = match(text, '^%s*([+-]?)(%d*)%.?(%d*)[eE]?([+-]?%d*)%s*$')
   if not sign or whole .. fraction == '' then return nil end
@@ -68,7 +68,7 @@ local function read_number(text)
   local ms = tonumber(whole .. sub(fraction .. '000', 1, digits)) or 0
   local more = find(fraction, '[1-9]', digits + 1) ~= nil
   if sign == '-' then ms = -ms - (more and 1 or 0) end
-  -- Outside of the years 1 to 9999 it is most likely in another unit.
+  -- A time outside of the years 1 to 9999 is most likely in another unit.
   if ms < -62135596800000 or ms > 253402300799999 then return nil end
   return ms, more
 end
@@ -94,13 +94,13 @@ local function read_any(text)
   return ms, find(fraction, '[1-9]', 4) ~= nil, between, zone
 end
 
--- A time: its millisecond, rounded down, and whether there was more; nil for what is none.
--- For texts also their style: what stands between date and time, and the zone.
+-- Returns the millisecond of a time, rounded down, and whether there is a smaller fraction; nil if the text is not a time.
+-- For texts also their style: the character between date and time, and the zone.
 local midnights = {}
 local function read(text)
   if #text > 100 then return nil end
   if times ~= 'text' then return read_number(text) end
-  -- As most are: the date was read before, and there is no offset.
+  -- The common case: the date was read before, and there is no offset.
   local date, hour, minute, second, fraction = match(text, '^(%d%d%d%d%-%d%d%-%d%d)T(%d%d):(%d%d):(%d%d)(.-)Z$')
   local midnight = date and midnights[date]
   if midnight then
@@ -115,7 +115,7 @@ local function read(text)
   return ms, more, between, zone
 end
 
--- A millisecond, in the style of a text.
+-- Returns the text of a millisecond in a given style.
 local written = {}
 local function write(ms, between, zone)
   if times == 'milliseconds' then return format('%.0f', ms) end
@@ -126,7 +126,7 @@ local function write(ms, between, zone)
     return (ms < 0 and '-' or '') .. format('%.0f', whole) .. (rest > 0 and format('.%03d', rest) or '')
   end
   between, zone = between or 'T', zone or 'Z'
-  -- Not by `..` alone, which writes 14 digits of a number.
+  -- Not `..` alone, which writes only 14 digits of a number.
   local known = between .. zone .. format('%.0f', ms)
   if written[known] then return written[known] end
   local shifted = ms + offset_of(zone) * 60000
@@ -140,15 +140,15 @@ local function write(ms, between, zone)
   return text
 end
 
--- Documents whose sleep_until is no time, with what it is: a few, to be told of.
-local odd = {}
+-- Some documents whose sleep_until is not a time, with its value, for a warning.
+local invalid = {}
 
--- When a document is due, rounded up so that none is early; nil if never, also where it does not meet the condition. Then its
--- sleep_until as `read` has it, whatever the condition is; nil if there is none, or no such hash.
+-- Returns when a document is due, rounded up so that none is early; nil for never, also if it does not meet the condition. Then
+-- the results of `read` for its sleep_until, also if it does not meet the condition; nil if there is no such field or hash.
 local function look(key)
   local values = redis.pcall('HMGET', key, sleep_until, unpack(names))
   if values.err then
-    -- The owner's key, which may hold anything. Any other error is raised as it is.
+    -- A key of the user's may have any type. Any other error is raised as it is.
     if not find(values.err, 'WRONGTYPE', 1, true) then call('HMGET', key, sleep_until) end
     return nil
   end
@@ -159,20 +159,20 @@ local function look(key)
   end
   local ms, more, between, zone = read(text)
   if not ms then
-    if meets and #odd < 5 then odd[#odd + 1] = { key, sub(text, 1, 101) } end
+    if meets and #invalid < 5 then invalid[#invalid + 1] = { key, sub(text, 1, 101) } end
     return nil
   end
   return meets and (more and ms + 1 or ms) or nil, ms, more, between, zone
 end
 
--- In pieces: unpack has a limit.
+-- In chunks: unpack has a limit.
 local function change(key, values, cleared)
   for from = 1, #values, 1000 do call('HSET', key, unpack(values, from, math.min(from + 999, #values))) end
-  -- After them: a hash without a field is gone, and its expiry with it.
+  -- After HSET: a hash without fields is deleted, and its expiry with it.
   for from = 1, #cleared, 1000 do call('HDEL', key, unpack(cleared, from, math.min(from + 999, #cleared))) end
 end
 
--- Has the index say what the document does.
+-- Writes the entry of a document into the index, or removes it.
 local function enter(key, due)
   if due then
     call('ZADD', index, due, key)
@@ -181,7 +181,7 @@ local function enter(key, due)
   end
 end
 
--- Whether a document still has one of these locks.
+-- Returns whether a document still has one of these locks.
 local function is_one_of(ends, ms, more)
   if ms and not more then
     for at = 1, #ends do
@@ -191,8 +191,8 @@ local function is_one_of(ends, ms, more)
   return false
 end
 
--- The scan: where it is, when this round began, from when on it may go on (both milliseconds of the server's clock, which
--- nobody replaces), and how many rounds there were.
+-- The scan: its cursor, when this round began, when it may continue (both in milliseconds of the server's own clock), and how many
+-- rounds are over.
 local clock = call('TIME')
 local time = tonumber(clock[1]) * 1000 + floor(tonumber(clock[2]) / 1000)
 local function read_note()
@@ -205,7 +205,7 @@ local function read_note()
   return { cursor = cursor, began = began, free = free, rounds = tonumber(rounds) }
 end
 
--- Whether a piece of the common round may be scanned now. The first round waits for nothing: there is no index yet.
+-- Returns whether the common round may go on now. The first round is not slowed down: there is no index yet.
 local function may_go_on(state, rescan)
   if state.rounds == 0 then return true end
   return state.free <= time and (state.cursor ~= '0' or time - state.began >= rescan)

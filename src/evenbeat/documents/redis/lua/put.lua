@@ -1,7 +1,7 @@
--- Sets fields of a document, as its owner.
--- asked: {…, key, {field, value, …}, {field to clear, …}}. Answers {odd ones}.
+-- Sets fields of a document, as its owner does.
+-- Arguments: {…, key, {field, value, …}, {field to clear, …}}. Returns {documents with invalid times}.
 
-local key, values, cleared = asked[2], asked[3], asked[4]
+local key, values, cleared = arguments[2], arguments[3], arguments[4]
 change(key, values, cleared)
 enter(key, (look(key)))
-return { odd }
+return { invalid }

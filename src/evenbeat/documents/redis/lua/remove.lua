@@ -1,9 +1,9 @@
 -- Deletes documents whose locks are still held.
--- asked: {…, {{key, ends}, …}}. Answers {1 or 0, …}.
+-- Arguments: {…, {{key, ends}, …}}. Returns {1 or 0, …}.
 -- 100 documents of 6 fields: 0.7 ms of the server's time, 0.8 with its append-only file.
 
 local answers = {}
-for place, lock in ipairs(asked[2]) do
+for place, lock in ipairs(arguments[2]) do
   local key, ends = unpack(lock)
   local due, ms, more = look(key)
   local is_ours = is_one_of(ends, ms, more)

@@ -1,13 +1,13 @@
--- A piece of the database: takes into the index what is missing there, and what is due sooner than it says.
--- asked: {…, pattern, cursor or false for that of the common round, rescan, count}.
--- Answers {cursor, false if nothing may be scanned now; how many entries were changed; 1 while the first round goes on; odd ones}.
+-- Scans some keys: adds documents to the index that are missing there, or that are due sooner than their entry.
+-- Arguments: {…, pattern, cursor or false for that of the common round, rescan, count}.
+-- Returns {cursor, false if no scan is allowed now; how many entries changed; 1 during the first round; documents with invalid times}.
 -- 3 to 5 us of the server's time for each document, 0.8 us for each other key.
 
-local pattern, cursor, rescan, count = asked[2], asked[3], asked[4], asked[5]
+local pattern, cursor, rescan, count = arguments[2], arguments[3], arguments[4], arguments[5]
 local is_common = not cursor
 local state = read_note()
 if is_common then
-  if not may_go_on(state, rescan) then return { false, 0, 0, odd } end
+  if not may_go_on(state, rescan) then return { false, 0, 0, invalid } end
   cursor = state.cursor
   if cursor == '0' then state.began = time end
 end
@@ -16,7 +16,7 @@ local reply = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count, 'TYPE', 'ha
 local keys, changed = reply[2], 0
 cursor = reply[1]
 for from = 1, #keys, 1000 do
-  -- unpack has a limit, and a piece may be larger than was wanted.
+  -- unpack has a limit, and SCAN may return more keys than COUNT.
   local to = math.min(from + 999, #keys)
   local scores = call('ZMSCORE', index, unpack(keys, from, to))
   for at = from, to do
@@ -29,13 +29,13 @@ for from = 1, #keys, 1000 do
   end
 end
 
--- Entries of documents that are gone leave when they are due, which may be never: some are looked for.
+-- Entries of deleted documents are removed when they are due, which may be never: check some at random.
 for _, key in ipairs(call('ZRANDMEMBER', index, 10)) do
   if call('EXISTS', key) == 0 then changed = changed + call('ZREM', index, key) end
 end
 
--- Scanning takes a twentieth of the server's time, for all who scan together: what it takes, about, is waited for 20 times,
--- up to 2 s in advance. The first round waits for nothing, and a handful of keys is not worth a write.
+-- All processors together scan for a twentieth of the server's time: after each step, the scan waits 20 times as long as it took,
+-- and up to 2 s of unused time count. The first round is not slowed down, and for a few keys the note is not written.
 local took = (count + 5 * #keys) / 1000
 if is_common then
   if state.rounds > 0 then state.free = math.max(state.free, time - 2000) + took * 20 end
@@ -47,4 +47,4 @@ end
 if is_common or call('DBSIZE') > 100 then
   call('SET', note, format('%s %.0f %.0f %.0f', state.cursor, state.began, state.free, state.rounds))
 end
-return { cursor, changed, (is_common and state.rounds == 0) and 1 or 0, odd }
+return { cursor, changed, (is_common and state.rounds == 0) and 1 or 0, invalid }

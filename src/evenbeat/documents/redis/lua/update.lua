@@ -1,10 +1,10 @@
 -- Writes changes of documents whose locks are still held.
--- asked: {…, {{key, ends, sleep_until or false, {field, value, …}, {field to clear, …}}, …}}. Answers {1 or 0, …}.
+-- Arguments: {…, {{key, ends, sleep_until or false, {field, value, …}, {field to clear, …}}, …}}. Returns {1 or 0, …}.
 -- 100 changes: 1.2 ms of the server's time, 1.5 with its append-only file.
 
 local answers = {}
-for place, wish in ipairs(asked[2]) do
-  local key, ends, upcoming, values, cleared = unpack(wish)
+for place, entry in ipairs(arguments[2]) do
+  local key, ends, upcoming, values, cleared = unpack(entry)
   local due, ms, more, between, zone = look(key)
   local is_ours = is_one_of(ends, ms, more)
   if is_ours then
