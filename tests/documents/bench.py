@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import Change, Document, DocumentLock, MemoryDocuments, Taken
+from evenbeat.documents.held import HeldDocument
 from evenbeat.documents.rules import Policy
-from evenbeat.documents.worker import Calls, DocumentWorker, HeldDocument, Limits
+from evenbeat.documents.worker import DocumentWorker, Limits, WorkerCallbacks
 from evenbeat.errors import StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
 
@@ -80,25 +81,27 @@ class Steady(random.Random):
 
 
 class Bench:
-    def __init__(self, policy: Policy | None = None, **limits: int) -> None:
-        self.clock = VirtualClock()
-        self.rows = Rows()
-        self.store = Flaky(self.rows, self.clock)
+    """A worker on documents in memory; with ``beside``, on the same documents as another one."""
+
+    def __init__(self, policy: Policy | None = None, beside: Bench | None = None, **limits: int) -> None:
+        self.clock = VirtualClock() if beside is None else beside.clock
+        self.rows = Rows() if beside is None else beside.rows
+        self.store = Flaky(self.rows, self.clock) if beside is None else beside.store
         self.begun: list[HeldDocument] = []
         self.told: list[tuple[BaseException, Document | None]] = []
         self.interrupted: list[HeldDocument] = []
         self.idles = 0
         self.wakes = 0
-        calls = Calls(
+        callbacks = WorkerCallbacks(
             self._handle, lambda error, about: self.told.append((error, about)), self._idle, self._wake
         )
         self.limits = Limits(**{"concurrency": 10, "lock_duration": LOCK} | limits)
-        self.worker = DocumentWorker(self.store, self.limits, policy or Policy(), calls)
-        self.worker._dice = Steady()  # so that instants can be named
+        self.worker = DocumentWorker(self.store, self.limits, policy or Policy(), callbacks)
+        self.worker.renewer.random = Steady()  # so that instants can be named
 
-    def _handle(self, item: HeldDocument) -> None:
-        item.interrupt = lambda: self.interrupted.append(item)
-        self.begun.append(item)
+    def _handle(self, held: HeldDocument) -> None:
+        held.interrupt = lambda: self.interrupted.append(held)
+        self.begun.append(held)
 
     def _idle(self) -> None:
         self.idles += 1
@@ -134,14 +137,14 @@ class Bench:
 
     def keys(self) -> list[Any]:
         """What was begun since the last time."""
-        keys = [item.id for item in self.begun if not hasattr(item, "seen")]
-        for item in self.begun:
-            item.seen = True  # type: ignore[attr-defined]  # a mark of the test's own
+        keys = [held.id for held in self.begun if not hasattr(held, "seen")]
+        for held in self.begun:
+            held.seen = True  # type: ignore[attr-defined]  # a mark of the test's own
         return keys
 
     def end(self, key: Any, failure: BaseException | None = None) -> None:
-        item = next(item for item in reversed(self.begun) if item.id == key and not item.is_over)
-        self.worker.ended(item, failure)
+        held = next(held for held in reversed(self.begun) if held.id == key and not held.has_ended)
+        self.worker.handler_ended(held, failure)
 
     def document(self, key: Any) -> Document:
-        return next(item.document for item in reversed(self.begun) if item.id == key)
+        return next(held.document for held in reversed(self.begun) if held.id == key)

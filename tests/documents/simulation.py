@@ -27,9 +27,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from evenbeat.core.instants import Instant, from_ms, to_ms
-from evenbeat.documents import HELD, Change, DocumentLock, MemoryDocuments, Taken
+from evenbeat.documents import Change, DocumentLock, MemoryDocuments, Taken
+from evenbeat.documents.base import HELD_AT
+from evenbeat.documents.held import HeldDocument
+from evenbeat.documents.renewal import first_lock
 from evenbeat.documents.rules import Policy
-from evenbeat.documents.worker import LONGEST_SLEEP, Calls, DocumentWorker, HeldDocument, Limits, locked_for
+from evenbeat.documents.worker import LONGEST_SLEEP, DocumentWorker, Limits, WorkerCallbacks
 from evenbeat.errors import DocumentLockLost, StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
 
@@ -88,7 +91,7 @@ class Tenure:
         self.is_refused = False
         self.is_orphan = False
         """The worker never heard of it."""
-        self.item: HeldDocument | None = None
+        self.held: HeldDocument | None = None
 
     def __str__(self) -> str:
         return f"{self.key} of {self.node.name} ({self.outcome}, due {self.due}, lock {self.lock})"
@@ -109,9 +112,9 @@ class Node:
             next_delay=0 if world.is_calm else dice.choice([0, 0, 0, 150]),
             idle_delay=0 if world.is_calm else dice.choice([0, 0, 0, 400]),
         )
-        calls = Calls(self.handle, lambda _error, _document: None, lambda: None, self.wake)
-        self.worker = world.kinds.worker(self.wire, limits, world.policy, calls)
-        self.worker._dice = dice
+        callbacks = WorkerCallbacks(self.handle, lambda _error, _document: None, lambda: None, self.wake)
+        self.worker = world.kinds.worker(self.wire, limits, world.policy, callbacks)
+        self.worker.renewer.random = dice
         self.next_at = world.clock.now
         self.is_busy = False
         self.is_alive = True
@@ -128,10 +131,10 @@ class Node:
 
     stalled_until: Instant = 0
 
-    def handle(self, item: HeldDocument) -> None:
+    def handle(self, held: HeldDocument) -> None:
         world, dice = self.world, self.world.dice
         now = world.clock.now
-        tenure = world.oracle.begun(self, item)
+        tenure = world.oracle.begun(self, held)
         is_quick = dice.random() < (0.98 if world.is_calm else 0.85)
         takes = dice.randint(0, 300) if is_quick else dice.randint(0, 3 * self.duration)
         if tenure.outcome == "?":
@@ -139,12 +142,12 @@ class Node:
             if not world.is_calm:
                 tenure.outcome = dice.choices(["done", "failed", "refused"], [80, 15, 5])[0]
         if not world.is_calm and tenure.outcome == "done" and dice.random() < 0.06:
-            item.document.reschedule(f"{dice.randint(1, 4000)}ms")
-            tenure.wish = item.document.wishes[0]
+            held.document.reschedule(f"{dice.randint(1, 4000)}ms")
+            tenure.wish = held.document.noted[0]
         if dice.random() < 0.5:
-            item.document.update(result=dice.randint(0, 9))
+            held.document.update(result=dice.randint(0, 9))
         if tenure.outcome == "refused":
-            item.document.update({"..": "no field is called so"})
+            held.document.update({"..": "no field is called so"})
         can_be_cancelled = dice.random() < 0.5
         self.handlers.append((now + takes, tenure))
 
@@ -154,7 +157,7 @@ class Node:
                     (now, other) if other is tenure else (at, other) for at, other in self.handlers
                 ]
 
-        item.interrupt = interrupt
+        held.interrupt = interrupt
         world.say(f"{self.name} handles {tenure.key} for {takes} ms: {tenure.outcome}")
 
     def end_handlers(self) -> None:
@@ -162,15 +165,15 @@ class Node:
         over = [(at, tenure) for at, tenure in self.handlers if at <= now]
         self.handlers = [(at, tenure) for at, tenure in self.handlers if at > now]
         for _, tenure in over:
-            item = tenure.item
-            assert item is not None
+            held = tenure.held
+            assert held is not None
             tenure.over_at = now
             failure: BaseException | None = None
-            if item.document.is_lost:
+            if held.document.is_lost:
                 failure = DocumentLockLost(tenure.key)
             elif tenure.outcome == "failed":
                 failure = RuntimeError("the handler failed")
-            self.worker.ended(item, failure)
+            self.worker.handler_ended(held, failure)
 
     def step(self) -> None:
         world, dice = self.world, self.world.dice
@@ -192,7 +195,7 @@ class Node:
             self.is_busy = False
             if world.clock.now - began > 50:
                 self.troubled_until = world.clock.now
-        if any(item.is_over for item in self.worker._held):
+        if any(held.has_ended for held in self.worker.held):
             self.wake()
 
     def events(self) -> list[tuple[Instant, Callable[[], None]]]:
@@ -338,7 +341,7 @@ class Oracle:
         node = holder.node
         if node.is_alive and not node.is_stalled and not node.is_busy and not holder.is_orphan:
             # A lock is renewed at a third, so that two thirds of it without trouble are enough.
-            has_excuse = node.troubled_until > holder.lock - locked_for(node.duration) - 50
+            has_excuse = node.troubled_until > holder.lock - first_lock(node.duration) - 50
             check(
                 has_excuse,
                 f"{holder} passed on at {now}, and its worker was well since {node.troubled_until}",
@@ -439,7 +442,7 @@ class Oracle:
         failed = tenure.outcome in ("failed", "refused")
         over_at = now if tenure.over_at is None else tenure.over_at
         if tenure.outcome == "bad" or (failed and policy.on_failure == "hold"):
-            check(due == HELD, f"{tenure} is not held")
+            check(due == HELD_AT, f"{tenure} is not held")
         elif tenure.wish is not None and not failed:
             check(due == tenure.wish, f"{tenure} should be due at {tenure.wish}, not {due}")
         elif failed and policy.on_failure == "retry":
@@ -448,8 +451,8 @@ class Oracle:
                 is_right,
                 f"{tenure} should be tried again {DELAY_OF_RETRIES} ms after {over_at}, not at {due}",
             )
-        elif failed and due in (None, HELD):
-            check(due == HELD, f"{tenure} has failed, and passes for done")
+        elif failed and due in (None, HELD_AT):
+            check(due == HELD_AT, f"{tenure} has failed, and passes for done")
             self._check_no_tick(tenure)
         elif due is None:
             self._check_no_tick(tenure)
@@ -484,21 +487,21 @@ class Oracle:
         tenure.is_written, tenure.written = True, due
         self.holders.pop(tenure.key, None)
         self.owed.pop(tenure.key, None)
-        if due is not None and due != HELD:
+        if due is not None and due != HELD_AT:
             self.owed[tenure.key] = f"due at {due}, said {tenure}"
 
     # Handlers
 
-    def begun(self, node: Node, item: HeldDocument) -> Tenure:
+    def begun(self, node: Node, held: HeldDocument) -> Tenure:
         now = self._world.clock.now
         for tenure in reversed(self.tenures):
-            is_its_own = tenure.node is node and tenure.key == item.id and tenure.item is None
+            is_its_own = tenure.node is node and tenure.key == held.id and tenure.held is None
             # An answer that was given up may have locked it once more.
-            if is_its_own and item.ends[0] in tenure.sent:
+            if is_its_own and held.lock_ends[0] in tenure.sent:
                 break
         else:
-            raise Violation(f"{node.name} handles {item.id}, which it has not locked")
-        tenure.item = item
+            raise Violation(f"{node.name} handles {held.id}, which it has not locked")
+        tenure.held = held
         holder = self.holders.get(tenure.key)
         is_early = not tenure.stands and not tenure.is_moved and holder is not None and holder.lock > now
         check(not is_early, f"{node.name} begins {tenure.key} at {now}, and it is {holder}")
@@ -506,13 +509,13 @@ class Oracle:
 
     def _see_adopted(self, node: Node) -> None:
         """A worker may lock anew what it has in hand, and go on with it under that lock."""
-        for again in [one for one in self.tenures[-200:] if one.node is node and one.item is None]:
+        for again in [one for one in self.tenures[-200:] if one.node is node and one.held is None]:
             for first in self.tenures[-200:]:
                 if (
                     first is not again
-                    and first.item in node.worker._held
+                    and first.held in node.worker.held
                     and first.key == again.key
-                    and first.item.ends == (again.lock,)
+                    and first.held.lock_ends == (again.lock,)
                 ):
                     check(again.due in first.sent, f"{first} goes on under {again}, which it is not")
                     first.lock, first.stands, first.is_moved = again.lock, again.stands, again.is_moved
@@ -525,9 +528,9 @@ class Oracle:
     def stepped(self, node: Node) -> None:
         self._see_adopted(node)
         for tenure in self.tenures[-200:]:
-            if tenure.node is node and tenure.is_refused and tenure.item in node.worker._held:
-                assert tenure.item is not None
-                check(tenure.item.document.is_lost, f"{tenure} was refused, and goes on")
+            if tenure.node is node and tenure.is_refused and tenure.held in node.worker.held:
+                assert tenure.held is not None
+                check(tenure.held.document.is_lost, f"{tenure} was refused, and goes on")
 
     # What owners do
 
@@ -625,7 +628,7 @@ class World:
         self.is_calm = True
         # Who was held comes back, corrected; so all of it must be processed in the end.
         for key, document in self.documents.items():
-            if self.oracle.due(key) == HELD:
+            if self.oracle.due(key) == HELD_AT:
                 document["interval"] = document["period"] = None
                 self.move(key, self.clock.now)
         # Enough for all that is due, however slow those are that are left.

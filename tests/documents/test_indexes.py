@@ -53,4 +53,4 @@ def test_many_documents_without_an_index_are_warned_of(
         documents.open()
         documents.close()
         (said,) = caplog.messages
-        assert said.endswith(f"make one: {REMEDIES[kind]}")
+        assert said.endswith(f"create one: {REMEDIES[kind]}")

@@ -23,8 +23,8 @@ from pymongo.write_concern import WriteConcern
 from evenbeat.core.instants import FIRST, LAST
 from evenbeat.documents import Document, MongoDocuments, rules
 from evenbeat.documents.base import Change, DocumentLock, Found
-from evenbeat.documents.mongo import calls, contention, store
-from evenbeat.documents.mongo.calls import Calls
+from evenbeat.documents.mongo import collection, contention, store
+from evenbeat.documents.mongo.collection import UserCollection
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
 from tests import servers
@@ -65,22 +65,22 @@ def ids(found: Any) -> list[Any]:
 
 def before_writing(documents: MongoDocuments, then: Callable[[], object]) -> None:
     """Have something happen once, after the store has looked and before it locks."""
-    _once(documents._calls, "write", then)
+    _once(documents._collection, "write", then)
 
 
 def before_reading(documents: MongoDocuments, then: Callable[[], object]) -> None:
     """The same, after it has locked and before it reads what it has."""
-    own = documents._calls
+    own = documents._collection
     _once(own, "write", lambda: _once(own, "find", then))
 
 
-def _once(calls: Calls, method: str, then: Callable[[], object]) -> None:
+def _once(own: UserCollection, method: str, then: Callable[[], object]) -> None:
     def hooked(*words: Any, **more: Any) -> Any:
-        delattr(calls, method)
+        delattr(own, method)
         then()
-        return getattr(calls, method)(*words, **more)
+        return getattr(own, method)(*words, **more)
 
-    setattr(calls, method, hooked)
+    setattr(own, method, hooked)
 
 
 # What it is given
@@ -154,7 +154,7 @@ def test_the_path_of_sleep_until_is_reserved_and_its_neighbours_are_not(orders: 
     document = Document(Found("x", 1, 2), rules.Plan(1), lambda: 1, documents.reserved)
     document.update({"a.b.last": 7, "a.c": 8})
     for path in ("a", "a.b", "a.b.due", "a.b.due.x", "_id"):
-        with pytest.raises(InvalidValue, match="is when the document is due, or what it is known by"):
+        with pytest.raises(InvalidValue, match="is the key of the document, or when it is due"):
             document.update({path: 9})
 
 
@@ -256,7 +256,7 @@ def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Ord
             {"_id": "old", "sleep_until": DatetimeMS(now - 1000)},
         ]
     )
-    clock = documents._calls.clock
+    clock = documents._collection.clock
     assert clock._ahead is not None
     clock._ahead += 1_200_000  # as it was, before
     if limit == 1:
@@ -274,7 +274,7 @@ def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Ord
 
 def test_a_server_that_has_two_opinions_of_the_time_is_not_asked_without_a_pause(orders: Orders) -> None:
     documents = MongoDocuments(orders)
-    documents._calls.clock._ask = lambda: LAST - 1000
+    documents._collection.clock._ask = lambda: LAST - 1000
     orders.insert_one({"sleep_until": DatetimeMS(LAST - 2000)})
     taken = documents.lock_next(LOCK, 1)
     assert taken.found == []
@@ -398,11 +398,11 @@ def test_what_is_no_date_is_found_by_an_index_and_not_waited_for(
     orders.create_index("sleep_until", sparse=True)
     orders.insert_many([{"sleep_until": datetime(2026, 3, 1)} for _ in range(50)])
     explained = orders.database.command(
-        "explain", {"find": orders.name, "filter": documents._queries.no_date()}
+        "explain", {"find": orders.name, "filter": documents._queries.not_a_date()}
     )
     assert explained["executionStats"]["totalKeysExamined"] < 10
     assert explained["executionStats"]["totalDocsExamined"] == 0
-    monkeypatch.setattr(calls, "_TO_GLIMPSE", 1e-9)
+    monkeypatch.setattr(collection, "_GLIMPSE_TIMEOUT", 1e-9)
     orders.insert_one({"sleep_until": "soon"})
     documents.open()
 
@@ -566,7 +566,7 @@ def test_what_comes_back_and_is_locked_by_others_at_once_is_theirs(
         theirs.extend(ids(other.lock_next(LOCK, 5).found))
 
     before_writing(one, lambda: orders.update_one({"_id": "a"}, {"$set": {"active": False}}))
-    find, looks = one._calls.find, []
+    find, looks = one._collection.find, []
 
     def hooked(*words: Any, **more: Any) -> Any:
         looks.append(words)
@@ -574,7 +574,7 @@ def test_what_comes_back_and_is_locked_by_others_at_once_is_theirs(
             back()
         return find(*words, **more)
 
-    one._calls.find = hooked  # type: ignore[method-assign]  # a moment that can't be met otherwise
+    one._collection.find = hooked  # type: ignore[method-assign]  # a moment that can't be met otherwise
     assert one.lock_next(LOCK, 5).found == []
     assert theirs == ["a"]
     assert "left until their lock ends" in caplog.text
@@ -644,7 +644,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     assert "documents can't be locked" in caplog.text
     assert documents.lock_next(LOCK, 2) == ([], clock.now + LOCK)
     strict.database.command("collMod", "orders", validator={})
-    monkeypatch.setattr("evenbeat.documents.unlockable._ASIDE", -1.0)  # a minute later
+    monkeypatch.setattr("evenbeat.documents.locking._LEFT_OUT", -1.0)  # a minute later
     assert ids(documents.lock_next(LOCK, 9).found) == [0, 1, 2]
 
 
@@ -664,7 +664,7 @@ def test_more_than_can_be_set_aside_starve_nobody(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_TRIES", 3)
-    documents._unlockable._ids = deque(maxlen=5)
+    documents._locker.unlockable._ids = deque(maxlen=5)
     orders.insert_many([{"_id": number, "sleep_until": due(clock, 900 - number)} for number in range(30)])
     orders.insert_many([{"_id": key, "sleep_until": due(clock), "email": "x"} for key in "abc"])
     orders.database.command("collMod", "orders", validator={"email": {"$exists": True}})
@@ -779,7 +779,7 @@ def test_a_server_that_is_not_there_is_away() -> None:
 
 
 def test_a_server_that_is_not_there_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_TO_REACH", 0.05)
+    monkeypatch.setattr(collection, "_PING_TIMEOUT", 0.05)
     url = f"mongodb://127.0.0.1:{servers.free_port()}"
     with (
         MongoClient[Any](url, serverSelectionTimeoutMS=3_600_000) as client,
@@ -787,7 +787,7 @@ def test_a_server_that_is_not_there_is_not_waited_for_long(monkeypatch: pytest.M
     ):
         MongoDocuments(client.shop.orders).open()
     # One who says how long to wait is listened to.
-    monkeypatch.setattr(calls, "_TO_REACH", 3600)
+    monkeypatch.setattr(collection, "_PING_TIMEOUT", 3600)
     with MongoClient[Any](url, timeoutMS=50) as client, pytest.raises(StoreUnavailable):
         MongoDocuments(client.shop.orders).open()
 

@@ -15,7 +15,7 @@ import pytest
 
 from evenbeat.core.instants import FIRST, from_ms, to_ms
 from evenbeat.documents import PostgresDocuments
-from evenbeat.documents.base import HELD, Change, DocumentLock, Found
+from evenbeat.documents.base import HELD_AT, Change, DocumentLock, Found
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
 from tests.servers import free_port
@@ -92,7 +92,7 @@ def test_a_table_that_is_not_there_is_refused_with_one_that_is(place: Workplace)
     assert error.field == "table"
     assert "did you mean " in str(error)
     assert place.table in str(error)
-    assert "make it first" in str(place.refused("nowhere"))
+    assert "create it first" in str(place.refused("nowhere"))
 
 
 def test_without_a_schema_the_search_path_counts(place: Workplace) -> None:
@@ -569,10 +569,10 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
             taken += ids(documents.lock_next(LOCK, limit).found)
     assert taken == [3, 4]
     (record,) = caplog.records
-    assert record.getMessage().startswith("rows can't be locked: ")
+    assert record.getMessage().startswith("documents can't be locked: ")
     assert (record.__dict__["document"], record.__dict__["count"]) == ('"0"', 3)
     assert documents.lock_next(LOCK, limit) == ([], place.clock.now + LOCK)
-    monkeypatch.setattr("evenbeat.documents.unlockable._ASIDE", -1.0)  # a minute later
+    monkeypatch.setattr("evenbeat.documents.locking._LEFT_OUT", -1.0)  # a minute later
     with pytest.raises(InvalidValue):
         documents.lock_next(LOCK, limit)
     if how != "check":
@@ -585,7 +585,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
 def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     place: Workplace, how: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.documents.unlockable._MOST_ASIDE", 5)
+    monkeypatch.setattr("evenbeat.documents.locking._MOST_LEFT_OUT", 5)
     monkeypatch.setattr("evenbeat.documents.postgres.store._WINDOW", 4)
     place.create()
     trigger(place, REFUSALS[how])
@@ -675,7 +675,7 @@ def test_a_policy_that_refuses_a_row_is_no_missing_grant(place: Workplace) -> No
         (found,) = documents.lock_next(LOCK, 1).found
         assert found.id == 2
         with pytest.raises(InvalidValue, match="row-level security"):
-            documents.update([Change(lock_of(found), HELD)])
+            documents.update([Change(lock_of(found), HELD_AT)])
         place.sql(f"REVOKE UPDATE ON reminders FROM {role}")
         place.sql("UPDATE reminders SET sleep_until = %s", place.now())
         with pytest.raises(StoreUnavailable, match="permission denied"):
@@ -755,11 +755,11 @@ def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: 
 @pytest.mark.parametrize(
     ("condition", "parameters", "counts"),
     [
-        ("note = %s", (), "1 place for 0 parameters"),
-        ("note = %s AND note <> '%s' AND id = %s", (), "2 places for 0 parameters"),
-        ("note = %s", ["a", "b"], "1 place for 2 parameters"),
-        ("note = '%s'", ["a"], "0 places for 1 parameter"),
-        ("id = %s AND id %% 2 = %s", [2], "2 places for 1 parameter"),
+        ("note = %s", (), "1 placeholder for 0 parameters"),
+        ("note = %s AND note <> '%s' AND id = %s", (), "2 placeholders for 0 parameters"),
+        ("note = %s", ["a", "b"], "1 placeholder for 2 parameters"),
+        ("note = '%s'", ["a"], "0 placeholders for 1 parameter"),
+        ("id = %s AND id %% 2 = %s", [2], "2 placeholders for 1 parameter"),
     ],
 )
 def test_places_and_parameters_are_counted(

@@ -243,7 +243,7 @@ def test_on_error_that_raises_harms_nobody(shop: Shop, caplog: pytest.LogCapture
     with Processor(shop, handle, on_error=on_error):
         wait(came)
     assert "on_error raised" in caplog.text
-    assert shop.due("bad") == from_ms(HELD)
+    assert shop.due("bad") == HELD
 
 
 def test_a_document_that_makes_no_sense_is_told_and_held(shop: Shop, errors: Errors) -> None:
@@ -254,7 +254,7 @@ def test_a_document_that_makes_no_sense_is_told_and_held(shop: Shop, errors: Err
     assert isinstance(error, InvalidTrigger)
     assert document is not None
     assert document.id == "a"
-    assert shop.due("a") == from_ms(HELD)
+    assert shop.due("a") == HELD
 
 
 def test_errors_are_told_while_all_slots_are_taken(shop: Shop, errors: Errors) -> None:
@@ -310,13 +310,115 @@ def test_flags(shop: Shop) -> None:
     ]
 
 
-def test_to_start_twice_is_to_start_once(shop: Shop) -> None:
+def test_starting_twice_is_refused(shop: Shop) -> None:
     starts: list[int] = []
     processor = Processor(shop, nothing, on_start=lambda: starts.append(1))
     processor.start()
-    processor.start()
+    with pytest.raises(InvalidValue, match=r"the processor has been started already; stop\(\) it first"):
+        processor.start()
+    assert processor.is_running
     assert processor.stop()
     assert starts == [1]
+
+
+@pytest.mark.parametrize("hook", ["on_start", "on_stop"])
+def test_a_hook_of_a_processor_that_runs_or_stops_can_not_start_it(
+    shop: Shop, errors: Errors, hook: str
+) -> None:
+    hooks: dict[str, Any] = {hook: lambda: processor.start()}
+    processor = Processor(shop, nothing, on_error=errors, **hooks)
+    processor.start()
+    assert processor.stop()
+    assert [str(error) for error, _ in errors.all] == [
+        "the processor has been started already; stop() it first"
+    ]
+
+
+def test_it_starts_and_stops_in_an_event_loop(shop: Shop) -> None:
+    idle = threading.Event()
+    shop.add("a")
+    processor = Processor(shop, nothing, on_idle=idle.set)
+
+    async def main() -> None:
+        await processor.astart()
+        await asyncio.to_thread(wait, idle)
+        assert await processor.astop()
+        assert await processor.astop(timeout="1s")
+        async with processor as started:
+            assert started is processor
+            assert processor.is_running
+        assert not processor.is_running
+
+    asyncio.run(main())
+    assert shop.due("a") is None
+    assert (shop.opened, shop.closed) == (2, 2)
+
+
+def test_a_coroutine_of_its_own_can_stop_it_without_waiting_for_itself(shop: Shop) -> None:
+    answers: list[bool] = []
+    stopped = threading.Event()
+
+    async def handle(_document: Document) -> None:
+        answers.append(await processor.astop())
+
+    shop.add("a")
+    processor = Processor(shop, handle, on_stop=stopped.set)
+    processor.start()
+    wait(stopped)
+    processor.stop()
+    assert answers == [False]
+    assert shop.due("a") is None
+
+
+def test_drain_timeout_is_how_long_a_stop_waits(shop: Shop) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def handle(_document: Document) -> None:
+        begun.set()
+        wait(release)
+
+    shop.add("a")
+    processor = Processor(shop, handle, drain_timeout=0)
+    processor.start()
+    wait(begun)
+    assert not processor.stop()
+    release.set()
+
+
+def test_the_timeout_of_a_stop_overrides_drain_timeout(shop: Shop) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def handle(_document: Document) -> None:
+        begun.set()
+        wait(release)
+
+    shop.add("a")
+    processor = Processor(shop, handle, drain_timeout=0)
+    processor.start()
+    wait(begun)
+    threading.Timer(0.05, release.set).start()
+    assert processor.stop(timeout=LONG)
+
+
+def test_hurry_ends_the_wait_of_a_stop(shop: Shop) -> None:
+    begun, release = threading.Event(), threading.Event()
+    answers: list[bool] = []
+
+    def handle(_document: Document) -> None:
+        begun.set()
+        wait(release)
+
+    shop.add("a")
+    processor = Processor(shop, handle)
+    processor.hurry()  # of one that does not run: nothing
+    processor.start()
+    wait(begun)
+    stopper = threading.Thread(target=lambda: answers.append(processor.stop()))
+    stopper.start()
+    processor.hurry()
+    stopper.join(LONG)
+    assert answers == [False]
+    release.set()
 
 
 def test_to_stop_twice_or_before_the_start_does_nothing(shop: Shop) -> None:
@@ -606,7 +708,7 @@ def test_a_handler_that_can_not_be_called_fails_like_any_other(
     with Processor(shop, handler, on_error=errors, on_failure="hold"):
         wait(errors.came)
     assert isinstance(errors.all[0][0], TypeError)
-    assert shop.due("a") == from_ms(HELD)
+    assert shop.due("a") == HELD
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -665,6 +767,28 @@ def test_what_a_handler_leaves_on_the_loop_may_want_to_exit(shop: Shop) -> None:
     assert [task.exception().__class__ for task in handled] == [SystemExit, SystemExit]
 
 
+def test_an_event_loop_that_a_handler_breaks_is_replaced(shop: Shop, errors: Errors) -> None:
+    came = threading.Event()
+
+    def fails() -> None:
+        raise OSError("bad file descriptor")
+
+    async def handle(document: Document) -> None:
+        if document.id == "b":
+            came.set()
+            return
+        loop: Any = asyncio.get_running_loop()
+        loop._run_once = fails  # as if a file of the loop had been closed
+        await asyncio.sleep(LONG)
+
+    shop.add("a")
+    shop.add("b")
+    with Processor(shop, handle, on_error=errors):
+        wait(came)
+    assert [str(error) for error, _ in errors.all] == ["the event loop broke: OSError('bad file descriptor')"]
+    assert shop.due("a") == HELD
+
+
 def test_a_lock_is_renewed_while_the_handler_runs_and_no_other_gets_the_document(shop: Shop) -> None:
     begun, release, idle = threading.Event(), threading.Event(), threading.Event()
     handled: list[str] = []
@@ -719,14 +843,14 @@ def test_a_handler_whose_lock_is_lost_is_told(shop: Shop, errors: Errors, is_asy
     with Processor(shop, coroutine if is_async else plain, lock_duration=0.2, on_error=errors):
         wait(begun)
         with shop.lock:
-            shop.rows["a"]["sleep_until"] = from_ms(HELD)
+            shop.rows["a"]["sleep_until"] = HELD
         wait(cancelled)
         wait(errors.came)
     ((error, document),) = errors.all
     assert isinstance(error, DocumentLockLost)
     assert document is not None
     assert document.is_lost
-    assert shop.due("a") == from_ms(HELD)
+    assert shop.due("a") == HELD
 
 
 def test_a_hint_is_quicker_than_the_next_look(shop: Shop) -> None:
@@ -843,21 +967,22 @@ def test_a_document_is_locked_for_ten_minutes_unless_told_otherwise(shop: Shop) 
         ),
         ({"on_error": lambda _: 5}, r"\(_\) can't be called with 2 arguments: too many"),
         ({"on_idle": lambda _: 5}, r"\(_\) can't be called with 0 arguments: missing"),
-        ({"documents": {}}, "documents {} is no store of documents; wrap it"),
+        ({"documents": {}}, "documents {} is not a document store; wrap it"),
         ({"on_idle": "x"}, r'on_idle "x" is not a function; give a def or async def on_idle\(\)'),
         (
             {"on_error": 1},
             r"on_error 1 is not a function; give a def or async def on_error\(error, document\)",
         ),
-        ({"concurrency": 0}, "concurrency 0 is not a number from 1 to 10000"),
-        ({"concurrency": True}, "concurrency True is not a number"),
-        ({"concurrency": 2.0}, r"concurrency 2\.0 is not a number"),
+        ({"concurrency": 0}, "concurrency 0 is not a whole number of 1 to 10,000"),
+        ({"concurrency": True}, "concurrency True is not a whole number"),
+        ({"concurrency": 2.0}, r"concurrency 2\.0 is not a whole number"),
         ({"lock_duration": 0}, "lock_duration 0 is too short; 100ms at least"),
         ({"lock_duration": "soon"}, "lock_duration"),
         ({"next_delay": -1}, "next_delay -1 is negative"),
         ({"idle_delay": None}, "idle_delay None is not a duration"),
         ({"reprocess_delay": "1x"}, "reprocess_delay"),
         ({"retry_delay": "x"}, "retry_delay"),
+        ({"drain_timeout": "x"}, "drain_timeout"),
         ({"on_failure": "ignore"}, 'on_failure "ignore" is not known; there are reschedule, retry, hold'),
     ],
 )
@@ -982,6 +1107,38 @@ def test_run_outside_the_main_thread_says_what_to_do(shop: Shop) -> None:
     thread.join(LONG)
     assert "use start() and stop() here" in str(caught[0])
     assert shop.opened == 0
+
+
+CHILD = """
+import os, threading
+from evenbeat.documents import MemoryDocuments, Processor
+
+idle = threading.Event()
+processor = Processor(MemoryDocuments({}), print, on_idle=idle.set, on_stop=lambda: print("stop", flush=True))
+processor.start()
+assert idle.wait(60)
+if os.fork() == 0:
+    print(processor.is_running, processor.is_idle, processor.is_processing, processor.stop(), flush=True)
+    with processor:
+        print(processor.is_running, flush=True)
+    os._exit(0)
+os.wait()
+print(processor.is_running, flush=True)
+processor.stop()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_forked_process_does_not_run_the_processor_of_its_parent() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", CHILD],
+        capture_output=True,
+        text=True,
+        timeout=2 * LONG,
+        check=False,
+    )
+    words = ["False False False True", "True", "stop", "True", "stop"]
+    assert done.stdout.splitlines() == words, done.stderr
 
 
 FORKS = """

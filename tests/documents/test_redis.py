@@ -19,7 +19,7 @@ from redis.retry import Retry
 
 from evenbeat.core.instants import FIRST, Instant, from_ms, write_instant
 from evenbeat.documents import Processor, time_formats
-from evenbeat.documents.base import HELD, Change, DocumentLock
+from evenbeat.documents.base import HELD, HELD_AT, Change, DocumentLock
 from evenbeat.documents.redis import RedisDocuments, documents, patterns
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
@@ -234,7 +234,7 @@ def test_instants_far_ahead_are_not_taken_for_each_other(
         store.put(f"{prefix}:{key}", {"sleep_until": from_ms(clock.now)})
     found = store.lock_next(LOCK, 2).found
     changes = [
-        Change(DocumentLock(one.id, (one.locked_until,)), HELD + place) for place, one in enumerate(found)
+        Change(DocumentLock(one.id, (one.locked_until,)), HELD_AT + place) for place, one in enumerate(found)
     ]
     assert store.update(changes) == [True, True]
     texts = [client.hget(one.id, "sleep_until") for one in found]
@@ -278,7 +278,7 @@ def test_what_is_no_time_is_said_once(
         assert store.lock_next(LOCK, 5) == ([], None)
     (record,) = caplog.records
     assert record.getMessage() == (
-        'the sleep_until of a document is no time (text), and it is not processed: "tomorrow"'
+        'the sleep_until of a document is not a time (text), so it is never due: "tomorrow"'
     )
     assert record.__dict__["document"] == f'"{prefix}:a"'
 
@@ -361,7 +361,7 @@ def test_entries_of_documents_that_are_gone_do_not_stay_until_they_are_due(
 ) -> None:
     store = make()
     for key in "abc":
-        store.put(f"{prefix}:{key}", {"sleep_until": from_ms(HELD)})
+        store.put(f"{prefix}:{key}", {"sleep_until": HELD})
     client.delete(f"{prefix}:b", f"{prefix}:c")
     store.lock_next(LOCK, 1)
     assert client.zrange(store.index, 0, -1) == [f"{prefix}:a"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from evenbeat import InvalidTrigger, InvalidValue
 from evenbeat.core.instants import from_ms, to_ms
-from evenbeat.documents import HELD, Found
+from evenbeat.documents import Found
+from evenbeat.documents.base import HELD_AT
 from evenbeat.documents.rules import (
     REMOVE,
     Disposition,
@@ -170,9 +171,9 @@ def test_a_failed_one_goes_on_as_if_it_had_not() -> None:
 
 
 def test_a_failed_one_without_a_next_tick_does_not_pass_for_done() -> None:
-    assert failure(START + 5, PLAIN) == HELD
-    assert failure(START + 5, PLAIN, auto_remove=True) == HELD
-    assert failure(START + 5, PLAIN, interval="0 * * * *", repeat_until=from_ms(START + 1)) == HELD
+    assert failure(START + 5, PLAIN) == HELD_AT
+    assert failure(START + 5, PLAIN, auto_remove=True) == HELD_AT
+    assert failure(START + 5, PLAIN, interval="0 * * * *", repeat_until=from_ms(START + 1)) == HELD_AT
 
 
 def test_a_failed_one_may_be_tried_again() -> None:
@@ -187,7 +188,7 @@ def test_a_retry_without_delay_does_not_bring_back_what_was_due() -> None:
 
 
 def test_a_failed_one_may_be_held() -> None:
-    assert failure(START, Policy(on_failure="hold"), interval="* * * * *") == HELD
+    assert failure(START, Policy(on_failure="hold"), interval="* * * * *") == HELD_AT
 
 
 @pytest.mark.parametrize("on_failure", ["reschedule", "retry", "hold"])

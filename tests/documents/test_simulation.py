@@ -10,7 +10,8 @@ import pytest
 
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.documents import Change, DocumentLock, Found, MemoryDocuments, Taken, rules
-from evenbeat.documents.worker import DocumentWorker, HeldDocument
+from evenbeat.documents.held import HeldDocument
+from evenbeat.documents.worker import DocumentWorker
 from tests.documents.simulation import Kinds, Violation, simulate
 
 SEEDS = 200
@@ -127,49 +128,63 @@ class Forgets(MemoryDocuments):
         return super()._change(change)
 
 
-# Desks
+# Workers
 
 
 class IgnoresRefusals(DocumentWorker):
-    """Renews, and does not look at the answer."""
+    """Renews, and ignores the answer."""
 
-    def _lose(self, item: HeldDocument) -> None:
-        pass
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.held.lose = _ignore  # type: ignore[method-assign]
 
 
 class NeverRenews(DocumentWorker):
-    def _renew(self, now: Instant) -> None:
-        pass
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.renewer.renew = _ignore  # type: ignore[method-assign]
 
 
 class TrustsRenewals(DocumentWorker):
-    """Believes that a renewal was written, also when no answer came."""
+    """Takes a renewal for written, also if no answer came."""
 
-    def _send_renewals(
-        self, items: Sequence[HeldDocument], locks: Sequence[DocumentLock], now: Instant
-    ) -> None:
-        for item in items:
-            item.ends = item.ends[-1:]
-        super()._send_renewals(items, locks, now)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        send = self.renewer._send
+
+        def trust(some: Sequence[HeldDocument], locks: Sequence[DocumentLock], now: Instant) -> None:
+            for held in some:
+                held.lock_ends = held.lock_ends[-1:]
+            send(some, locks, now)
+
+        self.renewer._send = trust  # type: ignore[method-assign]
 
 
 class EndsAgain(DocumentWorker):
-    """Takes what it has written itself for its lock, and so writes it once more when no answer came."""
+    """Takes the time that it has written itself for its lock, and so writes again if no answer came."""
 
-    def _decide(
-        self, item: HeldDocument, now: Instant
-    ) -> tuple[HeldDocument, rules.Disposition, Mapping[str, Any]]:
-        decided = super()._decide(item, now)
-        if isinstance(decided[1], int):
-            item.ends = (*item.ends, decided[1])
-        return decided
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        decide = self.results._decide
+
+        def remember(held: HeldDocument, now: Instant) -> tuple[rules.Disposition, Mapping[str, Any]]:
+            disposition, fields = decide(held, now)
+            if isinstance(disposition, int):
+                held.lock_ends = (*held.lock_ends, disposition)
+            return disposition, fields
+
+        self.results._decide = remember  # type: ignore[method-assign]
 
 
 class BeginsLate(DocumentWorker):
-    """Begins whatever it was given, however long that took."""
+    """Begins every document that it was given, however long that took."""
 
-    def _still_ours(self, found: Sequence[Found]) -> Sequence[Found]:
+    def _still_locked(self, found: Sequence[Found]) -> Sequence[Found]:
         return found
+
+
+def _ignore(*_: object) -> None:
+    pass
 
 
 # Rules
@@ -221,7 +236,7 @@ def test_a_broken_store_is_found(store: type[MemoryDocuments]) -> None:
 
 
 @pytest.mark.parametrize("broken", [IgnoresRefusals, NeverRenews, TrustsRenewals, EndsAgain, BeginsLate])
-def test_a_broken_desk_is_found(broken: type[DocumentWorker]) -> None:
+def test_a_broken_worker_is_found(broken: type[DocumentWorker]) -> None:
     _found(Kinds(worker=broken))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from evenbeat.core.instants import FIRST, Instant, from_ms
 from evenbeat.documents import SqliteDocuments, time_formats
-from evenbeat.documents.base import HELD, Change, DocumentLock, Found
+from evenbeat.documents.base import HELD_AT, Change, DocumentLock, Found
 from evenbeat.documents.sqlite import table as sqlite_table
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
@@ -139,11 +139,11 @@ def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
 @pytest.mark.parametrize(
     ("value", "form", "advice"),
     [
-        (1_794_766_239, "text", 'say times="seconds"'),
-        (1_794_766_239.5, "text", 'say times="seconds"'),
-        (1_794_766_239_000, "text", 'say times="milliseconds"'),
-        (1_794_766_239_000, "seconds", 'say times="milliseconds"'),
-        ("2026-11-15 12:00:00", "seconds", 'say times="text"'),
+        (1_794_766_239, "text", 'set times="seconds"'),
+        (1_794_766_239.5, "text", 'set times="seconds"'),
+        (1_794_766_239_000, "text", 'set times="milliseconds"'),
+        (1_794_766_239_000, "seconds", 'set times="milliseconds"'),
+        ("2026-11-15 12:00:00", "seconds", 'set times="text"'),
         ("soon", "text", "write it as 2026-03-01T09:00:00Z, or as a number"),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_warning_of_what_is_no_time_says_what_to_do(
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
         place.documents(time_formats=form)
     (said,) = caplog.messages
-    assert said.endswith(f'is no time as times="{form}" has them; {advice}')
+    assert said.endswith(f'is not a time in the format times="{form}"; {advice}')
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_seconds_are_whole_where_they_can_be(place: Workplace) -> None:
     assert isinstance(place.time(1), int)
     place.clock.now += 5000
     (found,) = documents.lock_next(LOCK, 1).found
-    assert documents.update([Change(lock_of(found), HELD)]) == [True]
-    assert documents.lock_next(LOCK, 1) == ([], HELD)
+    assert documents.update([Change(lock_of(found), HELD_AT)]) == [True]
+    assert documents.lock_next(LOCK, 1) == ([], HELD_AT)
 
 
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
@@ -362,7 +362,7 @@ def test_names_are_those_of_the_table_whatever_their_case(place: Workplace) -> N
     documents = place.documents("REMINDERS", key="ID", interval="cron")
     (found,) = documents.lock_next(LOCK, 1).found
     assert (found.id, found.interval) == ("a", "every 1m")
-    with pytest.raises(InvalidValue, match="is when the row is due"):
+    with pytest.raises(InvalidValue, match="is the key of the row, or when it is due"):
         documents.update([Change(lock_of(found), None, {"SLEEP_UNTIL": "2020-01-01"})])
     assert documents.update([Change(lock_of(found), None, {"NOTE": "x"})]) == [True]
     assert place.sql("SELECT * FROM reminders") == [("a", None, "every 1m", "x")]
@@ -622,11 +622,11 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
             taken += ids(documents.lock_next(LOCK, limit).found)
     assert taken == [3, 4]
     (record,) = caplog.records
-    assert record.getMessage().startswith("rows can't be locked: ")
+    assert record.getMessage().startswith("documents can't be locked: ")
     assert (record.__dict__["document"], record.__dict__["count"]) == ("0", 3)
     assert documents.lock_next(LOCK, limit) == ([], NOON + LOCK)
     assert [place.time(key) for key in range(3)] == ["2026-11-14"] * 3
-    monkeypatch.setattr("evenbeat.documents.unlockable._ASIDE", -1.0)  # a minute later
+    monkeypatch.setattr("evenbeat.documents.locking._LEFT_OUT", -1.0)  # a minute later
     with pytest.raises(InvalidValue):
         documents.lock_next(LOCK, limit)
     if REFUSALS[how]:
@@ -638,8 +638,8 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
 def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     place: Workplace, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.documents.unlockable._MOST_ASIDE", 5)
-    monkeypatch.setattr("evenbeat.documents.sqlite.store._LOOKS", 4)
+    monkeypatch.setattr("evenbeat.documents.locking._MOST_LEFT_OUT", 5)
+    monkeypatch.setattr("evenbeat.documents.sqlite.store._PASSES", 4)
     place.sql(PLAIN)
     place.sql(f"CREATE TRIGGER refuse {REFUSALS['ignore']}")
     for key in range(50):
@@ -720,10 +720,10 @@ def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: 
 @pytest.mark.parametrize(
     ("condition", "parameters", "counts"),
     [
-        ("note = ?", (), "1 place for 0 parameters"),
-        ("note = ?", ["a", "b"], "1 place for 2 parameters"),
-        ("note = '?'", ["a"], "0 places for 1 parameter"),
-        ("note IN (?, ?)", [1], "2 places for 1 parameter"),
+        ("note = ?", (), "1 placeholder for 0 parameters"),
+        ("note = ?", ["a", "b"], "1 placeholder for 2 parameters"),
+        ("note = '?'", ["a"], "0 placeholders for 1 parameter"),
+        ("note IN (?, ?)", [1], "2 placeholders for 1 parameter"),
     ],
 )
 def test_places_and_parameters_are_counted(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.documents import time_formats
-from evenbeat.documents.base import HELD
+from evenbeat.documents.base import HELD_AT
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue
 
@@ -176,7 +176,7 @@ def test_numbers_are_written_like_the_one_found() -> None:
     assert time_formats.write(NOON, "milliseconds") == NOON
 
 
-@example(HELD)
+@example(HELD_AT)
 @example(FIRST)
 @example(LAST)
 @example(-1)

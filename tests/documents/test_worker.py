@@ -11,8 +11,10 @@ import pytest
 from evenbeat import InvalidValue
 from evenbeat.core.instants import from_ms
 from evenbeat.documents import HELD, Change, DocumentLockLost, worker
+from evenbeat.documents.base import HELD_AT
+from evenbeat.documents.renewal import first_lock
 from evenbeat.documents.rules import Policy
-from evenbeat.documents.worker import LONGEST_SLEEP, locked_for
+from evenbeat.documents.worker import LONGEST_SLEEP
 from evenbeat.errors import StoreUnavailable
 from tests.documents.bench import LOCK, LOST_REPLY, LOST_REQUEST, Bench
 
@@ -23,7 +25,7 @@ SMALL = LOCK // 3  # a lock is renewed then
 @pytest.fixture(autouse=True)
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks as long as they are said to be, so that instants can be named."""
-    monkeypatch.setattr(worker, "locked_for", lambda duration: duration)
+    monkeypatch.setattr(worker, "first_lock", lambda duration: duration)
 
 
 # Taking
@@ -420,15 +422,15 @@ def test_there_are_never_many_locks_that_may_be_there() -> None:
     for _ in range(200):
         with pytest.raises(StoreUnavailable):
             bench.step(later=SMALL)
-    (item,) = bench.begun
-    assert len(item.ends) <= 4
+    (held,) = bench.begun
+    assert len(held.lock_ends) <= 4
     bench.store.is_away = False
     # Nobody has taken it, so it is still ours. Its own worker is who finds it due, and goes on with it.
     bench.step()
-    assert not item.document.is_lost
+    assert not held.document.is_lost
     assert bench.due("a") == LOCK
-    assert len(item.ends) == 1
-    assert bench.begun == [item]
+    assert len(held.lock_ends) == 1
+    assert bench.begun == [held]
 
 
 def test_a_lock_that_ended_long_ago_is_renewed_in_steps_where_no_slot_is_free() -> None:
@@ -479,7 +481,7 @@ def test_a_lock_that_was_taken_over_is_lost_at_its_renewal() -> None:
     assert bench.document("a").is_lost
     with pytest.raises(DocumentLockLost):
         bench.document("a").check()
-    assert [item.id for item in bench.interrupted] == ["a"]
+    assert [held.id for held in bench.interrupted] == ["a"]
     bench.end("a", DocumentLockLost("a"))
     bench.store.calls.clear()
     bench.step()
@@ -522,11 +524,9 @@ def test_a_lock_is_not_taken_for_the_tick_at_which_it_would_end(
     seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is taken at a full second, and locked for as long as its interval is."""
-    monkeypatch.setattr(worker, "locked_for", locked_for)
-    late, other = Bench(lock_duration=seconds * 1000), Bench(lock_duration=seconds * 1000)
-    other.store = late.store
-    other.worker._documents = late.store
-    other.clock = late.clock
+    monkeypatch.setattr(worker, "first_lock", first_lock)
+    late = Bench(lock_duration=seconds * 1000)
+    other = Bench(beside=late, lock_duration=seconds * 1000)
     late.add("a", interval=f"every {seconds}s", by=None)
     late.step()
     late.rows["a"]["sleep_until"] = from_ms(late.clock.now)  # says its owner
@@ -554,10 +554,10 @@ def test_a_document_whose_owner_moved_it_while_it_was_in_hand_is_in_hand_once() 
     assert bench.interrupted == [first]
     assert not second.document.is_lost
     assert second.document["note"] == 2
-    bench.worker.ended(first, DocumentLockLost("a"))
+    bench.worker.handler_ended(first, DocumentLockLost("a"))
     bench.step()
     assert bench.due("a") == LOCK
-    bench.worker.ended(second, None)
+    bench.worker.handler_ended(second, None)
     bench.step()
     assert bench.due("a") is None
     assert not bench.is_processing()
@@ -710,7 +710,7 @@ def test_what_can_not_be_removed_stays() -> None:
     bench.end("b")
     bench.store.faults = [ValueError("referenced"), ValueError("referenced")]
     bench.step()
-    assert bench.rows["a"]["sleep_until"] == from_ms(HELD)
+    assert bench.rows["a"]["sleep_until"] == HELD
     assert "b" not in bench.rows
     assert [str(error) for error, _ in bench.told] == ["referenced"]
 
@@ -744,13 +744,13 @@ def test_an_outage_while_each_is_given_alone_loses_none() -> None:
 
 
 def test_a_failed_one_follows_the_policy() -> None:
-    for on_failure, due in (("reschedule", HOUR), ("retry", 5), ("hold", HELD)):
+    for on_failure, due in (("reschedule", HOUR), ("retry", 5), ("hold", HELD_AT)):
         bench = Bench(Policy(on_failure=on_failure, retry_delay=5))  # type: ignore[arg-type]  # one of three
         bench.add("a", interval="every 1h", auto_remove=True)
         bench.step()
         bench.end("a", RuntimeError("oh"))
         bench.step()
-        assert bench.due("a") == (due - bench.clock.now if due == HELD else due)
+        assert bench.due("a") == (due - bench.clock.now if due == HELD_AT else due)
 
 
 # What handlers note
@@ -783,7 +783,7 @@ def test_notes_of_a_handler_that_failed_are_forgotten() -> None:
     bench.document("a").reschedule("5m")
     bench.end("a", RuntimeError("oh"))
     bench.step()
-    assert bench.rows["a"] == {"sleep_until": from_ms(HELD)}
+    assert bench.rows["a"] == {"sleep_until": HELD}
 
 
 def test_a_document_can_be_due_when_its_handler_says() -> None:
@@ -810,7 +810,7 @@ def test_a_document_that_is_due_again_as_before_does_not_bring_back_a_lock() -> 
     bench.end("a")
     bench.step()
     assert bench.rows["a"]["sleep_until"] == from_ms(stale.locked_until + 1) or bench.keys() == ["a", "a"]
-    assert stale.locked_until not in bench.begun[-1].ends
+    assert stale.locked_until not in bench.begun[-1].lock_ends
 
 
 @pytest.mark.parametrize("name", ["sleep_until", "sleep_until.x"])
@@ -879,13 +879,8 @@ def test_a_document_that_makes_no_sense_is_told_and_held_and_keeps_its_data() ->
         ("InvalidValue", "b"),
     ]
     bench.step()
-    assert bench.rows["a"] == {
-        "sleep_until": from_ms(HELD),
-        "interval": "61 * * * *",
-        "auto_remove": True,
-        "kept": 1,
-    }
-    assert bench.rows["b"]["sleep_until"] == from_ms(HELD)
+    assert bench.rows["a"] == {"sleep_until": HELD, "interval": "61 * * * *", "auto_remove": True, "kept": 1}
+    assert bench.rows["b"]["sleep_until"] == HELD
     for _ in range(3):
         bench.step(later=LOCK)
     assert len(bench.told) == 2
@@ -899,7 +894,7 @@ def test_it_is_held_after_an_outage_as_well_and_told_once() -> None:
     with pytest.raises(StoreUnavailable):
         bench.step()
     bench.step()
-    assert bench.rows["a"]["sleep_until"] == from_ms(HELD)
+    assert bench.rows["a"]["sleep_until"] == HELD
     assert len(bench.told) == 1
 
 
@@ -942,10 +937,10 @@ def test_a_desk_that_drains_takes_nothing_more_and_is_empty_when_all_is_written(
 
 def test_a_desk_with_nothing_in_hand_is_empty_whether_the_store_is_there_or_not() -> None:
     bench = Bench()
-    bench.worker.see_empty()
+    bench.worker.check_empty()
     assert not bench.worker.empty.is_set()
     bench.worker.drain()
-    bench.worker.see_empty()
+    bench.worker.check_empty()
     assert bench.worker.empty.is_set()
 
 
@@ -975,7 +970,7 @@ def test_ids_need_no_hash() -> None:
     bench.step()
     assert bench.due(keys[0]) is None
     assert not bench.told
-    assert not bench.worker._latest
+    assert not bench.worker.held._latest
 
 
 def test_an_end_that_can_not_be_written_keeps_nobody_from_its_lock_and_nobody_waiting() -> None:
@@ -990,7 +985,7 @@ def test_an_end_that_can_not_be_written_keeps_nobody_from_its_lock_and_nobody_wa
     with pytest.raises(StoreUnavailable):
         bench.step(later=LOCK // 2)
     assert [name for name, _ in bench.store.calls[-3:]] == ["update", "update", "lock_next"]
-    assert [item.id for item in bench.begun] == ["kept", "long", "new"]
+    assert [held.id for held in bench.begun] == ["kept", "long", "new"]
     bench.step()
     assert bench.due("kept") is None
 
@@ -1000,9 +995,9 @@ def test_an_id_that_can_not_be_written_as_a_text_holds_its_document_alone() -> N
     bench.add(10**5000, interval="every 1h")
     bench.add("fine")
     bench.step()
-    assert [item.id for item in bench.begun] == ["fine"]
+    assert [held.id for held in bench.begun] == ["fine"]
     bench.step()
-    assert bench.rows[10**5000]["sleep_until"] == from_ms(HELD)
+    assert bench.rows[10**5000]["sleep_until"] == HELD
 
 
 def test_a_document_that_its_owner_holds_keeps_nobody_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1022,7 +1017,7 @@ def test_a_document_that_its_owner_holds_keeps_nobody_else_waiting(monkeypatch: 
     bench.add("new")
     bench.step()
     assert bench.due("fine") is None
-    assert [item.id for item in bench.begun] == ["held", "fine", "new"]
+    assert [held.id for held in bench.begun] == ["held", "fine", "new"]
     calls = len(bench.store.calls)
     bench.step(later=1000)  # not yet again
     assert "update" not in [name for name, _ in bench.store.calls[calls:]]
@@ -1046,13 +1041,13 @@ def test_a_renewal_of_what_its_owner_holds_keeps_nobody_from_his_lock(
 
     monkeypatch.setattr(bench.store, "update", refuse)
     held, long = bench.begun
-    before = held.ends
-    assert long.ends == before
+    before = held.lock_ends
+    assert long.lock_ends == before
     bench.step(later=SMALL)
-    assert held.ends == before
-    assert long.ends > before
+    assert held.lock_ends == before
+    assert long.lock_ends > before
     monkeypatch.setattr(bench.store, "update", update)
     bench.step(later=2000)
-    assert held.ends > before
-    assert bench.rows["held"]["sleep_until"] == from_ms(held.ends[0])
+    assert held.lock_ends > before
+    assert bench.rows["held"]["sleep_until"] == from_ms(held.lock_ends[0])
     assert not held.document.is_lost

@@ -19,10 +19,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import Instant, to_ms
 
 HELD = datetime(9999, 1, 1, tzinfo=UTC)
 """``sleep_until`` of a held document: it waits for a person, who corrects it and sets the field again."""
+HELD_AT: Instant = to_ms(HELD)
+"""The same as an instant."""
 
 
 class Fields(msgspec.Struct, frozen=True):

@@ -9,10 +9,10 @@ from typing import Any
 
 from evenbeat.core.instants import Instant
 from evenbeat.documents import rules
-from evenbeat.documents.base import Change, Documents
+from evenbeat.documents.base import HELD_AT, Change, Documents
 from evenbeat.documents.document import Document
 from evenbeat.documents.held import HeldDocument, HeldDocuments
-from evenbeat.documents.rules import HELD_AT, REMOVE, Disposition, Policy
+from evenbeat.documents.rules import REMOVE, Disposition, Policy
 from evenbeat.errors import DocumentLockLost, StoreUnavailable
 
 _log = logging.getLogger("evenbeat.documents")

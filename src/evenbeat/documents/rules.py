@@ -7,14 +7,13 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from evenbeat.core.instants import Instant, read_instant, to_ms
-from evenbeat.documents.base import HELD, Found
+from evenbeat.core.instants import Instant, read_instant
+from evenbeat.documents.base import HELD_AT, Found
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.triggers import Trigger, parse_trigger
 
 OnFailure: TypeAlias = Literal["reschedule", "retry", "hold"]
 
-HELD_AT: Final[Instant] = to_ms(HELD)
 REMOVE: Final = "remove"
 Disposition: TypeAlias = Instant | Literal["remove"] | None
 """What becomes of a document: due again at an instant, removed, or (None) not a job any more."""

@@ -14,7 +14,7 @@ import pytest
 
 from evenbeat.core.instants import Instant
 from evenbeat.documents import rules
-from evenbeat.documents.base import HELD, Change, DocumentLock, Documents, Found
+from evenbeat.documents.base import HELD_AT, Change, DocumentLock, Documents, Found
 from evenbeat.testing.clock import VirtualClock
 
 MINUTE = 60_000
@@ -176,10 +176,10 @@ class DocumentsContract:
         self, ground: Ground, documents: Documents
     ) -> None:
         ground.add("old", -86_400_000_123)
-        ground.add("held", HELD)
+        ground.add("held", HELD_AT)
         taken = documents.lock_next(LOCK, 2)
         assert [found.sleep_until for found in taken.found] == [-86_400_000_123]
-        assert taken.next_due in (HELD, taken.found[0].locked_until)
+        assert taken.next_due in (HELD_AT, taken.found[0].locked_until)
 
     def test_a_locked_one_is_not_taken_before_its_lock_ends(
         self, ground: Ground, documents: Documents, clock: VirtualClock
@@ -298,9 +298,9 @@ class DocumentsContract:
     def test_a_held_document_stays(self, ground: Ground, documents: Documents, clock: VirtualClock) -> None:
         ground.add("a", clock.now)
         found = self.take(documents)
-        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), HELD)]) == [True]
-        assert ground.row("a") == Row(HELD, None)
-        assert documents.lock_next(LOCK, 1) == ([], HELD)
+        assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), HELD_AT)]) == [True]
+        assert ground.row("a") == Row(HELD_AT, None)
+        assert documents.lock_next(LOCK, 1) == ([], HELD_AT)
 
     def test_a_renewed_lock_keeps_others_out(
         self, ground: Ground, documents: Documents, clock: VirtualClock
