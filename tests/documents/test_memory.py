@@ -47,7 +47,7 @@ def test_a_condition_that_raises_leaves_out_that_document_alone(caplog: pytest.L
     }
     documents = MemoryDocuments(rows, condition=lambda order: order["total"] > 100)
     assert [found.id for found in documents.lock_next(1000, 5).found] == ["rich"]
-    assert "the condition raised, the document is left out: KeyError('total')" in caplog.text
+    assert "the condition raised an error for a document, which is left out: KeyError('total')" in caplog.text
 
 
 @pytest.mark.parametrize("documents", [[], [{"sleep_until": None}], (), None, "a"])

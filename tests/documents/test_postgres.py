@@ -145,7 +145,7 @@ def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, kind: str
     place.create(f"id int PRIMARY KEY, sleep_until {kind}")
     error = place.refused()
     assert error.field == "sleep_until"
-    assert "is NOT NULL, and a document that is done has null there" in str(error)
+    assert "is NOT NULL, and can't hold the null of a document that is done" in str(error)
     hint = str(error.hint)
     assert hint.replace(f"{place.schema}.moment", "moment") == remedy.format(place.table)
     place.sql(hint)

@@ -127,7 +127,7 @@ def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
     # A number is a time where numbers are.
     place.add(1, "5" if form != "text" and value in (5, 2460000.5) else value)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
-        documents = place.documents(time_formats=form)
+        documents = place.documents(times=form)
     assert ("a row is never due" in caplog.text) == (value != "")
     place.add(2, time_formats.write(NOON, form))
     place.add(3, time_formats.write(NOON + 5, form))
@@ -153,7 +153,7 @@ def test_a_warning_of_what_is_no_time_says_what_to_do(
     place.sql(PLAIN)
     place.add(1, value)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
-        place.documents(time_formats=form)
+        place.documents(times=form)
     (said,) = caplog.messages
     assert said.endswith(f'is not a time in the format times="{form}"; {advice}')
 
@@ -226,7 +226,7 @@ def test_what_sqlite_reads_is_known(place: Workplace, text: str) -> None:
 def test_the_first_day_of_all_is_due(place: Workplace, form: TimeFormat, value: object) -> None:
     place.sql(PLAIN)
     place.add(1, value)
-    documents = place.documents(time_formats=form)
+    documents = place.documents(times=form)
     (found,) = documents.lock_next(LOCK, 5).found
     assert found.sleep_until == FIRST
     assert documents.update([Change(lock_of(found), NOON)]) == [True]
@@ -241,7 +241,7 @@ def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> 
         if form != "text":
             rows = [(ms, float(time)) for ms, time in rows]
         connection.executemany("INSERT INTO reminders (id, sleep_until) VALUES (?, ?)", rows)
-    documents = place.documents(time_formats=form)
+    documents = place.documents(times=form)
     for ms in range(0, 990, 9):
         place.clock.now = NOON + ms
         first = max(0, ms - 8)
@@ -255,7 +255,7 @@ def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> 
 def test_seconds_are_whole_where_they_can_be(place: Workplace) -> None:
     place.sql("CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until INTEGER, repeat_until INTEGER)")
     place.sql("INSERT INTO reminders VALUES (1, ?, ?)", NOON // 1000, NOON // 1000 + 60)
-    documents = place.documents(time_formats="seconds")
+    documents = place.documents(times="seconds")
     place.clock.now += 123
     (found,) = documents.lock_next(LOCK, 1).found
     assert found.repeat_until == from_ms(NOON + 60_000)
@@ -275,7 +275,7 @@ def test_an_index_is_used(place: Workplace, form: TimeFormat, where: str) -> Non
     place.sql(PLAIN)
     indexed = "julianday(sleep_until)" if form == "text" else "sleep_until"
     place.sql(f"CREATE INDEX due ON reminders ({indexed}){where}")
-    documents = place.documents(time_formats=form, condition="note = ? OR note IS NULL", parameters=[5])
+    documents = place.documents(times=form, condition="note = ? OR note IS NULL", parameters=[5])
     asked: list[str] = []
     with documents._connections.read() as session:
         session.connection.set_trace_callback(asked.append)
@@ -322,7 +322,7 @@ def test_a_url_is_no_path(url: str, path: str | None) -> None:
 def test_what_is_no_path_is_refused(place: Workplace) -> None:
     with closing(sqlite3.connect(place.path)) as connection:
         for other in (connection, None, 5, b"m.db"):
-            with pytest.raises(InvalidValue, match="is not that of a file"):
+            with pytest.raises(InvalidValue, match="is not the path of a file"):
                 SqliteDocuments(other, "reminders")  # type: ignore[arg-type]  # that is what is tested
 
 
@@ -464,8 +464,8 @@ def test_a_column_that_can_hold_no_lock_is_refused(
 ) -> None:
     rest = " STRICT" if is_strict else ""
     place.sql(f"CREATE TABLE reminders (id TEXT PRIMARY KEY, sleep_until {declared}){rest}")
-    assert place.refused(time_formats=form).field == "times"
-    assert place.refused(time_formats="minutes").field == "times"
+    assert place.refused(times=form).field == "times"
+    assert place.refused(times="minutes").field == "times"
 
 
 @pytest.mark.parametrize("declared", ["TEXT NOT NULL", "NOT NULL", "TEXT NOT NULL DEFAULT ''"])
@@ -473,7 +473,7 @@ def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, declared:
     place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until {declared})")
     error = place.refused()
     assert error.field == "sleep_until"
-    assert "is NOT NULL, and a document that is done has null there; " in str(error)
+    assert "is NOT NULL, and can't hold the null of a document that is done; " in str(error)
     assert "declared without NOT NULL" in str(error)
 
 
@@ -484,7 +484,7 @@ def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, declared:
 def test_strict_tables_work(place: Workplace, declared: str, form: TimeFormat) -> None:
     place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until {declared}, note TEXT) STRICT")
     place.add(1, time_formats.write(NOON, form))
-    documents = place.documents(time_formats=form)
+    documents = place.documents(times=form)
     place.clock.now += 7
     (found,) = documents.lock_next(LOCK, 1).found
     assert documents.update([Change(lock_of(found), NOON + 8)]) == [True]
@@ -797,7 +797,7 @@ def test_a_child_of_a_fork_has_a_connection_of_its_own(place: Workplace) -> None
 
 @pytest.mark.parametrize("condition", ["note = ?1", "note = :note", "note = @note", "note = $note"])
 def test_places_that_are_not_plain_are_refused(tmp_path: Path, condition: str) -> None:
-    with pytest.raises(InvalidValue, match=r"has the place .*; write \? for each parameter, in their order"):
+    with pytest.raises(InvalidValue, match=r"has the placeholder .*; write \? for each parameter, in their order"):
         SqliteDocuments(tmp_path / "a.db", "jobs", condition=condition, parameters=["x"])
 
 
