@@ -89,7 +89,7 @@ def _once(own: UserCollection, method: str, then: Callable[[], object]) -> None:
 def test_what_is_no_collection_is_refused(mongo: str) -> None:
     with MongoClient[Any](mongo) as client:
         for other in (client, client.shop, "orders", None):
-            with pytest.raises(InvalidValue, match=r"is not a Collection of pymongo; .*MongoClient\(\)"):
+            with pytest.raises(InvalidValue, match=r"is not a pymongo Collection; .*MongoClient\(\)"):
                 MongoDocuments(other)  # type: ignore[arg-type]  # that is what is tested
 
 
@@ -100,7 +100,7 @@ def test_a_collection_of_an_async_client_is_refused() -> None:
 
 
 def test_a_collection_that_acknowledges_nothing_is_refused(orders: Orders) -> None:
-    with pytest.raises(InvalidValue, match="w=0; nobody would know"):
+    with pytest.raises(InvalidValue, match="w=0; the server would not answer"):
         MongoDocuments(orders.with_options(write_concern=WriteConcern(w=0)))
 
 
@@ -511,7 +511,7 @@ def test_who_finds_that_others_took_the_last_knows_when_the_next_is_due(
 
 def test_who_did_not_try_all_that_are_due_looks_again_at_once(orders: Orders, clock: VirtualClock) -> None:
     one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
-    one._contention.met(1, 1)
+    one._contention.record(1, 1)
     orders.insert_many([{"_id": number, "sleep_until": due(clock)} for number in range(4)])
     before_writing(one, lambda: orders.delete_many({"_id": {"$in": ids(other.lock_next(LOCK, 2).found)}}))
     taken = one.lock_next(LOCK, 3)
@@ -577,32 +577,32 @@ def test_what_comes_back_and_is_locked_by_others_at_once_is_theirs(
     one._collection.find = hooked  # type: ignore[method-assign]  # a moment that can't be met otherwise
     assert one.lock_next(LOCK, 5).found == []
     assert theirs == ["a"]
-    assert "left until their lock ends" in caplog.text
+    assert "not processed until their lock ends" in caplog.text
 
 
 def test_the_more_are_lost_to_others_the_further_one_looks() -> None:
     others = contention.Contention()
     assert others.window(10) == 10
-    others.met(10, 2)  # a fifth, no more
+    others.record(10, 2)  # a fifth, no more
     assert others.window(10) == 10
     for _ in range(6):
-        others.met(10, 3)
+        others.record(10, 3)
     assert others.window(10) == 160
     assert others.window(1) == 128
     assert others.window(10_000) == 20_000
     assert others.window(100_000) == 100_000
     for _ in range(6):
-        others.met(10, 1)
+        others.record(10, 1)
     assert others.window(10) == 160
     for _ in range(50):
-        others.met(10, 0)
+        others.record(10, 0)
     assert others.window(10) == 10
 
 
 def test_who_takes_one_at_a_time_knows_little_by_one() -> None:
     others = contention.Contention()
-    others.met(1, 1)
-    others.met(1, 0)
+    others.record(1, 1)
+    others.record(1, 0)
     assert others.window(1) == 16
 
 
@@ -747,7 +747,7 @@ def test_of_what_is_gone_the_rest_is_known(
     orders.delete_one({"_id": {"n": 4}})
     # Those that are gone now are gone, whoever it was: the log tells that it was not always us.
     assert documents.remove(locks[2:]) == [False, True, True, True]
-    assert "gone before they could be removed" in caplog.text
+    assert "deleted before they could be removed" in caplog.text
     assert documents.remove(locks[3:]) == [False] * 3
 
 

@@ -456,7 +456,7 @@ def test_no_two_indexes_have_the_same_key() -> None:
 
 def test_a_key_of_others_is_not_taken_for_the_index(make: Make, client: Any, prefix: str) -> None:
     client.hset(f"{prefix}:mine", "a", "b")
-    with pytest.raises(InvalidValue, match="is a hash already") as caught:
+    with pytest.raises(InvalidValue, match="exists, and is a hash") as caught:
         make(index=f"{prefix}:mine")
     assert caught.value.field == "index"
     # Also if it comes later, and nothing is written then.

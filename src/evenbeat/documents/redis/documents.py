@@ -335,7 +335,7 @@ class RedisDocuments:
         if isinstance(value, float):
             return repr(float(value)).encode()
         raise InvalidValue(
-            f"{name} {shown(value)} can't be stored in Redis",
+            f"{name}: Redis can't hold {shown(value)}",
             field=name,
             value=value,
             hint="a field has a text, bytes, a number, True or False (1 or 0), or a datetime; write other "
