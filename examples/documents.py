@@ -1,4 +1,4 @@
-"""Reminders in a table of SQLite, as jobs: once, deferred, every second for a while, and once and then gone.
+"""Reminders in an SQLite table as jobs: once, deferred, every second for a while, and once with auto_remove.
 
 python examples/documents.py
 """
@@ -31,12 +31,12 @@ def main(folder: Path) -> None:
         ("once", now, None, None, 0),
         ("in two seconds", now + timedelta(seconds=2), None, None, 0),
         ("every second, 3 s long", now, "* * * * * *", now + timedelta(seconds=3), 0),
-        ("once, and then gone", now, None, None, 1),
+        ("once, and then deleted", now, None, None, 1),
         ("never: no date", None, None, None, 0),
         ("at half past twenty-five", now, "30 25 * * *", None, 0),
     ]
     with db:
-        # Times as Python's and SQLite's own texts: 2026-11-15 12:00:00, in UTC.
+        # Times are texts as Python and SQLite write them: 2026-11-15 12:00:00, in UTC.
         db.executemany(
             "INSERT INTO reminders (text, sleep_until, interval, repeat_until, auto_remove)"
             " VALUES (?, ?, ?, ?, ?)",
@@ -55,17 +55,17 @@ def main(folder: Path) -> None:
     with processor:
         time.sleep(4.5)
 
-    print("\nwhat is left:")
+    print("\nthe table afterwards:")
     left = db.execute("SELECT text, sleep_until FROM reminders").fetchall()
     for text, due in left:
-        print(f"  {text:<26} {'no job any more' if due is None else f'held: {due}'}")
+        print(f"  {text:<26} {'done' if due is None else f'held: {due}'}")
     assert [text for text, due in left if due is None] == [
         "once",
         "in two seconds",
         "every second, 3 s long",
         "never: no date",
     ]
-    assert "once, and then gone" not in dict(left)
+    assert "once, and then deleted" not in dict(left)
     db.close()
 
 

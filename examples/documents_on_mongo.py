@@ -1,8 +1,8 @@
-"""Orders in a collection of MongoDB, as jobs: the plan of each order is a document inside of it.
+"""Orders in a MongoDB collection as jobs: the times of each order are in a document inside of it.
 
     EVENBEAT_STORE=mongodb://localhost:27017/evenbeat python examples/documents_on_mongo.py
 
-A standalone server will do. The collection is made for the example, and dropped at its end.
+A standalone server is enough. The example creates the collection, and drops it at its end.
 """
 
 from __future__ import annotations
@@ -29,12 +29,10 @@ def main() -> None:
         [
             {"customer": "Ada", "active": True, "schedule": {"sleepUntil": now}},
             {"customer": "Bob", "active": True, "schedule": {"sleepUntil": now + timedelta(seconds=1)}},
-            {
-                "customer": "Cleo",
-                "active": False,
-                "schedule": {"sleepUntil": now},
-            },  # by the condition: not ours
-            {"customer": "Dan", "active": True, "schedule": {"sleepUntil": None}},  # no date: no job
+            # Not a job: it does not meet the condition.
+            {"customer": "Cleo", "active": False, "schedule": {"sleepUntil": now}},
+            # Not a job: it has no date.
+            {"customer": "Dan", "active": True, "schedule": {"sleepUntil": None}},
             {
                 "customer": "Eve",
                 "active": True,
@@ -63,7 +61,7 @@ def main() -> None:
         repeat_until="schedule.repeatUntil",
         condition={"active": True},
     )
-    # Two that know nothing of each other, as in two processes: each order is still handled by one.
+    # Two independent processors, as in two processes: one of them handles each order.
     with Processor(documents, handle, concurrency=8), Processor(documents, handle, concurrency=8):
         assert enough.wait(20)
 

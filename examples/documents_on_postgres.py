@@ -1,8 +1,8 @@
-"""Invoices in a table of PostgreSQL, as jobs: three processes send them, one of them is killed, none is lost.
+"""Invoices in a PostgreSQL table as jobs: three processes send them, one is killed, and none is lost.
 
     EVENBEAT_STORE=postgresql://localhost/postgres python examples/documents_on_postgres.py
 
-The table is made for the example, and dropped at its end.
+The example creates the table, and drops it at its end.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ COUNT = 300
 
 
 def send(invoice: Document) -> None:
-    time.sleep(0.01)  # a letter takes its time
+    time.sleep(0.01)  # sending takes a moment
     if invoice["customer"] == 13 and not invoice["tries"]:
         invoice.update(tries=1)
-        invoice.reschedule("1s")  # the printer is out of paper: this one again in a second
+        invoice.reschedule("1s")  # the printer is out of paper: try again in a second
         return
-    # In the same step as the end of the job: never one without the other.
+    # Written in the same step as the result of the job: both, or neither.
     invoice.update(sent_by=os.getpid())
 
 
@@ -35,7 +35,7 @@ processor = Processor(
         URL, "example_invoices", sleep_until="send_at", condition="region = %s", parameters=["eu"]
     ),
     send,
-    lock_duration="2s",  # that long it takes until what a dead process held is taken up
+    lock_duration="2s",  # another process takes the invoices of a dead one after this time
     concurrency=4,
 )
 
@@ -53,7 +53,7 @@ def main() -> None:
             " SELECT n, %s, now() FROM generate_series(1, %s) n"
         )
         db.execute(insert, ["eu", COUNT])
-        db.execute(insert, ["us", 5])  # of another region: not ours
+        db.execute(insert, ["us", 5])  # not jobs: they do not meet the condition
 
         senders = [subprocess.Popen([sys.executable, __file__, "sender"]) for _ in range(3)]
         done = 0

@@ -1,8 +1,8 @@
-"""Carts in hashes of Redis or Valkey, as jobs: a reminder, another one, and the cart is gone.
+"""Carts in hashes of Redis or Valkey as jobs: a reminder, another one, and the cart is deleted.
 
     EVENBEAT_STORE=redis://localhost:6379/0 python examples/documents_on_valkey.py
 
-The hashes are made for the example, and deleted at its end.
+The example creates the hashes, and deletes them at its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ URL = os.environ.get("EVENBEAT_STORE", "redis://localhost:6379/0")
 def remind(cart: Document) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S}  {cart.id}: {cart['owner']}, you left {cart['items']} things here")
     if cart.get("reminded"):
-        return  # this was the last time; auto_remove does the rest
+        return  # the last reminder: auto_remove deletes the cart
     cart.update(reminded="1")
     cart.reschedule("1s")
 
@@ -33,7 +33,7 @@ def main() -> None:
         due = (now + timedelta(seconds=number / 2)).isoformat(timespec="milliseconds")
         key, items = f"example-cart:{number}", str(number + 1)
         client.hset(key, mapping={"owner": owner, "items": items, "sleep_until": due, "auto_remove": "1"})
-    # No date: no job. Its owner is still looking around.
+    # Not a job: it has no date.
     client.hset("example-cart:9", mapping={"owner": "Dan", "items": "1"})
 
     with Processor(RedisDocuments(client, "example-cart:*"), remind, concurrency=4):

@@ -11,17 +11,17 @@ from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import MemoryDocuments
 from evenbeat.documents.base import Documents
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, Ground, Row
+from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
 
 
-class MemoryGround(Ground):
+class MemoryRows(DocumentsUnderTest):
     def __init__(self, clock: VirtualClock) -> None:
         self.documents: dict[str, dict[str, Any]] = {}
         self._plain = MemoryDocuments(self.documents, clock=clock)
         self._active = MemoryDocuments(self.documents, condition={"active": True}, clock=clock)
         self._active.lock = self._plain.lock
 
-    def handle(self, *, only_active: bool = False) -> Documents:
+    def open_store(self, *, only_active: bool = False) -> Documents:
         return self._active if only_active else self._plain
 
     def add(self, key: str, sleep_until: Instant | None, **fields: Any) -> None:
@@ -30,12 +30,12 @@ class MemoryGround(Ground):
             fields["repeat_until"] = from_ms(fields["repeat_until"])
         self.documents[key] = {"sleep_until": due, "active": True, **fields}
 
-    def row(self, key: str) -> Row | None:
+    def row(self, key: str) -> StoredDocument | None:
         document = self.documents.get(key)
         if document is None:
             return None
         due = document["sleep_until"]
-        return Row(None if due is None else to_ms(due), document.get("note"))
+        return StoredDocument(None if due is None else to_ms(due), document.get("note"))
 
     def move(self, key: str, sleep_until: Instant | None) -> None:
         self.documents[key]["sleep_until"] = None if sleep_until is None else from_ms(sleep_until)
@@ -46,5 +46,5 @@ class MemoryGround(Ground):
 
 class TestMemory(DocumentsContract):
     @contextmanager
-    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Ground]:
-        yield MemoryGround(clock)
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[DocumentsUnderTest]:
+        yield MemoryRows(clock)

@@ -22,12 +22,12 @@ from evenbeat.core.instants import Instant
 from evenbeat.documents import MongoDocuments, paths
 from evenbeat.documents.base import Documents, Fields, Found
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, Ground, Row
+from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
 
 NESTED = Fields("schedule.sleepUntil", "schedule.cron", "schedule.until.last", "flags.remove")
 
 
-class MongoGround(Ground):
+class MongoCollection(DocumentsUnderTest):
     def __init__(self, collection: Collection[Any], fields: Fields, clock: VirtualClock) -> None:
         self._theirs = collection
         # Whatever the options of the user's collection are, a test sees milliseconds and all that is written.
@@ -38,7 +38,7 @@ class MongoGround(Ground):
         self._fields = fields
         self._clock = clock
 
-    def handle(self, *, only_active: bool = False) -> Documents:
+    def open_store(self, *, only_active: bool = False) -> Documents:
         fields = self._fields
         documents = MongoDocuments(
             self._theirs,
@@ -70,12 +70,12 @@ class MongoGround(Ground):
         paths.put(document, self._fields.auto_remove, auto_remove)
         self._own.insert_one(document)
 
-    def row(self, key: str) -> Row | None:
+    def row(self, key: str) -> StoredDocument | None:
         document = self._own.find_one({"_id": self._id(key)})
         if document is None:
             return None
         due = paths.get(document, self._fields.sleep_until)
-        return Row(None if due is None else int(due), document.get("note"))
+        return StoredDocument(None if due is None else int(due), document.get("note"))
 
     def move(self, key: str, sleep_until: Instant | None) -> None:
         self._own.update_one({"_id": self._id(key)}, {"$set": {self._fields.sleep_until: _date(sleep_until)}})
@@ -87,7 +87,7 @@ class MongoGround(Ground):
         return key
 
 
-class DictsAsIds(MongoGround):
+class DictsAsIds(MongoCollection):
     """An _id may be a document, which has no hash; the order of its fields matters."""
 
     def _id(self, key: str) -> Any:
@@ -108,7 +108,7 @@ class OneCollection(DocumentsContract):
     server = "mongo"
     fields: ClassVar[Fields] = Fields()
     options: ClassVar[dict[str, Any]] = {}
-    kind: ClassVar[type[MongoGround]] = MongoGround
+    kind: ClassVar[type[MongoCollection]] = MongoCollection
     collection: Collection[Any]
 
     @pytest.fixture(autouse=True, scope="class")
@@ -120,7 +120,7 @@ class OneCollection(DocumentsContract):
             yield
 
     @contextmanager
-    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Ground]:
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[DocumentsUnderTest]:
         self.collection.delete_many({})
         yield self.kind(self.collection, self.fields, clock)
 

@@ -17,7 +17,7 @@ from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import PostgresDocuments
 from evenbeat.documents.base import Documents
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, Ground, Row
+from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
 
 
 @pytest.fixture(scope="module", name="server")
@@ -26,7 +26,7 @@ def a_server() -> Iterator[str]:
         yield url
 
 
-class PostgresGround(Ground):
+class PostgresTable(DocumentsUnderTest):
     def __init__(self, url: str, schema: str, kind: str, clock: VirtualClock) -> None:
         self._url = url
         self._clock = clock
@@ -53,7 +53,7 @@ class PostgresGround(Ground):
         self._sql("DROP TABLE REMINDERS")
         self._connection.close()
 
-    def handle(self, *, only_active: bool = False) -> Documents:
+    def open_store(self, *, only_active: bool = False) -> Documents:
         documents = PostgresDocuments(
             self._url,
             self._table,
@@ -85,12 +85,14 @@ class PostgresGround(Ground):
             fields.get("note"),
         )
 
-    def row(self, key: str) -> Row | None:
+    def row(self, key: str) -> StoredDocument | None:
         rows = self._sql('SELECT "sleepUntil", note FROM REMINDERS WHERE "Key" = %s', key)
         if not rows:
             return None
         due, note = rows[0]
-        return Row(None if due is None else to_ms(due if self._is_aware else due.replace(tzinfo=UTC)), note)
+        return StoredDocument(
+            None if due is None else to_ms(due if self._is_aware else due.replace(tzinfo=UTC)), note
+        )
 
     def move(self, key: str, sleep_until: Instant | None) -> None:
         text = 'UPDATE REMINDERS SET "sleepUntil" = %s WHERE "Key" = %s'
@@ -108,12 +110,12 @@ class TestPostgres(DocumentsContract):
         self.url = server
 
     @contextmanager
-    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Ground]:
-        ground = PostgresGround(self.url, self.url.rpartition("schema=")[2], self.kind, clock)
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[DocumentsUnderTest]:
+        stored = PostgresTable(self.url, self.url.rpartition("schema=")[2], self.kind, clock)
         try:
-            yield ground
+            yield stored
         finally:
-            ground.close()
+            stored.close()
 
 
 class TestPostgresWithoutTimeZones(TestPostgres):

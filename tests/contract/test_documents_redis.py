@@ -18,10 +18,10 @@ from evenbeat.documents.base import Documents, Found
 from evenbeat.documents.redis import RedisDocuments
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, Ground, Row
+from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
 
 
-class RedisGround(Ground):
+class RedisHashes(DocumentsUnderTest):
     def __init__(
         self, url: str, source: str | redis.Redis, form: TimeFormat, clock: VirtualClock, stack: ExitStack
     ) -> None:
@@ -33,7 +33,7 @@ class RedisGround(Ground):
         self._clock = clock
         self._stack = stack
 
-    def handle(self, *, only_active: bool = False) -> Documents:
+    def open_store(self, *, only_active: bool = False) -> Documents:
         documents = RedisDocuments(
             self._source,
             f"{self._prefix}:*",
@@ -69,11 +69,11 @@ class RedisGround(Ground):
         present = {name: value for name, value in fields.items() if value is not None}
         self._client.hset(self._key(key), mapping=present)
 
-    def row(self, key: str) -> Row | None:
+    def row(self, key: str) -> StoredDocument | None:
         found = self._client.hgetall(self._key(key))
         if not found:
             return None
-        return Row(time_formats.read(found.get("sleep_until"), self._form), found.get("note"))
+        return StoredDocument(time_formats.read(found.get("sleep_until"), self._form), found.get("note"))
 
     def move(self, key: str, sleep_until: Instant | None) -> None:
         if sleep_until is None:
@@ -105,13 +105,13 @@ class _RedisContract(DocumentsContract):
     """Those of a client of the user; None for a URL."""
 
     @contextmanager
-    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Ground]:
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[DocumentsUnderTest]:
         with own_place(server_url("valkey")) as url, ExitStack() as stack:
             source: str | redis.Redis = url
             if self.options is not None:
                 source = redis.Redis.from_url(_plain(url), **self.options)
                 stack.callback(source.close)
-            yield RedisGround(url, source, self.form, clock, stack)
+            yield RedisHashes(url, source, self.form, clock, stack)
 
 
 class TestRedis(_RedisContract):

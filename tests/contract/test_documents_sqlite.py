@@ -13,7 +13,7 @@ from evenbeat.documents import SqliteDocuments, time_formats
 from evenbeat.documents.base import Documents
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, Ground, Row
+from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
 
 SCHEMA = """
 CREATE TABLE "My reminders" (
@@ -22,7 +22,7 @@ CREATE TABLE "My reminders" (
 """
 
 
-class SqliteGround(Ground):
+class SqliteTable(DocumentsUnderTest):
     def __init__(self, path: Path, schema: str, form: TimeFormat, like: object, clock: VirtualClock) -> None:
         self._path = path
         self._form = form
@@ -39,7 +39,7 @@ class SqliteGround(Ground):
         for handle in self._handles:
             handle.close()
 
-    def handle(self, *, only_active: bool = False) -> Documents:
+    def open_store(self, *, only_active: bool = False) -> Documents:
         documents = SqliteDocuments(
             self._path,
             '"My reminders"',
@@ -70,9 +70,9 @@ class SqliteGround(Ground):
             fields.get("note"),
         )
 
-    def row(self, key: str) -> Row | None:
+    def row(self, key: str) -> StoredDocument | None:
         rows = self._sql('SELECT "sleep""Until", note FROM "My reminders" WHERE "Key" = ?', key)
-        return Row(time_formats.read(rows[0][0], self._form), rows[0][1]) if rows else None
+        return StoredDocument(time_formats.read(rows[0][0], self._form), rows[0][1]) if rows else None
 
     def move(self, key: str, sleep_until: Instant | None) -> None:
         text = 'UPDATE "My reminders" SET "sleep""Until" = ? WHERE "Key" = ?'
@@ -90,12 +90,12 @@ class TestSqlite(DocumentsContract):
     schema: ClassVar[str] = SCHEMA.format(time="DATETIME")
 
     @contextmanager
-    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Ground]:
-        ground = SqliteGround(tmp_path / "own.db", self.schema, self.form, self.like, clock)
+    def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[DocumentsUnderTest]:
+        stored = SqliteTable(tmp_path / "own.db", self.schema, self.form, self.like, clock)
         try:
-            yield ground
+            yield stored
         finally:
-            ground.close()
+            stored.close()
 
 
 class TestSqliteWithOffsets(TestSqlite):

@@ -797,7 +797,9 @@ def test_a_child_of_a_fork_has_a_connection_of_its_own(place: Workplace) -> None
 
 @pytest.mark.parametrize("condition", ["note = ?1", "note = :note", "note = @note", "note = $note"])
 def test_places_that_are_not_plain_are_refused(tmp_path: Path, condition: str) -> None:
-    with pytest.raises(InvalidValue, match=r"has the placeholder .*; write \? for each parameter, in their order"):
+    with pytest.raises(
+        InvalidValue, match=r"has the placeholder .*; write \? for each parameter, in their order"
+    ):
         SqliteDocuments(tmp_path / "a.db", "jobs", condition=condition, parameters=["x"])
 
 

@@ -1,4 +1,4 @@
-"""What every store of documents promises, as tests: ``class TestMine(DocumentsContract)`` and a ground."""
+"""The contract of document stores, as tests: subclass ``DocumentsContract`` and define ``make``."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MINUTE = 60_000
 LOCK = 10 * MINUTE
 
 
-class Row(NamedTuple):
-    """A document as it stands in the database."""
+class StoredDocument(NamedTuple):
+    """A document as the database has it."""
 
     sleep_until: Instant | None
     note: str | None
 
 
-class Ground(ABC):
-    """Documents of a test in a real database, looked at and changed past the store, as their owner would."""
+class DocumentsUnderTest(ABC):
+    """The documents of a test in a real database, read and changed without the store, as their owner does."""
 
     @abstractmethod
-    def handle(self, *, only_active: bool = False) -> Documents:
-        """A store on these documents, opened. With ``only_active``, under the condition that ``active`` is
-        true."""
+    def open_store(self, *, only_active: bool = False) -> Documents:
+        """Return an open store of these documents; with ``only_active``, under the condition that ``active``
+        is true."""
 
     @abstractmethod
     def add(
@@ -48,26 +48,27 @@ class Ground(ABC):
         active: bool = True,
         note: str | None = None,
     ) -> None:
-        """Add a document that the store will know by ``key``, or by what ``key_of`` answers to."""
+        """Add a document. ``key_of`` returns ``key`` for it."""
 
     @abstractmethod
-    def row(self, key: str) -> Row | None:
-        """The document now; None if it is gone."""
+    def row(self, key: str) -> StoredDocument | None:
+        """Return the document as it is now; None if it is deleted."""
 
     @abstractmethod
     def move(self, key: str, sleep_until: Instant | None) -> None:
-        """Set its ``sleep_until``."""
+        """Set ``sleep_until`` of a document."""
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Delete it."""
+        """Delete a document."""
 
     def key_of(self, found: Found) -> str:
+        """Return the key of a document by which it was added."""
         return str(found.id)
 
 
 class DocumentsContract:
-    """``make`` is all that a subclass has to say."""
+    """The tests. A subclass defines ``make``."""
 
     __test__: ClassVar[bool] = False  # subclasses are collected, not this
 
@@ -76,211 +77,217 @@ class DocumentsContract:
         if "__test__" not in vars(cls):
             cls.__test__ = True
 
-    def make(self, clock: VirtualClock, tmp_path: Path) -> AbstractContextManager[Ground]:
-        """A context in which the ground exists. Its stores go by ``clock``."""
-        raise AssertionError(f"{type(self).__name__} does not say how to make its ground")
+    def make(self, clock: VirtualClock, tmp_path: Path) -> AbstractContextManager[DocumentsUnderTest]:
+        """Return a context in which the documents exist. Their stores use ``clock``."""
+        raise AssertionError(f"{type(self).__name__} does not define make()")
 
     @pytest.fixture
     def clock(self) -> VirtualClock:
         return VirtualClock()
 
     @pytest.fixture
-    def ground(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Ground]:
-        with self.make(clock, tmp_path) as ground:
-            yield ground
+    def stored(self, clock: VirtualClock, tmp_path: Path) -> Iterator[DocumentsUnderTest]:
+        with self.make(clock, tmp_path) as stored:
+            yield stored
 
     @pytest.fixture
-    def documents(self, ground: Ground) -> Documents:
-        return ground.handle()
+    def documents(self, stored: DocumentsUnderTest) -> Documents:
+        return stored.open_store()
 
     def take(self, documents: Documents) -> Found:
         (found,) = documents.lock_next(LOCK, 1).found
         return found
 
-    def keys(self, ground: Ground, found: Sequence[Found]) -> list[str]:
-        return [ground.key_of(one) for one in found]
+    def keys(self, stored: DocumentsUnderTest, found: Sequence[Found]) -> list[str]:
+        return [stored.key_of(one) for one in found]
 
-    # Taking
+    # Locking
 
-    def test_where_nothing_is_there_nothing_is_found(self, documents: Documents) -> None:
+    def test_an_empty_store_finds_nothing(self, documents: Documents) -> None:
         assert documents.lock_next(LOCK, 5) == ([], None)
 
-    def test_it_goes_by_its_clock(self, documents: Documents, clock: VirtualClock) -> None:
+    def test_now_is_the_time_of_its_clock(self, documents: Documents, clock: VirtualClock) -> None:
         assert documents.now() == clock.now
         clock.advance("1m")
         assert documents.now() == clock.now
 
-    def test_a_due_document_is_locked_and_given_as_it_was(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_a_due_document_is_locked_and_returned_as_it_was(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
         due = clock.now - 90_001
-        ground.add("a", due, note="hello")
+        stored.add("a", due, note="hello")
         found = self.take(documents)
-        assert ground.key_of(found) == "a"
+        assert stored.key_of(found) == "a"
         assert found.sleep_until == due
         assert found.locked_until == clock.now + LOCK
         assert found.data["note"] == "hello"
-        assert ground.row("a") == Row(clock.now + LOCK, "hello")
+        assert stored.row("a") == StoredDocument(clock.now + LOCK, "hello")
 
-    def test_the_fields_come_as_they_are_said(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_the_four_fields_are_returned(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
         until = clock.now + 3 * MINUTE + 7
-        ground.add("a", clock.now, interval="*/5 * * * * *", repeat_until=until, auto_remove=True)
+        stored.add("a", clock.now, interval="*/5 * * * * *", repeat_until=until, auto_remove=True)
         plan = rules.read(self.take(documents))
         assert plan.trigger is not None
         assert plan.trigger.next_ms(clock.now) == clock.now + 5000
         assert plan.repeat_until == until
         assert plan.auto_remove
 
-    def test_fields_that_say_nothing_are_none(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_missing_fields_are_none(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now)
+        stored.add("a", clock.now)
         assert rules.read(self.take(documents)) == rules.Plan(sleep_until=clock.now)
 
-    def test_none_is_taken_before_it_is_due(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_no_document_is_locked_before_it_is_due(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now + 1)
+        stored.add("a", clock.now + 1)
         assert documents.lock_next(LOCK, 1) == ([], clock.now + 1)
         clock.now += 1
-        assert self.keys(ground, documents.lock_next(LOCK, 1).found) == ["a"]
+        assert self.keys(stored, documents.lock_next(LOCK, 1).found) == ["a"]
 
-    def test_null_is_not_a_job(self, ground: Ground, documents: Documents) -> None:
-        ground.add("a", None)
+    def test_a_document_with_null_is_not_a_job(
+        self, stored: DocumentsUnderTest, documents: Documents
+    ) -> None:
+        stored.add("a", None)
         assert documents.lock_next(LOCK, 1) == ([], None)
 
-    def test_the_longest_due_is_first(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_the_longest_due_documents_are_locked_first(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
         for key, ago in (("b", 2), ("a", 1), ("d", 4), ("c", 3)):
-            ground.add(key, clock.now - ago * MINUTE)
+            stored.add(key, clock.now - ago * MINUTE)
         first = documents.lock_next(LOCK, 3)
-        assert sorted(self.keys(ground, first.found)) == ["b", "c", "d"]
-        assert first.next_due is None  # as many as wanted: nobody asked
+        assert sorted(self.keys(stored, first.found)) == ["b", "c", "d"]
+        assert first.next_due is None  # as many as wanted
         rest = documents.lock_next(LOCK, 3)
-        assert self.keys(ground, rest.found) == ["a"]
-        assert rest.next_due == clock.now + LOCK  # a lock may end without a result
+        assert self.keys(stored, rest.found) == ["a"]
+        assert rest.next_due == clock.now + LOCK  # the lock that ends first
 
-    def test_the_next_due_one_is_known(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_next_due_is_when_the_next_document_is_due(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("later", clock.now + 2 * MINUTE)
-        ground.add("sooner", clock.now + MINUTE + 3)
-        ground.add("never", None)
-        ground.add("now", clock.now)
+        stored.add("later", clock.now + 2 * MINUTE)
+        stored.add("sooner", clock.now + MINUTE + 3)
+        stored.add("never", None)
+        stored.add("now", clock.now)
         assert documents.lock_next(LOCK, 2).next_due == clock.now + MINUTE + 3
 
-    def test_years_before_1970_and_far_ahead_are_times_as_well(
-        self, ground: Ground, documents: Documents
+    def test_times_before_1970_and_in_9999_are_read(
+        self, stored: DocumentsUnderTest, documents: Documents
     ) -> None:
-        ground.add("old", -86_400_000_123)
-        ground.add("held", HELD_AT)
+        stored.add("old", -86_400_000_123)
+        stored.add("held", HELD_AT)
         taken = documents.lock_next(LOCK, 2)
         assert [found.sleep_until for found in taken.found] == [-86_400_000_123]
         assert taken.next_due in (HELD_AT, taken.found[0].locked_until)
 
-    def test_a_locked_one_is_not_taken_before_its_lock_ends(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_a_locked_document_is_not_locked_again_before_its_lock_ends(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now)
+        stored.add("a", clock.now)
         lock = self.take(documents).locked_until
-        other = ground.handle()
+        other = stored.open_store()
         clock.now = lock - 1
         assert other.lock_next(LOCK, 1).found == []
         clock.now = lock
         again = self.take(other)
-        assert ground.key_of(again) == "a"
+        assert stored.key_of(again) == "a"
         assert again.sleep_until == lock
         assert again.locked_until == lock + LOCK
 
-    def test_what_its_owner_moves_nearer_is_found(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_a_document_that_its_owner_makes_due_is_found(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now + MINUTE)
+        stored.add("a", clock.now + MINUTE)
         assert documents.lock_next(LOCK, 1) == ([], clock.now + MINUTE)
-        ground.move("a", clock.now)
-        assert self.keys(ground, documents.lock_next(LOCK, 1).found) == ["a"]
+        stored.move("a", clock.now)
+        assert self.keys(stored, documents.lock_next(LOCK, 1).found) == ["a"]
 
-    def test_the_condition_decides_who_is_taken(self, ground: Ground, clock: VirtualClock) -> None:
-        documents = ground.handle(only_active=True)
-        ground.add("no", clock.now - 1, active=False)
-        ground.add("no, later", clock.now + 1, active=False)
-        ground.add("yes", clock.now)
-        ground.add("yes, later", clock.now + MINUTE)
+    def test_only_documents_that_meet_the_condition_are_locked(
+        self, stored: DocumentsUnderTest, clock: VirtualClock
+    ) -> None:
+        documents = stored.open_store(only_active=True)
+        stored.add("no", clock.now - 1, active=False)
+        stored.add("no, later", clock.now + 1, active=False)
+        stored.add("yes", clock.now)
+        stored.add("yes, later", clock.now + MINUTE)
         taken = documents.lock_next(LOCK, 5)
-        assert self.keys(ground, taken.found) == ["yes"]
+        assert self.keys(stored, taken.found) == ["yes"]
         assert taken.next_due == clock.now + MINUTE
-        assert ground.row("no") == Row(clock.now - 1, None)
+        assert stored.row("no") == StoredDocument(clock.now - 1, None)
 
-    def test_many_are_taken_and_written_in_one_call(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_one_call_locks_and_writes_many_documents(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
         for number in range(300):
-            ground.add(f"k{number}", clock.now - number)
+            stored.add(f"k{number}", clock.now - number)
         found = documents.lock_next(LOCK, 1000).found
-        assert sorted(self.keys(ground, found)) == sorted(f"k{number}" for number in range(300))
+        assert sorted(self.keys(stored, found)) == sorted(f"k{number}" for number in range(300))
         locks = [DocumentLock(one.id, (one.locked_until,)) for one in found]
         assert documents.update([Change(lock, None) for lock in locks[:150]]) == [True] * 150
         assert documents.remove(locks[150:]) == [True] * 150
-        left = [key for number in range(300) if ground.row(key := f"k{number}") is not None]
-        assert sorted(left) == sorted(self.keys(ground, found[:150]))
+        left = [key for number in range(300) if stored.row(key := f"k{number}") is not None]
+        assert sorted(left) == sorted(self.keys(stored, found[:150]))
 
-    def test_of_all_who_ask_at_once_one_gets_it(self, ground: Ground, clock: VirtualClock) -> None:
-        count, askers = 200, 6
+    def test_concurrent_calls_lock_each_document_once(
+        self, stored: DocumentsUnderTest, clock: VirtualClock
+    ) -> None:
+        count, callers = 200, 6
         for number in range(count):
-            ground.add(f"k{number}", clock.now - number)
-        handles = [ground.handle() for _ in range(askers)]
-        taken: list[list[str]] = [[] for _ in handles]
+            stored.add(f"k{number}", clock.now - number)
+        stores = [stored.open_store() for _ in range(callers)]
+        taken: list[list[str]] = [[] for _ in stores]
         failures: list[BaseException] = []
 
-        def ask(place: int) -> None:
+        def lock_all(place: int) -> None:
             try:
-                while found := handles[place].lock_next(LOCK, 7).found:
-                    taken[place] += self.keys(ground, found)
+                while found := stores[place].lock_next(LOCK, 7).found:
+                    taken[place] += self.keys(stored, found)
             except BaseException as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=ask, args=(place,)) for place in range(askers)]
+        threads = [threading.Thread(target=lock_all, args=(place,)) for place in range(callers)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert not failures
-        # Those who met too often may have gone away early; what is left is there for the next one.
-        left = self.keys(ground, ground.handle().lock_next(LOCK, count).found)
+        # Under contention a call may return nothing, and end its loop early: the next call gets the rest.
+        left = self.keys(stored, stored.open_store().lock_next(LOCK, count).found)
         assert sorted([*chain.from_iterable(taken), *left]) == sorted(f"k{number}" for number in range(count))
 
     # Writing
 
-    def test_update_says_when_it_is_due_next(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_update_sets_when_it_is_due_next(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now, note="kept")
+        stored.add("a", clock.now, note="kept")
         found = self.take(documents)
         next_due = clock.now + MINUTE + 1
         assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), next_due)]) == [True]
-        assert ground.row("a") == Row(next_due, "kept")
+        assert stored.row("a") == StoredDocument(next_due, "kept")
 
-    def test_update_clears_what_is_done(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_update_clears_the_time_of_a_document_that_is_done(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now, note="kept")
+        stored.add("a", clock.now, note="kept")
         found = self.take(documents)
         assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
-        assert ground.row("a") == Row(None, "kept")
+        assert stored.row("a") == StoredDocument(None, "kept")
         clock.advance("1h")
         assert documents.lock_next(LOCK, 1) == ([], None)
 
-    def test_update_sets_fields_and_clears_them(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_update_sets_and_clears_fields(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("set", clock.now - 1, note="before")
-        ground.add("cleared", clock.now, note="before")
-        ground.add("left", clock.now, note="before")
+        stored.add("set", clock.now - 1, note="before")
+        stored.add("cleared", clock.now, note="before")
+        stored.add("left", clock.now, note="before")
         locks = {
-            ground.key_of(one): DocumentLock(one.id, (one.locked_until,))
+            stored.key_of(one): DocumentLock(one.id, (one.locked_until,))
             for one in documents.lock_next(LOCK, 3).found
         }
         answers = documents.update(
@@ -291,21 +298,23 @@ class DocumentsContract:
             ]
         )
         assert answers == [True, True, True]
-        assert ground.row("set") == Row(clock.now + 1, 'it\'s "after"; %s ? $1 {}')
-        assert ground.row("left") == Row(clock.now + 2, "before")
-        assert ground.row("cleared") == Row(None, None)
+        assert stored.row("set") == StoredDocument(clock.now + 1, 'it\'s "after"; %s ? $1 {}')
+        assert stored.row("left") == StoredDocument(clock.now + 2, "before")
+        assert stored.row("cleared") == StoredDocument(None, None)
 
-    def test_a_held_document_stays(self, ground: Ground, documents: Documents, clock: VirtualClock) -> None:
-        ground.add("a", clock.now)
+    def test_a_held_document_is_not_due(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
+    ) -> None:
+        stored.add("a", clock.now)
         found = self.take(documents)
         assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), HELD_AT)]) == [True]
-        assert ground.row("a") == Row(HELD_AT, None)
+        assert stored.row("a") == StoredDocument(HELD_AT, None)
         assert documents.lock_next(LOCK, 1) == ([], HELD_AT)
 
-    def test_a_renewed_lock_keeps_others_out(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_a_renewed_lock_lasts_until_its_new_end(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now)
+        stored.add("a", clock.now)
         found = self.take(documents)
         clock.advance("5m")
         renewed = clock.now + LOCK
@@ -315,11 +324,11 @@ class DocumentsContract:
         assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [False]
         assert documents.update([Change(DocumentLock(found.id, (renewed,)), None)]) == [True]
 
-    def test_any_of_the_ends_that_a_lock_may_have_is_good(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_a_lock_with_several_ends_matches_any_of_them(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now)
-        ground.add("b", clock.now)
+        stored.add("a", clock.now)
+        stored.add("b", clock.now)
         found = documents.lock_next(LOCK, 2).found
         ends = (found[0].locked_until, found[0].locked_until + 5)
         first = DocumentLock(found[0].id, ends)
@@ -329,77 +338,79 @@ class DocumentsContract:
         second = DocumentLock(found[1].id, (found[1].locked_until - 5, found[1].locked_until))
         assert documents.remove([second]) == [True]
 
-    def test_remove_deletes(self, ground: Ground, documents: Documents, clock: VirtualClock) -> None:
-        ground.add("a", clock.now)
-        ground.add("b", clock.now + 1)
+    def test_remove_deletes_the_document(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
+    ) -> None:
+        stored.add("a", clock.now)
+        stored.add("b", clock.now + 1)
         found = self.take(documents)
         lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.remove([lock]) == [True]
-        assert ground.row("a") is None
-        assert ground.row("b") is not None
+        assert stored.row("a") is None
+        assert stored.row("b") is not None
         assert documents.remove([lock]) == [False]
 
-    def test_nothing_is_written_for_nobody(self, documents: Documents) -> None:
+    def test_empty_calls_write_nothing(self, documents: Documents) -> None:
         assert documents.update([]) == []
         assert documents.remove([]) == []
 
     # The fence
 
-    def test_a_lock_that_others_have_taken_over_is_worth_nothing(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_writes_under_a_lock_that_another_store_has_taken_over_are_refused(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now, note="before")
+        stored.add("a", clock.now, note="before")
         stale = self.take(documents)
         clock.now = stale.locked_until
-        current = self.take(ground.handle())
+        current = self.take(stored.open_store())
         lock = DocumentLock(stale.id, (stale.locked_until,))
         assert documents.update([Change(lock, clock.now + 1, {"note": "late"})]) == [False]
         assert documents.update([Change(lock, None)]) == [False]
         assert documents.remove([lock]) == [False]
-        assert ground.row("a") == Row(current.locked_until, "before")
+        assert stored.row("a") == StoredDocument(current.locked_until, "before")
 
-    def test_a_lock_that_has_ended_and_that_nobody_took_is_still_good(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_writes_under_an_expired_lock_that_nobody_took_over_are_accepted(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now)
+        stored.add("a", clock.now)
         found = self.take(documents)
         clock.now = found.locked_until + 1
         assert documents.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
         assert documents.lock_next(LOCK, 1) == ([], None)
 
     @pytest.mark.parametrize("moved", [None, 5 * MINUTE])
-    def test_what_its_owner_says_meanwhile_stays(
-        self, ground: Ground, documents: Documents, clock: VirtualClock, moved: int | None
+    def test_a_time_that_the_owner_sets_meanwhile_is_not_overwritten(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock, moved: int | None
     ) -> None:
-        ground.add("a", clock.now)
+        stored.add("a", clock.now)
         found = self.take(documents)
-        said = None if moved is None else clock.now + moved
-        ground.move("a", said)
+        time = None if moved is None else clock.now + moved
+        stored.move("a", time)
         lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.update([Change(lock, clock.now + MINUTE)]) == [False]
         assert documents.remove([lock]) == [False]
-        assert ground.row("a") == Row(said, None)
+        assert stored.row("a") == StoredDocument(time, None)
 
-    def test_what_was_deleted_stays_deleted(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_a_deleted_document_stays_deleted(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
-        ground.add("a", clock.now)
+        stored.add("a", clock.now)
         found = self.take(documents)
-        ground.delete("a")
+        stored.delete("a")
         lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.update([Change(lock, clock.now + MINUTE, {"note": "late"})]) == [False]
-        assert ground.row("a") is None
+        assert stored.row("a") is None
         assert documents.lock_next(LOCK, 1) == ([], None)
 
-    def test_answers_are_in_the_order_of_what_was_asked(
-        self, ground: Ground, documents: Documents, clock: VirtualClock
+    def test_answers_have_the_order_of_the_arguments(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
         for key in "abcdef":
-            ground.add(key, clock.now)
-        found = {ground.key_of(one): one for one in documents.lock_next(LOCK, 6).found}
-        ground.delete("b")
-        ground.move("d", clock.now + MINUTE)
-        ground.move("e", clock.now + MINUTE)
+            stored.add(key, clock.now)
+        found = {stored.key_of(one): one for one in documents.lock_next(LOCK, 6).found}
+        stored.delete("b")
+        stored.move("d", clock.now + MINUTE)
+        stored.move("e", clock.now + MINUTE)
         locks = [DocumentLock(found[key].id, (found[key].locked_until,)) for key in "abcd"]
         changes = [
             Change(lock, clock.now + 1, {"note": "x"} if place == 3 else {})
@@ -410,27 +421,29 @@ class DocumentsContract:
             [DocumentLock(found[key].id, (found[key].locked_until,)) for key in "ef"]
         ) == [False, True]
 
-    def test_what_no_longer_meets_the_condition_can_still_be_ended(
-        self, ground: Ground, clock: VirtualClock
+    def test_a_locked_document_that_no_longer_meets_the_condition_is_written(
+        self, stored: DocumentsUnderTest, clock: VirtualClock
     ) -> None:
-        documents = ground.handle(only_active=True)
-        ground.add("a", clock.now)
+        documents = stored.open_store(only_active=True)
+        stored.add("a", clock.now)
         found = self.take(documents)
         lock = DocumentLock(found.id, (found.locked_until,))
         assert documents.update([Change(lock, clock.now + 1, {"active": None})]) == [True]
         clock.advance("1m")
         assert documents.lock_next(LOCK, 1) == ([], None)
-        assert ground.row("a") == Row(clock.now - MINUTE + 1, None)
+        assert stored.row("a") == StoredDocument(clock.now - MINUTE + 1, None)
 
-    # The handle
+    # Opening
 
-    def test_it_can_be_opened_again(self, ground: Ground, documents: Documents, clock: VirtualClock) -> None:
-        ground.add("a", clock.now)
+    def test_a_closed_store_can_be_opened_again(
+        self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
+    ) -> None:
+        stored.add("a", clock.now)
         documents.open()
         documents.close()
         documents.close()
         documents.open()
-        assert self.keys(ground, documents.lock_next(LOCK, 1).found) == ["a"]
+        assert self.keys(stored, documents.lock_next(LOCK, 1).found) == ["a"]
 
     def test_it_has_a_name_and_reserved_fields(self, documents: Documents) -> None:
         assert documents.name
