@@ -84,9 +84,9 @@ class Bench:
     """A worker on documents in memory; with ``beside``, on the same documents as another one."""
 
     def __init__(self, policy: Policy | None = None, beside: Bench | None = None, **limits: int) -> None:
-        self.clock = VirtualClock() if beside is None else beside.clock
-        self.rows = Rows() if beside is None else beside.rows
-        self.store = Flaky(self.rows, self.clock) if beside is None else beside.store
+        self.clock: VirtualClock = VirtualClock() if beside is None else beside.clock
+        self.rows: Rows = Rows() if beside is None else beside.rows
+        self.store: Flaky = Flaky(self.rows, self.clock) if beside is None else beside.store
         self.begun: list[HeldDocument] = []
         self.told: list[tuple[BaseException, Document | None]] = []
         self.interrupted: list[HeldDocument] = []

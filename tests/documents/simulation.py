@@ -513,6 +513,7 @@ class Oracle:
             for first in self.tenures[-200:]:
                 if (
                     first is not again
+                    and first.held is not None
                     and first.held in node.worker.held
                     and first.key == again.key
                     and first.held.lock_ends == (again.lock,)

@@ -327,7 +327,10 @@ def test_starting_twice_is_refused(shop: Shop) -> None:
 def test_a_hook_of_a_processor_that_runs_or_stops_can_not_start_it(
     shop: Shop, errors: Errors, hook: str
 ) -> None:
-    hooks: dict[str, Any] = {hook: lambda: processor.start()}
+    def start() -> None:
+        processor.start()
+
+    hooks: dict[str, Any] = {hook: start}
     processor = Processor(shop, nothing, on_error=errors, **hooks)
     processor.start()
     assert processor.stop()

@@ -19,7 +19,7 @@ from evenbeat.documents import MemoryDocuments, Processor
 
 def handle(order):
     print("handling", order["customer"], flush=True)
-    time.sleep(order["seconds"])  # real time: what a signal finds in hand
+    time.sleep(order["seconds"])  # real time: a signal comes while the handler runs
     print("handled", order["customer"], flush=True)
 
 orders = {7: {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC), "customer": "Ada", "seconds": SECONDS}}
@@ -46,7 +46,7 @@ def test_a_signal_waits_for_the_document_in_hand(tmp_path: Path) -> None:
 
     assert (process.returncode, out) == (0, "handled Ada\n")
     messages = [json.loads(text) for text in logged.splitlines()]
-    waiting = "stopping, and waiting for the documents in hand"
+    waiting = "stopping, and waiting for documents that are being processed"
     assert [message["msg"] for message in messages] == ["starting", "started", waiting, "stopped"]
     assert messages[2]["waiting_for"] == "7"
     assert messages[-1]["component"] == "documents"
