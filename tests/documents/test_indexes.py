@@ -32,7 +32,7 @@ def drop_index(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", REMEDIES)
-def test_many_documents_without_an_index_are_warned_of(
+def test_many_documents_without_an_index_cause_a_warning(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind != "sqlite":

@@ -15,7 +15,7 @@ from evenbeat.documents import Change, DocumentLock, MemoryDocuments
 from evenbeat.testing.clock import VirtualClock
 
 
-def test_a_document_that_can_not_be_copied_stands_in_nobodys_way() -> None:
+def test_a_document_that_can_not_be_copied_blocks_no_other() -> None:
     clock = VirtualClock()
     rows: dict[str, dict[str, Any]] = {
         "a": {"schedule": {"next": from_ms(clock.now - 1)}, "guard": threading.Lock()},
@@ -27,7 +27,7 @@ def test_a_document_that_can_not_be_copied_stands_in_nobodys_way() -> None:
     assert found[0].data["guard"] is rows["a"]["guard"]
 
 
-def test_a_change_with_a_field_that_can_not_be_is_not_written_at_all() -> None:
+def test_a_change_with_an_invalid_field_is_not_written_at_all() -> None:
     clock = VirtualClock()
     rows: dict[str, dict[str, Any]] = {"a": {"sleep_until": from_ms(clock.now)}}
     documents = MemoryDocuments(rows, clock=clock)
@@ -39,7 +39,7 @@ def test_a_change_with_a_field_that_can_not_be_is_not_written_at_all() -> None:
     assert documents.update([Change(lock, None, {"fine": 1})]) == [True]
 
 
-def test_a_condition_that_raises_leaves_out_that_document_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_condition_that_raises_leaves_out_only_that_document(caplog: pytest.LogCaptureFixture) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     rows: dict[str, dict[str, Any]] = {
         "odd": {"sleep_until": now},
@@ -51,7 +51,7 @@ def test_a_condition_that_raises_leaves_out_that_document_alone(caplog: pytest.L
 
 
 @pytest.mark.parametrize("documents", [[], [{"sleep_until": None}], (), None, "a"])
-def test_what_is_no_dict_is_refused(documents: Any) -> None:
+def test_documents_that_are_not_a_dict_are_refused(documents: Any) -> None:
     with pytest.raises(
         InvalidValue, match=r"is not a dict of documents by their keys; .*enumerate"
     ) as caught:
@@ -60,14 +60,14 @@ def test_what_is_no_dict_is_refused(documents: Any) -> None:
 
 
 @pytest.mark.parametrize(("sleep_until", "interval"), [("a", "a"), ("a.b", "a"), ("a", "a.b")])
-def test_no_field_is_two_things(sleep_until: str, interval: str) -> None:
+def test_the_same_field_for_two_options_is_refused(sleep_until: str, interval: str) -> None:
     with pytest.raises(InvalidValue, match="interval"):
         MemoryDocuments({}, sleep_until=sleep_until, interval=interval)
     MemoryDocuments({}, sleep_until="a.b", interval="a.bc")
 
 
 @pytest.mark.parametrize("value", ["2026-03-01T09:00:00", 1_772_356_200, date(2026, 3, 1)])
-def test_what_is_no_time_is_said_once(value: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_time_is_logged_once(value: object, caplog: pytest.LogCaptureFixture) -> None:
     rows = {key: {"sleep_until": value} for key in "ab"} | {"c": {"sleep_until": ""}}
     documents = MemoryDocuments(rows)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):

@@ -86,7 +86,7 @@ def _once(own: UserCollection, method: str, then: Callable[[], object]) -> None:
 # What it is given
 
 
-def test_what_is_no_collection_is_refused(mongo: str) -> None:
+def test_a_value_that_is_not_a_collection_is_refused(mongo: str) -> None:
     with MongoClient[Any](mongo) as client:
         for other in (client, client.shop, "orders", None):
             with pytest.raises(InvalidValue, match=r"is not a pymongo Collection; .*MongoClient\(\)"):
@@ -99,7 +99,7 @@ def test_a_collection_of_an_async_client_is_refused() -> None:
         MongoDocuments(client.shop.orders)  # type: ignore[arg-type]  # that is what is tested
 
 
-def test_a_collection_that_acknowledges_nothing_is_refused(orders: Orders) -> None:
+def test_a_collection_without_acknowledged_writes_is_refused(orders: Orders) -> None:
     with pytest.raises(InvalidValue, match="w=0; the server would not answer"):
         MongoDocuments(orders.with_options(write_concern=WriteConcern(w=0)))
 
@@ -120,17 +120,17 @@ def test_a_collection_that_acknowledges_nothing_is_refused(orders: Orders) -> No
         ({"repeat_until": "auto_remove.x"}, "is inside of"),
     ],
 )
-def test_what_makes_no_sense_is_refused(orders: Orders, words: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_refused(orders: Orders, words: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidValue, match=problem):
         MongoDocuments(orders, **words)
 
 
-def test_a_condition_that_is_no_filter_is_refused_when_it_is_opened(orders: Orders) -> None:
+def test_a_condition_that_is_not_a_filter_is_refused_by_open(orders: Orders) -> None:
     with pytest.raises(InvalidValue, match=r"unknown operator: \$nope.*is the condition a filter"):
         MongoDocuments(orders, condition={"total": {"$nope": 1}}).open()
 
 
-def test_a_view_is_refused_when_it_is_opened(orders: Orders) -> None:
+def test_a_view_is_refused_by_open(orders: Orders) -> None:
     orders.database.create_collection("seen", viewOn=orders.name, pipeline=[])
     with pytest.raises(InvalidValue, match="view"):
         MongoDocuments(orders.database["seen"]).open()
@@ -146,7 +146,7 @@ def test_its_name_has_no_password(mongo: str) -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_the_path_of_sleep_until_is_reserved_and_its_neighbours_are_not(orders: Orders) -> None:
+def test_the_path_of_sleep_until_is_reserved_and_fields_beside_it_are_not(orders: Orders) -> None:
     documents = MongoDocuments(orders, sleep_until="a.b.due")
     assert documents.reserved == {"_id", "a.b.due"}
 
@@ -158,7 +158,9 @@ def test_the_path_of_sleep_until_is_reserved_and_its_neighbours_are_not(orders: 
             document.update({path: 9})
 
 
-def test_nothing_is_added(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:
+def test_no_field_index_or_collection_is_added(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
     documents.open()
     assert orders.database.list_collection_names() == []
     orders.insert_one({"_id": 1, "sleep_until": due(clock)})
@@ -170,7 +172,7 @@ def test_nothing_is_added(orders: Orders, documents: MongoDocuments, clock: Virt
     assert list(orders.index_information()) == ["_id_"]
 
 
-def test_a_unique_index_is_warned_of(
+def test_a_unique_index_causes_a_warning(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     orders.create_index([("customer", 1), ("sleep_until", 1)], unique=True)
@@ -188,7 +190,7 @@ def test_a_unique_index_is_warned_of(
 
 
 @pytest.mark.parametrize("is_aware", [True, False])
-def test_documents_come_as_the_collection_gives_them(
+def test_documents_are_returned_as_the_collection_decodes_them(
     orders: Orders, clock: VirtualClock, is_aware: bool
 ) -> None:
     options = orders.codec_options.with_options(tz_aware=is_aware, tzinfo=UTC if is_aware else None)
@@ -202,7 +204,9 @@ def test_documents_come_as_the_collection_gives_them(
     assert rules.read(found).repeat_until == clock.now
 
 
-def test_raw_documents_stay_raw_and_are_as_before(orders: Orders, clock: VirtualClock) -> None:
+def test_raw_documents_stay_raw_and_show_the_state_before_the_lock(
+    orders: Orders, clock: VirtualClock
+) -> None:
     options = CodecOptions[RawBSONDocument](document_class=RawBSONDocument)
     orders.insert_one({"_id": {"b": 1, "a": 2}, "sleep_until": due(clock), "of": {"x": [1]}})
     documents = MongoDocuments(orders.with_options(codec_options=options), clock=clock)
@@ -213,7 +217,7 @@ def test_raw_documents_stay_raw_and_are_as_before(orders: Orders, clock: Virtual
     assert documents.update([Change(lock_of(found), None)]) == [True]
 
 
-def test_fields_are_set_as_set_sets_them(
+def test_fields_are_set_as_the_operator_does_it(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock
 ) -> None:
     orders.insert_one({"_id": 1, "sleep_until": due(clock), "items": [{"n": 1}, {"n": 2}], "name": "x"})
@@ -230,7 +234,7 @@ def test_fields_are_set_as_set_sets_them(
     }
 
 
-def test_it_goes_by_the_clock_of_the_server(orders: Orders) -> None:
+def test_it_uses_the_clock_of_the_server(orders: Orders) -> None:
     documents = MongoDocuments(orders)
     documents.open()
 
@@ -246,7 +250,7 @@ def test_it_goes_by_the_clock_of_the_server(orders: Orders) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 5])
-def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Orders, limit: int) -> None:
+def test_no_document_is_early_after_the_server_s_clock_was_set_back(orders: Orders, limit: int) -> None:
     documents = MongoDocuments(orders)
     documents.open()
     now = documents.now()
@@ -272,7 +276,7 @@ def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(orders: Ord
     assert documents._contention.window(1) == 1  # nobody else was it
 
 
-def test_a_server_that_has_two_opinions_of_the_time_is_not_asked_without_a_pause(orders: Orders) -> None:
+def test_a_server_whose_clock_was_set_back_is_not_queried_without_a_pause(orders: Orders) -> None:
     documents = MongoDocuments(orders)
     documents._collection.clock._ask = lambda: LAST - 1000
     orders.insert_one({"sleep_until": DatetimeMS(LAST - 2000)})
@@ -299,7 +303,7 @@ def test_a_server_that_has_two_opinions_of_the_time_is_not_asked_without_a_pause
     ],
 )
 @pytest.mark.parametrize("has_index", [True, False])
-def test_what_is_no_date_is_no_job_and_in_nobodys_way(
+def test_a_document_without_a_date_is_not_a_job_and_blocks_no_other(
     orders: Orders,
     documents: MongoDocuments,
     clock: VirtualClock,
@@ -315,7 +319,7 @@ def test_what_is_no_date_is_no_job_and_in_nobodys_way(
     assert orders.find_one(odd) is not None
 
 
-def test_a_date_inside_of_an_array_is_no_job(orders: Orders, clock: VirtualClock) -> None:
+def test_a_document_with_an_array_of_dates_is_not_a_job(orders: Orders, clock: VirtualClock) -> None:
     orders.create_index("plan.0.due")
     documents = MongoDocuments(orders, sleep_until="plan.0.due", clock=clock)
     odd = {"_id": "odd", "plan": [{"due": due(clock, 9)}, {"due": due(clock, 5)}]}
@@ -328,7 +332,7 @@ def test_a_date_inside_of_an_array_is_no_job(orders: Orders, clock: VirtualClock
     assert documents.lock_next(LOCK, 1) == ([], None)
 
 
-def test_times_that_python_has_no_room_for_are_due_as_well(
+def test_times_outside_of_python_s_years_are_due_as_well(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock
 ) -> None:
     options = orders.codec_options.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
@@ -358,7 +362,7 @@ def test_times_that_python_has_no_room_for_are_due_as_well(
 
 
 @pytest.mark.parametrize("until", [5, 5.0, 1_900_000_000_000])
-def test_a_number_is_no_end(
+def test_a_number_as_repeat_until_is_refused(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock, until: object
 ) -> None:
     orders.insert_one({"sleep_until": due(clock), "interval": "every 1m", "repeat_until": until})
@@ -369,7 +373,7 @@ def test_a_number_is_no_end(
 
 @pytest.mark.parametrize("value", ["2026-03-01T09:00:00", 5, 5.5, 2**40, Decimal128("5"), Timestamp(5, 1)])
 @pytest.mark.parametrize("is_indexed", [True, False])
-def test_what_is_no_date_is_warned_of(
+def test_a_text_or_number_instead_of_a_date_causes_a_warning(
     orders: Orders, caplog: pytest.LogCaptureFixture, value: object, is_indexed: bool
 ) -> None:
     documents = MongoDocuments(orders, condition={"active": True})
@@ -392,7 +396,7 @@ def test_what_is_no_date_is_warned_of(
     assert said.endswith("; store a date, not a text or a number")
 
 
-def test_what_is_no_date_is_found_by_an_index_and_not_waited_for(
+def test_the_query_behind_that_warning_uses_an_index_and_a_short_timeout(
     orders: Orders, documents: MongoDocuments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders.create_index("sleep_until", sparse=True)
@@ -415,7 +419,7 @@ class _Exploding(TypeDecoder):
 
 
 @pytest.mark.parametrize("value", [DatetimeMS(2**60), Decimal128("1"), Binary(b"no UUID", 4)])
-def test_a_document_that_cant_be_read_is_told_of_and_holds_up_nobody(
+def test_a_document_that_can_not_be_read_is_reported_and_blocks_no_other(
     orders: Orders, clock: VirtualClock, value: Any
 ) -> None:
     options = orders.codec_options.with_options(type_registry=TypeRegistry([_Exploding()]))
@@ -434,7 +438,7 @@ def test_a_document_that_cant_be_read_is_told_of_and_holds_up_nobody(
     assert documents.update([Change(lock_of(bad), clock.now + 1)]) == [True]
 
 
-def test_ids_that_cant_be_read_are_told_of_and_hold_up_nobody(
+def test_documents_whose_ids_can_not_be_read_are_logged_and_block_no_other(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = [{"_id": Binary(bytes([n]), 4), "sleep_until": due(clock, 9)} for n in range(3)]
@@ -467,7 +471,9 @@ def test_ids_of_all_types(orders: Orders, documents: MongoDocuments, clock: Virt
     assert documents.remove([lock_of(one) for one in found[9:]]) == [True] * (len(kinds) - 9)
 
 
-def test_more_than_are_read_in_one_go(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:
+def test_more_documents_are_locked_than_one_query_reads(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
     orders.insert_many([{"_id": number, "sleep_until": due(clock, number)} for number in range(2500)])
     found = documents.lock_next(LOCK, 3000).found
     assert ids(found) == list(range(2499, -1, -1))
@@ -479,7 +485,7 @@ def test_more_than_are_read_in_one_go(orders: Orders, documents: MongoDocuments,
 # Others at the same time
 
 
-def test_of_two_in_the_same_millisecond_each_gets_what_the_other_does_not(
+def test_two_stores_in_the_same_millisecond_lock_different_documents(
     orders: Orders, clock: VirtualClock
 ) -> None:
     one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
@@ -492,7 +498,7 @@ def test_of_two_in_the_same_millisecond_each_gets_what_the_other_does_not(
     assert mine.next_due == clock.now  # more may be due than were looked at
 
 
-def test_who_finds_all_taken_looks_again(orders: Orders, clock: VirtualClock) -> None:
+def test_a_store_whose_candidates_are_all_taken_looks_again(orders: Orders, clock: VirtualClock) -> None:
     one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
     orders.insert_many([{"_id": number, "sleep_until": due(clock, -number + 9)} for number in range(4)])
     before_writing(one, lambda: other.lock_next(LOCK, 2))
@@ -500,16 +506,14 @@ def test_who_finds_all_taken_looks_again(orders: Orders, clock: VirtualClock) ->
     assert one.lock_next(LOCK, 2) == ([], clock.now + LOCK)
 
 
-def test_who_finds_that_others_took_the_last_knows_when_the_next_is_due(
-    orders: Orders, clock: VirtualClock
-) -> None:
+def test_next_due_is_known_if_others_took_the_last_document(orders: Orders, clock: VirtualClock) -> None:
     one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
     orders.insert_one({"sleep_until": due(clock)})
     before_writing(one, lambda: other.lock_next(LOCK, 1))
     assert one.lock_next(LOCK, 2) == ([], clock.now + LOCK)
 
 
-def test_who_did_not_try_all_that_are_due_looks_again_at_once(orders: Orders, clock: VirtualClock) -> None:
+def test_next_due_is_now_if_not_all_due_documents_were_tried(orders: Orders, clock: VirtualClock) -> None:
     one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
     one._contention.record(1, 1)
     orders.insert_many([{"_id": number, "sleep_until": due(clock)} for number in range(4)])
@@ -519,7 +523,7 @@ def test_who_did_not_try_all_that_are_due_looks_again_at_once(orders: Orders, cl
     assert taken.next_due == clock.now
 
 
-def test_what_its_owner_does_before_the_lock_counts(orders: Orders, clock: VirtualClock) -> None:
+def test_changes_of_the_owner_before_the_lock_are_respected(orders: Orders, clock: VirtualClock) -> None:
     documents = MongoDocuments(orders, condition={"active": True}, clock=clock)
     orders.insert_many([{"_id": key, "sleep_until": due(clock), "active": True} for key in "abcde"])
 
@@ -538,7 +542,7 @@ def test_what_its_owner_does_before_the_lock_counts(orders: Orders, clock: Virtu
     assert (left["b"], left["d"]) == (now, now.replace(minute=1))
 
 
-def test_what_its_owner_does_after_the_lock_counts(
+def test_changes_of_the_owner_after_the_lock_are_respected(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock
 ) -> None:
     orders.insert_many([{"_id": key, "sleep_until": due(clock)} for key in "abc"])
@@ -551,7 +555,7 @@ def test_what_its_owner_does_after_the_lock_counts(
     assert ids(documents.lock_next(LOCK, 5).found) == ["c"]
 
 
-def test_what_comes_back_and_is_locked_by_others_at_once_is_theirs(
+def test_a_document_that_is_inserted_again_and_locked_by_others_is_not_returned(
     orders: Orders, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All within a millisecond: it stops being active, is not locked for that, is active again, and another
@@ -580,7 +584,7 @@ def test_what_comes_back_and_is_locked_by_others_at_once_is_theirs(
     assert "not processed until their lock ends" in caplog.text
 
 
-def test_the_more_are_lost_to_others_the_further_one_looks() -> None:
+def test_the_window_grows_with_the_share_of_lost_candidates() -> None:
     others = contention.Contention()
     assert others.window(10) == 10
     others.record(10, 2)  # a fifth, no more
@@ -599,14 +603,14 @@ def test_the_more_are_lost_to_others_the_further_one_looks() -> None:
     assert others.window(10) == 10
 
 
-def test_who_takes_one_at_a_time_knows_little_by_one() -> None:
+def test_one_lost_candidate_of_one_widens_the_window_and_one_success_does_not_narrow_it() -> None:
     others = contention.Contention()
     others.record(1, 1)
     others.record(1, 0)
     assert others.window(1) == 16
 
 
-def test_of_many_some_are_chosen_in_their_order() -> None:
+def test_some_of_many_candidates_are_chosen_in_their_order() -> None:
     others = contention.Contention()
     assert list(others.choose("abc", 3)) == ["a", "b", "c"]
     chosen = others.choose(range(1000), 100)
@@ -626,7 +630,7 @@ def strict(orders: Orders) -> Orders:
     return orders
 
 
-def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+def test_unlockable_documents_are_logged_and_block_no_other(
     strict: Orders,
     documents: MongoDocuments,
     clock: VirtualClock,
@@ -648,7 +652,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
     assert ids(documents.lock_next(LOCK, 9).found) == [0, 1, 2]
 
 
-def test_who_meets_only_what_cant_be_locked_is_told(
+def test_the_reason_is_raised_if_all_documents_are_unlockable(
     strict: Orders, documents: MongoDocuments, clock: VirtualClock
 ) -> None:
     strict.insert_many(
@@ -660,7 +664,7 @@ def test_who_meets_only_what_cant_be_locked_is_told(
     assert documents.lock_next(LOCK, 2) == ([], None)
 
 
-def test_more_than_can_be_set_aside_starve_nobody(
+def test_more_unlockable_documents_than_are_left_out_block_no_other(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_TRIES", 3)
@@ -673,7 +677,7 @@ def test_more_than_can_be_set_aside_starve_nobody(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 50])
-def test_many_that_cant_be_locked_starve_nobody(
+def test_many_unlockable_documents_block_no_other(
     orders: Orders,
     documents: MongoDocuments,
     clock: VirtualClock,
@@ -706,7 +710,7 @@ def test_many_that_cant_be_locked_starve_nobody(
     ],
     ids=str,
 )
-def test_a_change_that_is_refused_is_no_server_that_is_away(
+def test_a_refused_change_does_not_make_the_store_unavailable(
     strict: Orders, documents: MongoDocuments, clock: VirtualClock, fields: dict[str, Any]
 ) -> None:
     strict.insert_one({"_id": 1, "sleep_until": due(clock)})
@@ -728,7 +732,7 @@ def test_a_document_that_would_grow_too_large_is_refused(
 # What is gone
 
 
-def test_of_what_is_gone_the_rest_is_known(
+def test_writes_to_deleted_documents_are_reported_as_far_as_is_known(
     orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     orders.insert_many([{"_id": {"n": number}, "sleep_until": due(clock)} for number in range(6)])
@@ -754,7 +758,7 @@ def test_of_what_is_gone_the_rest_is_known(
 # Servers that are away
 
 
-def test_a_client_that_was_closed_is_a_store_that_is_away(orders: Orders) -> None:
+def test_a_closed_client_makes_the_store_unavailable(orders: Orders) -> None:
     documents = MongoDocuments(orders)
     orders.database.client.close()
     for call in (documents.open, documents.now, lambda: documents.lock_next(LOCK, 1)):
@@ -762,7 +766,7 @@ def test_a_client_that_was_closed_is_a_store_that_is_away(orders: Orders) -> Non
             call()
 
 
-def test_a_server_that_is_not_there_is_away() -> None:
+def test_a_missing_server_makes_the_store_unavailable() -> None:
     url = f"mongodb://127.0.0.1:{servers.free_port()}"
     with MongoClient[Any](url, serverSelectionTimeoutMS=50) as client:
         documents = MongoDocuments(client.shop.orders, clock=VirtualClock())
@@ -778,7 +782,7 @@ def test_a_server_that_is_not_there_is_away() -> None:
                 call()
 
 
-def test_a_server_that_is_not_there_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_does_not_wait_long_for_a_missing_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection, "_PING_TIMEOUT", 0.05)
     url = f"mongodb://127.0.0.1:{servers.free_port()}"
     with (
@@ -792,7 +796,9 @@ def test_a_server_that_is_not_there_is_not_waited_for_long(monkeypatch: pytest.M
         MongoDocuments(client.shop.orders).open()
 
 
-def test_a_write_that_too_few_have_confirmed_is_not_counted_on(orders: Orders, clock: VirtualClock) -> None:
+def test_a_write_that_too_few_servers_have_confirmed_raises_an_error(
+    orders: Orders, clock: VirtualClock
+) -> None:
     orders.insert_one({"_id": 1, "sleep_until": due(clock)})
     careful = orders.with_options(write_concern=WriteConcern(w=2, wtimeout=50))
     with pytest.raises(StoreUnavailable):
@@ -821,7 +827,7 @@ class _Losing(monitoring.CommandListener):
 
 
 @pytest.mark.parametrize("name", ["mongo", "mongo_standalone"])
-def test_a_lost_reply_gives_nothing_twice(name: str, clock: VirtualClock) -> None:
+def test_a_lost_reply_locks_no_document_twice(name: str, clock: VirtualClock) -> None:
     """A driver that repeats the write (on a replica set, by the number of the write) has what it locked; one
     that can't says that nothing is known, and what it has locked is free when the lock ends."""
     server_url(name)
@@ -850,7 +856,7 @@ def test_a_lost_reply_gives_nothing_twice(name: str, clock: VirtualClock) -> Non
                 client.drop_database(orders.database.name)
 
 
-def test_what_is_locked_is_handed_out_though_the_server_goes_away(
+def test_locked_documents_are_returned_if_the_server_disconnects(
     orders: Orders, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders.insert_one({"_id": 1, "sleep_until": datetime(2026, 1, 1, tzinfo=UTC)})

@@ -210,24 +210,24 @@ def _anniversary(began: Instant) -> datetime:
     return moment - timedelta(days=1) if (moment.month, moment.day) == (2, 29) else moment
 
 
-def test_a_document_is_no_job_without_a_time(scenes: Scenes) -> None:
+def test_a_document_without_a_time_is_not_a_job(scenes: Scenes) -> None:
     assert scenes["waiting"].document("null") == {"_id": "null", "sleepUntil": None}
     assert not {"null", "missing"} & set(scenes["waiting"].ids)
 
 
-def test_a_locked_document_is_not_taken(scenes: Scenes) -> None:
+def test_a_locked_document_is_not_processed(scenes: Scenes) -> None:
     ids = scenes["waiting"].ids
     assert "locked by others" not in ids
     assert ids.count("locked by us") == 1
 
 
-def test_none_is_processed_before_it_is_due(scenes: Scenes) -> None:
+def test_no_document_is_processed_before_it_is_due(scenes: Scenes) -> None:
     (began,) = [began for key, _, began in scenes["waiting"].began if key == "later"]
     assert began >= scenes.began + 3_250
     assert all(began >= due for scene in scenes.values() for _, due, began in scene.began)
 
 
-def test_a_document_that_is_done_is_no_job_any_more(scenes: Scenes) -> None:
+def test_a_document_that_is_done_is_not_a_job_any_more(scenes: Scenes) -> None:
     assert scenes["removing"].document("kept") == {"_id": "kept", "sleepUntil": None}
 
 
@@ -237,18 +237,18 @@ def test_a_recurring_document_is_processed_at_each_tick(scenes: Scenes) -> None:
     assert ticks == sorted(set(ticks) & {tick * SECOND for tick in range(7)})
 
 
-def test_one_that_takes_two_seconds_is_processed_three_times_in_six(scenes: Scenes) -> None:
+def test_a_document_that_takes_two_seconds_is_processed_three_times_in_six(scenes: Scenes) -> None:
     # Begun in the middle of a second, it is over after a tick, and the next one is its own.
     ticks = [due - scenes.began for _, due, _ in scenes["slow"].began]
     assert ticks == [0, 3 * SECOND, 6 * SECOND]
 
 
-def test_of_ten_days_one_is_made_up_for(scenes: Scenes) -> None:
+def test_ten_missed_days_are_one_run(scenes: Scenes) -> None:
     ticks = [due - scenes.began for _, due, _ in scenes["overdue"].began]
     assert ticks == [-10 * 86_400 * SECOND, 3 * SECOND, 6 * SECOND]
 
 
-def test_it_recurs_until_its_end_and_that_is_part_of_it(scenes: Scenes) -> None:
+def test_it_recurs_until_repeat_until_inclusively(scenes: Scenes) -> None:
     ticks = [due - scenes.began for _, due, _ in scenes["ending"].began]
     assert ticks == [0, 2 * SECOND, 4 * SECOND]  # with a second of delay, every other tick
     document = scenes["ending"].document(1)
@@ -256,20 +256,20 @@ def test_it_recurs_until_its_end_and_that_is_part_of_it(scenes: Scenes) -> None:
     assert document["sleepUntil"] is None
 
 
-def test_it_is_removed_if_it_says_so(scenes: Scenes) -> None:
+def test_a_document_is_removed_if_auto_remove_is_set(scenes: Scenes) -> None:
     assert Counter(scenes["removing"].ids) == {"once": 1, "kept": 1, "recurring": 3}
     assert [document["_id"] for document in scenes["removing"].orders.find()] == ["kept"]
 
 
-def test_the_condition_decides(scenes: Scenes) -> None:
+def test_only_documents_that_meet_the_condition_are_processed(scenes: Scenes) -> None:
     assert scenes["conditioned"].ids == ["yes"]
 
 
-def test_hooks_are_called_and_idle_once_per_turn(scenes: Scenes) -> None:
+def test_hooks_are_called_and_on_idle_once_each_time(scenes: Scenes) -> None:
     assert scenes["hooked"].calls == ["start", "document", "idle", "document", "idle", "stop"]
 
 
-def test_a_date_comes_again_in_a_year(scenes: Scenes) -> None:
+def test_a_yearly_document_is_due_in_a_year(scenes: Scenes) -> None:
     scene = scenes["yearly"]
     document = scene.document(1)
     assert scene.ids == [1]

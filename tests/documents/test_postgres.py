@@ -86,7 +86,7 @@ def ids(found: Any) -> list[Any]:
 # The table
 
 
-def test_a_table_that_is_not_there_is_refused_with_one_that_is(place: Workplace) -> None:
+def test_a_missing_table_is_refused_and_a_similar_one_is_named(place: Workplace) -> None:
     place.create()
     error = place.refused(f"{place.schema}.Reminders")
     assert error.field == "table"
@@ -95,7 +95,7 @@ def test_a_table_that_is_not_there_is_refused_with_one_that_is(place: Workplace)
     assert "create it first" in str(place.refused("nowhere"))
 
 
-def test_without_a_schema_the_search_path_counts(place: Workplace) -> None:
+def test_without_a_schema_the_search_path_is_used(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())
     url = f"{place.url}?options=-csearch_path%3D{place.schema}"
@@ -105,7 +105,7 @@ def test_without_a_schema_the_search_path_counts(place: Workplace) -> None:
     assert ids(documents.lock_next(LOCK, 1).found) == [1]
 
 
-def test_columns_of_the_usual_names_may_be_missing(place: Workplace) -> None:
+def test_optional_columns_may_be_missing(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())
     (found,) = place.documents().lock_next(LOCK, 1).found
@@ -116,7 +116,7 @@ def test_columns_of_the_usual_names_may_be_missing(place: Workplace) -> None:
 @pytest.mark.parametrize(
     "options", [{"key": "nmae"}, {"sleep_until": "due_at"}, {"interval": "cron"}, {"auto_remove": "Note"}]
 )
-def test_a_column_that_was_named_must_be_there(place: Workplace, options: dict[str, str]) -> None:
+def test_a_column_that_was_named_must_exist(place: Workplace, options: dict[str, str]) -> None:
     place.create()
     error = place.refused(**options)
     ((field, column),) = options.items()
@@ -126,7 +126,7 @@ def test_a_column_that_was_named_must_be_there(place: Workplace, options: dict[s
 
 
 @pytest.mark.parametrize("kind", ["text", "bigint", "date", "timestamptz(0)", "timestamp(2)", "time"])
-def test_a_column_that_can_hold_no_lock_is_refused(place: Workplace, kind: str) -> None:
+def test_a_column_that_can_not_hold_a_lock_is_refused(place: Workplace, kind: str) -> None:
     place.create(f"id int PRIMARY KEY, sleep_until {kind}")
     error = place.refused()
     assert error.field == "sleep_until"
@@ -140,7 +140,7 @@ def test_a_column_that_can_hold_no_lock_is_refused(place: Workplace, kind: str) 
         ("moment", "ALTER DOMAIN moment DROP NOT NULL"),
     ],
 )
-def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, kind: str, remedy: str) -> None:
+def test_a_column_that_is_not_null_is_refused(place: Workplace, kind: str, remedy: str) -> None:
     place.sql("CREATE DOMAIN moment AS timestamptz NOT NULL")
     place.create(f"id int PRIMARY KEY, sleep_until {kind}")
     error = place.refused()
@@ -153,7 +153,7 @@ def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, kind: str
 
 
 @pytest.mark.parametrize("kind", ["timestamptz(3)", "timestamp(6)", "moment"])
-def test_other_kinds_of_times_will_do(place: Workplace, kind: str) -> None:
+def test_other_types_of_times_are_accepted(place: Workplace, kind: str) -> None:
     place.sql("CREATE DOMAIN moment AS timestamptz CHECK (value > '1900-01-01')")
     place.create(f"id int PRIMARY KEY, sleep_until {kind}, note text")
     place.add(1, place.now().replace(tzinfo=None))
@@ -182,7 +182,7 @@ def test_a_key_that_is_not_unique_is_refused(place: Workplace, columns: str) -> 
     assert "has no unique index" in str(error)
 
 
-def test_rows_without_a_key_stand_in_nobodys_way(place: Workplace) -> None:
+def test_rows_without_a_key_block_no_other(place: Workplace) -> None:
     place.create("id int UNIQUE, sleep_until timestamptz, note text")
     for key in (None, None, 3):
         place.add(key, place.now())
@@ -215,7 +215,7 @@ def test_partitioned_tables_and_views_work_with_a_warning(
     assert table.remove([lock_of(first), lock_of(second)]) == [True, False]
 
 
-def test_twins_of_a_key_that_are_not_due_are_left_alone(place: Workplace) -> None:
+def test_rows_with_the_same_key_that_are_not_due_are_not_changed(place: Workplace) -> None:
     place.sql(
         "CREATE TABLE reminders (id int, day int, sleep_until timestamptz, note text, PRIMARY KEY (id, day)) "
         "PARTITION BY LIST (day)"
@@ -230,13 +230,13 @@ def test_twins_of_a_key_that_are_not_due_are_left_alone(place: Workplace) -> Non
     assert place.sql("SELECT sleep_until FROM reminders ORDER BY day") == [(None,), (None,), (later,)]
 
 
-def test_what_has_no_rows_of_its_own_is_refused(place: Workplace) -> None:
+def test_relations_whose_rows_can_not_be_locked_are_refused(place: Workplace) -> None:
     place.create()
     place.sql("CREATE MATERIALIZED VIEW frozen AS SELECT * FROM reminders")
     assert "neither a table nor a view" in str(place.refused(f"{place.schema}.frozen"))
 
 
-def test_a_role_that_may_not_write_is_told_so(place: Workplace) -> None:
+def test_a_role_without_the_grants_is_refused_with_a_hint(place: Workplace) -> None:
     place.create()
     role = f"reader_{place.schema}"
     place.sql(f"CREATE ROLE {role} LOGIN")
@@ -257,7 +257,7 @@ def test_the_url_of_sqlalchemy_is_refused(driver: str) -> None:
     assert "secret" not in f"{refusal.value} {refusal.value.value}"
 
 
-def test_what_is_no_url_is_refused(place: Workplace) -> None:
+def test_a_value_that_is_not_a_url_is_refused(place: Workplace) -> None:
     for other in (place.connection, None, 5, b"postgresql://host/shop"):
         with pytest.raises(InvalidValue, match="is not a text; give a URL"):
             PostgresDocuments(other, "reminders")  # type: ignore[arg-type]  # that is what is tested
@@ -266,7 +266,7 @@ def test_what_is_no_url_is_refused(place: Workplace) -> None:
 # Times
 
 
-def test_times_that_python_has_not_block_nobody(place: Workplace) -> None:
+def test_times_outside_of_python_s_years_block_no_other(place: Workplace) -> None:
     place.create()
     for key, time in enumerate(["-infinity", "0044-03-15 BC", "infinity", "20000-01-01", "2020-01-01Z"]):
         place.add(key, time)
@@ -278,7 +278,7 @@ def test_times_that_python_has_not_block_nobody(place: Workplace) -> None:
     assert documents.lock_next(LOCK, 5) == ([], None)
 
 
-def test_values_that_python_has_not_come_as_texts(place: Workplace) -> None:
+def test_values_without_a_python_type_are_read_as_texts(place: Workplace) -> None:
     place.create(
         "id int PRIMARY KEY, sleep_until timestamptz, repeat_until timestamptz, made date, note text, "
         "period daterange, days date[]"
@@ -303,7 +303,9 @@ def test_values_that_python_has_not_come_as_texts(place: Workplace) -> None:
 
 @pytest.mark.parametrize("style", ["German", "SQL,DMY", "Postgres,MDY"])
 @pytest.mark.parametrize("intervals", ["iso_8601", "sql_standard", "postgres_verbose"])
-def test_the_styles_of_the_session_change_nothing(place: Workplace, style: str, intervals: str) -> None:
+def test_date_and_interval_styles_of_the_session_have_no_effect(
+    place: Workplace, style: str, intervals: str
+) -> None:
     place.create("id int PRIMARY KEY, sleep_until timestamptz, note interval, day date, local timestamp")
     place.sql(
         "INSERT INTO reminders VALUES (1, %s, '1 day 2:03', '2026-02-03', '2026-02-03 04:05')", place.now()
@@ -323,7 +325,7 @@ def test_the_styles_of_the_session_change_nothing(place: Workplace, style: str, 
     assert documents.update([Change(lock_of(found), place.clock.now)]) == [True]
 
 
-def test_json_that_is_too_deep_comes_as_text(place: Workplace) -> None:
+def test_json_that_is_too_deep_is_read_as_text(place: Workplace) -> None:
     place.create("id int PRIMARY KEY, sleep_until timestamptz, note json")
     deep = "[" * 5000 + "]" * 5000
     place.add(1, place.now(), deep)
@@ -333,7 +335,7 @@ def test_json_that_is_too_deep_comes_as_text(place: Workplace) -> None:
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
-def test_the_first_day_of_all_is_due(place: Workplace, kind: str, zone: str) -> None:
+def test_the_first_day_of_the_calendar_is_due(place: Workplace, kind: str, zone: str) -> None:
     place.create(f"id int PRIMARY KEY, sleep_until {kind}, note text")
     place.sql("SET TimeZone = 'UTC'")
     place.add(1, "0001-01-01 00:00:00")
@@ -348,7 +350,7 @@ def test_the_first_day_of_all_is_due(place: Workplace, kind: str, zone: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["jsonb", "int[]", "text[]", "uuid[]"])
-def test_a_key_that_cant_be_given_back_is_refused(place: Workplace, kind: str) -> None:
+def test_a_key_of_json_or_an_array_is_refused(place: Workplace, kind: str) -> None:
     place.create(f"id {kind} PRIMARY KEY, sleep_until timestamptz")
     error = place.refused()
     assert error.field == "key"
@@ -368,7 +370,7 @@ def test_a_time_between_two_milliseconds_is_not_early(place: Workplace) -> None:
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
-def test_the_time_zone_of_the_server_changes_nothing(place: Workplace, kind: str) -> None:
+def test_the_time_zone_of_the_server_has_no_effect(place: Workplace, kind: str) -> None:
     place.create(f"id int PRIMARY KEY, sleep_until {kind}, made timestamptz DEFAULT now(), note text")
     place.add(1, place.now().replace(tzinfo=None if kind == "timestamp" else UTC))
     place.add(2, from_ms(place.clock.now + 1).replace(tzinfo=None if kind == "timestamp" else UTC))
@@ -386,7 +388,7 @@ def test_the_time_zone_of_the_server_changes_nothing(place: Workplace, kind: str
     assert taken.next_due == place.clock.now + 1
 
 
-def test_without_a_clock_it_goes_by_the_servers(place: Workplace) -> None:
+def test_without_a_clock_it_uses_that_of_the_server(place: Workplace) -> None:
     place.create()
     place.sql("INSERT INTO reminders VALUES (1, clock_timestamp() - interval '1 s')")
     documents = place.documents(clock=None)
@@ -477,7 +479,7 @@ class Strange:
         {"made": 4},
     ],
 )
-def test_a_value_that_is_refused_says_so_and_changes_nothing(
+def test_a_refused_value_raises_an_error_and_changes_nothing(
     place: Workplace, fields: dict[str, Any]
 ) -> None:
     place.create(
@@ -500,7 +502,7 @@ def test_a_value_that_is_refused_says_so_and_changes_nothing(
     assert documents.update([changes[0], Change(lock_of(second), None)]) == [True, True]
 
 
-def test_a_document_is_given_as_it_was_before_triggers_saw_its_lock(place: Workplace) -> None:
+def test_a_document_is_returned_as_it_was_before_triggers_changed_it(place: Workplace) -> None:
     place.create("id int PRIMARY KEY, sleep_until timestamptz, note text, version int DEFAULT 0")
     place.sql(
         "CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS "
@@ -512,7 +514,7 @@ def test_a_document_is_given_as_it_was_before_triggers_saw_its_lock(place: Workp
     assert found.data["version"] == 0
 
 
-def test_a_row_that_others_need_is_not_removed(place: Workplace) -> None:
+def test_a_row_that_a_foreign_key_refers_to_is_not_removed(place: Workplace) -> None:
     place.create()
     place.sql("CREATE TABLE children (parent int REFERENCES reminders)")
     place.add(1, place.now())
@@ -523,7 +525,7 @@ def test_a_row_that_others_need_is_not_removed(place: Workplace) -> None:
         documents.remove([lock_of(found)])
 
 
-def test_columns_that_come_later_are_seen(place: Workplace) -> None:
+def test_columns_that_are_added_later_are_read(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())
     documents = place.documents()
@@ -550,7 +552,7 @@ def trigger(place: Workplace, text: str, when: str = "UPDATE") -> None:
 
 @pytest.mark.parametrize("how", REFUSALS)
 @pytest.mark.parametrize("limit", [1, 2, 10])
-def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+def test_unlockable_documents_are_logged_and_block_no_other(
     place: Workplace, how: str, limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.create()
@@ -582,7 +584,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
 
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("how", ["raise", "skip"])
-def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
+def test_more_unlockable_documents_than_are_left_out_block_no_other(
     place: Workplace, how: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenbeat.documents.locking._MOST_LEFT_OUT", 5)
@@ -600,7 +602,7 @@ def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     assert sorted(taken) == [50, 51]
 
 
-def test_what_was_locked_is_handed_out_even_if_the_server_goes_away(
+def test_locked_rows_are_returned_if_the_server_disconnects(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.create()
@@ -631,7 +633,7 @@ def test_what_was_locked_is_handed_out_even_if_the_server_goes_away(
         documents.lock_next(LOCK, 3)
 
 
-def test_a_lock_that_a_trigger_cuts_is_not_handed_out(place: Workplace) -> None:
+def test_a_row_whose_lock_a_trigger_shortens_is_not_returned(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())
     trigger(place, "new.sleep_until = date_trunc('second', new.sleep_until); RETURN new;")
@@ -642,7 +644,7 @@ def test_a_lock_that_a_trigger_cuts_is_not_handed_out(place: Workplace) -> None:
 
 @pytest.mark.parametrize("is_removed", [False, True])
 @pytest.mark.parametrize("code", ["UX001", "P0001", "42501"])
-def test_an_end_that_a_trigger_refuses_is_no_server_that_is_away(
+def test_a_result_that_a_trigger_refuses_does_not_make_the_store_unavailable(
     place: Workplace, is_removed: bool, code: str
 ) -> None:
     place.create()
@@ -654,7 +656,7 @@ def test_an_end_that_a_trigger_refuses_is_no_server_that_is_away(
         documents.remove([lock_of(found)]) if is_removed else documents.update([Change(lock_of(found), None)])
 
 
-def test_a_policy_that_refuses_a_row_is_no_missing_grant(place: Workplace) -> None:
+def test_a_policy_that_refuses_a_row_is_not_taken_for_a_missing_grant(place: Workplace) -> None:
     place.create()
     place.add(1, place.now() - timedelta(days=1), "bad")
     place.add(2, place.now(), "good")
@@ -686,7 +688,7 @@ def test_a_policy_that_refuses_a_row_is_no_missing_grant(place: Workplace) -> No
 
 
 @pytest.mark.parametrize("kind", ["bytea", "daterange", "interval", "inet"])
-def test_a_row_that_cant_be_locked_may_have_any_key(place: Workplace, kind: str) -> None:
+def test_an_unlockable_row_may_have_any_key(place: Workplace, kind: str) -> None:
     values = {"bytea": "\\x00ff", "daterange": "[2020-01-01,)", "interval": "1 day", "inet": "10.0.0.1"}
     place.create(f"id {kind} PRIMARY KEY, sleep_until timestamptz, note text")
     place.add(values[kind], place.now())
@@ -747,7 +749,7 @@ def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> 
         ("note = %s", [Strange()]),
     ],
 )
-def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
+def test_invalid_conditions_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
     place.create()
     assert place.refused(condition=condition, parameters=parameters).field in ("condition", "parameters")
 
@@ -762,7 +764,7 @@ def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: 
         ("id = %s AND id %% 2 = %s", [2], "2 placeholders for 1 parameter"),
     ],
 )
-def test_places_and_parameters_are_counted(
+def test_placeholders_and_parameters_are_counted(
     place: Workplace, condition: str, parameters: list[Any], counts: str
 ) -> None:
     place.create()
@@ -786,7 +788,7 @@ def test_places_and_parameters_are_counted(
         ("t", {"key": "sleep_until"}),
     ],
 )
-def test_names_that_are_none_are_refused_at_once(table: Any, options: dict[str, Any]) -> None:
+def test_invalid_names_are_refused_at_once(table: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         PostgresDocuments("postgresql://nobody.invalid/x", table, **options)
 
@@ -804,7 +806,7 @@ def test_exactly_as_many_as_wanted_are_locked(place: Workplace) -> None:
     assert place.sql(locked, place.now()) == [(3,)]
 
 
-def test_a_row_that_somebody_holds_is_passed_over(place: Workplace) -> None:
+def test_a_row_that_a_transaction_has_locked_is_skipped(place: Workplace) -> None:
     place.create()
     for key in (1, 2):
         place.add(key, place.now())
@@ -817,7 +819,7 @@ def test_a_row_that_somebody_holds_is_passed_over(place: Workplace) -> None:
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
-def test_a_row_that_somebody_holds_keeps_only_itself_waiting(
+def test_a_write_to_a_row_that_a_transaction_has_locked_delays_no_other(
     place: Workplace, monkeypatch: pytest.MonkeyPatch, is_removed: bool
 ) -> None:
     monkeypatch.setattr("evenbeat.documents.postgres.store._LOCK_TIMEOUT", 0.05)
@@ -842,7 +844,7 @@ def test_a_row_that_somebody_holds_keeps_only_itself_waiting(
 # The connection
 
 
-def test_it_is_known_by_its_name_and_tells_no_password(place: Workplace) -> None:
+def test_its_name_and_errors_have_no_password(place: Workplace) -> None:
     place.create()
     documents = place.documents()
     names = place.sql("SELECT application_name FROM pg_stat_activity WHERE datname = current_database()")
@@ -858,9 +860,7 @@ def test_it_is_known_by_its_name_and_tells_no_password(place: Workplace) -> None
 @pytest.mark.parametrize(
     ("default", "used"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")]
 )
-def test_what_was_answered_survives_a_crash_whatever_the_default_is(
-    place: Workplace, default: str, used: str
-) -> None:
+def test_answered_writes_survive_a_crash_of_the_server(place: Workplace, default: str, used: str) -> None:
     place.create("id int PRIMARY KEY, sleep_until timestamptz, note text, auto_remove bool DEFAULT false")
     place.add(1, place.now())
     place.sql("CREATE TABLE seen (how text)")
@@ -878,7 +878,7 @@ def test_what_was_answered_survives_a_crash_whatever_the_default_is(
     assert place.sql("SELECT how FROM seen") == [(used,)] * 3
 
 
-def test_a_lost_connection_is_made_anew(place: Workplace) -> None:
+def test_a_lost_connection_is_replaced(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())
     documents = place.documents()
@@ -898,7 +898,7 @@ def test_a_lost_connection_is_made_anew(place: Workplace) -> None:
     assert place.due(1) == from_ms(place.clock.now + LOCK)
 
 
-def test_a_server_that_is_away_is_unavailable() -> None:
+def test_a_server_that_is_down_is_unavailable() -> None:
     documents = PostgresDocuments(f"postgresql://me:secret@127.0.0.1:{free_port()}/x", "reminders", timeout=2)
     with pytest.raises(StoreUnavailable) as failure:
         documents.open()
@@ -908,7 +908,7 @@ def test_a_server_that_is_away_is_unavailable() -> None:
             call()
 
 
-def test_a_table_that_goes_away_is_waited_for(place: Workplace) -> None:
+def test_a_table_that_is_dropped_is_unavailable_until_it_is_back(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())
     documents = place.documents()
@@ -919,7 +919,7 @@ def test_a_table_that_goes_away_is_waited_for(place: Workplace) -> None:
     assert ids(documents.lock_next(LOCK, 1).found) == [1]
 
 
-def test_who_shares_it_may_close_it(place: Workplace) -> None:
+def test_closing_it_for_one_processor_does_not_close_it_for_another(place: Workplace) -> None:
     place.create()
     place.add(1, place.now())
     documents = place.documents()

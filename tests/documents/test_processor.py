@@ -167,7 +167,7 @@ def test_hooks_are_called_in_order(shop: Shop, is_async: bool) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("error", [RuntimeError("oh"), SystemExit(3), KeyboardInterrupt()])
-def test_a_hook_that_raises_harms_nobody(
+def test_a_hook_that_raises_does_not_stop_the_processor(
     shop: Shop, errors: Errors, is_async: bool, error: BaseException
 ) -> None:
     def plain() -> None:
@@ -192,7 +192,7 @@ def test_a_hook_that_raises_harms_nobody(
     assert all(each == (error, None) for each in errors.all)
 
 
-def test_what_the_last_hook_raises_reaches_an_async_on_error(shop: Shop) -> None:
+def test_an_error_of_on_stop_reaches_an_async_on_error(shop: Shop) -> None:
     told: list[str] = []
 
     async def on_error(error: BaseException, document: Document | None) -> None:
@@ -228,7 +228,9 @@ def test_on_error_gets_the_error_and_the_document(shop: Shop, is_async: bool) ->
     assert document["total"] == 7
 
 
-def test_on_error_that_raises_harms_nobody(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_on_error_that_raises_does_not_stop_the_processor(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
     came = threading.Event()
 
     def handle(document: Document) -> None:
@@ -248,7 +250,7 @@ def test_on_error_that_raises_harms_nobody(shop: Shop, caplog: pytest.LogCapture
     assert shop.due("bad") == HELD
 
 
-def test_a_document_that_makes_no_sense_is_told_and_held(shop: Shop, errors: Errors) -> None:
+def test_an_invalid_document_is_reported_and_held(shop: Shop, errors: Errors) -> None:
     shop.add("a", interval="61 * * * *")
     with Processor(shop, nothing, on_error=errors):
         wait(errors.came)
@@ -259,7 +261,7 @@ def test_a_document_that_makes_no_sense_is_told_and_held(shop: Shop, errors: Err
     assert shop.due("a") == HELD
 
 
-def test_errors_are_told_while_all_slots_are_taken(shop: Shop, errors: Errors) -> None:
+def test_errors_are_reported_while_all_slots_are_occupied(shop: Shop, errors: Errors) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def handle(_document: Document) -> None:
@@ -279,7 +281,7 @@ def test_errors_are_told_while_all_slots_are_taken(shop: Shop, errors: Errors) -
 # Flags, start and stop
 
 
-def test_flags(shop: Shop) -> None:
+def test_is_running_is_processing_and_is_idle(shop: Shop) -> None:
     idle, begun, release = threading.Event(), threading.Event(), threading.Event()
     seen: list[tuple[bool, bool, bool]] = []
 
@@ -426,7 +428,7 @@ def test_hurry_ends_the_wait_of_a_stop(shop: Shop) -> None:
     release.set()
 
 
-def test_to_stop_twice_or_before_the_start_does_nothing(shop: Shop) -> None:
+def test_stopping_twice_or_before_the_start_does_nothing(shop: Shop) -> None:
     stops: list[int] = []
     processor = Processor(shop, nothing, on_stop=lambda: stops.append(1))
     assert processor.stop()
@@ -436,7 +438,7 @@ def test_to_stop_twice_or_before_the_start_does_nothing(shop: Shop) -> None:
     assert stops == [1]
 
 
-def test_stop_waits_for_the_document_in_hand_and_takes_no_other(shop: Shop) -> None:
+def test_stop_waits_for_handlers_that_run_and_takes_no_more_documents(shop: Shop) -> None:
     begun, release = threading.Event(), threading.Event()
     handled: list[str] = []
 
@@ -540,7 +542,7 @@ def test_a_start_while_it_stops_waits_for_the_end_of_that(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("where", ["on_start", "on_document", "on_document, async", "on_idle", "on_error"])
-def test_it_can_be_stopped_from_within(shop: Shop, where: str) -> None:
+def test_a_hook_or_handler_can_stop_it(shop: Shop, where: str) -> None:
     stopped = threading.Event()
     answers: list[bool] = []
 
@@ -587,7 +589,7 @@ def test_a_hook_may_stop_another_processor_and_wait_for_it(shop: Shop) -> None:
     assert answers == [True]
 
 
-def test_it_is_a_context(shop: Shop) -> None:
+def test_a_with_block_starts_and_stops_it(shop: Shop) -> None:
     came = threading.Event()
     shop.add("a")
     with Processor(shop, lambda _: came.set()) as processor:
@@ -598,7 +600,7 @@ def test_it_is_a_context(shop: Shop) -> None:
     assert shop.due("a") is None
 
 
-def test_a_mistake_about_the_documents_is_raised_by_start(shop: Shop) -> None:
+def test_start_raises_what_is_wrong_with_the_documents(shop: Shop) -> None:
     def wrong() -> None:
         raise InvalidValue("there is no such table", field="table", value="x")
 
@@ -610,7 +612,7 @@ def test_a_mistake_about_the_documents_is_raised_by_start(shop: Shop) -> None:
     assert processor.stop()
 
 
-def test_documents_that_can_not_be_closed_harm_nobody(shop: Shop, errors: Errors) -> None:
+def test_an_error_while_documents_are_closed_is_reported(shop: Shop, errors: Errors) -> None:
     def broken() -> None:
         raise OSError("already gone")
 
@@ -626,7 +628,7 @@ def test_documents_that_can_not_be_closed_harm_nobody(shop: Shop, errors: Errors
 # Handlers
 
 
-def test_as_many_at_once_as_it_is_told(shop: Shop) -> None:
+def test_concurrency_is_how_many_handlers_run_at_once(shop: Shop) -> None:
     for number in range(4):
         shop.add(number)
     together = threading.Barrier(4, timeout=LONG)
@@ -686,7 +688,9 @@ def _forms() -> list[Callable[[Asynchronous], Any]]:
 
 
 @pytest.mark.parametrize("form", _forms())
-def test_whatever_can_be_awaited_is(shop: Shop, errors: Errors, form: Callable[[Asynchronous], Any]) -> None:
+def test_every_kind_of_async_handler_is_awaited(
+    shop: Shop, errors: Errors, form: Callable[[Asynchronous], Any]
+) -> None:
     handler = Asynchronous()
     idle = threading.Event()
     shop.add("a")
@@ -720,7 +724,7 @@ def test_a_handler_that_can_not_be_called_fails_like_any_other(
 @pytest.mark.parametrize(
     "error", [RuntimeError("oh"), SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()]
 )
-def test_whatever_a_handler_raises_the_loop_goes_on(
+def test_the_processor_goes_on_whatever_a_handler_raises(
     shop: Shop, errors: Errors, is_async: bool, error: BaseException
 ) -> None:
     came = threading.Event()
@@ -753,7 +757,7 @@ def test_whatever_a_handler_raises_the_loop_goes_on(
     assert shop.due("b") is None
 
 
-def test_what_a_handler_leaves_on_the_loop_may_want_to_exit(shop: Shop) -> None:
+def test_a_task_that_a_handler_left_on_the_loop_can_not_end_the_process(shop: Shop) -> None:
     handled, came = [], threading.Event()
 
     async def leave() -> None:
@@ -824,7 +828,9 @@ def test_a_lock_is_renewed_while_the_handler_runs_and_no_other_gets_the_document
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_handler_whose_lock_is_lost_is_told(shop: Shop, errors: Errors, is_async: bool) -> None:
+def test_a_handler_whose_lock_is_lost_is_cancelled_or_finds_out(
+    shop: Shop, errors: Errors, is_async: bool
+) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     async def coroutine(_document: Document) -> None:
@@ -871,7 +877,9 @@ def test_a_hint_is_quicker_than_the_next_look(shop: Shop) -> None:
 # A database that is away
 
 
-def test_a_database_that_is_away_at_the_start_is_waited_for(shop: Shop, errors: Errors) -> None:
+def test_a_processor_retries_while_the_database_is_unavailable_at_its_start(
+    shop: Shop, errors: Errors
+) -> None:
     came = threading.Event()
     shop.add("a")
     shop.is_away = True
@@ -884,7 +892,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(shop: Shop, errors: 
     assert errors.all[0][1] is None
 
 
-def test_a_database_that_goes_away_and_comes_back(shop: Shop, errors: Errors) -> None:
+def test_a_processor_goes_on_after_an_outage_of_the_database(shop: Shop, errors: Errors) -> None:
     begun, release, came = threading.Event(), threading.Event(), threading.Event()
 
     def handle(document: Document) -> None:
@@ -912,7 +920,7 @@ def test_a_database_that_goes_away_and_comes_back(shop: Shop, errors: Errors) ->
 
 
 @pytest.mark.parametrize("with_clock", [False, True])
-def test_a_stop_while_the_database_is_away_and_nothing_is_in_hand(shop: Shop, with_clock: bool) -> None:
+def test_a_stop_without_held_documents_does_not_need_the_database(shop: Shop, with_clock: bool) -> None:
     idle = threading.Event()
     processor = Processor(shop, nothing, on_idle=idle.set)
     processor.start()
@@ -923,9 +931,7 @@ def test_a_stop_while_the_database_is_away_and_nothing_is_in_hand(shop: Shop, wi
 
 @pytest.mark.parametrize("with_clock", [False, True])
 @pytest.mark.usefixtures("impatient")
-def test_a_stop_while_the_database_is_away_gives_up_on_what_it_can_not_write(
-    shop: Shop, with_clock: bool
-) -> None:
+def test_a_stop_gives_up_on_results_that_it_can_not_write(shop: Shop, with_clock: bool) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def handle(_document: Document) -> None:
@@ -945,7 +951,7 @@ def test_a_stop_while_the_database_is_away_gives_up_on_what_it_can_not_write(
 # Options
 
 
-def test_a_document_is_locked_for_ten_minutes_unless_told_otherwise(shop: Shop) -> None:
+def test_a_document_is_locked_for_ten_minutes_by_default(shop: Shop) -> None:
     locked: list[int] = []
     begun = threading.Event()
 
@@ -991,13 +997,13 @@ def test_a_document_is_locked_for_ten_minutes_unless_told_otherwise(shop: Shop) 
         ({"on_failure": "ignore"}, 'on_failure "ignore" is not known; there are reschedule, retry, hold'),
     ],
 )
-def test_wrong_options_are_named(shop: Shop, options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused_by_name(shop: Shop, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidValue, match=words) as caught:
         Processor(**{"documents": cast(Any, shop), "on_document": nothing} | options)
     assert caught.value.field == next(iter(options))
 
 
-def test_a_wrong_timeout_is_named_and_stops_nothing(shop: Shop) -> None:
+def test_an_invalid_timeout_is_refused_and_stops_nothing(shop: Shop) -> None:
     with Processor(shop, nothing) as processor:
         with pytest.raises(InvalidValue, match="timeout"):
             processor.stop(timeout="soon")
@@ -1063,7 +1069,7 @@ def program() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_signal_drains(program: subprocess.Popen[str]) -> None:
+def test_a_signal_drains_the_processor(program: subprocess.Popen[str]) -> None:
     assert program.stdin is not None
     assert program.stdout is not None
     assert program.stdout.readline() == "began a\n"
@@ -1074,7 +1080,7 @@ def test_a_signal_drains(program: subprocess.Popen[str]) -> None:
     assert program.wait(LONG) == 0
 
 
-def test_a_second_signal_hurries(program: subprocess.Popen[str]) -> None:
+def test_a_second_signal_does_not_wait_for_handlers(program: subprocess.Popen[str]) -> None:
     assert program.stdout is not None
     assert program.stdout.readline() == "began a\n"
     program.send_signal(signal.SIGTERM)

@@ -198,7 +198,7 @@ def test_the_server_reads_times_as_python_does(
         ("milliseconds", "1700000000000", "1772356200000"),
     ],
 )
-def test_what_is_written_keeps_the_style_of_what_was_there(
+def test_a_new_time_keeps_the_style_of_the_old_one(
     make: Make, client: Any, prefix: str, clock: VirtualClock, form: str, before: str, locked: str
 ) -> None:
     clock.now = time_formats.read("2026-03-01T09:00:00Z", "text") or 0
@@ -226,9 +226,7 @@ def test_seconds_are_written_to_the_millisecond(
     assert time_formats.read(client.hget(f"{prefix}:a", "sleep_until"), "seconds") == instant
 
 
-def test_instants_far_ahead_are_not_taken_for_each_other(
-    make: Make, client: Any, prefix: str, clock: VirtualClock
-) -> None:
+def test_instants_in_the_far_future_differ(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
     store = make()
     for key in "ab":
         store.put(f"{prefix}:{key}", {"sleep_until": from_ms(clock.now)})
@@ -241,7 +239,7 @@ def test_instants_far_ahead_are_not_taken_for_each_other(
     assert texts == ["9999-01-01T00:00:00Z", "9999-01-01T00:00:00.001Z"]
 
 
-def test_none_is_early_by_a_part_of_a_millisecond(
+def test_no_document_is_early_by_a_part_of_a_millisecond(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -255,7 +253,7 @@ def test_none_is_early_by_a_part_of_a_millisecond(
     assert found.sleep_until == clock.now - 1
 
 
-def test_the_first_day_of_the_calendar_is_long_due(make: Make, client: Any, prefix: str) -> None:
+def test_the_first_day_of_the_calendar_is_due(make: Make, client: Any, prefix: str) -> None:
     client.hset(f"{prefix}:a", "sleep_until", "0001-01-01T00:00:00+05:00")
     (found,) = make().lock_next(LOCK, 1).found
     assert found.sleep_until == FIRST
@@ -266,7 +264,7 @@ def test_the_last_day_of_the_calendar_is_never_due(make: Make, client: Any, pref
     assert make().lock_next(LOCK, 1).found == []
 
 
-def test_what_is_no_time_is_said_once(
+def test_an_invalid_time_is_logged_once(
     make: Make, client: Any, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = make(condition={"active": "1"})
@@ -296,7 +294,7 @@ def test_repeat_until_is_a_time_like_the_others(make: Make, client: Any, prefix:
 # The index.
 
 
-def test_what_is_due_later_than_the_index_says_is_not_taken(
+def test_a_document_that_is_due_later_than_its_entry_is_not_locked(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -306,7 +304,7 @@ def test_what_is_due_later_than_the_index_says_is_not_taken(
     assert client.zscore(store.index, f"{prefix}:a") == clock.now + MINUTE
 
 
-def test_what_is_due_sooner_than_the_index_says_is_taken(
+def test_a_document_that_is_due_sooner_than_its_entry_is_locked(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -316,7 +314,7 @@ def test_what_is_due_sooner_than_the_index_says_is_taken(
     assert keys(store) == ["a"]
 
 
-def test_what_is_gone_or_is_no_document_leaves_the_index(
+def test_entries_of_deleted_keys_and_other_types_are_removed_from_the_index(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -332,7 +330,7 @@ def test_what_is_gone_or_is_no_document_leaves_the_index(
     assert client.get(f"{prefix}:b") == "text"
 
 
-def test_a_lock_on_what_has_become_something_else_is_worth_nothing(
+def test_writes_to_a_key_that_has_changed_its_type_are_refused(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -345,7 +343,7 @@ def test_a_lock_on_what_has_become_something_else_is_worth_nothing(
     assert client.get(f"{prefix}:a") == "text"
 
 
-def test_a_lost_index_is_made_again(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
+def test_a_deleted_index_is_made_again(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
     store = make()
     for key in "ab":
         store.put(f"{prefix}:{key}", {"sleep_until": from_ms(clock.now)})
@@ -356,7 +354,7 @@ def test_a_lost_index_is_made_again(make: Make, client: Any, prefix: str, clock:
     assert keys(store) == [str(found.id)[-1]]
 
 
-def test_entries_of_documents_that_are_gone_do_not_stay_until_they_are_due(
+def test_entries_of_deleted_documents_are_removed_before_they_are_due(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -367,7 +365,7 @@ def test_entries_of_documents_that_are_gone_do_not_stay_until_they_are_due(
     assert client.zrange(store.index, 0, -1) == [f"{prefix}:a"]
 
 
-def test_many_that_are_not_due_do_not_hide_those_that_are(
+def test_many_outdated_entries_do_not_hide_due_documents(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     """More than one call of the script looks at."""
@@ -425,7 +423,7 @@ def test_whatever_its_owner_does_no_document_is_lost_to_the_index(
     assert {found.id for found in store.lock_next(MINUTE, 100).found} == wanted
 
 
-def test_the_index_of_others_is_another(valkey: str) -> None:
+def test_stores_with_other_options_have_another_index(valkey: str) -> None:
     plain_one = RedisDocuments(valkey, "order:*")
     assert plain_one.index == "evenbeat:order:*:sleep_until:due"
     other = RedisDocuments(valkey, "order:*", sleep_until="at", condition={"kind": "x", "active": "1"})
@@ -454,7 +452,7 @@ def test_no_two_indexes_have_the_same_key() -> None:
     assert len(set(keys.values())) == len(keys)
 
 
-def test_a_key_of_others_is_not_taken_for_the_index(make: Make, client: Any, prefix: str) -> None:
+def test_a_key_of_another_type_is_refused_as_the_index(make: Make, client: Any, prefix: str) -> None:
     client.hset(f"{prefix}:mine", "a", "b")
     with pytest.raises(InvalidValue, match="exists, and is a hash") as caught:
         make(index=f"{prefix}:mine")
@@ -473,7 +471,7 @@ def test_a_key_of_others_is_not_taken_for_the_index(make: Make, client: Any, pre
 # The condition.
 
 
-def test_a_document_that_meets_the_condition_later_is_taken_then(
+def test_a_document_that_meets_the_condition_later_is_locked_then(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make(condition={"active": "1", "kind": "mail"})
@@ -484,7 +482,7 @@ def test_a_document_that_meets_the_condition_later_is_taken_then(
     assert keys(store) == ["a"]
 
 
-def test_a_document_that_does_not_meet_the_condition_any_more_is_left_alone(
+def test_a_document_that_no_longer_meets_the_condition_is_not_locked(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make(condition={"active": "1"})
@@ -500,7 +498,9 @@ def test_a_document_that_does_not_meet_the_condition_any_more_is_left_alone(
 # Expiry.
 
 
-def test_the_expiry_of_a_document_stays(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
+def test_the_expiry_of_a_document_is_not_changed(
+    make: Make, client: Any, prefix: str, clock: VirtualClock
+) -> None:
     store = make()
     client.hset(f"{prefix}:a", mapping={"sleep_until": "2020-01-01", "x": "1"})
     client.expireat(f"{prefix}:a", 4_000_000_000)
@@ -551,7 +551,7 @@ def test_a_large_database_is_scanned_whole_at_first_and_then_in_rounds(
     assert keys(store) == ["plain"]
 
 
-def test_while_the_first_round_goes_on_nobody_is_told_to_sleep(
+def test_next_due_is_at_once_during_the_first_round(
     large: None, make: Make, client: Any, prefix: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "_SCANNING", 0)
@@ -566,7 +566,7 @@ def test_while_the_first_round_goes_on_nobody_is_told_to_sleep(
     assert client.zcard(store.index) == 1000
 
 
-def test_a_scan_that_has_had_its_share_waits(
+def test_a_scan_that_has_used_its_share_of_time_waits(
     large: None, make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make(rescan=0)
@@ -577,7 +577,9 @@ def test_a_scan_that_has_had_its_share_waits(
     assert keys(store) == ["a"]
 
 
-def test_a_small_database_waits_as_well(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
+def test_the_scan_of_a_small_database_waits_as_well(
+    make: Make, client: Any, prefix: str, clock: VirtualClock
+) -> None:
     store = make()
     client.set(f"{store.index}:scan", f"0 0 {client.time()[0] + 50}000 1")
     client.hset(f"{prefix}:a", "sleep_until", write_instant(clock.now))
@@ -593,7 +595,7 @@ def test_a_clock_that_was_set_back_stops_no_scan(
     assert keys(store) == ["a"]
 
 
-def test_looking_for_nothing_writes_nothing(
+def test_a_look_without_due_documents_writes_nothing(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -604,7 +606,7 @@ def test_looking_for_nothing_writes_nothing(
     assert client.info("persistence")["rdb_changes_since_last_save"] == before
 
 
-def test_those_who_are_busy_scan_a_little(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
+def test_busy_processors_scan_a_little(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
     store = make()
     for key in "abc":
         store.put(f"{prefix}:{key}", {"sleep_until": from_ms(clock.now - 1)})
@@ -615,7 +617,7 @@ def test_those_who_are_busy_scan_a_little(make: Make, client: Any, prefix: str, 
         taken += keys(store, 1)
 
 
-def test_a_round_goes_on_where_another_process_has_left_it(
+def test_a_round_continues_where_another_process_has_stopped(
     large: None, make: Make, client: Any, prefix: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "_SCANNING", 0)
@@ -628,9 +630,7 @@ def test_a_round_goes_on_where_another_process_has_left_it(
         assert calls < 100
 
 
-def test_a_note_that_makes_no_sense_is_written_anew(
-    make: Make, client: Any, prefix: str, clock: VirtualClock
-) -> None:
+def test_an_invalid_note_is_replaced(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
     client.set(f"{prefix}:due:scan", "who wrote this?")
     client.hset(f"{prefix}:a", "sleep_until", write_instant(clock.now))
     assert keys(make()) == ["a"]
@@ -656,7 +656,7 @@ def test_put_writes_a_document(make: Make, client: Any, prefix: str, clock: Virt
     assert client.hget(f"{prefix}:a", "n") == "5"
 
 
-def test_put_takes_a_document_from_who_has_it_locked(make: Make, prefix: str, clock: VirtualClock) -> None:
+def test_put_of_sleep_until_takes_away_the_lock(make: Make, prefix: str, clock: VirtualClock) -> None:
     store = make()
     store.put(f"{prefix}:a", {"sleep_until": from_ms(clock.now)})
     (found,) = store.lock_next(LOCK, 1).found
@@ -665,7 +665,7 @@ def test_put_takes_a_document_from_who_has_it_locked(make: Make, prefix: str, cl
     assert keys(store) == ["a"]
 
 
-def test_put_refuses_a_key_that_nobody_would_find_again(make: Make, client: Any, prefix: str) -> None:
+def test_put_refuses_a_key_that_does_not_match_the_pattern(make: Make, client: Any, prefix: str) -> None:
     with pytest.raises(InvalidValue, match="does not match") as caught:
         make().put(f"not{prefix}:a", {"sleep_until": "2026-01-01"})
     assert caught.value.field == "key"
@@ -714,7 +714,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_patterns_match_what_they_match_on_the_server(client: Any, prefix: str, pattern: str) -> None:
+def test_patterns_match_the_same_keys_as_on_the_server(client: Any, prefix: str, pattern: str) -> None:
     for key in KEYS:
         client.set(f"{prefix}:{key}", "x")
     found = {key.partition(":")[2] for key in client.scan_iter(f"{prefix}:{pattern}", count=10_000)}
@@ -725,7 +725,7 @@ def test_patterns_match_what_they_match_on_the_server(client: Any, prefix: str, 
 
 
 @pytest.mark.parametrize("options", [{}, {"decode_responses": True}])
-def test_bytes_that_are_no_text_come_and_go_as_they_are(
+def test_bytes_that_are_not_utf_8_are_read_and_written_as_they_are(
     make: Make, valkey: str, prefix: str, clock: VirtualClock, options: dict[str, Any]
 ) -> None:
     key = f"{prefix}:".encode() + b"\xff\xfe"
@@ -741,7 +741,7 @@ def test_bytes_that_are_no_text_come_and_go_as_they_are(
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}, object(), "\ud800"])
-def test_what_redis_can_not_hold_is_refused_before_anything_is_written(
+def test_values_that_redis_can_not_hold_are_refused_before_the_first_write(
     make: Make, client: Any, prefix: str, clock: VirtualClock, value: object
 ) -> None:
     store = make()
@@ -755,7 +755,7 @@ def test_what_redis_can_not_hold_is_refused_before_anything_is_written(
     assert store.update([Change(lock, None) for lock in locks]) == [True, True]
 
 
-def test_yes_and_no_are_written_as_they_are_read(
+def test_true_and_false_are_written_as_1_and_0(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make(condition={"active": "1"})
@@ -778,7 +778,7 @@ def test_a_change_of_very_many_fields_is_written(
     assert client.hlen(f"{prefix}:a") == 10_001
 
 
-def test_a_document_without_a_field_is_gone(make: Make, client: Any, prefix: str) -> None:
+def test_a_document_whose_last_field_is_cleared_is_deleted(make: Make, client: Any, prefix: str) -> None:
     store = make()
     client.hset(f"{prefix}:a", "sleep_until", "2020-01-01")
     (found,) = store.lock_next(LOCK, 1).found
@@ -789,7 +789,7 @@ def test_a_document_without_a_field_is_gone(make: Make, client: Any, prefix: str
 # The server.
 
 
-def test_scripts_that_the_server_has_forgotten_are_sent_again(
+def test_scripts_are_sent_again_after_they_were_flushed(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()
@@ -800,7 +800,7 @@ def test_scripts_that_the_server_has_forgotten_are_sent_again(
     assert store.update([Change(DocumentLock(found.id, (found.locked_until,)), None)]) == [True]
 
 
-def test_without_a_clock_of_ours_the_servers_decides(make: Make, client: Any, prefix: str) -> None:
+def test_without_a_clock_that_of_the_server_is_used(make: Make, client: Any, prefix: str) -> None:
     store = make(clock=None)
     seconds, micros = client.time()
     assert abs(store.now() - (seconds * 1000 + micros // 1000)) < MINUTE
@@ -809,7 +809,7 @@ def test_without_a_clock_of_ours_the_servers_decides(make: Make, client: Any, pr
     assert keys(store) == ["now"]
 
 
-def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(
+def test_no_document_is_early_after_the_server_s_clock_was_set_back(
     make: Make, client: Any, prefix: str
 ) -> None:
     store = make(clock=None)
@@ -823,7 +823,7 @@ def test_nothing_is_early_after_the_clock_of_the_server_was_set_back(
 
 
 @pytest.mark.parametrize("source", ["url", "client"])
-def test_a_server_that_is_away_is_unavailable_and_no_password_is_told(source: str) -> None:
+def test_a_server_that_is_down_is_unavailable_and_the_error_has_no_password(source: str) -> None:
     port = servers.free_port()
     client = redis.Redis(port=port, password="s3cret", username="me", retry=Retry(NoBackoff(), 0))
     url = f"redis://me:s3cret@127.0.0.1:{port}/0"
@@ -861,7 +861,7 @@ def test_it_goes_on_after_a_restart_of_the_server() -> None:
         store.close()
 
 
-def test_where_memory_has_run_out_nothing_is_written() -> None:
+def test_nothing_is_written_when_the_server_is_out_of_memory() -> None:
     with own_server(maxmemory="100mb") as server, redis.Redis.from_url(server.url) as client:
         store = RedisDocuments(server.url, "order:*")
         for number in range(3):
@@ -886,7 +886,7 @@ def test_where_memory_has_run_out_nothing_is_written() -> None:
 
 
 @pytest.mark.parametrize("source", ["url", "cluster"])
-def test_in_a_cluster_one_hash_tag_keeps_all_together(source: str) -> None:
+def test_a_cluster_needs_one_hash_tag_for_all_keys(source: str) -> None:
     settings = {"cluster_enabled": "yes", "cluster_port": str(servers.free_port())}
     with own_server(**settings) as server, redis.Redis.from_url(server.url) as client, ExitStack() as stack:
         client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
@@ -915,7 +915,7 @@ def test_in_a_cluster_one_hash_tag_keeps_all_together(source: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_either_protocol_will_do(make: Make, valkey: str, prefix: str, protocol: int) -> None:
+def test_both_protocols_are_supported(make: Make, valkey: str, prefix: str, protocol: int) -> None:
     with redis.Redis.from_url(plain(valkey), protocol=protocol, decode_responses=True) as client:
         store = make(client)
         store.put(f"{prefix}:a", {"sleep_until": "2020-01-01"})
@@ -944,7 +944,7 @@ def test_either_protocol_will_do(make: Make, valkey: str, prefix: str, protocol:
         ({"client": "http://host"}, "store"),
     ],
 )
-def test_mistakes_are_refused_at_once(options: dict[str, Any], field: str) -> None:
+def test_invalid_options_are_refused_at_once(options: dict[str, Any], field: str) -> None:
     given = {"client": "redis://host", "pattern": "order:*", **options}
     with pytest.raises(InvalidValue) as caught:
         RedisDocuments(**given)
@@ -954,7 +954,7 @@ def test_mistakes_are_refused_at_once(options: dict[str, Any], field: str) -> No
 # A processor.
 
 
-def test_a_processor_works_through_hashes(valkey: str, prefix: str, client: Any) -> None:
+def test_a_processor_processes_hashes(valkey: str, prefix: str, client: Any) -> None:
     seen: list[str] = []
     store = RedisDocuments(valkey, f"{prefix}:*", index=f"{prefix}:due")
     for number in range(200):
@@ -970,7 +970,7 @@ def test_a_processor_works_through_hashes(valkey: str, prefix: str, client: Any)
 
 
 @pytest.mark.parametrize("script", ["lock", "scan"])
-def test_what_is_locked_is_handed_out_though_the_server_goes_away(
+def test_locked_documents_are_returned_if_the_server_disconnects(
     make: Make, client: Any, prefix: str, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     store = make()

@@ -46,15 +46,15 @@ def test_a_one_time_document_is_done() -> None:
     assert success(START, START + 5) is None
 
 
-def test_a_deferred_one_is_no_other() -> None:
+def test_a_deferred_document_is_done_as_well() -> None:
     assert success(START + DAY, START + DAY + 5) is None
 
 
-def test_one_that_says_so_is_removed() -> None:
+def test_a_document_with_auto_remove_is_removed() -> None:
     assert success(START, START + 5, auto_remove=True) == REMOVE
 
 
-def test_a_recurring_one_is_removed_after_its_last_tick_only() -> None:
+def test_a_recurring_document_is_removed_after_its_last_tick_only() -> None:
     fields: Any = {"interval": "0 * * * *", "repeat_until": from_ms(START + HOUR), "auto_remove": True}
     assert success(START, START + 5, **fields) == START + HOUR
     assert success(START + HOUR, START + HOUR + 5, **fields) == REMOVE
@@ -76,15 +76,15 @@ def test_a_recurring_one_is_removed_after_its_last_tick_only() -> None:
         ("30 12 * * *", 30 * MINUTE),
     ],
 )
-def test_a_recurring_one_is_due_at_its_next_tick(interval: str, later: int) -> None:
+def test_a_recurring_document_is_due_at_its_next_tick(interval: str, later: int) -> None:
     assert success(START, START + 5, interval=interval) == START + later
 
 
-def test_an_interval_counts_from_when_it_was_due() -> None:
+def test_an_interval_counts_from_when_the_document_was_due() -> None:
     assert success(START + 7, START + 500, interval="every 10m") == START + 7 + 10 * MINUTE
 
 
-def test_an_interval_that_says_when_it_starts_counts_from_there() -> None:
+def test_an_interval_with_a_start_counts_from_that() -> None:
     assert success(START + 7, START + 500, interval="every 10m start=2026-01-01T00:01:00Z") == START + MINUTE
 
 
@@ -116,7 +116,7 @@ def test_an_interval_may_end_by_itself() -> None:
 
 
 @pytest.mark.parametrize("interval", [None, ""])
-def test_no_interval_is_no_interval(interval: str | None) -> None:
+def test_an_empty_interval_is_no_interval(interval: str | None) -> None:
     assert plan(interval=interval).trigger is None
 
 
@@ -126,11 +126,11 @@ def test_repeat_until_is_inclusive() -> None:
     assert success(START, START + 5, **fields | {"repeat_until": from_ms(START + HOUR - 1)}) is None
 
 
-def test_repeat_until_ends_an_overdue_one() -> None:
+def test_repeat_until_ends_an_overdue_document() -> None:
     assert success(START, START + HOUR + 1, interval="* * * * *", repeat_until=from_ms(START + HOUR)) is None
 
 
-def test_an_overdue_one_goes_on_with_the_next_tick_from_now_on() -> None:
+def test_an_overdue_document_is_due_at_the_next_tick_from_now() -> None:
     now = START + 10 * DAY + 2 * SECOND + 3
     upcoming = success(START, now, interval="* * * * * *")
     assert upcoming == START + 10 * DAY + 3 * SECOND
@@ -166,34 +166,34 @@ def failure(now: int, policy: Policy, **fields: Any) -> Disposition:
     return after_failure(plan(**fields), now, policy)
 
 
-def test_a_failed_one_goes_on_as_if_it_had_not() -> None:
+def test_a_failed_document_is_due_at_its_next_tick() -> None:
     assert failure(START + 5, PLAIN, interval="0 * * * *") == START + HOUR
 
 
-def test_a_failed_one_without_a_next_tick_does_not_pass_for_done() -> None:
+def test_a_failed_document_without_a_next_tick_is_held() -> None:
     assert failure(START + 5, PLAIN) == HELD_AT
     assert failure(START + 5, PLAIN, auto_remove=True) == HELD_AT
     assert failure(START + 5, PLAIN, interval="0 * * * *", repeat_until=from_ms(START + 1)) == HELD_AT
 
 
-def test_a_failed_one_may_be_tried_again() -> None:
+def test_a_failed_document_is_retried() -> None:
     policy = Policy(on_failure="retry", retry_delay=5000)
     assert failure(START + 7, policy) == START + 5007
     assert failure(START + 7, policy, interval="0 * * * *", repeat_until=from_ms(START + 1)) == START + 5007
 
 
-def test_a_retry_without_delay_does_not_bring_back_what_was_due() -> None:
+def test_a_retry_without_delay_does_not_restore_the_old_time() -> None:
     # It may have been the lock of a processor that is late, and that would be taken for its own.
     assert failure(START, Policy(on_failure="retry", retry_delay=0)) == START + 1
 
 
-def test_a_failed_one_may_be_held() -> None:
+def test_on_failure_hold_holds_a_failed_document() -> None:
     assert failure(START, Policy(on_failure="hold"), interval="* * * * *") == HELD_AT
 
 
 @pytest.mark.parametrize("on_failure", ["reschedule", "retry", "hold"])
 @pytest.mark.parametrize("interval", [None, "0 * * * *", "at 2026-03-01T12:00:00Z"])
-def test_a_failed_one_is_never_removed(on_failure: Any, interval: str | None) -> None:
+def test_a_failed_document_is_never_removed(on_failure: Any, interval: str | None) -> None:
     policy = Policy(on_failure=on_failure)
     assert (
         failure(START + DAY, policy, interval=interval, auto_remove=True, repeat_until=from_ms(START))
@@ -215,17 +215,17 @@ def test_a_failed_one_is_never_removed(on_failure: Any, interval: str | None) ->
         "2026-03-01 12:00:00",
     ],
 )
-def test_the_end_is_read_in_every_form(value: object) -> None:
+def test_repeat_until_is_read_in_every_format(value: object) -> None:
     assert plan(repeat_until=value).repeat_until == START
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_no_end_is_no_end(value: object) -> None:
+def test_an_empty_repeat_until_is_no_end(value: object) -> None:
     assert plan(repeat_until=value).repeat_until is None
 
 
 @pytest.mark.parametrize("value", ["tomorrow", True, 5, START, 1.5, ["x"], "9999-12-31T23:59:59Z"])
-def test_an_end_that_makes_no_sense_is_named(value: object) -> None:
+def test_an_invalid_repeat_until_is_refused_by_name(value: object) -> None:
     with pytest.raises(InvalidValue, match="repeat_until") as caught:
         plan(repeat_until=value)
     assert caught.value.field == "repeat_until"
@@ -234,7 +234,7 @@ def test_an_end_that_makes_no_sense_is_named(value: object) -> None:
 @pytest.mark.parametrize(
     "value", ["61 * * * *", "hourly", "* * *", "every", "every -5m", "0 9 * * * tz=Mars"]
 )
-def test_an_interval_that_makes_no_sense_is_named(value: str) -> None:
+def test_an_invalid_interval_is_refused_by_name(value: str) -> None:
     with pytest.raises(InvalidTrigger) as caught:
         plan(interval=value)
     assert caught.value.text == value
@@ -243,26 +243,26 @@ def test_an_interval_that_makes_no_sense_is_named(value: str) -> None:
 @pytest.mark.parametrize(
     "value", [5, 1.5, True, datetime(2026, 1, 1, tzinfo=UTC), {"every": "5m"}, b"* * * * *"]
 )
-def test_an_interval_that_is_no_text_is_named(value: object) -> None:
+def test_an_interval_that_is_not_a_text_is_refused_by_name(value: object) -> None:
     with pytest.raises(InvalidValue, match="is not a text") as caught:
         plan(interval=value)
     assert caught.value.field == "interval"
 
 
 @pytest.mark.parametrize("value", [True, 1, "true", "yes", "1", "t", " TRUE ", "on"])
-def test_yes(value: object) -> None:
+def test_values_that_mean_yes(value: object) -> None:
     assert is_yes(value)
 
 
 @pytest.mark.parametrize(
     "value", [None, False, 0, "", "0", "false", "False", " no ", "f", "n", "off", "null"]
 )
-def test_no(value: object) -> None:
+def test_values_that_mean_no(value: object) -> None:
     assert not is_yes(value)
 
 
 @pytest.mark.parametrize("value", ["maybe", "never", "0.0", "2"])
-def test_nothing_is_removed_by_a_guess(value: str) -> None:
+def test_an_auto_remove_that_is_neither_yes_nor_no_is_refused(value: str) -> None:
     with pytest.raises(InvalidValue, match=f'auto_remove "{value}" is neither yes nor no; write "1" or "0"'):
         plan(auto_remove=value)
 
@@ -318,11 +318,11 @@ def test_an_interval_of_postgresql_is_an_interval() -> None:
     assert trigger.next_ms(START) == START + 90 * MINUTE
 
 
-def test_until_a_day_is_until_it_has_ended() -> None:
+def test_repeat_until_a_date_includes_that_day() -> None:
     until = plan(repeat_until=date(2026, 3, 1)).repeat_until
     assert until == to_ms(datetime(2026, 3, 2, tzinfo=UTC)) - 1
 
 
-def test_what_can_not_be_read_says_why() -> None:
+def test_a_document_that_can_not_be_read_is_refused_with_the_reason() -> None:
     with pytest.raises(InvalidValue, match="the document can't be read: a date of the year 12000"):
         plan(trouble="a date of the year 12000")

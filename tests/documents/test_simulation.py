@@ -36,7 +36,7 @@ def test_every_promise_is_kept(tens: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [119, 8876, 51500])
-def test_seeds_that_once_found_something_find_nothing(seed: int) -> None:
+def test_seeds_that_once_found_a_violation_find_none(seed: int) -> None:
     assert simulate(seed).handled
 
 

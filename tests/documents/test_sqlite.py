@@ -120,7 +120,7 @@ def test_texts_of_all_styles_are_due_and_keep_their_style(place: Workplace) -> N
     ],
 )
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
-def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
+def test_a_row_without_a_valid_time_is_never_due_and_blocks_no_other(
     place: Workplace, value: object, form: TimeFormat, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.sql(PLAIN)
@@ -147,7 +147,7 @@ def test_what_is_no_time_is_never_due_and_stands_in_nobodys_way(
         ("soon", "text", "write it as 2026-03-01T09:00:00Z, or as a number"),
     ],
 )
-def test_a_warning_of_what_is_no_time_says_what_to_do(
+def test_the_warning_of_an_invalid_time_says_what_to_do(
     place: Workplace, value: object, form: TimeFormat, advice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.sql(PLAIN)
@@ -169,7 +169,7 @@ def test_a_warning_of_what_is_no_time_says_what_to_do(
         "2026-11-15 11:00+15:00",
     ],
 )
-def test_a_text_that_sqlite_does_not_read_is_told_of(
+def test_a_time_that_sqlite_can_not_read_is_logged(
     place: Workplace, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.sql(PLAIN)
@@ -208,7 +208,7 @@ def test_a_text_that_sqlite_does_not_read_is_told_of(
         "2026-11-15 11:00-15:00",
     ],
 )
-def test_what_sqlite_reads_is_known(place: Workplace, text: str) -> None:
+def test_the_times_that_sqlite_reads_are_known(place: Workplace, text: str) -> None:
     ((is_read,),) = place.sql("SELECT julianday(?) IS NOT NULL", text)
     assert bool(sqlite_table._READABLE.fullmatch(text)) == is_read
 
@@ -223,7 +223,7 @@ def test_what_sqlite_reads_is_known(place: Workplace, text: str) -> None:
         ("milliseconds", -62_135_596_800_000),
     ],
 )
-def test_the_first_day_of_all_is_due(place: Workplace, form: TimeFormat, value: object) -> None:
+def test_the_first_day_of_the_calendar_is_due(place: Workplace, form: TimeFormat, value: object) -> None:
     place.sql(PLAIN)
     place.add(1, value)
     documents = place.documents(times=form)
@@ -252,7 +252,7 @@ def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> 
         assert documents.remove([lock_of(one) for one in taken.found]) == [True] * len(taken.found)
 
 
-def test_seconds_are_whole_where_they_can_be(place: Workplace) -> None:
+def test_seconds_have_no_fraction_if_it_is_zero(place: Workplace) -> None:
     place.sql("CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until INTEGER, repeat_until INTEGER)")
     place.sql("INSERT INTO reminders VALUES (1, ?, ?)", NOON // 1000, NOON // 1000 + 60)
     documents = place.documents(times="seconds")
@@ -295,7 +295,7 @@ def test_an_index_is_used(place: Workplace, form: TimeFormat, where: str) -> Non
 # The table
 
 
-def test_a_file_that_is_not_there_is_refused_and_not_made(place: Workplace) -> None:
+def test_a_missing_file_is_refused_and_not_created(place: Workplace) -> None:
     assert place.refused().field == "path"
     assert not place.path.exists()
     for path in ("", ":memory:", "a\0b"):
@@ -313,20 +313,20 @@ def test_a_file_that_is_not_there_is_refused_and_not_made(place: Workplace) -> N
         ("sqlite://m.db", "m.db"),
     ],
 )
-def test_a_url_is_no_path(url: str, path: str | None) -> None:
+def test_a_url_instead_of_a_path_is_refused(url: str, path: str | None) -> None:
     with pytest.raises(InvalidValue) as refusal:
         SqliteDocuments(url, "reminders")
     assert refusal.value.hint == (f"give the path: {path}" if path else "name the file that has the table")
 
 
-def test_what_is_no_path_is_refused(place: Workplace) -> None:
+def test_a_value_that_is_not_a_path_is_refused(place: Workplace) -> None:
     with closing(sqlite3.connect(place.path)) as connection:
         for other in (connection, None, 5, b"m.db"):
             with pytest.raises(InvalidValue, match="is not the path of a file"):
                 SqliteDocuments(other, "reminders")  # type: ignore[arg-type]  # that is what is tested
 
 
-def test_a_file_that_goes_away_does_not_come_back_empty(place: Workplace) -> None:
+def test_a_deleted_file_is_not_created_again(place: Workplace) -> None:
     place.sql(PLAIN)
     documents = place.documents()
     documents.close()
@@ -337,13 +337,13 @@ def test_a_file_that_goes_away_does_not_come_back_empty(place: Workplace) -> Non
     assert not place.path.exists()
 
 
-def test_a_file_that_is_no_database_is_unavailable(place: Workplace) -> None:
+def test_a_file_that_is_not_a_database_is_unavailable(place: Workplace) -> None:
     place.path.write_bytes(b"hello " * 1000)
     with pytest.raises(StoreUnavailable, match="not an SQLite database"):
         place.documents()
 
 
-def test_a_table_that_is_not_there_is_refused_with_those_that_are(place: Workplace) -> None:
+def test_a_missing_table_is_refused_and_the_existing_ones_are_named(place: Workplace) -> None:
     place.sql(PLAIN)
     place.sql("CREATE VIEW soon AS SELECT * FROM reminders")
     error = place.refused("nowhere")
@@ -356,7 +356,7 @@ def test_a_table_that_is_not_there_is_refused_with_those_that_are(place: Workpla
     place.documents("main.reminders")
 
 
-def test_names_are_those_of_the_table_whatever_their_case(place: Workplace) -> None:
+def test_names_match_those_of_the_table_in_any_case(place: Workplace) -> None:
     place.sql("CREATE TABLE Reminders (Id TEXT PRIMARY KEY, Sleep_Until, CRON, Note)")
     place.sql("INSERT INTO reminders VALUES ('a', '2026-11-15', 'every 1m', NULL)")
     documents = place.documents("REMINDERS", key="ID", interval="cron")
@@ -368,7 +368,7 @@ def test_names_are_those_of_the_table_whatever_their_case(place: Workplace) -> N
     assert place.sql("SELECT * FROM reminders") == [("a", None, "every 1m", "x")]
 
 
-def test_a_column_that_was_named_must_be_there(place: Workplace) -> None:
+def test_a_column_that_was_named_must_exist(place: Workplace) -> None:
     place.sql(PLAIN)
     error = place.refused(interval="cron")
     assert 'reminders has no column "cron" (interval)' in str(error)
@@ -394,7 +394,7 @@ def test_a_key_that_is_not_unique_is_refused(place: Workplace, schema: str) -> N
     assert "is not unique" in str(error)
 
 
-def test_a_unique_column_is_a_key_and_rows_without_one_are_passed_over(place: Workplace) -> None:
+def test_a_unique_column_is_a_key_and_rows_without_a_key_are_ignored(place: Workplace) -> None:
     place.sql("CREATE TABLE reminders (number INTEGER PRIMARY KEY, id UNIQUE, sleep_until, note)")
     for key in (None, None, "x"):
         place.add(key, "2026-11-15")
@@ -424,7 +424,7 @@ def test_keys_of_any_type(place: Workplace, key: object, rest: str) -> None:
         "id PRIMARY KEY, sleep_until, note",
     ],
 )
-def test_a_row_is_known_by_its_very_key_and_found_in_an_index(place: Workplace, schema: str) -> None:
+def test_a_row_is_found_by_its_exact_key_in_an_index(place: Workplace, schema: str) -> None:
     for statement in f"CREATE TABLE reminders ({schema})".split(";"):
         place.sql(statement)
     keys: list[object] = (
@@ -459,7 +459,7 @@ def test_a_row_is_known_by_its_very_key_and_found_in_an_index(place: Workplace, 
         ("TEXT", "seconds", True),
     ],
 )
-def test_a_column_that_can_hold_no_lock_is_refused(
+def test_a_column_that_can_not_hold_a_lock_is_refused(
     place: Workplace, declared: str, form: TimeFormat, is_strict: bool
 ) -> None:
     rest = " STRICT" if is_strict else ""
@@ -469,7 +469,7 @@ def test_a_column_that_can_hold_no_lock_is_refused(
 
 
 @pytest.mark.parametrize("declared", ["TEXT NOT NULL", "NOT NULL", "TEXT NOT NULL DEFAULT ''"])
-def test_a_column_that_can_not_be_cleared_is_refused(place: Workplace, declared: str) -> None:
+def test_a_column_that_is_not_null_is_refused(place: Workplace, declared: str) -> None:
     place.sql(f"CREATE TABLE reminders (id INTEGER PRIMARY KEY, sleep_until {declared})")
     error = place.refused()
     assert error.field == "sleep_until"
@@ -492,7 +492,7 @@ def test_strict_tables_work(place: Workplace, declared: str, form: TimeFormat) -
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal", "truncate"])
-def test_the_file_is_left_as_it_is(place: Workplace, mode: str) -> None:
+def test_the_file_is_not_changed(place: Workplace, mode: str) -> None:
     place.sql(f"PRAGMA journal_mode = {mode}")
     place.sql(PLAIN)
     place.add(1, "2026-11-15")
@@ -524,7 +524,7 @@ def test_the_file_is_left_as_it_is(place: Workplace, mode: str) -> None:
         {"note": "no"},
     ],
 )
-def test_a_value_that_is_refused_says_so_and_changes_nothing(
+def test_a_refused_value_raises_an_error_and_changes_nothing(
     place: Workplace, fields: dict[str, Any]
 ) -> None:
     place.sql(
@@ -546,7 +546,7 @@ def test_a_value_that_is_refused_says_so_and_changes_nothing(
     assert answers == [True, True]
 
 
-def test_foreign_keys_are_kept(place: Workplace) -> None:
+def test_foreign_keys_are_enforced(place: Workplace) -> None:
     place.sql(PLAIN)
     place.sql("CREATE TABLE parts (reminder REFERENCES reminders ON DELETE CASCADE)")
     place.sql("CREATE TABLE bills (reminder REFERENCES reminders)")
@@ -562,7 +562,7 @@ def test_foreign_keys_are_kept(place: Workplace) -> None:
         documents.remove([lock_of(second)])
 
 
-def test_a_text_that_is_none_stands_in_nobodys_way(place: Workplace) -> None:
+def test_a_text_that_is_not_utf_8_blocks_no_other_row(place: Workplace) -> None:
     place.sql(PLAIN)
     place.sql(
         "INSERT INTO reminders VALUES (1, '2026-11-15', CAST(x'ff41' AS TEXT)), (2, '2026-11-15', x'ff')"
@@ -571,7 +571,9 @@ def test_a_text_that_is_none_stands_in_nobodys_way(place: Workplace) -> None:
     assert [one.data["note"] for one in found] == ["\ufffdA", b"\xff"]
 
 
-def test_rows_that_miss_the_condition_are_not_read(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_times_of_rows_that_miss_the_condition_are_not_read(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They may be many, and whoever looks holds the write lock."""
     place.sql(PLAIN)
     for key in range(5):
@@ -604,7 +606,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("how", REFUSALS)
 @pytest.mark.parametrize("limit", [1, 2, 10])
-def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
+def test_unlockable_documents_are_logged_and_block_no_other(
     place: Workplace, how: str, limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = ", CHECK (note = 'good' OR sleep_until <= '2026-11-15 12')" if how == "check" else ""
@@ -635,7 +637,7 @@ def test_what_cant_be_locked_is_told_of_and_holds_up_nobody(
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
+def test_more_unlockable_documents_than_are_left_out_block_no_other(
     place: Workplace, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenbeat.documents.locking._MOST_LEFT_OUT", 5)
@@ -653,7 +655,7 @@ def test_more_that_cant_be_locked_than_are_set_aside_starve_nobody(
     assert sorted(taken) == [50, 51]
 
 
-def test_a_trigger_that_undoes_everything_is_met_once(place: Workplace) -> None:
+def test_a_row_whose_trigger_rolls_back_is_left_out_afterwards(place: Workplace) -> None:
     place.sql(PLAIN)
     place.add(1, "2026-11-14")
     place.add(2, "2026-11-15", "bad")
@@ -667,7 +669,7 @@ def test_a_trigger_that_undoes_everything_is_met_once(place: Workplace) -> None:
     assert ids(documents.lock_next(LOCK, 5).found) == [1]
 
 
-def test_a_key_that_cant_be_read_stands_in_nobodys_way(place: Workplace) -> None:
+def test_a_key_that_can_not_be_read_blocks_no_other(place: Workplace) -> None:
     place.sql("CREATE TABLE reminders (id TEXT PRIMARY KEY, sleep_until, note)")
     place.sql("INSERT INTO reminders VALUES (CAST(x'ff' AS TEXT), '2026-11-14', 1), ('a', '2026-11-15', 1)")
     documents = place.documents()
@@ -712,7 +714,7 @@ def test_conditions(place: Workplace, condition: str, parameters: list[Any]) -> 
         ("true) OR (", ()),
     ],
 )
-def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
+def test_invalid_conditions_are_refused(place: Workplace, condition: Any, parameters: Any) -> None:
     place.sql(PLAIN)
     assert place.refused(condition=condition, parameters=parameters).field in ("condition", "parameters")
 
@@ -726,7 +728,7 @@ def test_conditions_that_make_no_sense_are_refused(place: Workplace, condition: 
         ("note IN (?, ?)", [1], "2 placeholders for 1 parameter"),
     ],
 )
-def test_places_and_parameters_are_counted(
+def test_placeholders_and_parameters_are_counted(
     place: Workplace, condition: str, parameters: list[Any], counts: str
 ) -> None:
     place.sql(PLAIN)
@@ -737,7 +739,7 @@ def test_places_and_parameters_are_counted(
 # The file
 
 
-def test_a_file_that_others_write_to_is_waited_for_and_then_unavailable(place: Workplace) -> None:
+def test_a_file_that_others_write_to_is_unavailable_after_a_wait(place: Workplace) -> None:
     place.sql(PLAIN)
     place.add(1, "2026-11-15")
     documents = place.documents(busy_timeout=0.05)
@@ -749,7 +751,7 @@ def test_a_file_that_others_write_to_is_waited_for_and_then_unavailable(place: W
     assert ids(documents.lock_next(LOCK, 1).found) == [1]
 
 
-def test_it_has_to_be_open(place: Workplace) -> None:
+def test_calls_before_open_are_refused(place: Workplace) -> None:
     place.sql(PLAIN)
     documents = SqliteDocuments(place.path, "reminders")
     assert documents.name == "reminders"
@@ -760,7 +762,7 @@ def test_it_has_to_be_open(place: Workplace) -> None:
         documents.close()
 
 
-def test_who_shares_it_may_close_it(place: Workplace) -> None:
+def test_closing_it_for_one_processor_does_not_close_it_for_another(place: Workplace) -> None:
     place.sql("CREATE TABLE reminders (id INTEGER, sleep_until, note)")
     place.sql("CREATE UNIQUE INDEX only ON reminders (id)")
     place.add(1, "2026-11-15")
@@ -796,12 +798,12 @@ def test_a_child_of_a_fork_has_a_connection_of_its_own(place: Workplace) -> None
 
 
 @pytest.mark.parametrize("condition", ["note = ?1", "note = :note", "note = @note", "note = $note"])
-def test_places_that_are_not_plain_are_refused(tmp_path: Path, condition: str) -> None:
+def test_placeholders_with_a_name_or_number_are_refused(tmp_path: Path, condition: str) -> None:
     with pytest.raises(
         InvalidValue, match=r"has the placeholder .*; write \? for each parameter, in their order"
     ):
         SqliteDocuments(tmp_path / "a.db", "jobs", condition=condition, parameters=["x"])
 
 
-def test_what_looks_like_a_place_in_a_text_is_none(tmp_path: Path) -> None:
+def test_a_placeholder_inside_of_a_text_is_not_one(tmp_path: Path) -> None:
     SqliteDocuments(tmp_path / "a.db", "jobs", condition="note <> 'at ?1 or :x' AND \"@a\" = ? -- $b")

@@ -86,7 +86,7 @@ def test_numbers_are_read(value: object, form: TimeFormat, instant: Instant) -> 
 
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
 @pytest.mark.parametrize("value", [None, "", b""])
-def test_nothing_is_no_time(value: object, form: TimeFormat) -> None:
+def test_an_empty_value_has_no_time(value: object, form: TimeFormat) -> None:
     assert time_formats.read(value, form) is None
 
 
@@ -118,7 +118,7 @@ def test_nothing_is_no_time(value: object, form: TimeFormat) -> None:
         {"$date": 0},
     ],
 )
-def test_texts_that_are_no_times_are_refused(value: object) -> None:
+def test_texts_that_are_not_times_are_refused(value: object) -> None:
     with pytest.raises(InvalidValue) as refused:
         time_formats.read(value, "text", "wake_at")
     assert refused.value.field == "wake_at"
@@ -144,7 +144,7 @@ def test_texts_that_are_no_times_are_refused(value: object) -> None:
         1e300,
     ],
 )
-def test_numbers_that_are_no_times_are_refused(value: object, form: TimeFormat) -> None:
+def test_numbers_that_are_not_times_are_refused(value: object, form: TimeFormat) -> None:
     with pytest.raises(InvalidValue):
         time_formats.read(value, form)
 
@@ -162,12 +162,12 @@ def test_numbers_that_are_no_times_are_refused(value: object, form: TimeFormat) 
         ("2020-01-01 00:00:00 -0530", "2026-11-15 06:30:00 -0530", "2026-11-15 06:30:00.123 -0530"),
     ],
 )
-def test_texts_are_written_like_the_one_found(like: object, whole: str, broken: str) -> None:
+def test_texts_are_written_in_the_style_of_the_old_one(like: object, whole: str, broken: str) -> None:
     assert time_formats.write(NOON, "text", like) == whole
     assert time_formats.write(NOON + 123, "text", like) == broken
 
 
-def test_numbers_are_written_like_the_one_found() -> None:
+def test_numbers_are_written_in_the_style_of_the_old_one() -> None:
     assert time_formats.write(NOON, "seconds") == NOON // 1000
     assert isinstance(time_formats.write(NOON, "seconds", 1.5), int)
     assert time_formats.write(NOON + 123, "seconds", 5) == 1_794_744_000.123
@@ -181,7 +181,7 @@ def test_numbers_are_written_like_the_one_found() -> None:
 @example(LAST)
 @example(-1)
 @given(st.integers(FIRST, LAST))
-def test_what_is_written_is_read_back(instant: Instant) -> None:
+def test_a_written_time_is_read_back(instant: Instant) -> None:
     for form in ("text", "seconds", "milliseconds"):
         for like in STYLES:
             written = time_formats.write(instant, form, like)
@@ -198,7 +198,7 @@ def test_a_float_of_seconds_is_never_early_and_in_order(seconds: float) -> None:
     assert (instant - 1) / 1000 < seconds
 
 
-def test_a_format_that_is_none_is_refused() -> None:
+def test_an_unknown_format_is_refused() -> None:
     assert time_formats.check("seconds") == "seconds"
     with pytest.raises(InvalidValue, match='times "minutes" is not one of text, seconds, milliseconds'):
         time_formats.check("minutes")

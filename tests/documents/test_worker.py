@@ -31,7 +31,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 # Taking
 
 
-def test_what_is_due_is_handled_up_to_the_slots() -> None:
+def test_due_documents_are_handled_up_to_the_free_slots() -> None:
     bench = Bench(concurrency=2)
     for place, key in enumerate("abc"):
         bench.add(key, ago=10 - place)
@@ -50,7 +50,7 @@ def test_what_is_due_is_handled_up_to_the_slots() -> None:
     assert [bench.due(key) for key in "abc"] == [None, None, None]
 
 
-def test_a_full_desk_does_not_ask() -> None:
+def test_a_worker_without_a_free_slot_does_not_look() -> None:
     bench = Bench(concurrency=1)
     bench.add("a")
     bench.step()
@@ -61,7 +61,7 @@ def test_a_full_desk_does_not_ask() -> None:
     assert bench.store.names() == []
 
 
-def test_it_asks_for_as_many_as_there_are_slots_free() -> None:
+def test_it_locks_as_many_documents_as_there_are_free_slots() -> None:
     bench = Bench(concurrency=5)
     bench.add("a")
     bench.step()
@@ -70,7 +70,7 @@ def test_it_asks_for_as_many_as_there_are_slots_free() -> None:
     assert [what for name, what in bench.store.calls if name == "lock_next"] == [5, 4]
 
 
-def test_an_end_wakes_it() -> None:
+def test_the_end_of_a_handler_wakes_the_worker() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -111,7 +111,7 @@ def test_a_lost_document_makes_its_slot_rest_too() -> None:
     assert bench.keys() == ["b"]
 
 
-def test_an_answer_that_came_after_the_lock_has_ended_is_not_worked_on() -> None:
+def test_a_document_whose_lock_ended_before_the_answer_came_is_not_handled() -> None:
     bench = Bench()
     bench.add("a")
     take = bench.store.lock_next
@@ -130,7 +130,7 @@ def test_an_answer_that_came_after_the_lock_has_ended_is_not_worked_on() -> None
     assert bench.keys() == ["a"]
 
 
-def test_a_clock_that_can_not_be_asked_keeps_nothing_from_being_handled() -> None:
+def test_locked_documents_are_handled_if_the_clock_can_not_be_read() -> None:
     bench = Bench()
     bench.add("a")
 
@@ -145,7 +145,7 @@ def test_a_clock_that_can_not_be_asked_keeps_nothing_from_being_handled() -> Non
 # Sleeping
 
 
-def test_it_sleeps_until_the_next_one_is_due() -> None:
+def test_it_sleeps_until_the_next_document_is_due() -> None:
     bench = Bench()
     bench.add("a", ago=-400)
     assert bench.step() == 400
@@ -154,7 +154,7 @@ def test_it_sleeps_until_the_next_one_is_due() -> None:
     assert bench.keys() == ["a"]
 
 
-def test_it_looks_once_a_second_for_what_others_have_added() -> None:
+def test_it_looks_once_a_second_for_documents_that_others_have_added() -> None:
     bench = Bench()
     assert bench.step() == LONGEST_SLEEP
     bench.add("far", ago=-HOUR)
@@ -176,7 +176,7 @@ def test_it_sleeps_no_longer_than_until_its_own_document_is_due_again() -> None:
     assert bench.keys() == ["a", "a"]
 
 
-def test_also_if_no_answer_came_to_that_end() -> None:
+def test_it_looks_when_its_own_document_is_due_again_also_if_no_answer_came() -> None:
     bench = Bench()
     bench.add("a", interval="every 300ms")
     bench.step()
@@ -187,7 +187,7 @@ def test_also_if_no_answer_came_to_that_end() -> None:
     assert bench.step(later=100) == 200
 
 
-def test_a_hint_has_it_look_at_once() -> None:
+def test_a_hint_makes_it_look_at_once() -> None:
     bench = Bench(idle_delay=HOUR)
     bench.step()
     bench.add("a")
@@ -209,7 +209,7 @@ def test_a_hint_is_not_lost_with_the_request() -> None:
     assert bench.keys() == ["a"]
 
 
-def test_a_hint_while_it_looks_asks_for_another_look() -> None:
+def test_a_hint_during_a_look_causes_another_look() -> None:
     bench = Bench(idle_delay=HOUR)
     take = bench.store.lock_next
 
@@ -250,7 +250,7 @@ def test_idle_delay_is_how_long_it_waits_when_nothing_is_due() -> None:
     assert bench.keys() == ["soon"]
 
 
-def test_while_there_is_more_than_it_can_take_idle_delay_does_not_matter() -> None:
+def test_idle_delay_is_ignored_while_more_documents_are_due_than_slots_are_free() -> None:
     bench = Bench(concurrency=1, idle_delay=HOUR)
     bench.add("a")
     bench.add("b")
@@ -260,7 +260,7 @@ def test_while_there_is_more_than_it_can_take_idle_delay_does_not_matter() -> No
     assert bench.keys() == ["a", "b"]
 
 
-def test_a_clock_that_was_set_back_does_not_put_it_to_sleep() -> None:
+def test_a_clock_that_was_set_back_does_not_prolong_its_sleep() -> None:
     bench = Bench(concurrency=1, next_delay=200)
     bench.step()
     bench.add("a", ago=HOUR)
@@ -278,7 +278,7 @@ def test_a_clock_that_was_set_back_does_not_put_it_to_sleep() -> None:
 # Idle
 
 
-def test_idle_is_told_once_per_turn() -> None:
+def test_on_idle_is_called_once_each_time_it_becomes_idle() -> None:
     bench = Bench(concurrency=2)
     bench.step()
     bench.step(later=LONGEST_SLEEP)
@@ -315,7 +315,7 @@ def test_it_is_not_idle_before_it_has_looked() -> None:
     assert bench.idles == 1
 
 
-def test_it_is_not_idle_while_an_end_is_not_written() -> None:
+def test_it_is_not_idle_while_a_result_is_not_written() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -330,7 +330,7 @@ def test_it_is_not_idle_while_an_end_is_not_written() -> None:
 # Renewing
 
 
-def test_a_lock_is_renewed_at_a_third() -> None:
+def test_a_lock_is_renewed_after_a_third_of_its_duration() -> None:
     bench = Bench()
     bench.add("a")
     assert bench.step() == LONGEST_SLEEP
@@ -348,13 +348,13 @@ def test_a_lock_is_renewed_at_a_third() -> None:
     assert not bench.told
 
 
-def test_the_desk_asks_to_be_called_for_it() -> None:
+def test_the_worker_steps_when_a_renewal_is_due() -> None:
     bench = Bench(concurrency=1)
     bench.add("a")
     assert bench.step() == SMALL
 
 
-def test_whoever_is_near_is_renewed_along_with_it() -> None:
+def test_locks_that_are_nearly_due_are_renewed_in_the_same_call() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -401,7 +401,7 @@ def test_a_renewal_whose_reply_was_lost_is_repeated() -> None:
 
 
 @pytest.mark.parametrize("fault", [LOST_REQUEST, LOST_REPLY])
-def test_an_end_is_good_under_any_lock_that_may_be_there(fault: str) -> None:
+def test_a_result_is_written_under_any_lock_that_the_document_may_have(fault: str) -> None:
     bench = Bench()
     bench.add("a", auto_remove=True)
     bench.step()
@@ -414,7 +414,7 @@ def test_an_end_is_good_under_any_lock_that_may_be_there(fault: str) -> None:
     assert not bench.told
 
 
-def test_there_are_never_many_locks_that_may_be_there() -> None:
+def test_unanswered_renewals_never_make_many_possible_locks() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -449,7 +449,9 @@ def test_a_lock_that_ended_long_ago_is_renewed_in_steps_where_no_slot_is_free() 
     assert not bench.told
 
 
-def test_an_end_that_waits_while_the_lock_ends_is_written_and_not_done_again() -> None:
+def test_a_result_that_waits_until_its_lock_has_ended_is_written_and_the_document_not_processed_again() -> (
+    None
+):
     """The worker stood still after its handler had ended, and finds its own document due."""
     bench = Bench()
     bench.add("a", interval="every 1h")
@@ -471,7 +473,7 @@ def test_an_end_that_waits_while_the_lock_ends_is_written_and_not_done_again() -
     assert not bench.told
 
 
-def test_a_lock_that_was_taken_over_is_lost_at_its_renewal() -> None:
+def test_the_renewal_of_a_lock_that_another_worker_took_over_loses_it() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -489,7 +491,7 @@ def test_a_lock_that_was_taken_over_is_lost_at_its_renewal() -> None:
     assert bench.rows["a"]["sleep_until"] == from_ms(other.locked_until)
 
 
-def test_a_lock_that_others_took_in_the_same_millisecond_is_not_taken_for_ours() -> None:
+def test_a_lock_of_another_worker_in_the_same_millisecond_is_not_taken_for_its_own() -> None:
     """Both are locked for as long, from the same instant on."""
     for fault in (None, LOST_REQUEST):
         bench = Bench()
@@ -542,7 +544,7 @@ def test_a_lock_is_not_taken_for_the_tick_at_which_it_would_end(
     assert [type(error) for error, _ in late.told] == [DocumentLockLost]
 
 
-def test_a_document_whose_owner_moved_it_while_it_was_in_hand_is_in_hand_once() -> None:
+def test_a_held_document_that_its_owner_makes_due_is_held_once() -> None:
     """Both would be renewed to the same instant, and each would take it for its own if no answer came."""
     bench = Bench()
     bench.add("a", note=1)
@@ -563,7 +565,7 @@ def test_a_document_whose_owner_moved_it_while_it_was_in_hand_is_in_hand_once() 
     assert not bench.is_processing()
 
 
-def test_a_renewal_that_the_database_refuses_harms_no_other() -> None:
+def test_a_renewal_that_the_database_refuses_does_not_affect_others() -> None:
     bench = Bench()
     for key in "abc":
         bench.add(key)
@@ -586,7 +588,7 @@ def test_a_renewal_that_the_database_refuses_harms_no_other() -> None:
 # Ends
 
 
-def test_an_end_is_written_once() -> None:
+def test_a_result_is_written_once() -> None:
     bench = Bench()
     bench.add("a", interval="every 1h")
     bench.step()
@@ -598,7 +600,7 @@ def test_an_end_is_written_once() -> None:
     assert bench.due("a") == HOUR
 
 
-def test_ends_are_written_in_one_call() -> None:
+def test_results_are_written_in_one_call() -> None:
     bench = Bench()
     for number in range(8):
         bench.add(number, auto_remove=number % 2 == 1)
@@ -612,7 +614,7 @@ def test_ends_are_written_in_one_call() -> None:
 
 
 @pytest.mark.parametrize("fault", [LOST_REQUEST, LOST_REPLY])
-def test_an_end_that_got_no_answer_is_sent_again(fault: str) -> None:
+def test_a_result_that_got_no_answer_is_sent_again(fault: str) -> None:
     bench = Bench()
     bench.add("a", interval="every 1h")
     bench.add("b", auto_remove=True)
@@ -631,7 +633,7 @@ def test_an_end_that_got_no_answer_is_sent_again(fault: str) -> None:
     assert not bench.is_processing()
 
 
-def test_ends_are_written_after_an_outage_and_decided_anew() -> None:
+def test_results_are_decided_again_and_written_after_an_outage() -> None:
     bench = Bench()
     bench.add("a", interval="every 1m")
     bench.step()
@@ -646,7 +648,7 @@ def test_ends_are_written_after_an_outage_and_decided_anew() -> None:
     assert not bench.told
 
 
-def test_a_lock_that_is_lost_at_the_end_is_told() -> None:
+def test_a_lock_that_is_lost_when_the_result_is_written_is_reported() -> None:
     bench = Bench()
     bench.add("a", interval="every 1h")
     bench.step()
@@ -663,7 +665,7 @@ def test_a_lock_that_is_lost_at_the_end_is_told() -> None:
     assert not bench.is_processing()
 
 
-def test_an_end_without_an_answer_whose_lock_was_lost_is_said_to_be_doubtful(
+def test_a_result_without_an_answer_whose_lock_was_lost_is_logged_as_doubtful(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -682,7 +684,7 @@ def test_an_end_without_an_answer_whose_lock_was_lost_is_said_to_be_doubtful(
     assert not bench.is_processing()
 
 
-def test_what_the_database_refuses_harms_no_other() -> None:
+def test_a_result_that_the_database_refuses_does_not_affect_others() -> None:
     bench = Bench(Policy(on_failure="retry", retry_delay=777))
     for key in "abcd":
         bench.add(key)
@@ -701,7 +703,7 @@ def test_what_the_database_refuses_harms_no_other() -> None:
     assert not bench.is_processing()
 
 
-def test_what_can_not_be_removed_stays() -> None:
+def test_a_document_that_can_not_be_removed_stays() -> None:
     bench = Bench()
     bench.add("a", auto_remove=True)
     bench.add("b", auto_remove=True)
@@ -715,7 +717,7 @@ def test_what_can_not_be_removed_stays() -> None:
     assert [str(error) for error, _ in bench.told] == ["referenced"]
 
 
-def test_a_document_that_takes_no_end_at_all_is_let_go() -> None:
+def test_a_document_whose_every_result_is_refused_is_released() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -727,7 +729,7 @@ def test_a_document_that_takes_no_end_at_all_is_let_go() -> None:
     assert [str(error) for error, _ in bench.told] == ["2"]  # one document, told of once
 
 
-def test_an_outage_while_each_is_given_alone_loses_none() -> None:
+def test_an_outage_while_results_are_written_one_by_one_loses_none() -> None:
     bench = Bench()
     for key in "abc":
         bench.add(key, interval="every 1h")
@@ -743,7 +745,7 @@ def test_an_outage_while_each_is_given_alone_loses_none() -> None:
     assert not bench.is_processing()
 
 
-def test_a_failed_one_follows_the_policy() -> None:
+def test_a_failed_document_follows_the_policy() -> None:
     for on_failure, due in (("reschedule", HOUR), ("retry", 5), ("hold", HELD_AT)):
         bench = Bench(Policy(on_failure=on_failure, retry_delay=5))  # type: ignore[arg-type]  # one of three
         bench.add("a", interval="every 1h", auto_remove=True)
@@ -756,7 +758,7 @@ def test_a_failed_one_follows_the_policy() -> None:
 # What handlers note
 
 
-def test_notes_are_written_with_the_end() -> None:
+def test_noted_fields_are_written_with_the_result() -> None:
     bench = Bench()
     bench.add("a", kept=1, gone=2)
     bench.step()
@@ -775,7 +777,7 @@ def test_notes_are_written_with_the_end() -> None:
     }
 
 
-def test_notes_of_a_handler_that_failed_are_forgotten() -> None:
+def test_noted_fields_of_a_handler_that_failed_are_discarded() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -786,7 +788,7 @@ def test_notes_of_a_handler_that_failed_are_forgotten() -> None:
     assert bench.rows["a"] == {"sleep_until": HELD}
 
 
-def test_a_document_can_be_due_when_its_handler_says() -> None:
+def test_a_handler_can_reschedule_its_document() -> None:
     bench = Bench()
     bench.add("a", interval="every 1h", auto_remove=True)
     bench.add("b", auto_remove=True)
@@ -800,7 +802,7 @@ def test_a_document_can_be_due_when_its_handler_says() -> None:
     assert bench.due("b") == 77
 
 
-def test_a_document_that_is_due_again_as_before_does_not_bring_back_a_lock() -> None:
+def test_rescheduling_to_the_old_time_does_not_restore_an_old_lock() -> None:
     bench = Bench()
     bench.add("a", ago=500)
     stale = bench.store.lock_next(100, 1).found[0]  # by one who stands still now
@@ -826,7 +828,7 @@ def test_reserved_fields_are_refused_at_once(name: str) -> None:
     assert bench.rows["a"] == {"sleep_until": None}
 
 
-def test_what_a_reserved_field_is_in_is_reserved_as_well() -> None:
+def test_fields_around_a_reserved_field_are_reserved_as_well() -> None:
     bench = Bench()
     bench.store._sleep_until = "schedule.next"
     bench.add("a", schedule={"next": from_ms(bench.clock.now)})
@@ -839,7 +841,7 @@ def test_what_a_reserved_field_is_in_is_reserved_as_well() -> None:
 
 
 @pytest.mark.parametrize("when", ["tomorrow", "2026-03-01T09:00:00", 5, None])
-def test_a_time_that_makes_no_sense_is_refused_at_once(when: Any) -> None:
+def test_an_invalid_time_is_refused_at_once(when: Any) -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -867,7 +869,7 @@ def test_a_document_is_read_like_a_mapping() -> None:
 # Documents that make no sense
 
 
-def test_a_document_that_makes_no_sense_is_told_and_held_and_keeps_its_data() -> None:
+def test_an_invalid_document_is_reported_and_held_and_keeps_its_data() -> None:
     bench = Bench()
     bench.add("a", interval="61 * * * *", auto_remove=True, kept=1)
     bench.add("b", repeat_until="tomorrow")
@@ -886,7 +888,7 @@ def test_a_document_that_makes_no_sense_is_told_and_held_and_keeps_its_data() ->
     assert len(bench.told) == 2
 
 
-def test_it_is_held_after_an_outage_as_well_and_told_once() -> None:
+def test_an_invalid_document_is_held_after_an_outage_and_reported_once() -> None:
     bench = Bench()
     bench.add("a", interval="61 * * * *")
     bench.step()
@@ -898,7 +900,7 @@ def test_it_is_held_after_an_outage_as_well_and_told_once() -> None:
     assert len(bench.told) == 1
 
 
-def test_one_that_is_corrected_is_processed() -> None:
+def test_a_corrected_document_is_processed() -> None:
     bench = Bench()
     bench.add("a", interval="61 * * * *")
     bench.step()
@@ -911,7 +913,7 @@ def test_one_that_is_corrected_is_processed() -> None:
 # Draining
 
 
-def test_a_desk_that_drains_takes_nothing_more_and_is_empty_when_all_is_written() -> None:
+def test_a_draining_worker_takes_no_documents_and_is_empty_once_all_results_are_written() -> None:
     bench = Bench()
     bench.add("a")
     bench.step()
@@ -935,7 +937,7 @@ def test_a_desk_that_drains_takes_nothing_more_and_is_empty_when_all_is_written(
     assert bench.step() is None
 
 
-def test_a_desk_with_nothing_in_hand_is_empty_whether_the_store_is_there_or_not() -> None:
+def test_a_draining_worker_without_documents_is_empty_without_the_store() -> None:
     bench = Bench()
     bench.worker.check_empty()
     assert not bench.worker.empty.is_set()
@@ -973,7 +975,7 @@ def test_ids_need_no_hash() -> None:
     assert not bench.worker.held._latest
 
 
-def test_an_end_that_can_not_be_written_keeps_nobody_from_its_lock_and_nobody_waiting() -> None:
+def test_a_result_that_can_not_be_written_delays_neither_renewals_nor_due_documents() -> None:
     bench = Bench(concurrency=3)
     bench.add("kept")
     bench.add("long")
@@ -990,7 +992,7 @@ def test_an_end_that_can_not_be_written_keeps_nobody_from_its_lock_and_nobody_wa
     assert bench.due("kept") is None
 
 
-def test_an_id_that_can_not_be_written_as_a_text_holds_its_document_alone() -> None:
+def test_a_document_whose_id_has_no_text_is_held_and_others_are_processed() -> None:
     bench = Bench()
     bench.add(10**5000, interval="every 1h")
     bench.add("fine")
@@ -1000,7 +1002,9 @@ def test_an_id_that_can_not_be_written_as_a_text_holds_its_document_alone() -> N
     assert bench.rows[10**5000]["sleep_until"] == HELD
 
 
-def test_a_document_that_its_owner_holds_keeps_nobody_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_of_a_document_that_its_owner_has_locked_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench(concurrency=2)
     bench.add("held")
     bench.add("fine")
@@ -1027,7 +1031,7 @@ def test_a_document_that_its_owner_holds_keeps_nobody_else_waiting(monkeypatch: 
     assert not bench.told
 
 
-def test_a_renewal_of_what_its_owner_holds_keeps_nobody_from_his_lock(
+def test_a_renewal_of_a_document_that_its_owner_has_locked_delays_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench(concurrency=2)

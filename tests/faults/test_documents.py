@@ -151,7 +151,7 @@ def present(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_processors_that_die_and_freeze_lose_and_double_nothing(kind: str, tmp_path: Path) -> None:
+def test_processors_that_die_and_freeze_lose_and_repeat_no_document(kind: str, tmp_path: Path) -> None:
     present(kind)
     chance = random.Random(3)
     with fresh(kind, tmp_path) as place, at_work(place, kind, place.url, tmp_path) as workers:
@@ -168,7 +168,7 @@ def test_processors_that_die_and_freeze_lose_and_double_nothing(kind: str, tmp_p
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sqlite"])
-def test_networks_and_servers_that_fail_lose_and_double_nothing(kind: str, tmp_path: Path) -> None:
+def test_networks_and_servers_that_fail_lose_and_repeat_no_document(kind: str, tmp_path: Path) -> None:
     present(kind)
     if isinstance(servers.shared(kind), servers.Running):
         pytest.skip("a server of somebody else's is not killed")

@@ -38,7 +38,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_signal_waits_for_the_document_in_hand(tmp_path: Path) -> None:
+def test_a_signal_waits_for_the_handler_that_runs(tmp_path: Path) -> None:
     with started(tmp_path, 0.5, "--log-format", "json") as process:
         assert line(process) == "handling Ada"
         process.send_signal(signal.SIGTERM)
@@ -71,7 +71,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     assert out == ""
 
 
-def test_what_is_no_processor_is_refused(tmp_path: Path) -> None:
+def test_an_object_that_is_not_a_processor_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty_orders.py").write_text("")
     result = CliRunner().invoke(root, ["documents", "run", str(tmp_path / "empty_orders.py")])
 
