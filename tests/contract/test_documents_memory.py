@@ -10,8 +10,7 @@ from typing import Any
 from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import MemoryDocuments
 from evenbeat.documents.base import Documents
-from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
+from evenbeat.testing import DocumentsContract, DocumentsUnderTest, StoredDocument, VirtualClock
 
 
 class MemoryRows(DocumentsUnderTest):

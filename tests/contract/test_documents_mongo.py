@@ -21,8 +21,7 @@ from tests.isolation import own_place
 from evenbeat.core.instants import Instant
 from evenbeat.documents import MongoDocuments, paths
 from evenbeat.documents.base import Documents, Fields, Found
-from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
+from evenbeat.testing import DocumentsContract, DocumentsUnderTest, StoredDocument, VirtualClock
 
 NESTED = Fields("schedule.sleepUntil", "schedule.cron", "schedule.until.last", "flags.remove")
 

@@ -16,8 +16,7 @@ from tests.isolation import own_place
 from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import PostgresDocuments
 from evenbeat.documents.base import Documents
-from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
+from evenbeat.testing import DocumentsContract, DocumentsUnderTest, StoredDocument, VirtualClock
 
 
 @pytest.fixture(scope="module", name="server")

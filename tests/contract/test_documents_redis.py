@@ -17,8 +17,7 @@ from evenbeat.documents import time_formats
 from evenbeat.documents.base import Documents, Found
 from evenbeat.documents.redis import RedisDocuments
 from evenbeat.documents.time_formats import TimeFormat
-from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
+from evenbeat.testing import DocumentsContract, DocumentsUnderTest, StoredDocument, VirtualClock
 
 
 class RedisHashes(DocumentsUnderTest):

@@ -12,8 +12,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.documents import SqliteDocuments, time_formats
 from evenbeat.documents.base import Documents
 from evenbeat.documents.time_formats import TimeFormat
-from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.documents import DocumentsContract, DocumentsUnderTest, StoredDocument
+from evenbeat.testing import DocumentsContract, DocumentsUnderTest, StoredDocument, VirtualClock
 
 SCHEMA = """
 CREATE TABLE "My reminders" (
