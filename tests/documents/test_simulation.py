@@ -136,13 +136,21 @@ class IgnoresRefusals(DocumentWorker):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.held.lose = lambda _: None  # type: ignore[method-assign]
+
+        def lose(held: HeldDocument) -> None:
+            pass
+
+        self.held.lose = lose  # type: ignore[method-assign]
 
 
 class NeverRenews(DocumentWorker):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.renewer.renew = lambda _: None  # type: ignore[method-assign]
+
+        def renew(now: Instant) -> None:
+            pass
+
+        self.renewer.renew = renew  # type: ignore[method-assign]
 
 
 class TrustsRenewals(DocumentWorker):
