@@ -11,16 +11,16 @@ import time
 from pathlib import Path
 
 from evenbeat import RunContext, Scheduler, every
-from evenbeat.node import worker
+from evenbeat.node import lanes
 
 app = Scheduler("sqlite:///evenbeat.db", poll_interval="200ms")
 
-if "fail-at-start" in os.environ.get("SUPERVISED_JOBS", "") and "supervised" in sys.argv[0]:
+if "fail-at-start" in os.environ.get("SUPERVISED_JOBS", "") and "node_process" in sys.argv[0]:
     raise RuntimeError("only in the process that works")
 
 if "greedy" in os.environ.get("SUPERVISED_JOBS", ""):
     # As if runs had been short so far: far more are claimed than can be begun.
-    worker.Lane.room = lambda self, now: 50 - len(self.in_hand)  # type: ignore[method-assign]  # noqa: ARG005
+    lanes.Lane.room = lambda self, now: 50 - len(self.attempts)  # type: ignore[method-assign]  # noqa: ARG005
 
 
 def begin(run: RunContext) -> int:

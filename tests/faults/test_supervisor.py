@@ -182,7 +182,7 @@ def test_the_runs_of_a_killed_process_are_executed_again_without_waiting_for_the
     assert supervised.pid("job", 2) != pid
     assert supervised.logged("a process has ended")[0]["exit"] == "SIGKILL"
     # A tick's run may have been in the same process.
-    assert "job" in {record["job_id"] for record in supervised.logged("a worker died")}
+    assert "job" in {record["job_id"] for record in supervised.logged("the worker of a run died")}
     assert supervised.stop() == 0
     supervised.check_ticks()
 
@@ -271,7 +271,7 @@ def test_a_job_that_keeps_the_interpreter_to_itself_for_longer_than_its_lease_ke
 
     run = supervised.until_state("job", "succeeded")
     assert (supervised.begun("job"), run.crashes) == (1, 0)
-    assert supervised.logged("a process does not answer, its leases are renewed for it")
+    assert supervised.logged("a process does not answer, the supervisor renews its leases")
     assert not supervised.logged("the lease of a run was lost")
     assert supervised.stop() == 0
     supervised.check_ticks()
@@ -426,7 +426,7 @@ def test_a_process_whose_files_a_job_closed_is_replaced_at_once(supervised: Supe
     run = supervised.until_state("job", "succeeded")
     assert (supervised.begun("job"), run.crashes, run.failures) == (2, 1, 0)
     assert supervised.pid("job", 2) != supervised.pid("job")
-    (record,) = supervised.logged("a job closed files that are not its own")
+    (record,) = supervised.logged("a job closed file descriptors that it had not opened")
     assert record["pid"] == supervised.pid("job")
     assert supervised.stop() == 0
     supervised.check_ticks()

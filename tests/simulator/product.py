@@ -1,4 +1,4 @@
-"""The product's own loops inside the simulation: ticker, worker, keeper and reaper as they are shipped."""
+"""The product's own loops inside the simulation: ticker, worker, lease renewer and reaper."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 from evenbeat.core.instants import Instant
 from evenbeat.executors.base import Attempt, Ended, Outcome
-from evenbeat.node import leases, reaper, ticker, worker
+from evenbeat.node import lanes, leases, reaper, ticker, worker
 from evenbeat.observe.events import Events
 from evenbeat.stores.base import Store
 from evenbeat.tasks.task import Task, Tasks
@@ -73,7 +73,7 @@ class ProductTicker(Role):
 
 
 class ProductWorker(Role):
-    """A worker with its keeper. Which of the two goes on, and when its jobs do, is chance."""
+    """A worker with its lease renewer. Which of the two goes on, and when its jobs do, is chance."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -84,13 +84,13 @@ class ProductWorker(Role):
             store,
             tasks,
             Events(),
-            lambda _: worker.Lane(self._executor, SLOTS),
+            lambda _: lanes.Lane(self._executor, SLOTS),
             name=node.name,
             lease=LEASE,
             clock=self._seconds,
             new_token=node.token,
         )
-        self._keeper = leases.LeaseKeeper(
+        self._renewer = leases.LeaseRenewer(
             store, self._worker, LEASE, clock=self._seconds, new_token=node.token
         )
 
@@ -102,7 +102,7 @@ class ProductWorker(Role):
             self._worker.step(self.node.now())
             self._executor.go_on()
             self._worker.step(self.node.now())
-            self._keeper.step(self.node.now())
+            self._renewer.step(self.node.now())
             return
         chance = self.random.random()
         if chance < 0.4:
@@ -110,7 +110,7 @@ class ProductWorker(Role):
         elif chance < 0.7:
             self._executor.go_on()
         else:
-            self._keeper.step(self.node.now())
+            self._renewer.step(self.node.now())
 
 
 class ProductReaper(Role):

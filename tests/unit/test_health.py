@@ -36,8 +36,9 @@ from evenbeat.observe.status_files import (
 )
 from evenbeat.processes.begun import Begun, make_file
 from evenbeat.stores.memory import MemoryStore
+from evenbeat.supervision.children import Child
 from evenbeat.supervision.node_process import Begin
-from evenbeat.supervision.supervisor import Child, Supervisor
+from evenbeat.supervision.supervisor import Supervisor
 
 NOW = 10_000.0
 STEPPING = NodeStatus("n", 7, (LoopStatus("ticker", NOW + 20), LoopStatus("worker", NOW)))
@@ -284,7 +285,7 @@ class Quiet(Child):
 def test_a_supervisor_tells_a_frozen_process_from_one_with_a_job_that_keeps_its_interpreter() -> None:
     supervisor = Supervisor(Scheduler(MemoryStore()), Begin(app="app.py"))
     child = Quiet(SILENT + 5)
-    supervisor._slots[0].child = child
+    supervisor._children.slots[0].child = child
     assert [node.executing for node in supervisor._status()[1]] == [False]
     child.begun.add("r", 1)
     assert [node.executing for node in supervisor._status()[1]] == [True]

@@ -308,7 +308,7 @@ def test_a_node_says_which_tasks_it_has_learnt_since_it_started(
 ) -> None:
     presence = Presence(store, node_info())
     presence.step(clock.now)
-    presence.learn("fetch", "async")
+    presence.add_task("fetch", "async")
     presence.step(clock.now)
     (node,) = live_nodes(store)
     assert node.tasks == frozenset(("work", "fetch"))

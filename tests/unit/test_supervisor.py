@@ -19,9 +19,13 @@ from evenbeat.executors.base import Attempt
 from evenbeat.processes.begun import Begun, make_file
 from evenbeat.stores.base import Claim, RunQuery
 from evenbeat.stores.memory import MemoryStore
+from evenbeat.supervision import silent_children
 from evenbeat.supervision import supervisor as supervisor_module
+from evenbeat.supervision.children import Child, backoff
+from evenbeat.supervision.dead_child_runs import DeadChildRuns
 from evenbeat.supervision.node_process import Begin, StuckThreads
-from evenbeat.supervision.supervisor import Child, DeadChildRuns, Supervisor, after_death, backoff, is_overdue
+from evenbeat.supervision.silent_children import is_overdue
+from evenbeat.supervision.supervisor import Supervisor
 from evenbeat.tasks.task import Task
 
 RUN = RunRecord(
@@ -48,21 +52,21 @@ def test_a_run_is_overdue_when_its_own_worker_had_the_time_to_see_to_it(
 
 
 def test_a_crash_is_counted_and_does_not_wait_for_the_lease() -> None:
-    transition = after_death(RUN, CRASH, 20_000)
+    transition = CRASH.transition(RUN, 20_000)
 
     assert (transition.state, transition.crashes, transition.attempt) == ("queued", 1, 2)
     assert not transition.lease_ended
 
 
 def test_a_run_that_must_not_run_twice_fails_with_its_process() -> None:
-    transition = after_death(replace(RUN, execution=Execution(on_crash="fail")), CRASH, 20_000)
+    transition = CRASH.transition(replace(RUN, execution=Execution(on_crash="fail")), 20_000)
 
     assert (transition.state, transition.crashes, transition.lease_ended) == ("failed", 1, False)
     assert transition.error == "worker w was lost during attempt 2: its process died with signal SIGKILL"
 
 
 def test_a_run_that_is_handed_back_is_not_to_blame() -> None:
-    transition = after_death(replace(RUN, crashes=1), RELEASE, 20_000)
+    transition = RELEASE.transition(replace(RUN, crashes=1), 20_000)
 
     assert (transition.state, transition.crashes, transition.failures) == ("queued", UNSET, UNSET)
 
@@ -70,12 +74,12 @@ def test_a_run_that_is_handed_back_is_not_to_blame() -> None:
 def test_a_run_that_was_only_claimed_is_not_to_blame_for_a_crash() -> None:
     with make_file(4) as file:
         begun = Begun(file.fileno())
-    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
+    assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes is UNSET
     fragile = replace(RUN, execution=Execution(on_crash="fail"))
-    assert after_death(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "queued"
+    assert CRASH._replace(begun=begun.snapshot()).transition(fragile, 20_000).state == "queued"
     begun.add("r", 2)
 
-    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
+    assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes == 1
     begun.close()
 
 
@@ -85,13 +89,11 @@ def test_a_run_that_was_over_is_to_blame_for_a_crash_only_if_nothing_else_went_o
     place = begun.add("r", 2)
     assert place is not None
     begun.end(place)
-    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes == 1
+    assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes == 1
     begun.add("other", 1)
-    assert after_death(RUN, CRASH._replace(begun=begun.snapshot()), 20_000).crashes is UNSET
+    assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes is UNSET
     fragile = replace(RUN, execution=Execution(on_crash="fail"))
-    assert after_death(fragile, CRASH._replace(begun=begun.snapshot()), 20_000).state == "failed", (
-        "it did run"
-    )
+    assert CRASH._replace(begun=begun.snapshot()).transition(fragile, 20_000).state == "failed", "it did run"
     begun.close()
 
 
@@ -99,19 +101,19 @@ def test_a_process_that_has_begun_something_was_up(store: Moody) -> None:
     watching, child = supervisor(store), Silent(0.0)
     child.started, child.up = time.monotonic(), False
     child.begun.add("r", 1)
-    watching._forget(child)
+    watching._remove(child)
 
-    assert watching._failure() is None
+    assert watching._start_failure() is None
 
 
 @pytest.mark.parametrize("dead", [CRASH, RELEASE])
 def test_a_run_that_was_to_be_cancelled_is(dead: DeadChildRuns) -> None:
-    assert after_death(replace(RUN, cancel_requested=True), dead, 20_000).state == "cancelled"
+    assert dead.transition(replace(RUN, cancel_requested=True), 20_000).state == "cancelled"
 
 
 def test_the_run_for_whose_sake_a_process_was_killed_has_timed_out() -> None:
     dead = RELEASE._replace(overdue=frozenset([("r", 2)]))
-    transition = after_death(replace(RUN, execution=Execution(timeout=1_500)), dead, 20_000)
+    transition = dead.transition(replace(RUN, execution=Execution(timeout=1_500)), 20_000)
 
     assert (transition.state, transition.failures) == ("failed", 1)
     assert transition.error == "timed out after 1s500ms, and its process was killed"
@@ -121,16 +123,16 @@ def test_threads_are_stuck_when_they_go_on_long_after_their_attempt_was_settled(
     stuck = StuckThreads(30)
     task: Task[..., None] = Task(lambda: None, "t")
     attempt, waiting = (Attempt(RUN, task, 0.0, 30.0, lambda _: True) for _ in range(2))
-    waiting.settled = True  # handed back before it was begun
+    waiting.is_decided = True  # handed back before it was begun
     assert attempt.begin()
 
-    assert stuck.look([attempt, waiting], 100.0) == []
-    attempt.settled = True
-    assert stuck.look([attempt, waiting], 200.0) == []
-    assert stuck.look([attempt, waiting], 230.0) == []
-    assert stuck.look([attempt, waiting], 230.1) == ["t"]
+    assert stuck.find([attempt, waiting], 100.0) == []
+    attempt.is_decided = True
+    assert stuck.find([attempt, waiting], 200.0) == []
+    assert stuck.find([attempt, waiting], 230.0) == []
+    assert stuck.find([attempt, waiting], 230.1) == ["t"]
     attempt.over = 231.0
-    assert stuck.look([attempt, waiting], 231.0) == []
+    assert stuck.find([attempt, waiting], 231.0) == []
 
 
 # -- a store -----------------------------------------------------------------------------------------------
@@ -152,8 +154,8 @@ class Silent(Child):
 
     def __init__(self, seconds: float) -> None:
         self.name = "w"
-        self.heard = time.monotonic() - seconds
-        self.kept = False
+        self.last_message = time.monotonic() - seconds
+        self.is_renewed = False
         with make_file(4) as file:
             self.begun = Begun(file.fileno())
 
@@ -175,6 +177,12 @@ def supervisor(store: Moody, processes: int = 1) -> Supervisor:
     return Supervisor(app, Begin(app="app.py"), processes)
 
 
+def check(watching: Supervisor, child: Child) -> None:
+    """Let the supervisor check this child, as its only one."""
+    watching._children.slots[0].child = child
+    watching._check_runs()
+
+
 EVENTS: list[Event] = []
 
 
@@ -182,12 +190,12 @@ def test_runs_that_can_not_be_handed_back_now_are_with_the_next_look(store: Mood
     EVENTS.clear()
     watching = supervisor(store)
     store.away = True
-    watching._hand_back(CRASH)
-    watching._look_after()
+    watching._hand_back.add(CRASH)
+    watching._check_runs()
     assert store.find_runs(RunQuery()).items[0].state == "running"
     assert EVENTS == []
     store.away = False
-    watching._look_after()
+    watching._check_runs()
 
     run = store.find_runs(RunQuery()).items[0]
     assert (run.state, run.crashes) == ("queued", 1)
@@ -196,18 +204,42 @@ def test_runs_that_can_not_be_handed_back_now_are_with_the_next_look(store: Mood
     ]
 
 
-def test_only_a_process_that_gives_no_sign_of_life_has_its_leases_renewed(store: Moody) -> None:
+def test_a_supervisor_that_stops_retries_to_hand_back_runs_while_the_store_is_unavailable(
+    store: Moody, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watching = supervisor(store)
+    store.away = True
+    watching._hand_back.add(RELEASE)
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        store.away = len(pauses) < 3
+
+    monkeypatch.setattr(supervisor_module.time, "sleep", pause)
+    watching._stop()
+    assert len(pauses) == 3
+    assert not any("could not be handed back" in message for message in caplog.messages)
+
+    watching = supervisor(store)
+    monkeypatch.setattr(supervisor_module, "_STOP_PATIENCE", 0.0)
+    watching._hand_back._waiting.append(RELEASE)
+    watching._stop()
+    assert "runs could not be handed back, their leases have to expire" in caplog.messages
+
+
+def test_the_supervisor_renews_the_leases_of_a_silent_child_alone(store: Moody) -> None:
     watching = supervisor(store)
     before = store.find_runs(RunQuery()).items[0].lease_until
     assert before is not None
-    watching._look_at(Silent(1.0), store.now())
+    check(watching, Silent(1.0))
     assert store.find_runs(RunQuery()).items[0].lease_until == before
-    watching._look_at(Silent(5.1), store.now())
+    check(watching, Silent(5.1))
 
     after = store.find_runs(RunQuery()).items[0].lease_until
     assert after is not None
     assert after > before + 15_000
-    watching._look_at(Silent(5.1), store.now())
+    check(watching, Silent(5.1))
     assert store.find_runs(RunQuery()).items[0].lease_until == after, "more than half of it is left"
 
 
@@ -217,17 +249,17 @@ def test_a_run_that_was_not_begun_in_a_silent_process_has_not_taken_too_long(
     watching, child = supervisor(store), Silent(10.0)
     killed: list[DeadChildRuns] = []
     monkeypatch.setattr(watching, "_kill", lambda _, dead: killed.append(dead))
-    monkeypatch.setattr(supervisor_module, "is_overdue", lambda *_: True)
-    watching._look_at(child, store.now())
+    monkeypatch.setattr(silent_children, "is_overdue", lambda *_: True)
+    check(watching, child)
     assert killed == []
     child.begun.add("r", 1)
-    watching._look_at(child, store.now())
+    check(watching, child)
 
     assert [dead.overdue for dead in killed] == [frozenset([("r", 1)])]
 
 
 def test_processes_that_share_no_memory_are_refused(store: Moody) -> None:
-    with pytest.raises(InvalidValue, match="each process would have a memory of its own; name a store"):
+    with pytest.raises(InvalidValue, match="each process would have a memory store of its own; name a store"):
         supervisor(store, processes=2).run()
 
 
@@ -311,14 +343,14 @@ def test_a_store_that_stays_away_is_an_error_in_the_end(caplog: pytest.LogCaptur
 @pytest.mark.usefixtures("signals")
 def test_a_signal_ends_the_wait_for_a_store() -> None:
     made = waiting(10**9)
-    made._pause = lambda seconds: made._signalled(15, None)  # type: ignore[method-assign]  # noqa: ARG005
+    made._pause = lambda seconds: made._on_signal(15, None)  # type: ignore[method-assign]  # noqa: ARG005
     assert made.run() == 0
 
 
 def test_a_process_that_finds_the_store_away_is_started_again_until_the_deadline(store: Moody) -> None:
     watching, child = supervisor(store), Silent(0.0)
-    child.started, child.up, child.failure, child.away = time.monotonic(), False, "away", True
-    watching._forget(child)
-    assert watching._failure() is None
+    child.started, child.up, child.failure, child.store_unavailable = time.monotonic(), False, "away", True
+    watching._remove(child)
+    assert watching._start_failure() is None
     watching._store_deadline = 0.0
-    assert watching._failure() == "away"
+    assert watching._start_failure() == "away"

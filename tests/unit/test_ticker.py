@@ -234,9 +234,9 @@ def test_a_tick_that_another_node_took_is_logged_at_debug(
     caplog.set_level(logging.DEBUG, "evenbeat.node.ticker")
     now = bench.clock.now
     text = write_instant(now)
-    took = "another node took the tick, or the schedule was changed meanwhile"
+    took = "another node fired the tick, or the schedule was changed meanwhile"
     bench.step(next_wake=now)
-    assert said(caplog, "due") == [("DEBUG", "another node is taking the tick", text)]
+    assert said(caplog, "due") == [("DEBUG", "another node is firing the tick", text)]
     bench.step(next_wake=now + 60_000)
     assert said(caplog, "due") == [("DEBUG", took, text)]
     bench.step(next_wake=now + 60_000)
@@ -255,7 +255,7 @@ def test_a_fire_that_fails_names_its_schedules_and_ever_more_seldom(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "evenbeat.node.ticker")
-    message = "a schedule could not be fired, trying again: the disk is full"
+    message = "a schedule could not be fired, retrying: the disk is full"
     bench.store.due = [replace(BEAT, name=f"s{number:02}", next_tick=T) for number in range(12)]
     levels = []
     for failures in range(1, 6):

@@ -14,8 +14,9 @@ from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable, TooLarge
 from evenbeat.executors.base import Outcome
 from evenbeat.executors.inline import InlineExecutor
+from evenbeat.node.lanes import MOST_AHEAD, Lane
 from evenbeat.node.leases import GRACE
-from evenbeat.node.worker import MOST_AHEAD, Lane, Worker
+from evenbeat.node.worker import Worker
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import JsonFormatter
 from evenbeat.rules import attempts
@@ -320,7 +321,7 @@ def test_a_heartbeat_that_can_not_be_written_costs_no_other_run_its_lease(
     monkeypatch.setattr(bench.store, "settle_runs", Narrow(bench, poison=("a",)))
     bench.clock.advance("11s")
     seconds[0] += 11
-    bench.keep()
+    bench.renew()
     assert bench.run("b").lease_until == bench.clock.now + 30_000
     assert bench.executor.interrupted == [("a", "lost")]
 
@@ -471,7 +472,7 @@ def test_a_task_that_is_learnt_later_is_executed() -> None:
     assert bench.run("r").state == "queued"
     late = Task[[], None](work, "later")
     bench.tasks.add(late)
-    bench.worker.learn(late)
+    bench.worker.add_task(late)
     bench.step()
     assert bench.run("r").state == "running"
 
@@ -486,11 +487,11 @@ def test_leases_are_renewed_at_a_third_and_together() -> None:
     bench.step()
     for attempt in bench.executor.running:
         attempt.lease_end -= 9
-    bench.keep()
+    bench.renew()
     assert bench.run("a").lease_until == bench.clock.now + 30_000  # as claimed: not yet
     bench.clock.advance("10s")
     bench.executor.running[0].lease_end -= 2
-    bench.keep()
+    bench.renew()
     assert [bench.run(name).lease_until for name in "ab"] == [bench.clock.now + 30_000] * 2
 
 
@@ -503,7 +504,7 @@ def test_a_lost_lease_is_told_to_the_function_and_its_result_does_not_count() ->
     bench.clock.advance("31s")
     attempt.lease_end -= 31
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    bench.keep()
+    bench.renew()
     assert not attempt.context.holds_lease()
     assert attempt.context.cancel_requested
     assert bench.executor.interrupted == [("r", "lost")]
@@ -576,7 +577,7 @@ def test_a_lease_that_ended_is_renewed_if_nobody_took_the_run() -> None:
     bench.step()
     bench.clock.advance("40s")
     seconds[0] += 40
-    bench.keep()
+    bench.renew()
     assert bench.run("r").lease_until == bench.clock.now + 30_000
     assert bench.executor.interrupted == []
 
@@ -585,7 +586,7 @@ def test_the_keeper_looks_often_enough_for_a_short_lease() -> None:
     bench = Workbench(lease=1_000)
     bench.add("r")
     bench.step()
-    due = bench.keep()
+    due = bench.renew()
     assert due is not None
     assert due - bench.clock.now <= 1_000 / 12
 
@@ -596,17 +597,17 @@ def test_an_attempt_that_takes_too_long_fails_and_whatever_it_returns_later_coun
     bench.add("s")
     bench.step()
     attempt = bench.executor.running[0]
-    bench.keep()
+    bench.renew()
     assert not attempt.context.cancel_requested
     assert attempt.began is not None
     attempt.began -= 1
-    bench.keep()
+    bench.renew()
     bench.step()
     assert bench.executor.interrupted == [("r", "timeout")]
     assert bench.run("r").state == "running"  # it may end by itself for a while
     assert attempt.overdue is not None
     attempt.overdue -= GRACE
-    bench.keep()
+    bench.renew()
     bench.step()
     run = bench.run("r")
     assert (run.state, run.error) == ("failed", "timed out after 1s")
@@ -625,7 +626,7 @@ def test_a_cancel_request_reaches_the_function_and_the_run_ends_as_cancelled() -
     bench.ask_to_cancel("r")
     attempt = bench.executor.running[0]
     attempt.claimed -= 2
-    bench.keep()
+    bench.renew()
     assert attempt.context.cancel_requested
     bench.executor.end(Outcome("stopped", error="cancelled"))
     bench.step()
@@ -638,7 +639,7 @@ def test_a_cancelled_run_that_returns_all_the_same_has_succeeded() -> None:
     bench.step()
     bench.ask_to_cancel("r")
     bench.executor.running[0].claimed -= 2
-    bench.keep()
+    bench.renew()
     bench.executor.end(result("done"))
     bench.step()
     assert bench.run("r").state == "succeeded"
@@ -651,14 +652,14 @@ def test_a_cancelled_run_that_takes_no_notice_still_times_out() -> None:
     bench.ask_to_cancel("r")
     attempt = bench.executor.running[0]
     attempt.claimed -= 2
-    bench.keep()
+    bench.renew()
     assert attempt.control.cancel_reason == "cancelled"
     assert attempt.began is not None
     attempt.began -= 2
-    bench.keep()
+    bench.renew()
     assert attempt.overdue is not None
     attempt.overdue -= GRACE
-    bench.keep()
+    bench.renew()
     bench.step()
     assert bench.run("r").state == "cancelled"
 
@@ -687,7 +688,7 @@ def test_what_was_claimed_ahead_and_has_to_wait_is_handed_back() -> None:
     assert bench.run("short").state == "running"
     for attempt in bench.worker.held.values():
         attempt.claimed -= 2
-    bench.keep()
+    bench.renew()
     bench.worker._draining = True  # so that it is not claimed again by the same step
     bench.step()
     assert bench.run("short").state == "queued"
@@ -701,7 +702,7 @@ def test_lines_that_a_long_run_logs_are_stored_while_it_runs() -> None:
     attempt = bench.executor.running[0]
     attempt.context.log("halfway")
     attempt.claimed -= 2
-    bench.keep()
+    bench.renew()
     assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
     attempt.context.log("done")
     bench.executor.end()
@@ -725,7 +726,7 @@ def test_lines_that_could_not_be_stored_are_stored_with_the_next_look(
     with monkeypatch.context() as patch:
         patch.setattr(bench.store, "append_log", away)
         with pytest.raises(StoreUnavailable):
-            bench.keep()
+            bench.renew()
     bench.executor.end()
     bench.step()
     assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
@@ -757,7 +758,7 @@ def test_a_heartbeat_that_comes_after_the_end_of_a_run_is_not_taken_for_a_lost_l
     bench.worker.give_up(held[0], "timeout")
     bench.step()
     seconds[0] += 20
-    bench.keeper._renew(held, seconds[0])
+    bench.renewer._renew(held, seconds[0])
     assert bench.executor.interrupted == []
     assert "the lease of a run was lost" not in caplog.messages
     assert "lost" not in bench.kinds()

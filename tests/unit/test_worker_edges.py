@@ -11,8 +11,9 @@ import pytest
 
 from evenbeat.core.records import Execution, LogChunk, RunRecord
 from evenbeat.executors.base import Attempt, Outcome
-from evenbeat.node.leases import GRACE, LeaseKeeper
-from evenbeat.node.worker import LONGEST_WAIT, MOST_AHEAD, Lane, Worker
+from evenbeat.node.lanes import LONGEST_WAIT, MOST_AHEAD, Lane
+from evenbeat.node.leases import GRACE, LeaseRenewer
+from evenbeat.node.worker import Worker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts
 from evenbeat.stores.base import RunQuery
@@ -43,7 +44,7 @@ class Timed:
             lease=lease,
             clock=self.now,
         )
-        self.keeper = LeaseKeeper(self.store, self.worker, lease, clock=self.now)
+        self.renewer = LeaseRenewer(self.store, self.worker, lease, clock=self.now)
 
     def now(self) -> float:
         return self.seconds
@@ -61,8 +62,8 @@ class Timed:
         self.seconds += seconds
         self.clock.now += round(seconds * 1000)
 
-    def keep(self) -> int | None:
-        return self.keeper.step(self.clock.now)
+    def renew(self) -> int | None:
+        return self.renewer.step(self.clock.now)
 
     def run(self, name: str = "r") -> RunRecord:
         return self.store.find_runs(RunQuery(ids=(name,))).items[0]
@@ -86,7 +87,7 @@ class Stock(Lane):
     def __init__(self, slots: int, in_hand: int) -> None:
         super().__init__(HandExecutor(slots), slots)
         filled: dict[tuple[str, int], Any] = {(str(number), 1): None for number in range(in_hand)}
-        self.in_hand = filled
+        self.attempts = filled
 
 
 @pytest.mark.parametrize(("in_hand", "room"), [(0, 4), (3, 1), (4, 0), (5, 0)])
@@ -214,17 +215,17 @@ def test_a_lease_is_renewed_at_a_third_and_those_near_it_go_along() -> None:
         timed.step()
         timed.wait(wait)
     start = timed.clock.now
-    timed.keep()
+    timed.renew()
     assert timed.run("a").lease_until == start - 9_000 + 30_000
     timed.wait(1.0)
-    timed.keep()
+    timed.renew()
     # 10 s old, 6 s and 1 s: the youngest has more than five sixths left.
     assert [timed.run(name).lease_until for name in "ab"] == [timed.clock.now + 30_000] * 2
     assert timed.run("c").lease_until == start + 30_000
     assert attempt_of(timed, "a").lease_end == timed.seconds + 30
     before = timed.run("a").lease_until
     timed.wait(8.0)
-    timed.keep()
+    timed.renew()
     assert timed.run("a").lease_until == before
 
 
@@ -235,11 +236,11 @@ def test_what_waits_for_a_slot_is_handed_back_after_some_time_and_not_before() -
     timed.add("long", "short")
     timed.step()
     timed.wait(LONGEST_WAIT)
-    timed.keep()
-    assert not timed.worker._ended
+    timed.renew()
+    assert not timed.worker._outcomes
     timed.wait(0.01)
-    timed.keep()
-    assert [(attempt.run.id, outcome.kind) for attempt, outcome in timed.worker._ended] == [
+    timed.renew()
+    assert [(attempt.run.id, outcome.kind) for attempt, outcome in timed.worker._outcomes] == [
         ("short", "released")
     ]
 
@@ -247,28 +248,28 @@ def test_what_waits_for_a_slot_is_handed_back_after_some_time_and_not_before() -
 def test_the_keeper_looks_every_quarter_of_a_second_and_more_often_for_short_leases() -> None:
     for lease, look in ((30_000, 250), (3_000, 250), (1_200, 100)):
         timed = Timed(lease=lease)
-        assert timed.keep() is None
+        assert timed.renew() is None
         timed.add("r")
         timed.step()
-        assert timed.keep() == timed.clock.now + look
+        assert timed.renew() == timed.clock.now + look
 
 
 def test_a_timeout_ends_an_attempt_at_its_time_and_once(timed: Timed) -> None:
     timed.add("r", execution=Execution(timeout=1_500))
     timed.step()
     timed.wait(1.499)
-    timed.keep()
+    timed.renew()
     assert timed.executor.interrupted == []
     timed.wait(0.001)
-    timed.keep()
-    timed.keep()
+    timed.renew()
+    timed.renew()
     assert timed.executor.interrupted == [("r", "timeout")]
     timed.wait(GRACE - 0.25)
-    timed.keep()
+    timed.renew()
     timed.step()
     assert timed.run().state == "running"
     timed.wait(0.25)
-    timed.keep()
+    timed.renew()
     timed.step()
     assert (timed.run().state, timed.run().error) == ("failed", "timed out after 1s500ms")
     assert timed.executor.interrupted == [("r", "timeout")]
@@ -278,7 +279,7 @@ def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repe
     timed.add("r", execution=Execution(timeout=1_500, retries=3))
     timed.step()
     timed.wait(1.5)
-    timed.keep()
+    timed.renew()
     timed.step()
     timed.wait(2.5)
     timed.executor.end(Outcome("returned", '"paid"'))
@@ -292,7 +293,7 @@ def test_what_a_function_raises_after_its_timeout_comes_second(timed: Timed) -> 
     timed.add("r", execution=Execution(timeout=1_500))
     timed.step()
     timed.wait(1.5)
-    timed.keep()
+    timed.renew()
     timed.executor.end(Outcome("raised", error="ConnectionError: closed\n\nin client.py"))
     timed.step()
     error = "timed out after 1s500ms\n\nConnectionError: closed\n\nin client.py"
@@ -306,19 +307,19 @@ def test_a_wish_to_cancel_is_looked_for_once_a_second_and_told_once(timed: Timed
     assert wish is not None
     timed.store.settle_runs([wish])
     timed.wait(0.875)
-    timed.keep()
+    timed.renew()
     assert timed.executor.interrupted == []
     timed.wait(0.125)
-    timed.keep()
+    timed.renew()
     assert timed.executor.interrupted == [("r", "cancelled")]
     wish = attempts.cancel(timed.run("s"), timed.clock.now, "another")
     assert wish is not None
     timed.store.settle_runs([wish])
     timed.wait(0.875)
-    timed.keep()
+    timed.renew()
     assert timed.executor.interrupted == [("r", "cancelled")]
     timed.wait(0.125)
-    timed.keep()
+    timed.renew()
     assert timed.executor.interrupted == [("r", "cancelled"), ("s", "cancelled")]
     timed.worker.drain()
     timed.executor.end(result("all the same"))

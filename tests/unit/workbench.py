@@ -10,8 +10,9 @@ from evenbeat.core.clocks import steady_clock
 from evenbeat.core.records import Execution, RunRecord, Transition, to_json
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Ended, Outcome
-from evenbeat.node.leases import LeaseKeeper
-from evenbeat.node.worker import Lane, Worker
+from evenbeat.node.lanes import Lane
+from evenbeat.node.leases import LeaseRenewer
+from evenbeat.node.worker import Worker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Claimed, RunQuery
@@ -101,7 +102,7 @@ class Workbench:
         self.worker = Worker(
             self.store, self.tasks, self.events, lambda _: Lane(self.executor, slots), name="w1", lease=lease
         )
-        self.keeper = LeaseKeeper(self.store, self.worker, lease)
+        self.renewer = LeaseRenewer(self.store, self.worker, lease)
 
     def add(self, run_id: str, execution: Execution | None = None, **fields: Any) -> None:
         now = self.clock.now
@@ -109,9 +110,9 @@ class Workbench:
         self.store.add_runs([RunRecord(id=run_id, execution=execution or Execution(), **wanted)])
 
     def count_seconds(self) -> list[float]:
-        """Stop the steady clock of worker and keeper; what is in the list is what it says."""
+        """Stop the steady clock of worker and lease renewer; the list holds its time."""
         seconds = [100.0]
-        self.worker._clock = self.keeper._clock = lambda: seconds[0]
+        self.worker._clock = self.renewer._clock = lambda: seconds[0]
         return seconds
 
     def claim_ahead(self) -> None:
@@ -128,8 +129,8 @@ class Workbench:
     def step(self) -> int | None:
         return self.worker.step(self.clock.now)
 
-    def keep(self) -> int | None:
-        return self.keeper.step(self.clock.now)
+    def renew(self) -> int | None:
+        return self.renewer.step(self.clock.now)
 
     def run(self, run_id: str) -> RunRecord:
         return self.store.find_runs(RunQuery(ids=(run_id,))).items[0]

@@ -179,7 +179,7 @@ class Scheduler:
             self._tasks.add(task)
             if self.node is not None:
                 # Registered while a node runs: it learns at once what it would have found at its start.
-                self.node.learn(task)
+                self.node.add_task(task)
                 if task.trigger is not None:
                     self._declarations.declare_task(task)
             return task

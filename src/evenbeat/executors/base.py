@@ -50,12 +50,12 @@ class Attempt:
         "context",
         "control",
         "exception",
+        "is_decided",
         "lease_end",
         "log",
         "over",
         "overdue",
         "run",
-        "settled",
         "task",
     )
 
@@ -80,8 +80,8 @@ class Attempt:
         """When it was asked to end because it took longer than it may."""
         self.exception: BaseException | None = None
         """What the function raised, if that happened in this process."""
-        self.settled = False
-        """What becomes of the run is decided: whatever the function still does counts for nothing."""
+        self.is_decided = False
+        """Whether the end of the attempt is decided: a later result of the function is ignored."""
         self.log = RunLog(run)
         self.control = RunControl(lambda: self._held(ask))
         self.context = RunContext(run, self.control, self.log.add)
@@ -123,7 +123,7 @@ class Attempt:
             return False
 
     def _held(self, ask: Callable[[RunRecord], bool | None]) -> bool | None:
-        if self.settled:
+        if self.is_decided:
             return False
         now = self._clock()
         if now < self.lease_end:

@@ -1,7 +1,7 @@
-"""The lease keeper: what runs need while they are executed, in a thread that no job can hold up.
+"""The lease renewer: serves the runs that a worker holds, in a thread that no job can block.
 
-Renews leases, sees cancel requests, ends what takes too long, stores what was logged so far, and hands
-back what was claimed ahead and has to wait.
+It renews leases, passes on cancel requests, ends attempts at their timeout, stores the log lines of long
+runs, and hands back runs that were claimed ahead and have to wait.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from msgspec.structs import replace
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 from evenbeat.executors.base import Attempt
+from evenbeat.node.lanes import LONGEST_WAIT
 from evenbeat.node.settling import settle_in_parts
-from evenbeat.node.worker import LONGEST_WAIT, Worker
+from evenbeat.node.worker import Worker
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.stores.base import RunQuery, Store
 
-# How often to look while runs are held, in ms: this is how late a timeout may come. With short leases it is a
-# twelfth of the lease, so that renewals come in time.
-LOOK = 250
+# Milliseconds between two steps while runs are held: a timeout comes up to this much late. With short leases
+# it is a twelfth of the lease, so that renewals come in time.
+CHECK_EVERY = 250
 # Seconds that a function has to end, or to return, after it was asked to because of its timeout; then the
 # worker decides without it. Longer than a process has before it is killed (``executors.processes``), shorter
-# than the supervisor leaves to the worker (``supervisor.GRACE``).
+# than the supervisor leaves to the worker (``supervision.silent_children.GRACE``).
 GRACE = 4.0
-# How often to ask for cancel requests, and to store what long runs log.
-ASK = 1.0
+# Seconds between two queries for cancel requests, and between two writes of the log lines of long runs.
+QUERY_EVERY = 1.0
 
 _log = logging.getLogger("evenbeat.node.leases")
 
 
-class LeaseKeeper:
-    """Looks after the runs that a worker holds."""
+class LeaseRenewer:
+    """Renews the leases of the runs that a worker holds, and does what else they need meanwhile."""
 
     def __init__(
         self,
@@ -52,8 +53,8 @@ class LeaseKeeper:
         self._store = store
         self._worker = worker
         self._lease = lease
-        self._look = min(LOOK, lease // 12)
-        self._asked = float("-inf")
+        self._check_every = min(CHECK_EVERY, lease // 12)
+        self._queried_at = float("-inf")
 
     def step(self, now: Instant) -> Instant | None:
         held = list(self._worker.held.values())
@@ -65,17 +66,17 @@ class LeaseKeeper:
             attempt for attempt in held if attempt.began is None and clock - attempt.claimed > LONGEST_WAIT
         )
         self._renew(held, clock)
-        # Most runs are over before anybody could want to cancel them.
-        old = [attempt for attempt in held if clock - attempt.claimed >= ASK]
-        if old and clock - self._asked >= ASK:
-            self._see_cancels(old)
-            self._keep_logs(old)
-            # At the end: what failed is tried again, and is not taken for working before it has.
-            self._asked = clock
-        return now + self._look
+        # Most runs end before a user could want to cancel them.
+        old = [attempt for attempt in held if clock - attempt.claimed >= QUERY_EVERY]
+        if old and clock - self._queried_at >= QUERY_EVERY:
+            self._pass_on_cancels(old)
+            self._store_logs(old)
+            # Last: if the store fails above, the next step retries at once.
+            self._queried_at = clock
+        return now + self._check_every
 
-    def _keep_logs(self, held: list[Attempt]) -> None:
-        """Store what long runs have logged so far."""
+    def _store_logs(self, held: list[Attempt]) -> None:
+        """Store the lines that long runs have logged so far."""
         taken = [(attempt.log, attempt.log.take()) for attempt in held if attempt.log]
         if not taken:
             return
@@ -87,15 +88,16 @@ class LeaseKeeper:
             raise
 
     def _end_overdue(self, held: list[Attempt], clock: float) -> None:
-        """Ask functions that take too long to end. One that returns all the same has succeeded."""
+        """Ask functions that exceed their timeout to end. A function that returns nevertheless has
+        succeeded."""
         for attempt in held:
             timeout = attempt.run.execution.timeout
-            if timeout is None or attempt.began is None or attempt.over is not None or attempt.settled:
+            if timeout is None or attempt.began is None or attempt.over is not None or attempt.is_decided:
                 continue
             if attempt.overdue is not None:
                 if clock - attempt.overdue >= GRACE:
                     self._worker.give_up(attempt, "timeout")
-            # One that was cancelled and takes no notice is ended, too.
+            # The timeout also ends a function that ignores a cancel request.
             elif clock - attempt.began >= timeout / 1000 and attempt.control.cancel_reason in (
                 None,
                 "cancelled",
@@ -104,27 +106,28 @@ class LeaseKeeper:
                 self._worker.interrupt(attempt, "timeout")
 
     def _renew(self, held: list[Attempt], clock: float) -> None:
-        """Renew at a third; whoever is near goes along."""
+        """Renew all leases that are past a sixth, as soon as one of them is past a third."""
         lease = self._lease / 1000
         if all(attempt.lease_end - clock > lease * 2 / 3 for attempt in held):
             return
         renewed = [attempt for attempt in held if attempt.lease_end - clock < lease * 5 / 6]
-        beats = [attempts.heartbeat(attempt.run, self._lease, self._new_token()) for attempt in renewed]
+        heartbeats = [attempts.heartbeat(attempt.run, self._lease, self._new_token()) for attempt in renewed]
         before = self._clock()
-        answers = itertools.chain.from_iterable(settle_in_parts(self._store, beats, "leases"))
+        answers = itertools.chain.from_iterable(settle_in_parts(self._store, heartbeats, "leases"))
         for attempt, accepted in zip(renewed, answers, strict=True):
             if accepted:
                 attempt.lease_end = before + lease
-            elif not attempt.settled and attempt.over is None:
+            elif not attempt.is_decided and attempt.over is None:
                 _log.warning("the lease of a run was lost", extra=run_fields(attempt.run))
                 self._worker.interrupt(attempt, "lost")
                 self._worker.give_up(attempt, "lost")
 
-    def _see_cancels(self, held: list[Attempt]) -> None:
+    def _pass_on_cancels(self, held: list[Attempt]) -> None:
+        """Interrupt the functions of runs that a user has asked to cancel."""
         query = RunQuery(worker=self._worker.name, states=("running",), cancel_requested=True, limit=500)
         asked = {(run.id, run.attempt) for run in self._store.find_runs(query).items}
         for attempt in held:
-            # Not by the record: a run that was handed back may have been claimed with the request in it.
+            # Not by run.cancel_requested: a run that was handed back may have been claimed with the request.
             if attempt.key in asked and attempt.control.cancel_reason is None:
                 attempt.run = replace(attempt.run, cancel_requested=True)
                 self._worker.interrupt(attempt, "cancelled")

@@ -1,4 +1,4 @@
-"""A node: the duties of one process, each in its thread, on one store."""
+"""A node: ticker, worker and periodic duties of one process, each in its own thread, on one store."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from typing import Any
 from evenbeat.core.instants import Instant
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.duties import PeriodicDuties
-from evenbeat.node.leases import LeaseKeeper
+from evenbeat.node.lanes import Lane
+from evenbeat.node.leases import LeaseRenewer
 from evenbeat.node.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.pruner import Pruner
 from evenbeat.node.reaper import Reaper
 from evenbeat.node.settings import NodeSettings
 from evenbeat.node.ticker import Ticker
-from evenbeat.node.worker import Lane, Worker
+from evenbeat.node.worker import Worker
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.health import patience
@@ -32,30 +33,32 @@ from evenbeat.processes.descriptors import DescriptorProbe
 from evenbeat.stores.base import Store
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
 
-# After the deadline of a drain, what was interrupted gets this long to end by itself.
-_LAST_WORDS = 1.0
-# How long the last acts are tried on a store that does not answer.
-_LAST_TRIES = 5.0
-# Seconds between two tries to renew leases while the store is away.
+# Seconds that an interrupted function gets to end by itself after the deadline of a drain.
+_INTERRUPT_GRACE = 1.0
+# Seconds that a stopping node keeps trying to record and clean up in a store that does not answer.
+_STOP_PATIENCE = 5.0
+# Seconds between two tries to renew leases while the store is unavailable.
 _RENEW_AGAIN = 0.25
-# Seconds in which the store begins to listen.
+# Seconds of the first wait for hints, in which the store begins to listen.
 _FIRST_WAIT = 0.05
-_CLOSED = (
-    "somebody closed all files of this process (os.closerange?), also those of the database; "
-    "start a new process, and close only what is yours"
+_DESCRIPTORS_CLOSED = (
+    "a task or library closed all file descriptors of this process (os.closerange?), also those of the "
+    "database; start a new process, and close only descriptors that your code opened"
 )
 
 _log = logging.getLogger("evenbeat.node.node")
 
 
 def node_name() -> str:
-    """Readable, and never that of another node: two containers may share a host name and a pid."""
+    """Return a readable name that no other node has: two containers may share a host name and a pid."""
     return f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def installed_version() -> str:
-    """That of this package; nothing where it is used without being installed."""
-    from importlib import metadata  # a tenth of what importing all of Evenbeat takes
+    """Return the version of this package; an empty text where it is used without being installed."""
+    from importlib import (
+        metadata,
+    )  # importing it takes a tenth of the time that importing all of Evenbeat takes
 
     try:
         return metadata.version("evenbeat")
@@ -64,7 +67,7 @@ def installed_version() -> str:
 
 
 def slots_of(settings: NodeSettings) -> dict[ExecutorKind, int]:
-    """How many runs a node executes at once, by the way of executing them."""
+    """Return how many runs a node executes at once, by executor."""
     return {
         "thread": settings.thread_concurrency,
         "async": settings.async_concurrency,
@@ -73,7 +76,7 @@ def slots_of(settings: NodeSettings) -> dict[ExecutorKind, int]:
 
 
 def make_lane(kind: ExecutorKind, settings: NodeSettings) -> Lane:
-    """A lane for one way to execute. Executors are imported when a task needs them."""
+    """Create the lane of one executor. Its module is imported only when a task needs it."""
     slots = slots_of(settings)[kind]
     if kind == "async":
         from evenbeat.executors.coroutines import CoroutineExecutor
@@ -89,7 +92,7 @@ def make_lane(kind: ExecutorKind, settings: NodeSettings) -> Lane:
 
 
 class Node:
-    """A ticker, a worker or both, with what keeps them going. Made, started and stopped once."""
+    """A ticker, a worker or both, with the loops around them. It is started and stopped once."""
 
     def __init__(
         self,
@@ -126,14 +129,14 @@ class Node:
                 queues=settings.queues,
                 lease=settings.lease,
                 wake=self._wake_worker,
-                claimed=self._wake_leases,
+                wake_leases=self._wake_leases,
             )
             self._worker_loop = self._loop("worker", self._worker.step)
-            keeper = LeaseKeeper(store, self._worker, settings.lease)
-            # Well below the third of a lease for which reapers wait after an outage, also those of nodes with
-            # shorter leases.
+            renewer = LeaseRenewer(store, self._worker, settings.lease)
+            # Well below the third of a lease that reapers wait after an outage, also on nodes with shorter
+            # leases.
             backoff = min(_RENEW_AGAIN, settings.lease / 12_000)
-            self._leases_loop = self._loop("leases", keeper.step, backoff)
+            self._leases_loop = self._loop("leases", renewer.step, backoff)
         if ticker:
             self._ticker_loop = self._loop(
                 "ticker", Ticker(store, events, self._wake_worker, name=self.name).step
@@ -173,15 +176,15 @@ class Node:
         return loop
 
     def _now(self) -> Instant:
-        """The store's clock, which every step asks first."""
+        """Return the time of the store's clock. Every step begins with this call."""
         self._check_descriptors()
         return self._store.now()
 
     def _check_descriptors(self) -> None:
-        """Do nothing any more in a process whose descriptors were closed: two connections may have the same
-        one by now, and take each other's replies."""
+        """Raise if the descriptors of this process were closed: two connections may share one by now, and
+        receive each other's replies."""
         if not self._probe.is_intact():
-            raise StoreUnavailable(_CLOSED)
+            raise StoreUnavailable(_DESCRIPTORS_CLOSED)
 
     @property
     def is_processing(self) -> bool:
@@ -192,39 +195,39 @@ class Node:
         return self._worker
 
     def status(self) -> NodeStatus:
-        """What ``evenbeat health`` goes by."""
+        """Return the state that ``evenbeat health`` judges."""
         loops = tuple(status for loop in self._loops if (status := loop.status) is not None)
-        broken = None if self._probe.is_intact() else _CLOSED
+        broken = None if self._probe.is_intact() else _DESCRIPTORS_CLOSED
         return NodeStatus(self.name, self.pid, loops, broken)
 
-    def learn(self, task: Task[..., Any]) -> None:
-        """Execute this one, too, from now on."""
+    def add_task(self, task: Task[..., Any]) -> None:
+        """Execute the runs of this task, too, from now on."""
         if self._worker is not None:
-            self._worker.learn(task)
-            self._presence.learn(task.name, task.executor)
+            self._worker.add_task(task)
+            self._presence.add_task(task.name, task.executor)
             self._wake_worker()
 
     def start(self) -> None:
         start_capture()
-        self._tell("node_started")
+        self._notify("node_started")
         for loop in self._loops:
             loop.start()
         self._listener.start()
-        if begun.here is None:  # else a supervisor watches this process, and reports for it
+        if begun.here is None:  # otherwise the supervisor of this process writes the status
             self._status_writer.start()
         _log.info("started", extra={"component": "node", "node": self.name})
 
     def hurry(self) -> None:
-        """While it drains: the deadline is now."""
+        """End a drain that is under way: its deadline is now."""
         self._hurry.set()
 
     def stop(self, drain: int | None = None) -> bool:
-        """Drain and stop: no new claims, running jobs get ``drain`` ms, the rest is handed back.
+        """Stop claiming, give running jobs ``drain`` ms to end, hand back the rest, and stop all loops.
 
-        Return whether every run in hand came to its end.
+        Return whether all running jobs ended by themselves.
         """
         deadline = time.monotonic() + (self._settings.drain_timeout if drain is None else drain) / 1000
-        self._tell("node_stopping")
+        self._notify("node_stopping")
         for loop in (self._ticker_loop, self._duties_loop):
             if loop is not None:
                 loop.stop()
@@ -232,19 +235,19 @@ class Node:
         self._closing.set()
         for loop in self._loops:
             loop.stop()
-        # Wakes the listener, which sits in the store.
-        self._attempt(self._store.hint)
+        # Wakes the listener thread, which waits in the store.
+        self._try(self._store.hint)
         for loop in self._loops:
-            if not loop.join(_LAST_TRIES):
-                _log.warning("a loop does not end", extra={"component": loop.name})
+            if not loop.join(_STOP_PATIENCE):
+                _log.warning("a loop does not stop", extra={"component": loop.name})
         if self._worker is not None and self._worker_loop is not None and self._worker_loop.join(0):
-            # What ended while the loop did.
+            # Records the attempts that ended while the loop stopped.
             worker = self._worker
-            self._attempt(lambda: worker.step(self._now()))
-        self._listener.join(_LAST_TRIES)
-        self._attempt(self._presence.leave)
+            self._try(lambda: worker.step(self._now()))
+        self._listener.join(_STOP_PATIENCE)
+        self._try(self._presence.leave)
         stop_capture()
-        self._tell("node_stopped")
+        self._notify("node_stopped")
         self._status_writer.stop()
         self._probe.close()
         _log.info("stopped", extra={"component": "node", "node": self.name})
@@ -252,10 +255,10 @@ class Node:
 
     def _drain(self, worker: Worker, deadline: float) -> bool:
         worker.drain()
-        self._until(
+        self._wait_until(
             lambda: (worker.is_drained and not worker.is_processing) or self._hurry.is_set(), deadline
         )
-        left = [attempt for attempt in worker.running() if not attempt.settled]
+        left = [attempt for attempt in worker.running() if not attempt.is_decided]
         if left:
             _log.warning(
                 "jobs are still running at the deadline and are handed back",
@@ -263,28 +266,30 @@ class Node:
             )
             for attempt in left:
                 worker.interrupt(attempt, "stopping")
-            self._until(lambda: not worker.is_processing, time.monotonic() + _LAST_WORDS)
+            self._wait_until(lambda: not worker.is_processing, time.monotonic() + _INTERRUPT_GRACE)
             for attempt in worker.running():
                 worker.give_up(attempt, "released")
-        self._until(lambda: not worker.is_processing, time.monotonic() + _LAST_TRIES)
+        self._wait_until(lambda: not worker.is_processing, time.monotonic() + _STOP_PATIENCE)
         worker.stop()
         return not left
 
-    def _until(self, condition: Callable[[], bool], deadline: float) -> None:
-        # Without descriptors nothing can be recorded, however long it waits.
+    def _wait_until(self, condition: Callable[[], bool], deadline: float) -> None:
+        # Without descriptors nothing can be recorded, however long this waits.
         while not condition() and self._probe.is_intact() and (left := deadline - time.monotonic()) > 0:
-            # Not only hurried: the condition may come true meanwhile.
+            # In short slices: the condition may become true meanwhile.
             self._closing.wait(min(left, 0.02))
 
-    def _attempt(self, act: Callable[[], object]) -> None:
+    def _try(self, action: Callable[[], object]) -> None:
+        """Call ``action``; ignore a store that is unavailable."""
         with contextlib.suppress(StoreUnavailable):
             self._check_descriptors()
-            act()
+            action()
 
     def _listen(self) -> None:
-        """Pass on the store's hints. One thread waits there, whatever the number of loops."""
+        """Wake the loops when the store gives a hint. One thread waits there, whatever the number of
+        loops."""
         poll = self._settings.poll_interval / 1000
-        # What was said before the first wait was heard by nobody: it is short, and taken for a hint.
+        # Hints that came before the first wait are lost: that wait is short, and its end counts as a hint.
         is_first = True
         while not self._closing.is_set():
             try:
@@ -292,7 +297,7 @@ class Node:
                 hinted = self._store.wait(_FIRST_WAIT if is_first else poll) or is_first
                 is_first = False
             except Exception:
-                # Hints save latency, and nothing depends on them.
+                # A lost hint costs latency and nothing else.
                 _log.debug("waiting for hints failed", exc_info=True)
                 self._closing.wait(1.0)
                 hinted = True
@@ -309,6 +314,6 @@ class Node:
         if self._leases_loop is not None:
             self._leases_loop.wake()
 
-    def _tell(self, kind: EventKind) -> None:
+    def _notify(self, kind: EventKind) -> None:
         if self._events:
-            self._attempt(lambda: self._events.tell(kind, self._now()))
+            self._try(lambda: self._events.tell(kind, self._now()))

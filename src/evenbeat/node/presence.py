@@ -22,7 +22,7 @@ _PAGE = 500
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node says of itself: the body of its record."""
+    """The body of a node's record: what it is, and what it executes."""
 
     name: str
     host: str
@@ -33,22 +33,22 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     ticker: bool
     worker: bool
     tasks: dict[str, ExecutorKind]
-    """Those that it executes, with how."""
+    """The tasks that it executes, each with its executor."""
     queues: list[str]
     slots: dict[ExecutorKind, int]
-    """How many runs it executes at once, of each kind."""
+    """How many runs it executes at once, by executor."""
 
 
 class Presence:
-    """A record that says that this node is there; it goes by itself when the node does."""
+    """Keeps a record of this node in the store, which expires after the node is gone."""
 
     def __init__(self, store: Store, info: NodeInfo) -> None:
         self._store = store
         self._info = info
         self._version: int | None = None
 
-    def learn(self, task: str, kind: ExecutorKind) -> None:
-        """Say with the next step that the node executes this task, too."""
+    def add_task(self, task: str, kind: ExecutorKind) -> None:
+        """Add a task to the record; the next step writes it."""
         self._info = msgspec.structs.replace(self._info, tasks={**self._info.tasks, task: kind})
 
     def step(self, now: Instant) -> Instant:
@@ -60,40 +60,42 @@ class Presence:
             expires=now + PRESENT_FOR,
         )
         if not self._store.put_record(record, self._version):
-            # A lost reply, or it expired while this node slept: what is there is ours, whatever its version.
+            # The reply to the last write was lost, or the record expired while this machine was suspended.
+            # The name is unique, so a record that is there is this node's own, whatever its version.
             present = self._store.get_record("node", record.tenant, record.key)
             self._store.put_record(record, None if present is None else present.version)
         self._version = record.version
         return now + PRESENT_EVERY
 
     def leave(self) -> None:
+        """Delete the record."""
         if self._version is not None:
             self._store.delete_record("node", "default", self._info.name, self._version)
 
 
 class LiveNode(NamedTuple):
-    """A node that is alive, as it says itself."""
+    """A node whose record has not expired, as the record describes it."""
 
     key: str
     host: str | None
     pid: int | None
     tasks: frozenset[str] | None
-    """None: it did not say."""
+    """None if the record does not tell."""
     queues: tuple[str, ...]
     ticker: bool
     worker: bool
     kinds: Mapping[str, str]
-    """By task: how it is executed there."""
+    """The executor of each task."""
     slots: Mapping[str, int]
-    """By that kind: how many runs at once."""
+    """How many runs it executes at once, by executor."""
 
     @property
     def taker(self) -> Taker:
         return Taker(self.key, self.worker, self.tasks, self.queues)
 
     def is_busy(self, store: Store, task: str) -> bool:
-        """Whether as many runs of the task's kind are in its hands as it executes at once; False if it did
-        not say how many that are."""
+        """Return whether all of its slots for the task's executor are in use; False if the record does not
+        tell how many there are."""
         kind = self.kinds.get(task)
         if kind is None or kind not in self.slots:
             return False
@@ -109,28 +111,28 @@ class LiveNode(NamedTuple):
 
 
 def live_nodes(store: Store) -> list[LiveNode]:
-    """The nodes whose records have not expired."""
+    """Return the nodes whose records have not expired."""
     return [_node(record) for record in store.find_records("node")]
 
 
 def _node(record: Record) -> LiveNode:
-    """What a node says of itself; whatever of it can't be read is left out."""
+    """Read a node's record. A field that can't be read gets a default."""
     try:
         body = json.loads(record.body)
     except ValueError:
         body = None
-    said: dict[str, Any] = body if isinstance(body, dict) else {}
-    tasks, queues, slots = said.get("tasks"), said.get("queues"), said.get("slots")
+    fields: dict[str, Any] = body if isinstance(body, dict) else {}
+    tasks, queues, slots = fields.get("tasks"), fields.get("queues"), fields.get("slots")
     kinds = {str(task): str(kind) for task, kind in tasks.items()} if isinstance(tasks, dict) else {}
     numbers = slots.items() if isinstance(slots, dict) else ()
     return LiveNode(
         key=record.key,
-        host=str(said["host"]) if "host" in said else None,
-        pid=said["pid"] if isinstance(said.get("pid"), int) else None,
+        host=str(fields["host"]) if "host" in fields else None,
+        pid=fields["pid"] if isinstance(fields.get("pid"), int) else None,
         tasks=frozenset(map(str, tasks)) if isinstance(tasks, (dict, list)) else None,
         queues=tuple(map(str, queues)) if isinstance(queues, list) else ("default",),
-        ticker=said.get("ticker") is not False,
-        worker=said.get("worker") is not False,
+        ticker=fields.get("ticker") is not False,
+        worker=fields.get("worker") is not False,
         kinds=kinds,
         slots={str(kind): number for kind, number in numbers if isinstance(number, int)},
     )

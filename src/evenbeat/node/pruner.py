@@ -10,14 +10,14 @@ PURGE_BATCH = 500
 
 
 class Pruner:
-    """History older than ``retention`` is deleted, a little at a time."""
+    """Deletes runs and skipped ticks that are older than ``retention`` ms, in small batches."""
 
     def __init__(self, store: Store, retention: int) -> None:
         self._store = store
         self._retention = retention
 
     def step(self, now: Instant) -> Instant:
-        gone = self._store.purge(now - self._retention, PURGE_BATCH)
-        # A second between two batches of a long backlog: firing goes before tidying. A store may stop before
-        # the batch is full where runs have long logs; less than a tenth of it is what a minute leaves behind.
-        return now + (1_000 if 10 * gone >= PURGE_BATCH else PURGE_EVERY)
+        deleted = self._store.purge(now - self._retention, PURGE_BATCH)
+        # A second between two batches of a long backlog: firing is more urgent. Where runs have long logs, a
+        # store may return before the batch is full. Less than a tenth of a batch is what one minute leaves.
+        return now + (1_000 if 10 * deleted >= PURGE_BATCH else PURGE_EVERY)

@@ -1,4 +1,4 @@
-"""The reaper: hands the runs of workers that stopped heartbeating to other nodes."""
+"""The reaper: ends attempts of workers that stopped heartbeating, so that other workers take the runs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Store
 
-# With the polls of ticker and worker (30 s each), a node at rest sends one small query in 5 s.
+# Milliseconds. Together with the polls of ticker and worker (30 s each), an idle node sends one small query
+# in 5 s.
 REAP_EVERY = 15_000
 REAP_BATCH = 500
 
-# A reaper waits for no longer than so many leases, however often the store comes and goes.
-_PATIENCE = 10
-# Between two looks at leases that end one after the other.
-_NOT_SOONER = 500
+# A reaper waits for at most this many leases, however often the store becomes unavailable meanwhile.
+_MOST_LEASES = 10
+# The shortest pause, in ms, between two steps for leases that end one after the other.
+_SHORTEST_PAUSE = 500
 
 _log = logging.getLogger("evenbeat.node.reaper")
 
 
 class Reaper:
-    """Gives the runs of workers that stopped heartbeating to others.
+    """Ends attempts of workers that stopped heartbeating, so that other workers take the runs.
 
-    An outage of the store that is longer than a lease ends the leases of living workers, too. They renew
-    them when the store is back, and the reaper lets them go first: after an outage, and at its own start,
-    it takes nothing for a third of a lease.
+    In an outage of the store that is longer than a lease, the leases of living workers expire, too. When the
+    store is back, the reaper lets them renew their leases first: after an outage, and after its own start, it
+    takes no run for a third of a lease.
     """
 
     def __init__(
@@ -49,36 +50,37 @@ class Reaper:
         self._events = events
         self._new_token = new_token
         self._clock = clock
-        # Whoever wants short leases wants their end to be noticed.
+        # Short leases should be noticed soon after they expire.
         self._every = min(REAP_EVERY, lease // 2)
         self._grace = lease // 3
-        # A lease that is renewed at a third (the keeper looks each twelfth) survives any shorter outage.
-        # Looks in time are closer together than this. An outage is a longer gap between two answers, whether
-        # calls failed in it, waited for a frozen server, or this node was suspended.
-        self._gap = lease * 7 / 12 / 1000
-        self._heard = float("-inf")
-        """When the store last answered a look, by ``clock``."""
+        # A lease is renewed at a third (checked each twelfth), so it survives an outage that is shorter than
+        # this. Steps on time are closer together. An outage is a longer gap between two answers of the store,
+        # whether calls failed in it, waited for a frozen server, or this machine was suspended.
+        self._longest_gap = lease * 7 / 12 / 1000
+        self._answered_at = float("-inf")
+        """When the store last answered, by ``clock``."""
         self._take_from = float("-inf")
-        self._patience = _PATIENCE * lease / 1000
+        """From when on the reaper takes runs, by ``clock``."""
+        self._longest_wait = _MOST_LEASES * lease / 1000
         self._first_outage = float("-inf")
-        """When the first outage ended after which nothing was taken yet."""
+        """When the first of the outages ended since which the reaper has taken no run."""
 
     def step(self, now: Instant) -> Instant:
         lost, next_end = self._store.lost_runs(now, REAP_BATCH)
-        heard, self._heard = self._heard, self._clock()
-        if self._heard - heard > self._gap:
-            if self._take_from <= heard:
-                self._first_outage = self._heard
-            # A store that comes and goes must not keep the runs of dead workers from all others for ever.
-            until = self._heard + self._grace / 1000
-            self._take_from = min(until, max(self._first_outage + self._patience, self._heard))
-        if (left := self._take_from - self._heard) > 0:
-            # In two steps at least: another outage may come.
+        before, self._answered_at = self._answered_at, self._clock()
+        if self._answered_at - before > self._longest_gap:
+            if self._take_from <= before:
+                self._first_outage = self._answered_at
+            # Bounded: repeated outages must not block the runs of dead workers forever.
+            until = self._answered_at + self._grace / 1000
+            self._take_from = min(until, max(self._first_outage + self._longest_wait, self._answered_at))
+        if (left := self._take_from - self._answered_at) > 0:
+            # At least two steps, so that another outage in between is noticed.
             return now + min(math.ceil(left * 1000), self._grace // 2)
         again = now + self._every
         if next_end is not None:
-            # A lease that is renewed in time is looked at in vain, once for all that were taken together.
-            again = min(again, max(next_end + 1, now + _NOT_SOONER))
+            # If the worker renews in time, that step finds nothing: one step for all runs claimed together.
+            again = min(again, max(next_end + 1, now + _SHORTEST_PAUSE))
         if not lost:
             return again
         ends = [attempts.crashed(run, now, self._new_token()) for run in lost]
@@ -87,7 +89,7 @@ class Reaper:
             if not accepted:
                 continue  # its worker sent a heartbeat in between, or another node was faster
             _log.error(
-                "a worker was lost, its run is taken over",
+                "the worker of a run was lost",
                 extra={**run_fields(run), "component": "reaper", "worker": run.worker},
             )
             self._events.tell("crashed", now, run=run, error=f"worker {run.worker} was lost")

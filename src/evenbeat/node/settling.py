@@ -1,4 +1,4 @@
-"""Settling batches of which the store refuses a part: one run that can't be written holds up no other."""
+"""Settle a batch of runs, in smaller parts if the store raises: one bad run does not block the others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _log = logging.getLogger("evenbeat.node.settling")
 
 
 def settle_in_parts(store: Store, transitions: Sequence[Transition], component: str) -> Iterator[list[bool]]:
-    """``settle_runs``, with the answers of one part after the other, in order.
+    """Call ``settle_runs`` and yield its answers, part by part, in the order of the transitions.
 
-    There is one part, unless the store raises: then halves are tried, and their halves. What can't be
-    written alone is logged and answered as refused. ``StoreUnavailable`` ends it: what was answered before
-    is written.
+    There is one part, unless the store raises: then its halves are tried, and their halves. A transition
+    that can't be written alone is logged, and its answer is False. ``StoreUnavailable`` is raised at once:
+    the parts that were yielded before are written.
     """
     yield from _settle(store, transitions, component, is_whole=True)
 
@@ -30,7 +30,7 @@ def _settle(
     except StoreUnavailable:
         raise
     except Exception as error:
-        # The trace once: the halves mostly fail for the same reason.
+        # The traceback is logged once: the halves mostly fail for the same reason.
         trace = error if is_whole else None
         if len(transitions) > 1:
             if is_whole:

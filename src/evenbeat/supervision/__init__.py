@@ -1,1 +1,1 @@
-"""``evenbeat run``: the process that supervises, and the node process that it starts."""
+"""``evenbeat run``: the supervisor, and the node processes that it starts."""

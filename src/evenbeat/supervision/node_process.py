@@ -1,6 +1,6 @@
-"""A node under a supervisor: the process that ``evenbeat run`` starts, watches and replaces.
+"""The node process: a node in a process that the supervisor of ``evenbeat run`` starts, watches and replaces.
 
-Its stdin is the way to the supervisor, in both directions. When that is gone it drains and ends.
+Its stdin is a socket to the supervisor, for both directions. When the supervisor is gone, it drains and ends.
 """
 
 from __future__ import annotations
@@ -32,62 +32,62 @@ from evenbeat.processes.begun import Begun
 from evenbeat.processes.channel import Channel, storable
 
 RECYCLE = 75
-"""The exit code of a process that makes room for a fresh one (EX_TEMPFAIL)."""
+"""The exit code of a process that wants to be replaced by a fresh one (EX_TEMPFAIL)."""
 
 _log = logging.getLogger("evenbeat.supervision.node_process")
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What to be: the first message."""
+    """The first message: what the node is to do."""
 
     app: str
-    """As ``load_app`` reads it."""
+    """A module or file, as ``load_app`` reads it."""
     name: str = ""
-    """The node's: how the supervisor finds its runs."""
+    """The name of the node, by which the supervisor finds its runs."""
     ticker: bool = True
     worker: bool = True
     options: dict[str, Any] = {}
     beat: float = 1.0
-    """Seconds between two signs of life."""
+    """Seconds between two ``Alive`` messages."""
     stuck: float = 30.0
-    """A process is replaced when a function goes on for so long after its attempt was given up."""
+    """The process is replaced when a function runs for this many seconds after its attempt was given up."""
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
     begun: int | None = None
-    """The file to note in what was begun."""
+    """The descriptor of the file in which the process notes the attempts that it begins."""
 
 
 class Drain(msgspec.Struct, frozen=True, tag=True):
-    """Stop: running jobs get so many milliseconds."""
+    """Stop the node; running jobs get ``deadline`` milliseconds to end."""
 
     deadline: int
 
 
 class Hurry(msgspec.Struct, frozen=True, tag=True):
-    """The deadline is now."""
+    """End the drain: its deadline is now."""
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
-    """The node works."""
+    """The node has started."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """It could not be started."""
+    """The node could not start."""
 
     error: str
-    away: bool = False
-    """The store did not answer."""
+    store_unavailable: bool = False
+    """Whether the reason is that the store did not answer."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
-    """A sign of life: no job keeps the interpreter to itself."""
+    """The process is alive: no job holds the interpreter lock."""
 
     status: NodeStatus | None = None
-    """How the node is."""
+    """The status of the node."""
 
 
 class Recycling(msgspec.Struct, frozen=True, tag=True):
-    """Threads are stuck; this process drains, and another one should take its place."""
+    """Threads of this process are stuck; it drains, and the supervisor should start another one."""
 
 
 ToChild: TypeAlias = Begin | Drain | Hurry
@@ -97,14 +97,14 @@ _decoder: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
 
 def main() -> int:
-    """Be the node that the supervisor says, until it says stop; the answer is the exit code."""
-    # Copies, which programs that a job starts do not inherit: only this process holds the line.
+    """Run the node that the supervisor asks for, until it asks to stop; return the exit code."""
+    # Copies of stdin, which programs that a job starts do not inherit: only this process holds the socket.
     channel = Channel(io.FileIO(os.dup(0), "rb"), io.FileIO(os.dup(0), "wb"), _decoder)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     begin = channel.receive()
     if not isinstance(begin, Begin):
-        return 1  # the supervisor is gone already
+        return 1  # the supervisor is gone
     if begin.begun is not None:
         begun.here = Begun(begin.begun)
         os.close(begin.begun)
@@ -114,65 +114,72 @@ def main() -> int:
 
 
 class NodeProcess:
-    """The life of one such process. ``serve`` has the main thread."""
+    """One node process. ``serve`` takes the main thread."""
 
     def __init__(self, channel: Channel[ToChild], begin: Begin) -> None:
         self._channel = channel
         self._begin = begin
         self._drain: SimpleQueue[timedelta | None] = SimpleQueue()
-        """The order to stop, with the time for running jobs; None: as the settings say."""
+        """Requests to stop, with the time that running jobs get; None for ``drain_timeout`` of the
+        settings."""
         self._node: Node | None = None
 
     def serve(self) -> int:
+        """Start the node, wait for a request to stop, and stop it; return the exit code."""
         try:
             app = load_app(self._begin.app)
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, self._signalled)
+                signal.signal(number, self._on_signal)
             forks.restore_signals({signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler})
             options = self._begin.options
             app.start(ticker=self._begin.ticker, worker=self._begin.worker, name=self._begin.name, **options)
         except Exception as error:
-            said = str(error) if isinstance(error, EvenbeatError) else describe(error)
-            self._channel.send(Failed(storable(said), away=isinstance(error, StoreUnavailable)))
+            text = str(error) if isinstance(error, EvenbeatError) else describe(error)
+            is_unavailable = isinstance(error, StoreUnavailable)
+            self._channel.send(Failed(storable(text), store_unavailable=is_unavailable))
             return 1
         self._node = app.node
-        for duty in (self._listen, self._beat):
-            threading.Thread(target=duty, name=f"evenbeat-{duty.__name__.strip('_')}", daemon=True).start()
+        for target in (self._listen, self._beat):
+            name = f"evenbeat-{target.__name__.strip('_')}"
+            threading.Thread(target=target, name=name, daemon=True).start()
         self._channel.send(Started())
         recycle, drain = self._wait(app)
         app.stop(drain)
         app.close()
         if begun.here is not None:
             begun.here.leave()
-        return self._leave(RECYCLE if recycle else 0)
+        return self._exit(RECYCLE if recycle else 0)
 
     def _wait(self, app: Scheduler) -> tuple[bool, timedelta | None]:
-        """Until it is time to stop: whether for being replaced, and the time for running jobs."""
+        """Wait until it is time to stop; return whether to be replaced, and the time that running jobs
+        get."""
         stuck = StuckThreads(self._begin.stuck)
         while True:
             try:
                 return False, self._drain.get(timeout=self._begin.beat)
             except Empty:
                 worker = None if app.node is None else app.node.worker
-                if worker is not None and (names := stuck.look(worker.running(), time.monotonic())):
-                    _log.warning("jobs don't end, the process is replaced", extra={"tasks": names})
+                if worker is not None and (names := stuck.find(worker.running(), time.monotonic())):
+                    _log.warning("jobs don't stop, the process is replaced", extra={"tasks": names})
                     self._channel.send(Recycling())
                     return True, None
 
-    def _leave(self, code: int) -> int:
+    def _exit(self, code: int) -> int:
+        """Return the exit code, or end the process here if a function still runs in a thread."""
         node = self._node
         if node is not None and node.worker is not None and node.worker.running():
-            # A thread that never ends may hold what the interpreter waits for at its end.
+            # At its exit, the interpreter may wait forever for a thread that never ends.
             logging.shutdown()
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             os._exit(code)
         return code
 
-    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._drain.put(None)
 
     def _listen(self) -> None:
+        """Receive the supervisor's messages."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Drain):
                 self._drain.put(timedelta(milliseconds=message.deadline))
@@ -181,6 +188,7 @@ class NodeProcess:
         self._drain.put(None)  # the supervisor is gone
 
     def _beat(self) -> None:
+        """Send ``Alive`` messages until the supervisor is gone."""
         pauses = Pauses()
         while True:
             if begun.here is not None:
@@ -195,18 +203,18 @@ class NodeProcess:
 
 
 class StuckThreads:
-    """Functions that go on after their attempt was given up: each takes a thread from the others."""
+    """Finds functions that still run long after their attempt was given up: each occupies a thread."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._since: dict[Attempt, float] = {}
 
-    def look(self, running: Iterable[Attempt], now: float) -> list[str]:
-        """The tasks of those that have been stuck for too long."""
+    def find(self, running: Iterable[Attempt], now: float) -> list[str]:
+        """Return the tasks of the attempts that have been stuck for longer than the patience."""
         stuck = [
             attempt
             for attempt in running
-            if attempt.settled and attempt.began is not None and attempt.over is None
+            if attempt.is_decided and attempt.began is not None and attempt.over is None
         ]
         self._since = {attempt: self._since.get(attempt, now) for attempt in stuck}
         late = (attempt for attempt, since in self._since.items() if now - since > self._patience)

@@ -20,10 +20,11 @@ from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, T
 from evenbeat.core.results import Run
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
+from evenbeat.node.lanes import Lane
 from evenbeat.node.node import Node
 from evenbeat.node.settings import NodeSettings
 from evenbeat.node.ticker import Ticker
-from evenbeat.node.worker import Lane, Worker
+from evenbeat.node.worker import Worker
 from evenbeat.observe import views
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
@@ -272,7 +273,7 @@ class _OneAtATime(Lane):
     """A lane that claims a run only when the run before it is recorded, since that may affect the next."""
 
     def room(self, now: float) -> int:
-        return self.slots - len(self.in_hand)
+        return self.slots - len(self.attempts)
 
 
 class VirtualStore(MemoryStore):

@@ -1,0 +1,129 @@
+"""The runs of a child that has ended: each is handed back, or ends, at once."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.app.scheduler import Scheduler
+from evenbeat.core.durations import write_duration
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, Transition
+from evenbeat.errors import StoreUnavailable
+from evenbeat.node.settling import settle_in_parts
+from evenbeat.observe.logs import run_fields
+from evenbeat.processes.begun import Snapshot
+from evenbeat.rules import attempts
+from evenbeat.stores.base import RunQuery, Store
+
+BATCH = 500
+
+_log = logging.getLogger("evenbeat.supervision.dead_child_runs")
+
+
+class DeadChildRuns(NamedTuple):
+    """The runs of a child that has ended, to be handed back."""
+
+    name: str
+    """The child's."""
+    how: Literal["crashed", "released"]
+    """Whether the end of the child counts as a crash of the runs that it had begun."""
+    why: str
+    begun: Snapshot = Snapshot()
+    overdue: frozenset[tuple[str, int]] = frozenset()
+    """(id, attempt) of the runs because of which the supervisor killed the child: they have timed out."""
+
+    def blames(self, run: RunRecord) -> bool:
+        """Return whether the end of the child counts as a crash of this run.
+
+        A run whose function was executing is to blame. A run whose function had ended is not, as long as
+        another function was executing, unless the run must not run twice. With no function executing,
+        recording the end of this run may be what killed the child.
+        """
+        state = self.begun.state(run.id, run.attempt) if self.how == "crashed" else "claimed"
+        if state == "ended":
+            return run.execution.on_crash == "fail" or not self.begun.is_executing
+        return state == "executing"
+
+    def transition(self, run: RunRecord, now: Instant) -> Transition:
+        """Return the transition that ends the child's attempt of a run."""
+        token = uuid4().hex
+        if (run.id, run.attempt) in self.overdue:
+            timeout = write_duration(run.execution.timeout or 0)
+            return attempts.failed(run, f"timed out after {timeout}, and its process was killed", now, token)
+        if run.cancel_requested:
+            return attempts.cancelled(run, now, token)
+        if not self.blames(run):
+            return attempts.released(run, now, token)
+        # The process is known to be gone: the run need not wait until its lease expires.
+        error = f"worker {self.name} was lost during attempt {run.attempt}: {self.why}"
+        return replace(attempts.crashed(run, now, token, error), lease_ended=False)
+
+
+class HandBack:
+    """Hands back the runs of children that have ended, in order; retries while the store is unavailable."""
+
+    def __init__(self, app: Scheduler) -> None:
+        self._app = app
+        self._waiting: list[DeadChildRuns] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __iter__(self) -> Iterator[DeadChildRuns]:
+        return iter(self._waiting)
+
+    def add(self, dead: DeadChildRuns) -> None:
+        """Hand back the runs of one more child, now if the store is available."""
+        self._waiting.append(dead)
+        try:
+            self.step()
+        except StoreUnavailable as error:
+            _log.error("runs can't be handed back yet, retrying: %s", error, extra={"node": dead.name})
+
+    def step(self) -> None:
+        """Hand back all runs that wait for it. Raises ``StoreUnavailable``; then the next call continues."""
+        while self._waiting:
+            self._settle(self._waiting[0])
+            del self._waiting[0]
+
+    def _settle(self, dead: DeadChildRuns) -> None:
+        store = self._app.store
+        runs = running_runs(store, dead.name)
+        now = store.now()
+        for at in range(0, len(runs), BATCH):
+            batch = runs[at : at + BATCH]
+            transitions = [dead.transition(run, now) for run in batch]
+            answers = itertools.chain.from_iterable(settle_in_parts(store, transitions, "supervisor"))
+            for run, accepted in zip(batch, answers, strict=True):
+                if accepted:
+                    self._report(run, dead, now)
+        if runs:
+            store.hint()
+
+    def _report(self, run: RunRecord, dead: DeadChildRuns, now: Instant) -> None:
+        fields = {**run_fields(run), "worker": dead.name}
+        if (run.id, run.attempt) in dead.overdue:
+            _log.error("a run has timed out, its process was killed", extra=fields)
+        elif not dead.blames(run):
+            _log.warning("a run was handed back", extra={**fields, "why": dead.why})
+        else:
+            _log.error("the worker of a run died", extra={**fields, "why": dead.why})
+            self._app.events.tell("crashed", now, run=run, error=f"worker {dead.name} was lost: {dead.why}")
+
+
+def running_runs(store: Store, worker: str) -> list[RunRecord]:
+    """Return the runs that a worker holds."""
+    found: list[RunRecord] = []
+    query = RunQuery(worker=worker, states=("running",), limit=BATCH)
+    while True:
+        page = store.find_runs(query)
+        found += page.items
+        if page.cursor is None:
+            return found
+        query = replace(query, cursor=page.cursor)
