@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from evenbeat.core.checks import check_label
 from evenbeat.core.durations import read_duration
-from evenbeat.core.records import check_label
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.urls import without_password
 

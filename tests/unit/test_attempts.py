@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.core.records import AttemptRecord, Execution, RunRecord, ScheduleRecord, with_attempt
+from evenbeat.core.json_text import with_attempt
+from evenbeat.core.records import AttemptRecord, Execution, RunRecord, ScheduleRecord
 from evenbeat.rules import attempts
 
 T = 1_772_366_400_000

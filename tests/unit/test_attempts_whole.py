@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.core.json_text import read_attempts, with_attempt
 from evenbeat.core.records import (
     EARLIER_ERROR,
     EARLIER_KEPT,
@@ -18,8 +19,6 @@ from evenbeat.core.records import (
     ScheduleRecord,
     Statistics,
     Transition,
-    read_attempts,
-    with_attempt,
 )
 from evenbeat.rules import attempts
 

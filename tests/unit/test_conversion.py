@@ -25,7 +25,7 @@ import pytest
 
 from evenbeat import InvalidValue, RunContext, Scheduler
 from evenbeat.core import records
-from evenbeat.core.records import from_json, to_json
+from evenbeat.core.json_text import from_json, to_json
 from evenbeat.tasks import conversion
 from evenbeat.tasks.conversion import find_change
 from evenbeat.tasks.task import Task
@@ -264,7 +264,7 @@ def test_what_json_has_no_form_for_is_refused_with_the_name_of_the_argument() ->
         "PosixPath is unsupported; give a text, a number, a list or a dict of them"
     )
     assert refused.value.field == "value"
-    with pytest.raises(InvalidValue, match=r"argument value of task .* holds nan.*; write None or a text"):
+    with pytest.raises(InvalidValue, match=r"argument value of task .* contains nan.*; write None or a text"):
         task_of(float).bind(float("nan"))
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from evenbeat.core.clocks import steady_clock
-from evenbeat.core.records import RunRecord, to_json
+from evenbeat.core.json_text import to_json
+from evenbeat.core.records import RunRecord
 from evenbeat.errors import RunCancelled
 from evenbeat.executors.base import Attempt, Executor, Outcome, describe
 from evenbeat.executors.coroutines import CoroutineExecutor

@@ -117,7 +117,7 @@ def test_a_hook_that_fails_at_the_start_leaves_nothing_running(app: Scheduler) -
 
 
 def test_a_task_whose_name_no_database_takes_is_refused_when_it_is_registered(app: Scheduler) -> None:
-    with pytest.raises(InvalidValue, match="has a lone surrogate, which no database takes"):
+    with pytest.raises(InvalidValue, match="has a lone surrogate, which no database accepts"):
         app.task(name="mail\ud800")(lambda: None)
 
 

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from evenbeat.core.clocks import steady_clock
-from evenbeat.core.records import RunRecord, from_json, to_json
+from evenbeat.core.json_text import from_json, to_json
+from evenbeat.core.records import RunRecord
 from evenbeat.executors import processes
 from evenbeat.executors.base import Attempt, Outcome
 from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Line, Logged, Mine

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from evenbeat.core.clocks import steady_clock
-from evenbeat.core.records import Execution, RunRecord, Transition, to_json
+from evenbeat.core.json_text import to_json
+from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Ended, Outcome
 from evenbeat.node.lanes import Lane

@@ -7,7 +7,8 @@ from typing import Any
 
 from evenbeat.app.session import AppSession, this_user
 from evenbeat.core.instants import Instant, Moment, read_moment
-from evenbeat.core.records import CatchUp, Execution, ScheduleRecord, from_json
+from evenbeat.core.json_text import from_json
+from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.tasks.options import (
     NEW_SCHEDULE,

@@ -21,10 +21,11 @@ import msgspec
 
 from evenbeat.app.session import apause, pause
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_description, check_name
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import from_ms
-from evenbeat.core.records import Record, check_description, check_name
+from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, LockHeld, LockLost, StoreUnavailable, shown
 from evenbeat.stores.base import Store
 

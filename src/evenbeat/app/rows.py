@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from evenbeat.app.session import AppSession, refuse_other
+from evenbeat.core.checks import check_name, check_run
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ScheduleRecord, check_name, check_run
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleConflict, ScheduleNotFound
 from evenbeat.observe.views import schedule_view

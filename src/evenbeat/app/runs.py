@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.session import AppSession, apause
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_one_of
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import Moment, read_moment
-from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition, check_one_of
+from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.core.results import BulkResult, LogLine, RefusedRun, Run, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
 from evenbeat.node.presence import live_nodes

@@ -18,10 +18,11 @@ from evenbeat.app.schedules import Schedules
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.config import default_store
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_run
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant, Moment, read_moment
-from evenbeat.core.records import NORMAL, Execution, RunRecord, check_run
+from evenbeat.core.records import NORMAL, Execution, RunRecord
 from evenbeat.core.results import QueueStats, Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.node import Node

@@ -15,8 +15,9 @@ from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedu
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.session import AppSession, this_user
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_one_of, is_name
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
-from evenbeat.core.records import ScheduleState, check_one_of, is_name
+from evenbeat.core.records import ScheduleState
 from evenbeat.core.results import Run, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.observe import views

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
-from evenbeat.core.awaitable import twin
-from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, check_label, check_task
+from evenbeat.core.checks import check_label, check_task
+from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, RunExists, shown
 from evenbeat.observe.views import run_view

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from evenbeat.cli.phrases import span
 from evenbeat.core.instants import Instant, to_ms
-from evenbeat.core.records import to_json
+from evenbeat.core.json_text import to_json
 from evenbeat.errors import StoreUnavailable
 from evenbeat.observe.events import Event
 

@@ -1,23 +1,19 @@
-"""The records: schedules, runs, and what is written about them. Frozen, validated, no I/O.
+"""The records: schedules, runs, and what stores keep about them. Frozen values without I/O.
 
-Instants are integer milliseconds UTC, durations integer milliseconds, payloads and results JSON text
-that a store never looks into. JSON is written and read here and nowhere else.
+Instants are integer milliseconds UTC, durations integer milliseconds, payloads and results JSON text that a
+store does not interpret.
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-from math import isfinite
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from evenbeat.core.instants import FIRST, LAST, Instant
-from evenbeat.errors import InvalidValue, shown
+from evenbeat.core.instants import Instant
 
 FORMAT = 1
-"""The shape of the rows this version writes. Rows of a newer one are left alone."""
+"""The format of the rows that this version writes. It does not touch rows of a newer format."""
 
 LOW, NORMAL, HIGH = 2, 5, 8
 PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
@@ -26,7 +22,7 @@ LONGEST_PAYLOAD = 1_000_000
 LONGEST_ERROR = 10_000
 LONGEST_SPREAD = 86_400_000
 MOST_CONCURRENT = 10_000
-# What a run keeps of attempts before its present one: the newest, and the beginnings of their errors.
+# How many earlier attempts a run keeps, the newest, and how many characters of their errors.
 EARLIER_KEPT = 20
 EARLIER_ERROR = 500
 
@@ -45,20 +41,13 @@ AttemptOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled", "lost", 
 ACTIVE_STATES: frozenset[RunState] = frozenset(("queued", "running"))
 FINAL_STATES: frozenset[RunState] = frozenset(("succeeded", "failed", "cancelled"))
 
-NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
-# Not . first: "." and ".." are not names but places in a URL.
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
-_LABEL = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
-_RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
-
 
 class CatchUp(msgspec.Struct, frozen=True, cache_hash=True):
-    """What becomes of ticks that are found late (the nodes were down, the schedule was waiting).
+    """What to do with ticks that fire late (the nodes were down, the schedule was waiting).
 
-    ``latest``: one run for the latest, which says how many it stands for. ``all``: a run for each,
-    oldest first, but no more than ``limit``: older ones are recorded as skipped. ``skip``: those later
-    than ``grace`` are recorded as skipped, the others run, no more than ``limit`` of them.
+    ``latest``: add one run for the latest tick, which counts how many it stands for. ``all``: add a run for
+    each tick, oldest first, for at most ``limit`` ticks; record older ones as skipped. ``skip``: record ticks
+    that are later than ``grace`` as skipped, and add runs for the others, for at most ``limit``.
     """
 
     kind: CatchUpKind = "latest"
@@ -67,29 +56,29 @@ class CatchUp(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Execution(msgspec.Struct, frozen=True, cache_hash=True):
-    """How a run is executed, and what follows when it fails."""
+    """How a run is executed, and what happens when it fails."""
 
     retries: int = 0
-    """How many times a failed run is tried again."""
+    """How many times a failed run is retried."""
     backoff: int = 10_000
-    """The wait before the first retry; it doubles with each, up to ``max_backoff``."""
+    """The wait before the first retry; it doubles with each retry, up to ``max_backoff``."""
     max_backoff: int = 3_600_000
     timeout: int | None = None
-    """An attempt that takes longer is asked to end, and counts as failed unless it returns all the same."""
+    """An attempt that takes longer is asked to end, and has failed unless it returns nevertheless."""
     on_crash: OnCrash = "rerun"
-    """What becomes of a run whose worker died: run it again, at most ``max_crashes`` times, or fail."""
+    """What to do with a run whose worker died: run it again, at most ``max_crashes`` times, or fail it."""
     max_crashes: int = 3
 
 
 class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A durable rule: when a task runs, with what payload and policies. Identity: (tenant, name)."""
 
-    # What a user says: a change of any of it counts the revision up.
+    # The definition, given by a user. Each change of it increments the revision.
     tenant: str = "default"
     name: str
     task: str
     trigger: str
-    """The canonical text of the trigger, as it was said."""
+    """The canonical text of the trigger."""
     kind: Kind = "task"
     payload: str = "null"
     queue: str = "default"
@@ -98,7 +87,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     catch_up: CatchUp = CatchUp()
     overlap: Overlap = "allow"
     max_concurrent: int | None = None
-    """No more runs than this at once; a tick beyond waits."""
+    """At most this many runs at once; a tick beyond that waits."""
     spread: int = 0
     """Ticks fire up to this much later, by an amount that depends on the name alone."""
     execution: Execution = Execution()
@@ -109,17 +98,17 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     paused_by: str = ""
     paused_at: Instant | None = None
     declared: str = ""
-    """What ``declare`` said last, as JSON text. An edit by hand stays until it says something else."""
+    """The last declaration, as JSON text. An edit by hand stays until the declaration itself changes."""
 
-    # Where it stands: written by firing, compared by every write.
+    # The state: firing writes it, and every write compares it.
     anchor: Instant = 0
-    """From when an interval without a start of its own counts: when the trigger was given."""
+    """The start of an interval that has none of its own: when the trigger was given."""
     next_tick: Instant | None = None
-    """The coming tick, and the watermark: everything before it has been dealt with."""
+    """The coming tick, and the watermark: all ticks before it have been fired or recorded as skipped."""
     moved: Instant | None = None
-    """The tick that ``next_tick`` stands for, if it was moved to an earlier time: that one does not come."""
+    """The trigger's tick that ``next_tick`` replaces, if a user moved it to an earlier time."""
     wake_at: Instant | None = None
-    """When to look at the row next; None: not until somebody changes it."""
+    """When to plan the schedule next; None: not until a user changes it."""
     last_fire: Instant | None = None
     """When it last added a run."""
     revision: int = 1
@@ -127,12 +116,12 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     fire_seq: int = 0
     """Counts the fires."""
     generation: int = 1
-    """Grows when the name is made again or its watermark is moved back, so that tick ids stay unique."""
+    """Grows when the name is created again or its watermark is moved back, so that tick ids stay unique."""
     created_at: Instant = 0
     updated_at: Instant = 0
     format: int = FORMAT
     damage: str = ""
-    """Why the stored row can't be read; what can't be read of it has its default here. Never stored."""
+    """Why the stored row can't be read; fields that can't be read have their defaults. Never stored."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -144,7 +133,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Version(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """What a write to a schedule compares: nothing may have happened to the row in between."""
+    """The numbers that a write to a schedule compares, so that no change in between is overwritten."""
 
     generation: int
     revision: int
@@ -161,7 +150,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     tick: Instant | None = None
     cause: Cause = "enqueue"
     coalesced: int = 0
-    """How many earlier ticks this run stands for besides its own."""
+    """How many earlier ticks this run stands for, besides its own."""
     task: str
     kind: Kind = "task"
     payload: str = "null"
@@ -170,10 +159,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     execution: Execution = Execution()
     state: RunState = "queued"
     scheduled_at: Instant = 0
-    """When it was to start: its tick with its share of the spread, or the time it was enqueued for. The same
-    for every attempt."""
+    """The planned start: its tick with its share of the spread, or the time for which it was enqueued. The
+    same for every attempt."""
     run_at: Instant = 0
-    """Not before this: a retry moves it."""
+    """The run is claimed at this instant or later; a retry moves it."""
     attempt: int = 0
     """The fencing token: grows with each claim."""
     failures: int = 0
@@ -191,14 +180,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     fired_by: str | None = None
     """The node that fired its tick."""
     earlier: str | None = None
-    """The attempts before the present one, as JSON text: see ``with_attempt``."""
+    """The attempts before the present one, as JSON text: see ``json_text.with_attempt``."""
     settled: str | None = None
-    """The token of the transition applied last, so that its repetition is recognised."""
+    """The token of the last transition that was applied, by which the store recognises a repetition."""
     format: int = FORMAT
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One attempt of a run that is over."""
+    """An attempt of a run that has ended."""
 
     number: int
     worker: str | None
@@ -209,7 +198,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """Ticks that did not become runs of their own, as a range: the ledger's row."""
+    """A row of the ledger: a range of ticks that did not become runs of their own."""
 
     tenant: str
     schedule: str
@@ -224,7 +213,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a schedule's runs; it outlives their history."""
+    """Counts and times of a schedule's runs; they are kept when the runs are purged."""
 
     tenant: str
     schedule: str
@@ -238,7 +227,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A small piece of anything else (nodes, locks, calendars, …), changed by compare-and-set."""
+    """Any other small record (nodes, locks, calendars, …), changed by compare-and-set."""
 
     kind: str
     key: str
@@ -249,7 +238,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of what a run wrote to its log. (run, attempt, seq) is its identity."""
+    """A piece of the log of a run. Identity: (run, attempt, seq)."""
 
     run: str
     attempt: int
@@ -259,10 +248,10 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of one run: applied if it still has this attempt and one of these states.
+    """A change of one run: applied if the run still has this attempt and one of these states.
 
-    Fields that are UNSET stay as they are. ``token`` is chosen by the client before the first try: a
-    repetition of a transition that was applied is recognised by it.
+    Fields that are UNSET stay as they are. The client chooses ``token`` before the first try: the store
+    recognises a repetition of the transition by it.
     """
 
     run: str
@@ -271,12 +260,12 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token: str
     state: RunState | msgspec.UnsetType = msgspec.UNSET
     delay: int | msgspec.UnsetType = msgspec.UNSET
-    """May be claimed so much later than the store's now. A duration, as ``lease``: clocks of nodes differ."""
+    """The run may be claimed so much later than the store's now. A duration, since clocks of nodes differ."""
     failures: int | msgspec.UnsetType = msgspec.UNSET
     crashes: int | msgspec.UnsetType = msgspec.UNSET
     worker: str | msgspec.UnsetType | None = msgspec.UNSET
     lease: int | msgspec.UnsetType | None = msgspec.UNSET
-    """The lease ends so much later than the store's now; None: there is none any more.
+    """The lease expires so much later than the store's now; None removes the lease.
 
     A duration, so that no node's clock can shorten or stretch it.
     """
@@ -286,247 +275,25 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | msgspec.UnsetType | None = msgspec.UNSET
     earlier: str | msgspec.UnsetType = msgspec.UNSET
     lease_ended: bool = False
-    """Applies only if the lease has ended by the store's clock: a heartbeat in between saves the run."""
+    """Applied only if the lease has expired by the store's clock: a heartbeat in between keeps the run."""
     renews: bool = False
-    """Counts the attempt up: whatever was said of the run before is stale from now on."""
+    """Increments the attempt: all earlier transitions of the run are stale from then on."""
     adds: tuple[RunRecord, ...] = ()
-    """Runs that exist from the same moment on (the next steps of a flow)."""
+    """Runs to add in the same step (the next steps of a flow)."""
     counts: Statistics | None = None
-    """Added to the schedule's statistics."""
+    """Numbers to add to the schedule's statistics."""
     wakes: tuple[str, str] | None = None
-    """(tenant, name) of the run's schedule, which may be waiting for this run to end."""
+    """(tenant, name) of the run's schedule, which may wait until this run has ended."""
     gate: tuple[str, str, int, int] | None = None
-    """(tenant, name, generation, revision) of a schedule: applies only if its row still has these numbers.
+    """(tenant, name, generation, revision) of a schedule: applied only if its row still has these numbers.
 
-    Numbers of 0 stand for "there is no such row". A run that is made active again names its schedule as
-    the decision saw it, so that no policy that came in between is passed by.
+    Numbers of 0 stand for "there is no such row". A retry names the schedule that was read for the decision,
+    so that it can't bypass a policy that was set in between.
     """
 
 
-def is_name(value: object) -> bool:
-    """Names of schedules and locks."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
-
-
-def check_name(value: object, field: str) -> None:
-    if not is_name(value):
-        raise InvalidValue(f"{field} {shown(value)} is not {NAMES}", field=field, value=value)
-
-
-def check_label(value: object, field: str) -> None:
-    """Tenants and queues: stricter than names, since more follows them in keys of Redis, after a : or /."""
-    if not (isinstance(value, str) and _LABEL.fullmatch(value)):
-        raise InvalidValue(
-            f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
-        )
-
-
-def check_task(value: object) -> None:
-    if not (isinstance(value, str) and _TASK.fullmatch(value)):
-        hint = "give the name under which the task is registered"
-        raise InvalidValue(
-            f"task {shown(value)} is not 1 to 200 visible characters", field="task", value=value, hint=hint
-        )
-    _storable("task", value)
-
-
-def read_priority(value: object) -> int:
-    """0 to 9, or low, normal, high."""
-    if isinstance(value, str) and value in PRIORITIES:
-        return PRIORITIES[value]
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 9:
-        return value
-    raise InvalidValue(
-        f"priority {shown(value)} is not one of 0-9, low, normal, high", field="priority", value=value
-    )
-
-
-def check_schedule(schedule: ScheduleRecord) -> ScheduleRecord:
-    """Refuse what no store should ever hold, naming the field and the value (R14)."""
-    check_label(schedule.tenant, "tenant")
-    check_name(schedule.name, "name")
-    check_label(schedule.queue, "queue")
-    check_task(schedule.task)
-    read_priority(schedule.priority)
-    check_one_of("kind", schedule.kind, ("task", "flow"))
-    check_one_of("overlap", schedule.overlap, ("allow", "skip", "queue", "queue_all", "cancel_running"))
-    check_one_of("catch_up", schedule.catch_up.kind, ("latest", "all", "skip"))
-    _whole("catch_up.grace", schedule.catch_up.grace, 0)
-    _whole("catch_up.limit", schedule.catch_up.limit, 1, 10_000)
-    _whole("spread", schedule.spread, 0, LONGEST_SPREAD)
-    if schedule.max_concurrent is not None:
-        _whole("max_concurrent", schedule.max_concurrent, 1, MOST_CONCURRENT)
-    check_execution(schedule.execution)
-    check_payload(schedule.payload)
-    for field in ("pause_note", "paused_by", "managed_by"):
-        _storable(field, getattr(schedule, field))
-    check_description(schedule.description)
-    return schedule
-
-
-def check_description(text: str) -> None:
-    """Refuse a description, of a schedule or a lock, that is not a text or is too long."""
-    _storable("description", text)
-    if len(text) > 1000:
-        raise InvalidValue(
-            f"description is {len(text):,} characters long",
-            field="description",
-            value=text,
-            hint="at most 1,000",
-        )
-
-
-def check_texts(**texts: str) -> None:
-    """Refuse texts, by the names of their fields, that no database takes."""
-    for field, text in texts.items():
-        _storable(field, text)
-
-
-def check_execution(execution: Execution) -> Execution:
-    _whole("retries", execution.retries, 0, 1000)
-    _whole("backoff", execution.backoff, 0)
-    _whole("max_backoff", execution.max_backoff, 0)
-    if execution.timeout is not None:
-        _whole("timeout", execution.timeout, 1)
-    check_one_of("on_crash", execution.on_crash, ("rerun", "fail"))
-    _whole("max_crashes", execution.max_crashes, 0, 1000)
-    return execution
-
-
-def check_run(run: RunRecord) -> RunRecord:
-    """Refuse a run that no store should ever hold."""
-    if not _RUN_ID.fullmatch(run.id if type(run.id) is str else ""):
-        raise InvalidValue(f"id {shown(run.id)} is not 1 to 400 visible characters", field="id", value=run.id)
-    if "/" in run.id and run.tick is None:
-        raise InvalidValue(
-            f"id {shown(run.id)} has a /, which is for the runs of ticks", field="id", value=run.id
-        )
-    check_label(run.tenant, "tenant")
-    check_label(run.queue, "queue")
-    check_task(run.task)
-    read_priority(run.priority)
-    check_execution(run.execution)
-    check_payload(run.payload)
-    _whole("run_at", run.run_at, FIRST, LAST)
-    return run
-
-
-def check_payload(text: str, field: str = "payload") -> str:
-    """JSON text, and not too much of it."""
-    if not isinstance(text, str):
-        raise InvalidValue(
-            f"{field} {shown(text)} is not JSON text", field=field, value=text, hint="write it with to_json"
-        )
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LONGEST_PAYLOAD:
-        raise InvalidValue(
-            f"{field} is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
-            field=field,
-            value=text,
-            hint="store the data elsewhere and pass a reference to it",
-        )
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidValue(
-            f"{field} {shown(text)} is not JSON text: {error}", field=field, value=text
-        ) from None
-    return text
-
-
-def to_json(value: Any, field: str = "payload") -> str:
-    """A value as JSON text. What JSON cannot say, or says differently elsewhere, is refused."""
-    try:
-        plain = msgspec.to_builtins(value)
-        _check_plain(plain, field)
-        text = _encoder.encode(plain).decode()
-    except InvalidValue:
-        raise
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidValue(
-            f"{field} is not JSON: {reason}", field=field, value=shown(type(value).__name__)
-        ) from None
-    return check_payload(text, field)
-
-
-def _check_plain(value: Any, field: str) -> None:
-    """Refuse what an encoder would write as something else: NaN and infinity as null, two keys as one.
-
-    0.4 us for a payload of two fields.
-    """
-    left = [value]
-    while left:
-        item = left.pop()
-        kind = type(item)
-        if kind is dict:
-            if not all(type(key) is str for key in item):
-                _check_keys(item, field)
-            left += item.values()
-        elif kind is list or kind is tuple:
-            left += item
-        elif kind is float and not isfinite(item):
-            raise InvalidValue(
-                f"{field} holds {item}, which JSON has no word for",
-                field=field,
-                value=item,
-                hint="write None or a text instead",
-            )
-
-
-def _check_keys(item: dict[Any, Any], field: str) -> None:
-    written = msgspec.json.decode(_encoder.encode(dict.fromkeys(item)))
-    for key in item:
-        if isinstance(key, float) and not isfinite(key):
-            raise InvalidValue(
-                f"{field} has the key {key}, which JSON has no word for",
-                field=field,
-                value=key,
-                hint="use texts as keys",
-            )
-    if len(written) < len(item):
-        twice = sorted(key for key in written if sum(str(other) == key for other in item) > 1)
-        raise InvalidValue(
-            f"{field} has keys that are the same in JSON: {shown(twice[0] if twice else item)}",
-            field=field,
-            value=twice[0] if twice else None,
-            hint="use texts as keys",
-        )
-
-
-def from_json(text: str) -> Any:
-    """The value of a JSON text that ``to_json`` wrote."""
-    return msgspec.json.decode(text)
-
-
-def read_definition(text: str) -> dict[str, Any]:
-    """The fields of a schedule that were declared: what ``changes.definition`` wrote."""
-    try:
-        fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-        fields["payload"] = encode(fields["payload"])
-        fields["catch_up"] = msgspec.convert(fields["catch_up"], CatchUp)
-        fields["execution"] = msgspec.convert(fields["execution"], Execution)
-    except (msgspec.MsgspecError, UnicodeError, KeyError) as error:
-        raise InvalidValue(
-            f"what was declared can't be read: {error}",
-            field="declared",
-            value=text,
-            hint="declare it again, or update it",
-        ) from None
-    return fields
-
-
-_encoder = msgspec.json.Encoder()
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
-
-
-def encode(record: Any) -> str:
-    """A record as JSON text, for stores that keep records whole."""
-    return _encoder.encode(record).decode()
-
-
-# msgspec looks at the fields of a record when it first reads one, and threads that do so at the same moment
-# end the process with a segmentation fault (0.22). So that is done here, while the module is imported.
+# msgspec inspects the fields of a record type when it first reads one. If threads do so at the same moment,
+# the process dies with a segmentation fault (0.22). So this happens here, while the module is imported.
 for _kind in (
     CatchUp,
     Execution,
@@ -540,57 +307,3 @@ for _kind in (
     Transition,
 ):
     msgspec.json.Decoder(_kind)
-_attempts = msgspec.json.Decoder(tuple[AttemptRecord, ...])
-
-
-def with_attempt(earlier: str | None, attempt: AttemptRecord) -> str:
-    """The JSON text of a run's earlier attempts with one more; the oldest go where there are too many."""
-    if attempt.error is not None:
-        attempt = msgspec.structs.replace(attempt, error=attempt.error[:EARLIER_ERROR])
-    kept = (*read_attempts(earlier), attempt)[-EARLIER_KEPT:]
-    return _encoder.encode(kept).decode()
-
-
-def read_attempts(earlier: str | None) -> tuple[AttemptRecord, ...]:
-    """The attempts of such a text. None at all if it can't be read: they are for people, and no run depends
-    on them."""
-    try:
-        return () if earlier is None else _attempts.decode(earlier)
-    except (msgspec.MsgspecError, UnicodeError):
-        return ()
-
-
-# Policies repeat: a million rows have a handful of different ones between them.
-@lru_cache(maxsize=1024)
-def encode_policy(policy: CatchUp | Execution) -> str:
-    return _encoder.encode(policy).decode()
-
-
-@lru_cache(maxsize=1024)
-def decode_policy(text: str, kind: type[_Struct]) -> _Struct:
-    return msgspec.json.decode(text, type=kind)
-
-
-def _storable(field: str, text: str) -> None:
-    if not isinstance(text, str):
-        raise InvalidValue(f"{field} {shown(text)} is not a text", field=field, value=text)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidValue(
-            f"{field} {shown(text)} has a lone surrogate, which no database takes", field=field, value=text
-        ) from None
-
-
-def check_one_of(field: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidValue(
-            f"{field} {shown(value)} is not one of {', '.join(known)}", field=field, value=value
-        )
-
-
-def _whole(field: str, value: object, low: int, high: int = 1 << 53) -> None:
-    if not (isinstance(value, int) and not isinstance(value, bool) and low <= value <= high):
-        raise InvalidValue(
-            f"{field} {shown(value)} is not a whole number of {low} to {high}", field=field, value=value
-        )

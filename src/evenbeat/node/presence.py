@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import Record, encode
+from evenbeat.core.json_text import encode
+from evenbeat.core.records import Record
 from evenbeat.rules.waiting import Taker
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.tasks.task import ExecutorKind

@@ -9,8 +9,8 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from evenbeat.config import Settings
+from evenbeat.core.checks import check_label
 from evenbeat.core.durations import Duration, read_duration
-from evenbeat.core.records import check_label
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.tasks.options import refuse_unknown
 

@@ -9,6 +9,7 @@ import msgspec
 
 from evenbeat.core import records
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.core.json_text import from_json
 from evenbeat.core.records import Execution
 from evenbeat.core.results import (
     LogLine,
@@ -46,7 +47,7 @@ def schedule_view(
     except InvalidTrigger as error:
         damage = damage or str(error)
     try:
-        payload = records.from_json(schedule.payload)
+        payload = from_json(schedule.payload)
         edited = {name: edit.declared for name, edit in edits(schedule).items()}
     except InvalidValue as error:
         damage = damage or str(error)
@@ -152,7 +153,7 @@ def _result(run: records.RunRecord, tasks: Tasks | None) -> Any:
 def _value(text: str) -> Any:
     """Return the value of a JSON text; a text that is not JSON, edited by hand, is returned as it is."""
     try:
-        return records.from_json(text)
+        return from_json(text)
     except (msgspec.MsgspecError, UnicodeError):
         return text
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
+from evenbeat.core.json_text import read_attempts, with_attempt
 from evenbeat.core.records import (
     FINAL_STATES,
     LONGEST_ERROR,
@@ -18,8 +19,6 @@ from evenbeat.core.records import (
     ScheduleRecord,
     Statistics,
     Transition,
-    read_attempts,
-    with_attempt,
 )
 from evenbeat.rules.firing import needs_active
 

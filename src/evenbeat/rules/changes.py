@@ -17,19 +17,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from evenbeat.core.checks import check_schedule, check_texts
 from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
-from evenbeat.core.records import (
-    FORMAT,
-    Reason,
-    RunRecord,
-    ScheduleRecord,
-    check_schedule,
-    check_texts,
-    encode,
-    from_json,
-    read_definition,
-)
+from evenbeat.core.json_text import encode, from_json, read_definition
+from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
 from evenbeat.rules.firing import (
     BYTES_A_STEP,

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
+from evenbeat.core.checks import check_schedule
 from evenbeat.core.instants import FIRST, LAST
+from evenbeat.core.json_text import decode_policy, encode_policy
 from evenbeat.core.records import (
     LONGEST_SPREAD,
     MOST_CONCURRENT,
@@ -27,9 +29,6 @@ from evenbeat.core.records import (
     Skipped,
     Statistics,
     Version,
-    check_schedule,
-    decode_policy,
-    encode_policy,
 )
 from evenbeat.errors import EvenbeatError
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from evenbeat.core.instants import from_ms
-from evenbeat.core.records import Cause, RunRecord, from_json
+from evenbeat.core.json_text import from_json
+from evenbeat.core.records import Cause, RunRecord
 from evenbeat.errors import RunCancelled
 
 

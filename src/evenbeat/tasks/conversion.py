@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Union
 
 import msgspec
 
-from evenbeat.core.records import from_json, to_json
+from evenbeat.core.json_text import from_json, to_json
 from evenbeat.errors import InvalidValue, shown
 
 # Values of these types are JSON as they are.
@@ -290,7 +290,7 @@ def find_change(given: Any, back: Any, *, allow_json: bool = True) -> Change | N
         return None
     if isinstance(given, Decimal) and not given.is_finite():
         raise InvalidValue(
-            f"payload holds {given!r}, which JSON can't express",
+            f"payload contains {given!r}, which JSON can't express",
             field="payload",
             value=str(given),
             hint="write None or a text instead",

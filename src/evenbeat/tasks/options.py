@@ -8,17 +8,9 @@ from typing import Any, TypedDict
 
 from msgspec.structs import replace
 
+from evenbeat.core.checks import check_execution, check_label, read_priority
 from evenbeat.core.durations import Duration, read_duration
-from evenbeat.core.records import (
-    CatchUp,
-    CatchUpKind,
-    Execution,
-    OnCrash,
-    Overlap,
-    check_execution,
-    check_label,
-    read_priority,
-)
+from evenbeat.core.records import CatchUp, CatchUpKind, Execution, OnCrash, Overlap
 from evenbeat.errors import InvalidValue
 
 

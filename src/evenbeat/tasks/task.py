@@ -11,18 +11,10 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_arg
 import msgspec
 
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import NAMES, check_one_of, check_task, is_name
 from evenbeat.core.clocks import wall_clock
-from evenbeat.core.records import (
-    NAMES,
-    NORMAL,
-    Execution,
-    RunRecord,
-    check_one_of,
-    check_task,
-    from_json,
-    is_name,
-    to_json,
-)
+from evenbeat.core.json_text import from_json, to_json
+from evenbeat.core.records import NORMAL, Execution, RunRecord
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.tasks import conversion

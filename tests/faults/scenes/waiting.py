@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import Overlap, RunRecord, ScheduleRecord, to_json
+from evenbeat.core.json_text import to_json
+from evenbeat.core.records import Overlap, RunRecord, ScheduleRecord
 from evenbeat.rules.firing import CHANGED_LATELY
 from evenbeat.stores.base import ScheduleQuery
 from tests.faults.fleet import Fleet, add_schedules, all_runs, fleet, opened

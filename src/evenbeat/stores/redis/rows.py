@@ -17,6 +17,7 @@ from typing import TypeVar, get_args
 import msgspec
 
 from evenbeat.core.instants import FIRST, LAST, Instant, read_instant, write_instant
+from evenbeat.core.json_text import encode_policy
 from evenbeat.core.records import (
     CatchUp,
     Cause,
@@ -28,7 +29,6 @@ from evenbeat.core.records import (
     ScheduleRecord,
     ScheduleState,
     Version,
-    encode_policy,
 )
 from evenbeat.errors import InvalidValue
 from evenbeat.stores.rows import Unreadable, check_counts, check_place, salvaged

@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
-from evenbeat.core.records import (
-    Execution,
-    RunRecord,
-    check_execution,
-    check_run,
-    from_json,
-    read_priority,
-    to_json,
-)
+from evenbeat.core.checks import check_execution, check_run, read_priority
+from evenbeat.core.json_text import from_json, to_json
+from evenbeat.core.records import Execution, RunRecord
 from evenbeat.errors import InvalidValue
 
 
@@ -100,11 +94,11 @@ def test_priorities_have_names() -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ({"x": float("nan")}, "holds nan"),
-        ({"x": [1.0, {"y": float("inf")}]}, "holds inf"),
-        ([(float("-inf"),)], "holds -inf"),
-        ({1: "a", "1": "b"}, 'the same in JSON: "1"'),
-        ({"deep": [{2: "a", "2": "b"}]}, 'the same in JSON: "2"'),
+        ({"x": float("nan")}, "contains nan"),
+        ({"x": [1.0, {"y": float("inf")}]}, "contains inf"),
+        ([(float("-inf"),)], "contains -inf"),
+        ({1: "a", "1": "b"}, 'equal in JSON: "1"'),
+        ({"deep": [{2: "a", "2": "b"}]}, 'equal in JSON: "2"'),
         ({float("nan"): 1}, "has the key nan"),
     ],
 )

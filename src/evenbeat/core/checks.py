@@ -1,0 +1,191 @@
+"""Checks of values that users give: each raises ``InvalidValue``, which names the field and the value."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from evenbeat.core.instants import FIRST, LAST
+from evenbeat.core.records import (
+    LONGEST_PAYLOAD,
+    LONGEST_SPREAD,
+    MOST_CONCURRENT,
+    PRIORITIES,
+    Execution,
+    RunRecord,
+    ScheduleRecord,
+)
+from evenbeat.errors import InvalidValue, shown
+
+NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
+# Not . first: in a URL, "." and ".." are not names but folders.
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
+_RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value may be the name of a schedule or a lock."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def check_name(value: object, field: str) -> None:
+    """Refuse a name of a schedule or a lock that is not valid."""
+    if not is_name(value):
+        raise InvalidValue(f"{field} {shown(value)} is not {NAMES}", field=field, value=value)
+
+
+def check_label(value: object, field: str) -> None:
+    """Refuse a tenant or queue that is not valid.
+
+    Stricter than names: in keys of Redis, a : or / and more text follows them.
+    """
+    if not (isinstance(value, str) and _LABEL.fullmatch(value)):
+        raise InvalidValue(
+            f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
+        )
+
+
+def check_task(value: object) -> None:
+    """Refuse a name of a task that is not valid."""
+    if not (isinstance(value, str) and _TASK.fullmatch(value)):
+        hint = "give the name under which the task is registered"
+        raise InvalidValue(
+            f"task {shown(value)} is not 1 to 200 visible characters", field="task", value=value, hint=hint
+        )
+    _storable("task", value)
+
+
+def read_priority(value: object) -> int:
+    """Return the number of a priority: 0 to 9, or low, normal, high."""
+    if isinstance(value, str) and value in PRIORITIES:
+        return PRIORITIES[value]
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 9:
+        return value
+    raise InvalidValue(
+        f"priority {shown(value)} is not one of 0-9, low, normal, high", field="priority", value=value
+    )
+
+
+def check_schedule(schedule: ScheduleRecord) -> ScheduleRecord:
+    """Refuse a schedule that no store should hold, naming the field and the value (R14)."""
+    check_label(schedule.tenant, "tenant")
+    check_name(schedule.name, "name")
+    check_label(schedule.queue, "queue")
+    check_task(schedule.task)
+    read_priority(schedule.priority)
+    check_one_of("kind", schedule.kind, ("task", "flow"))
+    check_one_of("overlap", schedule.overlap, ("allow", "skip", "queue", "queue_all", "cancel_running"))
+    check_one_of("catch_up", schedule.catch_up.kind, ("latest", "all", "skip"))
+    _whole("catch_up.grace", schedule.catch_up.grace, 0)
+    _whole("catch_up.limit", schedule.catch_up.limit, 1, 10_000)
+    _whole("spread", schedule.spread, 0, LONGEST_SPREAD)
+    if schedule.max_concurrent is not None:
+        _whole("max_concurrent", schedule.max_concurrent, 1, MOST_CONCURRENT)
+    check_execution(schedule.execution)
+    check_payload(schedule.payload)
+    for field in ("pause_note", "paused_by", "managed_by"):
+        _storable(field, getattr(schedule, field))
+    check_description(schedule.description)
+    return schedule
+
+
+def check_description(text: str) -> None:
+    """Refuse a description, of a schedule or a lock, that is not a text or is too long."""
+    _storable("description", text)
+    if len(text) > 1000:
+        raise InvalidValue(
+            f"description is {len(text):,} characters long",
+            field="description",
+            value=text,
+            hint="at most 1,000",
+        )
+
+
+def check_texts(**texts: str) -> None:
+    """Refuse texts that no database accepts, by the names of their fields."""
+    for field, text in texts.items():
+        _storable(field, text)
+
+
+def check_execution(execution: Execution) -> Execution:
+    """Refuse options of an execution that are out of range."""
+    _whole("retries", execution.retries, 0, 1000)
+    _whole("backoff", execution.backoff, 0)
+    _whole("max_backoff", execution.max_backoff, 0)
+    if execution.timeout is not None:
+        _whole("timeout", execution.timeout, 1)
+    check_one_of("on_crash", execution.on_crash, ("rerun", "fail"))
+    _whole("max_crashes", execution.max_crashes, 0, 1000)
+    return execution
+
+
+def check_run(run: RunRecord) -> RunRecord:
+    """Refuse a run that no store should hold."""
+    if not _RUN_ID.fullmatch(run.id if type(run.id) is str else ""):
+        raise InvalidValue(f"id {shown(run.id)} is not 1 to 400 visible characters", field="id", value=run.id)
+    if "/" in run.id and run.tick is None:
+        raise InvalidValue(
+            f"id {shown(run.id)} has a /, which only the ids of ticks' runs may have",
+            field="id",
+            value=run.id,
+        )
+    check_label(run.tenant, "tenant")
+    check_label(run.queue, "queue")
+    check_task(run.task)
+    read_priority(run.priority)
+    check_execution(run.execution)
+    check_payload(run.payload)
+    _whole("run_at", run.run_at, FIRST, LAST)
+    return run
+
+
+def check_payload(text: str, field: str = "payload") -> str:
+    """Refuse a text that is not JSON, or too long."""
+    if not isinstance(text, str):
+        raise InvalidValue(
+            f"{field} {shown(text)} is not JSON text", field=field, value=text, hint="write it with to_json"
+        )
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LONGEST_PAYLOAD:
+        raise InvalidValue(
+            f"{field} is {size:,} bytes of JSON, the limit is {LONGEST_PAYLOAD:,}",
+            field=field,
+            value=text,
+            hint="store the data elsewhere and pass a reference to it",
+        )
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidValue(
+            f"{field} {shown(text)} is not JSON text: {error}", field=field, value=text
+        ) from None
+    return text
+
+
+def _storable(field: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise InvalidValue(f"{field} {shown(text)} is not a text", field=field, value=text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue(
+            f"{field} {shown(text)} has a lone surrogate, which no database accepts", field=field, value=text
+        ) from None
+
+
+def check_one_of(field: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the known ones."""
+    if value not in known:
+        raise InvalidValue(
+            f"{field} {shown(value)} is not one of {', '.join(known)}", field=field, value=value
+        )
+
+
+def _whole(field: str, value: object, low: int, high: int = 1 << 53) -> None:
+    if not (isinstance(value, int) and not isinstance(value, bool) and low <= value <= high):
+        raise InvalidValue(
+            f"{field} {shown(value)} is not a whole number of {low} to {high}", field=field, value=value
+        )
