@@ -21,7 +21,7 @@ from evenbeat.node.presence import LiveNode, live_nodes
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
-from evenbeat.rules.waiting import lacking
+from evenbeat.rules.waiting import why_no_taker
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 
 LATE = 60_000
@@ -229,7 +229,7 @@ def _why_waiting(task: str, queue: str, alive: list[LiveNode]) -> str:
         "no_task": "no node at work has this task",
         "no_queue": f"no node at work that has it takes from queue {queue}",
     }
-    return f"; {why[lacking(task, nodes)]}"
+    return f"; {why[why_no_taker(task, nodes)]}"
 
 
 def _expired(store: Store, now: Instant) -> Finding:

@@ -20,7 +20,8 @@ from evenbeat import Scheduler
 from evenbeat.core.records import FINAL_STATES, FORMAT, CatchUp, Execution, RunRecord, ScheduleRecord
 from evenbeat.errors import ScheduleConflict, ScheduleTooNew, StoreUnavailable
 from evenbeat.rules import changes
-from evenbeat.rules.firing import Planned, trigger_of
+from evenbeat.rules.firing import Planned
+from evenbeat.rules.ticks import trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.urls import open_url
 

@@ -202,13 +202,13 @@ def test_what_is_kept_of_an_error() -> None:
 def test_the_attempts_that_are_over() -> None:
     first = AttemptRecord(1, "v", T - 90, T - 80, "lost")
     waiting = running(state="queued", worker=None, earlier=with_attempt(None, first))
-    assert attempts.past(waiting) == (first,)
-    assert attempts.past(replace(waiting, state="running", worker="w")) == (first,)
+    assert attempts.ended_attempts(waiting) == (first,)
+    assert attempts.ended_attempts(replace(waiting, state="running", worker="w")) == (first,)
     over = replace(waiting, state="failed", worker="w", finished_at=T, error="boom")
-    assert attempts.past(over) == (first, AttemptRecord(5, "w", T - 9, T, "failed", "boom"))
+    assert attempts.ended_attempts(over) == (first, AttemptRecord(5, "w", T - 9, T, "failed", "boom"))
     # Cancelled while it waited: no attempt ended it, so a retry adds none.
     cancelled = replace(waiting, state="cancelled", finished_at=T)
-    assert attempts.past(cancelled) == (first,)
+    assert attempts.ended_attempts(cancelled) == (first,)
     again = attempts.retried(cancelled, "t")
     assert again is not None
     assert again.earlier is msgspec.UNSET

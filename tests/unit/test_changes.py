@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
-from evenbeat.rules import changes
-from evenbeat.rules.firing import Active, Planned, plan, trigger_of
+from evenbeat.rules import changes, definitions
+from evenbeat.rules.firing import Active, Planned, plan
+from evenbeat.rules.ticks import trigger_of
 
 T = 1_772_366_400_000  # 2026-03-01T12:00:00Z
 MINUTE = 60_000
@@ -92,7 +93,7 @@ class TestCreate:
 class TestDeclare:
     def test_what_is_not_there_is_made(self) -> None:
         schedule = certain(changes.declare(wanted(), T, None)).schedule
-        assert schedule == replace(made(), declared=changes.definition(made()))
+        assert schedule == replace(made(), declared=definitions.definition(made()))
 
     def test_what_is_there_already_is_left_alone(self) -> None:
         schedule = certain(changes.declare(wanted(), T, None)).schedule
@@ -113,22 +114,22 @@ class TestDeclare:
         first = certain(changes.declare(wanted(retries=1), T, None)).schedule
         edited = certain(changes.change(first, {"trigger": "every 5m", "priority": 9}, T + 1)).schedule
         assert changes.declare(wanted(retries=1), T + 2, edited) is None
-        assert changes.edits(edited) == {"trigger": ("every 5m", "every 1m"), "priority": (9, 5)}
+        assert definitions.edits(edited) == {"trigger": ("every 5m", "every 1m"), "priority": (9, 5)}
         paused = changes.pause(edited, T + 3).schedule
         assert changes.declare(wanted(retries=1), T + 4, paused) is None
         moved_on = certain(changes.declare(wanted(retries=2), T + 5, edited)).schedule
         assert (moved_on.trigger, moved_on.priority, moved_on.execution.retries) == ("every 1m", 5, 2)
-        assert changes.edits(moved_on) == {}
+        assert definitions.edits(moved_on) == {}
 
     def test_an_edit_can_be_taken_back(self) -> None:
         first = certain(changes.declare(wanted(payload='{"a":1}', retries=3), T, None)).schedule
         assert changes.reset(first, T + 1) is None
         wishes = {"payload": '{"a":2}', "execution": Execution(), "catch_up": CatchUp("all")}
         edited = certain(changes.change(first, wishes, T + 1)).schedule
-        assert sorted(changes.edits(edited)) == ["catch_up", "payload", "retries"]
+        assert sorted(definitions.edits(edited)) == ["catch_up", "payload", "retries"]
         back = certain(changes.reset(edited, T + 2)).schedule
         assert (back.payload, back.execution.retries, back.catch_up) == ('{"a":1}', 3, CatchUp())
-        assert (back.declared, changes.edits(back)) == (first.declared, {})
+        assert (back.declared, definitions.edits(back)) == (first.declared, {})
         with pytest.raises(InvalidValue, match="cleanup was never declared; update it instead"):
             changes.reset(made(), T + 1)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import FIRST, LAST
 from evenbeat.core.records import FORMAT, CatchUp, Execution, RunRecord, ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
-from evenbeat.rules import changes
+from evenbeat.rules import changes, definitions
 from evenbeat.rules.firing import Active, Planned
 
 MINUTE = 60_000
@@ -80,7 +80,7 @@ def test_a_new_schedule() -> None:
         state="active",
     )
     assert changes.create(WANTED, NOW) == Planned(expected)
-    declared = replace(expected, declared=changes.definition(expected))
+    declared = replace(expected, declared=definitions.definition(expected))
     assert changes.declare(WANTED, NOW, None) == Planned(declared)
     stale = replace(WANTED, state="finished", next_tick=1, wake_at=1, paused_at=1)
     assert changes.create(stale, NOW) == Planned(expected)
@@ -135,7 +135,7 @@ def test_a_schedule_without_ticks_is_finished_at_once() -> None:
 
 def test_a_change_that_changes_nothing() -> None:
     assert changes.change(row(), {"task": "work", "trigger": "*/1 * * * *"}, NOW) is None
-    assert changes.declare(row(), NOW, row(declared=changes.definition(row()))) is None
+    assert changes.declare(row(), NOW, row(declared=definitions.definition(row()))) is None
 
 
 def test_a_trigger_in_other_words_is_the_same() -> None:

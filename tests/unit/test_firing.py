@@ -23,9 +23,9 @@ from evenbeat.rules.firing import (
     is_waiting,
     plan,
     plan_or_defer,
-    trigger_of,
-    waits,
+    wakes_on_run_end,
 )
+from evenbeat.rules.ticks import trigger_of
 from evenbeat.triggers import parse_trigger
 
 T = 1_772_366_400_000  # 2026-03-01T12:00:00Z
@@ -273,15 +273,15 @@ def test_every_tick_is_accounted_for_once_and_no_step_stands_still(
 class TestWaits:
     def test_a_schedule_that_waits_sleeps_beyond_its_tick(self) -> None:
         schedule = made(overlap="queue")
-        assert not waits(schedule)
-        assert waits(plan(schedule, T + MINUTE, BUSY).schedule)
-        assert not waits(plan(schedule, T + MINUTE).schedule)
+        assert not wakes_on_run_end(schedule)
+        assert wakes_on_run_end(plan(schedule, T + MINUTE, BUSY).schedule)
+        assert not wakes_on_run_end(plan(schedule, T + MINUTE).schedule)
 
     def test_a_tick_that_comes_due_while_a_run_ends_is_waited_for(self) -> None:
         # The clock of the transaction that records the end may stand before the tick.
         schedule = plan(made(overlap="queue_all"), T + MINUTE, BUSY).schedule
         assert schedule.next_tick == T + MINUTE
-        assert waits(schedule)
+        assert wakes_on_run_end(schedule)
 
     @pytest.mark.parametrize(
         "fields",
@@ -295,10 +295,10 @@ class TestWaits:
     )
     def test_other_schedules_do_not_wait(self, fields: dict[str, Any]) -> None:
         waiting = plan(made(overlap="queue"), T + MINUTE, BUSY).schedule
-        assert not waits(replace(waiting, **fields))
+        assert not wakes_on_run_end(replace(waiting, **fields))
 
     def test_one_that_bounds_its_runs_by_number_waits(self) -> None:
-        assert waits(plan(made(max_concurrent=1), T + MINUTE, BUSY).schedule)
+        assert wakes_on_run_end(plan(made(max_concurrent=1), T + MINUTE, BUSY).schedule)
 
     def test_a_schedule_that_was_changed_lately_is_looked_at_again_soon(self) -> None:
         # The end of a run that began to be recorded before the change may not wake it.

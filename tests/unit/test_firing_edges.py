@@ -10,18 +10,8 @@ import pytest
 from evenbeat.core.records import CatchUp, Execution, Reason, ScheduleRecord
 from evenbeat.errors import UnknownZone
 from evenbeat.rules import firing
-from evenbeat.rules.firing import (
-    Active,
-    Moved,
-    Planned,
-    coming,
-    delay_of,
-    next_start,
-    plan,
-    plan_or_defer,
-    trigger_of,
-    waits,
-)
+from evenbeat.rules.firing import Active, Planned, plan, plan_or_defer, wakes_on_run_end
+from evenbeat.rules.ticks import MovedTick, next_start, spread_delay, trigger_of, upcoming_tick
 from evenbeat.triggers import At, Every, parse_trigger
 
 MINUTE = 60_000
@@ -62,7 +52,7 @@ def test_a_moved_tick_comes_instead_of_those_up_to_the_one_it_stands_for(
     period: int, tick: int, instead_of: int
 ) -> None:
     plain = Every(period, start=0, until=100)
-    moved = Moved(plain, tick, instead_of)
+    moved = MovedTick(plain, tick, instead_of)
     kept = [at for at in range(0, 101, period) if at < tick or at > instead_of]
     expected = sorted({*kept, tick})
     for at in range(-5, 110):
@@ -74,14 +64,14 @@ def test_a_moved_tick_comes_instead_of_those_up_to_the_one_it_stands_for(
 
 def test_a_moved_trigger_says_what_it_was_made_of() -> None:
     plain = parse_trigger("0 9 * * * tz=Europe/Berlin")
-    moved = Moved(plain, T, T + 1)
+    moved = MovedTick(plain, T, T + 1)
     assert (moved.explain(), str(moved), moved.tzinfo) == (plain.explain(), str(plain), plain.tzinfo)
     assert moved.bind("other", T) is moved
 
 
 def test_the_trigger_of_a_schedule_knows_of_its_moved_tick() -> None:
     assert trigger_of(schedule()) == parse_trigger("* * * * *")
-    assert trigger_of(schedule(moved=T + MINUTE)) == Moved(parse_trigger("* * * * *"), T, T + MINUTE)
+    assert trigger_of(schedule(moved=T + MINUTE)) == MovedTick(parse_trigger("* * * * *"), T, T + MINUTE)
     assert trigger_of(schedule(moved=T + MINUTE, next_tick=None)) == parse_trigger("* * * * *")
     single = f"at {'2026-03-01T12:00:00Z'}"
     assert trigger_of(schedule(trigger=single, next_tick=None)) == At(T)
@@ -112,7 +102,7 @@ def test_the_trigger_of_a_schedule_knows_of_its_moved_tick() -> None:
     ],
 )
 def test_what_comes_next_is_known_through_a_pause(fields: dict[str, Any], expected: int | None) -> None:
-    assert coming(schedule(**fields)) == expected
+    assert upcoming_tick(schedule(**fields)) == expected
 
 
 # -- due or not ----------------------------------------------------------------------------------------------
@@ -140,7 +130,7 @@ def test_a_tick_is_due_to_the_millisecond() -> None:
 
 def test_a_spread_tick_is_due_after_its_delay_to_the_millisecond() -> None:
     spread = schedule(spread=30_000)
-    delay = delay_of(spread)
+    delay = spread_delay(spread)
     assert 0 < delay < 30_000
     early = plan(spread, T + delay - 1)
     assert (early.runs, early.schedule.wake_at) == ((), T + delay)
@@ -153,12 +143,12 @@ def test_a_spread_tick_is_due_after_its_delay_to_the_millisecond() -> None:
 
 
 def test_a_delay_depends_on_tenant_and_name_and_is_below_the_spread() -> None:
-    delays = {delay_of(schedule(name=f"s{number}", spread=3)) for number in range(100)}
+    delays = {spread_delay(schedule(name=f"s{number}", spread=3)) for number in range(100)}
     assert delays == {0, 1, 2}
-    assert delay_of(schedule(spread=1_000_000)) != delay_of(schedule(spread=1_000_000, tenant="acme"))
-    assert {delay_of(schedule(spread=spread)) for spread in (0, 1)} == {0}
+    assert spread_delay(schedule(spread=1_000_000)) != spread_delay(schedule(spread=1_000_000, tenant="acme"))
+    assert {spread_delay(schedule(spread=spread)) for spread in (0, 1)} == {0}
     # Nodes of every version agree on it.
-    assert delay_of(schedule(spread=1_000_000)) == 606_480
+    assert spread_delay(schedule(spread=1_000_000)) == 606_480
 
 
 # -- one run, with all that was said -------------------------------------------------------------------------
@@ -336,7 +326,7 @@ def test_a_tick_fires_if_its_policies_leave_room(
     if not fires:
         # It stays the next tick, and the schedule waits for a run to end.
         assert (planned.schedule.next_tick, planned.schedule.wake_at) == (T, T + firing.WAIT_CHECK)
-        assert waits(planned.schedule)
+        assert wakes_on_run_end(planned.schedule)
 
 
 @pytest.mark.parametrize(("ago", "check"), [(0, 1_000), (59_999, 1_000), (60_000, 30_000), (10**9, 30_000)])
@@ -369,7 +359,7 @@ def test_of_a_backlog_one_run_is_fired_where_one_at_a_time_is_allowed(overlap: A
 
 def test_skip_records_what_is_due_to_the_millisecond() -> None:
     said = schedule(overlap="skip", spread=30_000)
-    delay = delay_of(said)
+    delay = spread_delay(said)
     planned = plan(said, T + MINUTE + delay - 1, (RUNNING,))
     assert ledger(planned) == [(0, 0, 1, "overlap")]
     planned = plan(said, T + MINUTE + delay, (RUNNING,))
@@ -402,7 +392,7 @@ def test_cancel_running_asks_each_run_once_unless_it_waits() -> None:
 def test_a_schedule_waits_if_it_sleeps_past_its_tick_and_bounds_its_runs(
     fields: dict[str, Any], expected: bool
 ) -> None:
-    assert waits(schedule(**{"overlap": "queue", **fields})) is expected
+    assert wakes_on_run_end(schedule(**{"overlap": "queue", **fields})) is expected
 
 
 # -- pauses --------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from evenbeat.core.instants import Instant, read_instant
 from evenbeat.core.records import CatchUp, ScheduleRecord
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.rules import changes
-from evenbeat.rules.firing import plan, trigger_of
+from evenbeat.rules.firing import plan
+from evenbeat.rules.ticks import trigger_of
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.triggers import parse_trigger

@@ -13,7 +13,8 @@ from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.ticker import BATCH, Ticker
 from evenbeat.observe.events import Event, Events
-from evenbeat.rules.firing import DEFERRED, Planned, delay_of
+from evenbeat.rules.firing import DEFERRED, Planned
+from evenbeat.rules.ticks import spread_delay
 from evenbeat.stores.base import Fired, PlanFunction, RunQuery
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
@@ -145,7 +146,7 @@ def test_a_fire_of_a_spread_schedule_says_when_it_fires_next(
     caplog.set_level("INFO")
     spread = replace(BEAT, next_tick=T + 60_000, spread=30_000)
     bench.step(Planned(spread, runs=(run(),)))
-    start = T + 60_000 + delay_of(spread)
+    start = T + 60_000 + spread_delay(spread)
     assert start > T + 60_000
     assert bench.heard[0].next_run == from_ms(start)
     (record,) = [record for record in caplog.records if record.getMessage() == "fired"]

@@ -15,7 +15,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue
-from evenbeat.rules import changes
+from evenbeat.rules import changes, definitions
 from evenbeat.rules.firing import Planned
 from evenbeat.tasks.task import Task
 
@@ -65,5 +65,5 @@ def _replaced_edits(previous: ScheduleRecord | None, planned: Planned | None) ->
     if planned is None or previous is None or previous.damage:
         return {}
     with suppress(InvalidValue, msgspec.MsgspecError):  # the stored declaration is damaged
-        return {name: edit.present for name, edit in changes.edits(previous).items()}
+        return {name: edit.present for name, edit in definitions.edits(previous).items()}
     return {}

@@ -22,7 +22,7 @@ from evenbeat.core.results import Run, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.observe import views
 from evenbeat.rules import attempts, changes
-from evenbeat.rules.firing import coming, trigger_of
+from evenbeat.rules.ticks import trigger_of, upcoming_tick
 from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit
 from evenbeat.tasks.options import SCHEDULE, NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
@@ -155,7 +155,7 @@ class Schedules:
             trigger, first = schedule.bind("preview", now), None
         else:
             row = self._rows.existing(schedule, self._session.tenant_of(tenant))
-            trigger, first = trigger_of(row), coming(row)
+            trigger, first = trigger_of(row), upcoming_tick(row)
             if first is None:
                 return []
         if since is not None:

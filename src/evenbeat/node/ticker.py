@@ -14,7 +14,8 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.rules.firing import DEFERRED, Active, Planned, next_start, plan_or_defer
+from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
+from evenbeat.rules.ticks import next_start
 from evenbeat.stores.base import Fired, RunQuery, Store
 
 # The schedules that are fired in one transaction: it takes 13 ms on SQLite, and blocks all other writers.

@@ -13,7 +13,7 @@ from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import Reason, RunRecord, ScheduleRecord
 from evenbeat.core.results import Run
 from evenbeat.observe.views import run_view
-from evenbeat.rules.firing import next_start
+from evenbeat.rules.ticks import next_start
 
 EventKind: TypeAlias = Literal[
     "fired",

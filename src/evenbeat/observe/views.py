@@ -23,8 +23,9 @@ from evenbeat.core.results import (
 )
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.rules import attempts
-from evenbeat.rules.changes import edits
-from evenbeat.rules.firing import delay_of, is_waiting, next_start
+from evenbeat.rules.definitions import edits
+from evenbeat.rules.firing import is_waiting
+from evenbeat.rules.ticks import next_start, spread_delay
 from evenbeat.rules.waiting import Waiting
 from evenbeat.stores.base import QueueCounts
 from evenbeat.tasks.task import Tasks
@@ -73,7 +74,7 @@ def schedule_view(
         overlap=schedule.overlap,
         max_concurrent=schedule.max_concurrent,
         spread=_span(schedule.spread),
-        spread_delay=_span(delay_of(schedule)),
+        spread_delay=_span(spread_delay(schedule)),
         **_execution_options(schedule.execution),
         managed_by=schedule.managed_by,
         pause_note=schedule.pause_note,
@@ -124,7 +125,7 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         result=_result(run, tasks),
         error=run.error,
         fired_by=run.fired_by,
-        attempts=tuple(map(_attempt_view, attempts.past(run))),
+        attempts=tuple(map(_attempt_view, attempts.ended_attempts(run))),
         **_execution_options(run.execution),
     )
 

@@ -1,1 +1,1 @@
-"""The rules: pure functions from records and the time to new records. A store applies what they say."""
+"""The rules: pure functions from records and the time to new records, which a store writes."""

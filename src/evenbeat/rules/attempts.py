@@ -1,4 +1,4 @@
-"""What an attempt's end becomes: done, tried again, failed. Pure: a transition for the store to apply."""
+"""Transitions of runs: heartbeat, success, failure, crash, release, cancel, retry. Pure."""
 
 from __future__ import annotations
 
@@ -22,90 +22,92 @@ from evenbeat.core.records import (
 )
 from evenbeat.rules.firing import needs_active
 
-# A payload that does not fit the function of this node may fit that of another: during a rolling upgrade old
-# and new code run side by side. Such a run is handed back this often, which takes some five minutes in all.
-HAND_BACKS = 10
+# A payload that does not fit the function of this node may fit that of another one: during a rolling upgrade
+# old and new code run side by side. Such a run is handed back this many times, which takes about five minutes
+# in all.
+MOST_HAND_BACKS = 10
 _FIRST_WAIT, _LONGEST_WAIT = 1_000, 60_000
 
 
 def heartbeat(run: RunRecord, lease: int, token: str) -> Transition:
-    """The worker is alive: its lease ends ``lease`` ms from now."""
+    """Renew the lease of a run: it expires ``lease`` ms from now."""
     return Transition(run=run.id, attempt=run.attempt, expect=("running",), token=token, lease=lease)
 
 
 def succeeded(
     run: RunRecord, result: str | None, now: Instant, token: str, adds: tuple[RunRecord, ...] = ()
 ) -> Transition:
-    """The attempt returned. ``adds`` are runs that follow from it."""
-    return _ended(run, "succeeded", now, token, result=result, adds=adds)
+    """End a run whose attempt returned. ``adds`` are runs to add in the same step."""
+    return _final(run, "succeeded", now, token, result=result, adds=adds)
 
 
 def failed(run: RunRecord, error: str, now: Instant, token: str) -> Transition:
-    """The attempt raised or timed out: tried again by the retry policy, else the run has failed."""
+    """End an attempt that raised or timed out: queue the run again by its retry policy, or fail it."""
     failures = run.failures + 1
     if run.cancel_requested:
         return cancelled(run, now, token)
     if failures > run.execution.retries:
-        return _ended(run, "failed", now, token, error=error, failures=failures)
+        return _final(run, "failed", now, token, error=error, failures=failures)
     again = _queued(run, backoff(run, failures), now, token, "failed", error)
-    return replace(again, failures=failures, error=_kept(error))
+    return replace(again, failures=failures, error=_storable(error))
 
 
 def unfit(run: RunRecord, error: str, now: Instant, token: str) -> Transition:
-    """The function here can't be called with the payload: handed back for a node with other code, with a
-    growing delay and a bounded number of times; then it fails as an attempt that raised does."""
-    # Attempts that neither failed nor crashed were handed back, for this reason or another.
+    """Hand back a run whose payload does not fit the function of this node, for a node with other code.
+
+    The delay grows, and the number of times is bounded; then the attempt fails as one that raised.
+    """
+    # Attempts that neither failed nor crashed were handed back, for this or another reason.
     before = max(run.attempt - 1 - run.failures - run.crashes, 0)
-    if run.cancel_requested or before >= HAND_BACKS:
+    if run.cancel_requested or before >= MOST_HAND_BACKS:
         return failed(run, error, now, token)
     wait = min(_FIRST_WAIT << before, _LONGEST_WAIT)
-    return replace(_queued(run, wait, now, token, "handed back", error), error=_kept(error))
+    return replace(_queued(run, wait, now, token, "handed back", error), error=_storable(error))
 
 
 def crashed(run: RunRecord, now: Instant, token: str, error: str | None = None) -> Transition:
-    """The lease ended without a word: the worker is gone, or cut off. Its late result will be refused.
+    """End an attempt whose lease expired: its worker died or is cut off, and a late result will be refused.
 
-    ``error`` says why where that is known.
+    ``error`` is the reason, where it is known.
     """
     crashes = run.crashes + 1
     if run.cancel_requested:
         return replace(cancelled(run, now, token), lease_ended=True)
     if run.execution.on_crash == "fail" or crashes > run.execution.max_crashes:
         error = error or f"worker {run.worker} was lost during attempt {run.attempt}"
-        dead = _ended(run, "failed", now, token, error=error, crashes=crashes)
+        dead = _final(run, "failed", now, token, error=error, crashes=crashes)
         return replace(dead, lease_ended=True)
     again = _queued(run, 0, now, token, "lost", error)
     return replace(again, crashes=crashes, lease_ended=True)
 
 
 def released(run: RunRecord, now: Instant, token: str) -> Transition:
-    """Handed back unfinished (a worker that stops): nothing is counted, another one takes it at once."""
+    """Hand back an unfinished run (its worker stops): not counted, and free for another worker at once."""
     return _queued(run, 0, now, token, "handed back")
 
 
 def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
-    """Asked to stop: a queued run is over at once, a running one is told. None if it is over already."""
+    """End a queued run as cancelled, or request that a running one ends; None if it has ended already."""
     if run.state in FINAL_STATES:
         return None
     if run.state == "queued":
-        return _ended(run, "cancelled", now, token, expect=("queued",))
+        return _final(run, "cancelled", now, token, expect=("queued",))
     return Transition(
         run=run.id, attempt=run.attempt, expect=("running",), token=token, cancel_requested=True
     )
 
 
 def cancelled(run: RunRecord, now: Instant, token: str) -> Transition:
-    """The attempt ended because it was asked to."""
-    return _ended(run, "cancelled", now, token)
+    """End a run as cancelled: its attempt obeyed the request."""
+    return _final(run, "cancelled", now, token)
 
 
 def retried(run: RunRecord, token: str, schedule: ScheduleRecord | None = None) -> Transition | None:
-    """Try a run again that is over and did not succeed, because a user asked. None if it can't be.
+    """Queue a failed or cancelled run again, as a user asked; None if that is not allowed.
 
-    ``schedule`` is the row of the run's schedule as it is now, if there is one. A run whose schedule bounds
-    its active runs is not made active behind the schedule's back: for those, ``changes.run_now`` with the
-    run's payload asks the schedule for a new run. A bound that somebody sets in between refuses the
-    transition, by its gate.
+    ``schedule`` is the present row of the run's schedule, if there is one. If it bounds its active runs, the
+    answer is None: ``changes.run_now`` with the run's payload adds a new run by the schedule's policies
+    instead. If a user sets such a bound in between, the store refuses the transition by its gate.
     """
     if run.state not in ("failed", "cancelled"):
         return None
@@ -115,7 +117,7 @@ def retried(run: RunRecord, token: str, schedule: ScheduleRecord | None = None) 
             return None
         version = (0, 0) if schedule is None else (schedule.generation, schedule.revision)
         gate = (run.tenant, run.schedule, *version)
-    last = _last(run)
+    last = _final_attempt(run)
     return Transition(
         run=run.id,
         attempt=run.attempt,
@@ -130,29 +132,29 @@ def retried(run: RunRecord, token: str, schedule: ScheduleRecord | None = None) 
         error=None,
         worker=None,
         earlier=msgspec.UNSET if last is None else with_attempt(run.earlier, last),
-        # A cancel that follows must not be undone by a late repetition of this.
+        # A late repetition of this transition must not undo a cancel that follows it.
         renews=True,
         gate=gate,
     )
 
 
 def is_retrying(run: RunRecord) -> bool:
-    """Whether a run has failed and waits for its next attempt."""
+    """Return whether a run has failed and waits for its next attempt."""
     return run.state == "queued" and run.failures > 0
 
 
 def was_unfit(run: RunRecord) -> bool:
-    """Whether the latest attempt handed the run back because its payload did not fit the function there."""
-    over = past(run)
-    return bool(over) and over[-1].outcome == "handed back" and over[-1].error is not None
+    """Return whether the latest attempt handed back the run because its payload did not fit the function."""
+    ended = ended_attempts(run)
+    return bool(ended) and ended[-1].outcome == "handed back" and ended[-1].error is not None
 
 
 def was_running(run: RunRecord, since: Instant | None, until: Instant | None) -> bool:
-    """Whether an attempt of the run began before ``until`` and was not over before ``since``.
+    """Return whether an attempt of the run began before ``until`` and did not end before ``since``.
 
-    A run that no attempt ended (it was cancelled while it waited) counts at the moment of its end, too.
+    A run that ended without an attempt (it was cancelled while it waited) counts at the moment of its end.
     """
-    spans = [(attempt.started_at, attempt.ended_at) for attempt in past(run)]
+    spans = [(attempt.started_at, attempt.ended_at) for attempt in ended_attempts(run)]
     if run.state == "running":
         spans.append((run.started_at, None))
     elif run.state in FINAL_STATES and run.worker is None:
@@ -166,26 +168,27 @@ def was_running(run: RunRecord, since: Instant | None, until: Instant | None) ->
 
 
 def backoff(run: RunRecord, failures: int) -> int:
-    """The wait before retry number ``failures``: doubled each time, bounded, and spread by a tenth.
+    """Return the wait before retry number ``failures``: doubled each time, bounded, and spread by a tenth.
 
-    The spread depends on the run, so that what failed together does not come back together.
+    The spread depends on the run, so that runs that failed together are not retried together.
     """
     policy = run.execution
-    # The shift is bounded: 2 ** 1000 is a number that nobody wants to see computed.
+    # The shift is bounded: 2 ** 1000 would be a very long number.
     wait = min(policy.backoff << min(failures - 1, 40), policy.max_backoff)
     digest = blake2b(f"{run.id}/{failures}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return wait - wait * (int.from_bytes(digest, "big") % 1000) // 10_000
 
 
-def past(run: RunRecord) -> tuple[AttemptRecord, ...]:
-    """The attempts of a run that are over, the oldest first."""
-    last = _last(run)
+def ended_attempts(run: RunRecord) -> tuple[AttemptRecord, ...]:
+    """Return the attempts of a run that have ended, the oldest first."""
+    last = _final_attempt(run)
     earlier = read_attempts(run.earlier)
     return earlier if last is None else (*earlier, last)
 
 
-def _last(run: RunRecord) -> AttemptRecord | None:
-    """The attempt that ended the run; None if none did: one that waits, also for a retry, has no worker."""
+def _final_attempt(run: RunRecord) -> AttemptRecord | None:
+    """Return the attempt that ended the run; None if none did. A run that waits, also for a retry, has no
+    worker."""
     if run.state not in FINAL_STATES or run.worker is None:
         return None
     outcome: AttemptOutcome = run.state  # type: ignore[assignment]  # one of the final states
@@ -195,14 +198,14 @@ def _last(run: RunRecord) -> AttemptRecord | None:
 def _queued(
     run: RunRecord, delay: int, now: Instant, token: str, outcome: AttemptOutcome, error: str | None = None
 ) -> Transition:
-    """The attempt is over, the run is not: another worker may take it ``delay`` ms from now.
+    """End the attempt and queue the run again: a worker may claim it ``delay`` ms from now.
 
-    Only the end of an attempt that is not the last is added to ``earlier``: 2 us that a run which succeeds
-    does not pay.
+    Only such an attempt is added to ``earlier``, which costs 2 us: a run that succeeds at once does not pay
+    them.
     """
-    over = AttemptRecord(run.attempt, run.worker, run.started_at, now, outcome, _kept(error))
+    ended = AttemptRecord(run.attempt, run.worker, run.started_at, now, outcome, _storable(error))
     return Transition(
-        earlier=with_attempt(run.earlier, over),
+        earlier=with_attempt(run.earlier, ended),
         run=run.id,
         attempt=run.attempt,
         expect=("running",),
@@ -214,7 +217,7 @@ def _queued(
     )
 
 
-def _ended(
+def _final(
     run: RunRecord,
     state: RunState,
     now: Instant,
@@ -227,19 +230,7 @@ def _ended(
     crashes: int | None = None,
     adds: tuple[RunRecord, ...] = (),
 ) -> Transition:
-    counts = None
-    if run.schedule is not None:
-        counts = Statistics(
-            tenant=run.tenant,
-            schedule=run.schedule,
-            run_count=1,
-            success_count=int(state == "succeeded"),
-            failure_count=int(state == "failed"),
-            last_run=now,
-            last_success=now if state == "succeeded" else None,
-            last_failure=now if state == "failed" else None,
-            last_error=_kept(error),
-        )
+    """End the run."""
     return Transition(
         run=run.id,
         attempt=run.attempt,
@@ -249,15 +240,31 @@ def _ended(
         finished_at=now,
         lease=None,
         result=result,
-        error=_kept(error),
+        error=_storable(error),
         failures=run.failures if failures is None else failures,
         crashes=run.crashes if crashes is None else crashes,
         adds=adds,
-        counts=counts,
+        counts=None if run.schedule is None else _counts(run, run.schedule, state, now, _storable(error)),
         wakes=None if run.schedule is None else (run.tenant, run.schedule),
     )
 
 
-def _kept(error: str | None) -> str | None:
-    """What is stored of an error: not all of a long one, and no lone surrogates, which no database takes."""
+def _counts(run: RunRecord, schedule: str, state: RunState, now: Instant, error: str | None) -> Statistics:
+    """Return the numbers that the end of a run adds to the statistics of its schedule."""
+    return Statistics(
+        tenant=run.tenant,
+        schedule=schedule,
+        run_count=1,
+        success_count=int(state == "succeeded"),
+        failure_count=int(state == "failed"),
+        last_run=now,
+        last_success=now if state == "succeeded" else None,
+        last_failure=now if state == "failed" else None,
+        last_error=error,
+    )
+
+
+def _storable(error: str | None) -> str | None:
+    """Return the text of an error as it is stored: cut, and without lone surrogates, which no database
+    accepts."""
     return None if error is None else error[:LONGEST_ERROR].encode(errors="replace").decode()

@@ -1,70 +1,52 @@
-"""What a user's wish makes of a schedule: made, changed, paused, moved, triggered, deleted.
+"""Changes of a schedule by a user: create, declare, change, pause, resume, reschedule, run now, delete. Pure.
 
-Ticks that are overdue when a change arrives are dealt with in the same step, by the rules that were
-in force when they came due: no change can lose a tick, and none runs by rules that came later. A pause and
+Ticks that are overdue when a change arrives are fired or skipped in the same step, by the policies that were
+in force when they came due: no change loses a tick, and no tick runs by policies that came later. A pause and
 a delete are meant to stop a schedule: they record such ticks as skipped. A backlog that is too long for one
-step is written in parts: the answer is then ``unfinished``, and the last part carries the change.
+step is written in parts: the plan is then ``unfinished``, and the last part carries the change.
 
-A row whose trigger can't be read here (damaged, or in a time zone that this machine does not know) can be
-changed and deleted, too. Nobody can count what it has missed: the ledger then names its next tick alone.
+A row whose trigger can't be read on this machine (damaged, or in an unknown time zone) can be changed and
+deleted, too. The ticks that it has missed can't be counted: the ledger then names only its next tick.
 
-``now`` is the store's own time (``store.now()``), or one that is behind it, never ahead.
+``now`` is the store's own time (``store.now()``), or an earlier one, never a later one.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
 from evenbeat.core.checks import check_schedule, check_texts
-from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
-from evenbeat.core.json_text import encode, from_json, read_definition
+from evenbeat.core.json_text import read_definition
 from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
+from evenbeat.rules.definitions import DEFINITION, definition
 from evenbeat.rules.firing import (
     BYTES_A_STEP,
     Active,
     Planned,
-    awake,
     plan,
-    readable_trigger,
     skip_until,
     skipped_ticks,
-    trigger_of,
+    without_pause,
 )
+from evenbeat.rules.ticks import readable_trigger, trigger_of
 from evenbeat.triggers import At, Every, parse_trigger
 
-# A change that finds a backlog writes about so many of its runs in one step.
+# A change that finds a backlog adds about this many of its runs in one step.
 RUNS_A_CHANGE = 500
-
-# What a user says, as against where the schedule stands.
-DEFINITION = (
-    "task",
-    "trigger",
-    "kind",
-    "payload",
-    "queue",
-    "priority",
-    "description",
-    "catch_up",
-    "overlap",
-    "max_concurrent",
-    "spread",
-    "execution",
-    "managed_by",
-)
 
 
 def create(
     wanted: ScheduleRecord, now: Instant, previous: ScheduleRecord | None = None, start: Instant | None = None
 ) -> Planned:
-    """A new schedule, paused if ``wanted`` is. ``previous`` is the row of that name: an error unless it was
+    """Create a schedule, paused if ``wanted`` is. ``previous`` is the row of that name; raise unless it is
     deleted.
 
-    The first tick is the next one after ``now``, not before ``start``, which also is the phase of an interval
-    that has none of its own; a single instant in the past is due at once.
+    The first tick is the first one after ``now`` and not before ``start``, which is also the phase of an
+    interval that has none of its own. A single instant in the past is due at once.
     """
     if previous is not None:
         if previous.state != "deleted":
@@ -78,12 +60,12 @@ def create(
         anchor=now if start is None else _anchor(wanted, now, start),
         created_at=now,
         updated_at=now,
-        # Numbers go on where a deleted namesake stopped: its runs keep their identities.
+        # The numbers continue those of a deleted schedule of this name: its runs keep their identities.
         generation=1 if previous is None else previous.generation + 1,
         revision=1 if previous is None else previous.revision + 1,
         fire_seq=0 if previous is None else previous.fire_seq + 1,
     )
-    return Planned(_from_now(made, now if start is None else max(now, start - 1)))
+    return Planned(_with_first_tick(made, now if start is None else max(now, start - 1)))
 
 
 def declare(
@@ -93,194 +75,160 @@ def declare(
     active: tuple[Active, ...] = (),
     start: Instant | None = None,
 ) -> Planned | None:
-    """Make it so: created, or changed if the declaration is another one than before. None: nothing to do.
+    """Create the schedule, or change it to match a declaration that has changed; None if nothing is to do.
 
-    What somebody edited by hand since then stays as it is, as a pause does, until the declaration itself
-    changes. A trigger that means the same keeps the next tick. ``start`` counts when it is created.
+    Edits by hand stay, as a pause does, until the declaration itself changes. A trigger of the same meaning
+    keeps the next tick. ``start`` is used only when the schedule is created.
     """
     wanted = _checked(wanted)
     wanted = replace(wanted, declared=definition(wanted))
     if previous is None or previous.state == "deleted":
         return create(wanted, now, previous, start)
     if previous.format > FORMAT:
-        return None  # a newer node's: it is not ours to change
-    if previous.declared == wanted.declared and not previous.damage and not _is_asleep(previous):
+        return None  # a newer version wrote the row
+    if previous.declared == wanted.declared and not previous.damage and not _is_quarantined(previous):
         return None
     return _change(previous, wanted, now, active)
 
 
-def definition(schedule: ScheduleRecord) -> str:
-    """What a declaration says of a schedule, as JSON text. ``managed_by`` only says who declared it."""
-    said = {name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"}
-    return encode(said | {"payload": from_json(schedule.payload)})
-
-
-class Edit(NamedTuple):
-    """An option of a schedule that was edited by hand since it was declared."""
-
-    present: Any
-    declared: Any
-
-
-def edits(schedule: ScheduleRecord) -> dict[str, Edit]:
-    """What was edited by hand since the schedule was declared, by the names of the options."""
-    if not schedule.declared:
-        return {}
-    declared = _options(read_definition(schedule.declared))
-    present = _options({name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"})
-    return {
-        name: Edit(present.get(name), value) for name, value in declared.items() if value != present.get(name)
-    }
-
-
-def _options(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a definition as users say them: flat, values instead of JSON, and durations in words."""
-    execution, catch_up = fields["execution"], fields["catch_up"]
-    flat = {**fields, **{name: getattr(execution, name) for name in execution.__struct_fields__}}
-    flat |= {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
-    flat["payload"] = from_json(fields["payload"])
-    del flat["execution"]
-    for name in ("spread", "grace", "backoff", "max_backoff", "timeout"):
-        if flat[name] is not None:
-            flat[name] = write_duration(flat[name])
-    return flat
-
-
 def reset(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
-    """The schedule as it was declared last; None if it is so."""
+    """Change the schedule back to its last declaration; None if nothing differs."""
     if not schedule.declared:
         raise InvalidValue(
             f"schedule {schedule.name} was never declared",
             field="name",
             value=schedule.name,
-            hint="update it instead: nobody has said what it should be",
+            hint="update it instead: there is no declaration to go back to",
         )
     return change(schedule, read_definition(schedule.declared), now, active)
 
 
 def change(
-    schedule: ScheduleRecord, wishes: dict[str, Any], now: Instant, active: tuple[Active, ...] = ()
+    schedule: ScheduleRecord, fields: dict[str, Any], now: Instant, active: tuple[Active, ...] = ()
 ) -> Planned | None:
-    """The schedule with other values for some of its definition; None if they are what it has."""
-    unknown = set(wishes) - set(DEFINITION)
+    """Change some fields of the definition; None if they have these values already."""
+    unknown = set(fields) - set(DEFINITION)
     if unknown:
         raise InvalidValue(
             f"{min(unknown)} can't be changed",
             field=min(unknown),
-            value=wishes[min(unknown)],
+            value=fields[min(unknown)],
             hint=f"there are {', '.join(DEFINITION)}",
         )
-    _check_there(schedule)
-    return _change(schedule, _checked(replace(schedule, **wishes)), now, active)
+    _check_exists(schedule)
+    return _change(schedule, _checked(replace(schedule, **fields)), now, active)
 
 
 def _change(
     schedule: ScheduleRecord, wanted: ScheduleRecord, now: Instant, active: tuple[Active, ...]
 ) -> Planned | None:
-    """``wanted`` has the definition that the schedule is to get."""
-    said = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
+    """Give the schedule the definition of ``wanted``; None if it has it already."""
+    fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
     before = readable_trigger(schedule)
-    # An active row without a next tick has lost it: the trigger is counted anew.
+    # An active row without a next tick has lost it: the first tick of the trigger is computed again.
     is_lost = schedule.state == "active" and schedule.next_tick is None
     same_trigger = parse_trigger(wanted.trigger) == before and not is_lost
     if same_trigger:
-        said["trigger"] = schedule.trigger
-    # Saying again what a row in quarantine should be wakes it up.
-    if replace(schedule, **said, damage="") == schedule and not _is_asleep(schedule):
+        fields["trigger"] = schedule.trigger
+    # Writing a quarantined row again wakes it up, even with the same values.
+    if replace(schedule, **fields, damage="") == schedule and not _is_quarantined(schedule):
         return None
-    settled = _settle_overdue(schedule, now, active, keep_waiting=same_trigger)
-    if settled.unfinished:
-        return settled
-    changed = replace(settled.schedule, **said, damage="")
+    planned = _fire_overdue(schedule, now, active, keep_waiting=same_trigger)
+    if planned.unfinished:
+        return planned
+    changed = replace(planned.schedule, **fields, damage="")
     if not same_trigger:
         if changed.state == "paused" and before is not None:
-            # The old trigger's ticks of the pause so far: nobody could record them later.
-            passed = skip_until(settled.schedule, now + 1, "paused", now)
-            settled = settled._replace(skipped=settled.skipped + passed.skipped)
+            # Record the old trigger's ticks of the pause so far: later, that trigger is gone.
+            passed = skip_until(planned.schedule, now + 1, "paused", now)
+            planned = planned._replace(skipped=planned.skipped + passed.skipped)
             changed = replace(changed, next_tick=passed.schedule.next_tick)
         watermark = changed.next_tick
-        # Also a finished schedule lives again with a new trigger.
-        changed = _from_now(replace(changed, anchor=now), now)
+        # A new trigger makes a finished schedule active again, too.
+        changed = _with_first_tick(replace(changed, anchor=now), now)
         if watermark is None or (changed.next_tick or watermark) < watermark:
-            # Back behind what was passed over or has run: the new trigger may name those ticks again.
+            # The new trigger may have ticks before the watermark, which must get new identities.
             changed = replace(changed, generation=changed.generation + 1)
     elif changed.state == "active":
-        # Whatever it slept for may have changed: plan looks at it when the tick comes, and decides anew.
+        # The reason why it waits may be gone: ``plan`` decides again when the tick is due.
         changed = replace(changed, wake_at=changed.next_tick)
-    return settled._replace(schedule=_revised(changed, now))
+    return planned._replace(schedule=_revised(changed, now))
 
 
 def pause(
     schedule: ScheduleRecord, now: Instant, note: str = "", until: Instant | None = None, by: str = ""
 ) -> Planned:
-    """No ticks from now on, until it is resumed or ``until`` comes. What is overdue is recorded as skipped:
-    a pause may be an emergency stop, and must not start anything."""
-    _check_whole(schedule)
+    """Pause the schedule until it is resumed or ``until`` comes, and record overdue ticks as skipped.
+
+    A pause may be an emergency stop, and must not start any run.
+    """
+    _check_readable(schedule)
     check_texts(note=note, by=by)
-    # What a machine that can't read the trigger would have to record comes with the end of the pause.
+    # A machine that can't read the trigger leaves overdue ticks to be recorded at the end of the pause.
     readable = readable_trigger(schedule) is not None
-    settled = _skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
-    if settled.schedule.state == "finished":
-        return settled._replace(schedule=_revised(settled.schedule, now))
+    planned = _skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
+    if planned.schedule.state == "finished":
+        return planned._replace(schedule=_revised(planned.schedule, now))
     paused = replace(
-        settled.schedule,
+        planned.schedule,
         state="paused",
-        # Whoever pauses it once more and says nothing means the same.
-        pause_note=note or settled.schedule.pause_note,
+        # Pausing again without a note keeps the note.
+        pause_note=note or planned.schedule.pause_note,
         paused_until=until,
         paused_by=by,
         paused_at=now,
         wake_at=until,
     )
-    return settled._replace(schedule=_revised(paused, now))
+    return planned._replace(schedule=_revised(paused, now))
 
 
 def resume(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
-    """Ticks again: the first after now. Those that fell into the pause are recorded as skipped.
+    """Resume a paused schedule with its first tick after now, and record the ticks of the pause as skipped.
 
-    None if it is not paused: there is nothing to write.
+    None if it is not paused.
     """
-    _check_whole(schedule)
+    _check_readable(schedule)
     if schedule.state != "paused":
         return None
-    settled = _settle_overdue(schedule, now, active, keep_waiting=True)
-    if settled.unfinished:
-        return settled
-    if settled.schedule.state != "paused":  # the pause had ended by itself
-        ended = settled.schedule
+    planned = _fire_overdue(schedule, now, active, keep_waiting=True)
+    if planned.unfinished:
+        return planned
+    if planned.schedule.state != "paused":  # the end of the pause has passed
+        ended = planned.schedule
         if ended.state == "active" and ended.next_tick is not None and ended.next_tick <= now:
-            # It waits for a run that may end before this is written, and would wake nobody: plan looks again.
+            # It waits for a run, which may end before this is written without waking it: plan it again.
             ended = replace(ended, wake_at=ended.next_tick)
-        return settled._replace(schedule=_revised(ended, now))
-    planned = skip_until(awake(schedule), now + 1, "paused", now)
+        return planned._replace(schedule=_revised(ended, now))
+    planned = skip_until(without_pause(schedule), now + 1, "paused", now)
     return planned._replace(schedule=_revised(planned.schedule, now))
 
 
 def reschedule(
     schedule: ScheduleRecord, tick: Instant, now: Instant, active: tuple[Active, ...] = ()
 ) -> Planned:
-    """The next tick comes at ``tick``; those after it as the trigger says.
+    """Move the next tick to ``tick``; the trigger determines the ticks after it.
 
-    Ticks that are passed over are recorded. One that is moved to an earlier time does not come at its own
-    any more. Moving back makes a new generation: ticks whose runs exist already can come again.
+    Ticks that are passed over are recorded as skipped. A tick that is moved to an earlier time does not fire
+    at its own time any more. Moving back starts a new generation: ticks that have runs already can fire
+    again.
     """
-    _check_whole(schedule)
+    _check_readable(schedule)
     if not FIRST <= tick <= LAST:
         hint = f"between {write_instant(FIRST)} and {write_instant(LAST)}"
         raise InvalidValue(f"tick {tick} is outside the calendar", field="tick", value=tick, hint=hint)
-    settled = _settle_overdue(schedule, now, active, keep_waiting=False)
-    if settled.unfinished:
-        return settled
-    current = settled.schedule
+    planned = _fire_overdue(schedule, now, active, keep_waiting=False)
+    if planned.unfinished:
+        return planned
+    current = planned.schedule
     moved_back = current.next_tick is None or tick < current.next_tick
-    # The tick of the trigger that this one stands for, also if it was moved before.
+    # The trigger's own tick that the moved one replaces, also if it was moved before.
     own = current.next_tick if current.moved is None else current.moved
-    # Passing over the last tick does not end a pause.
+    # A pause stays, even if the last tick is passed over.
     state = "active" if current.state == "finished" else current.state
     if current.next_tick is not None and tick > current.next_tick:
         passed = skip_until(current, tick, "rescheduled", now)
         current = passed.schedule
-        settled = settled._replace(skipped=settled.skipped + passed.skipped)
+        planned = planned._replace(skipped=planned.skipped + passed.skipped)
     moved = replace(
         current,
         state=state,
@@ -290,12 +238,12 @@ def reschedule(
         generation=current.generation + (1 if moved_back else 0),
         fire_seq=current.fire_seq + 1,
     )
-    return settled._replace(schedule=_revised(moved, now))
+    return planned._replace(schedule=_revised(moved, now))
 
 
 def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
-    """A tombstone: it keeps the numbers, so that nothing of a later namesake is taken for this one's."""
-    _check_there(schedule)
+    """Turn the row into a tombstone, whose numbers keep the runs of a later schedule of this name apart."""
+    _check_exists(schedule)
     gone = _skip_overdue(schedule, now, "deleted", even_paused=True)
     tombstone = replace(
         gone.schedule,
@@ -320,11 +268,11 @@ def run_now(
     active: tuple[Active, ...] = (),
     payload: str | None = None,
 ) -> Planned | None:
-    """A run at once, beside the ticks; None if the overlap policy has no room for it.
+    """Add a run at once, beside the ticks; None if the schedule's policies do not allow it.
 
-    It counts as a fire, so that it can't slip past a tick that is being planned.
+    It counts as a fire: a tick that another node is planning at the same moment conflicts with it.
     """
-    _check_whole(schedule)
+    _check_readable(schedule)
     busy = len(active) > 0 and schedule.overlap != "allow"
     full = schedule.max_concurrent is not None and len(active) >= schedule.max_concurrent
     if busy or full:
@@ -348,54 +296,56 @@ def run_now(
     return Planned(replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1), (run,))
 
 
-def _settle_overdue(
+def _fire_overdue(
     schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...], *, keep_waiting: bool
 ) -> Planned:
-    """Deal with what is overdue by the old rules: fired, or, where it can't be yet, "skipped: changed".
+    """Fire overdue ticks by the old policies; record those that have to wait as "skipped: changed".
 
-    Stops, unfinished, where one step has added as many runs as a store should write at once.
+    With ``keep_waiting``, a tick that waits stays. The plan is unfinished if it has as many runs as a store
+    should write at once.
     """
     if readable_trigger(schedule) is None:
         return _skip_overdue(schedule, now, "changed", even_paused=False)
-    planned = _ended_pause(schedule, now)
+    planned = _after_ended_pause(schedule, now)
     while (current := planned.schedule).state == "active" and (current.next_tick or now + 1) <= now:
         size = sum(len(run.payload) for run in planned.runs)
         if len(planned.runs) >= RUNS_A_CHANGE or size >= BYTES_A_STEP:
             return planned._replace(unfinished=True)
-        # A tick that came before the change counts, also if it was to be spread until after it.
+        # A tick before the change is overdue, even if its spread would fire it after the change.
         step = plan(replace(current, spread=0), now, active)
         step = step._replace(schedule=replace(step.schedule, spread=schedule.spread))
         if step.schedule.next_tick == current.next_tick:
             if keep_waiting:
-                return _joined(planned, step)
-            return _joined(planned, _skip_overdue(current, now, "changed", even_paused=False))
-        planned = _joined(planned, step)
+                return _combined(planned, step)
+            return _combined(planned, _skip_overdue(current, now, "changed", even_paused=False))
+        planned = _combined(planned, step)
         active += tuple(Active(run.id, run.state) for run in step.runs)
     return planned
 
 
-def _ended_pause(schedule: ScheduleRecord, now: Instant) -> Planned:
-    """A pause that is over by now, though nobody has looked: its ticks recorded, the schedule active."""
+def _after_ended_pause(schedule: ScheduleRecord, now: Instant) -> Planned:
+    """End a pause whose end has passed and that no node has ended yet."""
     if schedule.state == "paused" and schedule.paused_until is not None and schedule.paused_until <= now:
         return plan(schedule, now)
     return Planned(schedule)
 
 
 def _skip_overdue(schedule: ScheduleRecord, now: Instant, reason: Reason, *, even_paused: bool) -> Planned:
+    """Record overdue ticks as skipped, of a paused schedule only with ``even_paused``."""
     if readable_trigger(schedule) is None:
         tick = schedule.next_tick
         if schedule.state != "active" or tick is None or tick > now:
             return Planned(schedule)
         return Planned(schedule, (), (skipped_ticks(schedule, tick, tick, 1, reason, now),))
-    planned = _ended_pause(schedule, now)
+    planned = _after_ended_pause(schedule, now)
     is_counted = planned.schedule.state == "active" or (even_paused and planned.schedule.state == "paused")
     if not is_counted or (planned.schedule.next_tick or now + 1) > now:
         return planned
-    return _joined(planned, skip_until(planned.schedule, now + 1, reason, now))
+    return _combined(planned, skip_until(planned.schedule, now + 1, reason, now))
 
 
-def _is_asleep(schedule: ScheduleRecord) -> bool:
-    """Whether it is in quarantine: active, and nobody looks at it until it is written anew."""
+def _is_quarantined(schedule: ScheduleRecord) -> bool:
+    """Return whether the row is quarantined: active, and not planned until it is written again."""
     return schedule.state == "active" and schedule.wake_at is None
 
 
@@ -403,15 +353,15 @@ def _is_single(schedule: ScheduleRecord) -> bool:
     return isinstance(parse_trigger(schedule.trigger), At)
 
 
-def _check_there(schedule: ScheduleRecord) -> None:
+def _check_exists(schedule: ScheduleRecord) -> None:
     if schedule.state == "deleted":
         raise ScheduleNotFound(schedule.tenant, schedule.name)
     _check_format(schedule)
 
 
-def _check_whole(schedule: ScheduleRecord) -> None:
-    """Refuse what would write the defaults of a damaged row, or run by them, without a word."""
-    _check_there(schedule)
+def _check_readable(schedule: ScheduleRecord) -> None:
+    """Refuse a damaged row: the change would write or use the defaults of its unreadable fields."""
+    _check_exists(schedule)
     if schedule.damage:
         raise DamagedSchedule(schedule.tenant, schedule.name, schedule.damage)
 
@@ -421,14 +371,14 @@ def _check_format(schedule: ScheduleRecord) -> None:
         raise ScheduleTooNew(schedule.tenant, schedule.name, schedule.format, FORMAT)
 
 
-def _joined(first: Planned, then: Planned) -> Planned:
+def _combined(first: Planned, then: Planned) -> Planned:
     return Planned(
         then.schedule, first.runs + then.runs, first.skipped + then.skipped, then.cancels, then.deferred
     )
 
 
 def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
-    """Nothing that no store should hold, and the trigger in its canonical words."""
+    """Check the fields, and return the schedule with the canonical text of its trigger."""
     return replace(check_schedule(wanted), trigger=str(parse_trigger(wanted.trigger)))
 
 
@@ -438,8 +388,8 @@ def _anchor(wanted: ScheduleRecord, now: Instant, start: Instant) -> Instant:
     return start - trigger.period if isinstance(trigger, Every) and trigger.start is None else now
 
 
-def _from_now(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
-    """With the first tick after now, or finished if there is none."""
+def _with_first_tick(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
+    """Return the schedule with its first tick after now, or finished if there is none."""
     schedule = replace(schedule, moved=None)
     trigger = trigger_of(replace(schedule, next_tick=None))
     tick = trigger.instant if isinstance(trigger, At) else trigger.next_ms(now)

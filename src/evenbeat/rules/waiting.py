@@ -1,4 +1,4 @@
-"""Why a queued run has not started yet. Pure: decided from the run and what live nodes say of themselves."""
+"""Why a queued run has not started yet, decided from the run and the records of live nodes. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from evenbeat.rules.attempts import is_retrying, was_unfit
 
 
 class Taker(NamedTuple):
-    """A live node, as far as a run that waits is concerned."""
+    """A live node that may take runs: its tasks and queues."""
 
     node: str
     worker: bool
     """Whether it executes runs."""
     tasks: frozenset[str] | None
-    """None: it did not say."""
+    """None if the node's record does not tell."""
     queues: tuple[str, ...]
 
     def has(self, task: str) -> bool:
+        """Return whether it executes the task."""
         return self.worker and (self.tasks is None or task in self.tasks)
 
 
@@ -30,20 +31,20 @@ class Waiting(NamedTuple):
 
     reason: WaitReason
     until: Instant | None = None
-    """Of ``later``, ``retry`` and ``unfit``: when it is due."""
+    """When the run is due, for ``later``, ``retry`` and ``unfit``."""
     nodes: tuple[str, ...] = ()
-    """The live nodes that could take it."""
+    """The live nodes that could take the run."""
 
 
 def takers(run: RunRecord, nodes: Iterable[Taker]) -> tuple[str, ...]:
-    """The nodes that have the run's task and take its queue."""
+    """Return the nodes that have the run's task and take runs from its queue."""
     return tuple(node.node for node in nodes if node.has(run.task) and run.queue in node.queues)
 
 
 def why_waiting(run: RunRecord, now: Instant, nodes: Iterable[Taker], busy: frozenset[str]) -> Waiting | None:
-    """Why the run waits; None if it does not. ``busy`` are nodes without a free slot for it.
+    """Return why the run waits; None if it does not. ``busy`` are nodes without a free slot for it.
 
-    A run that is not due says so, even if no node could take it.
+    For a run that is not due this is the reason, even if no node could take it.
     """
     if run.state != "queued":
         return None
@@ -54,11 +55,11 @@ def why_waiting(run: RunRecord, now: Instant, nodes: Iterable[Taker], busy: froz
         return Waiting(reason, run.run_at, able)
     if able:
         return Waiting("busy" if busy.issuperset(able) else "next", None, able)
-    return Waiting(lacking(run.task, nodes))
+    return Waiting(why_no_taker(run.task, nodes))
 
 
-def lacking(task: str, nodes: Iterable[Taker]) -> Literal["no_worker", "no_task", "no_queue"]:
-    """What keeps all of these nodes, of which none can take a run of the task, from doing so."""
+def why_no_taker(task: str, nodes: Iterable[Taker]) -> Literal["no_worker", "no_task", "no_queue"]:
+    """Return what all of these nodes lack, of which none can take a run of the task."""
     workers = [node for node in nodes if node.worker]
     if not workers:
         return "no_worker"

@@ -26,7 +26,7 @@ from evenbeat.core.records import (
     Transition,
 )
 from evenbeat.errors import InvalidValue
-from evenbeat.rules.firing import Active, Planned, needs_active, waits
+from evenbeat.rules.firing import Active, Planned, needs_active, wakes_on_run_end
 from evenbeat.stores.base import (
     Claim,
     Claimed,
@@ -332,7 +332,7 @@ class MemoryStore:
 
     def _wake(self, key: _Key) -> None:
         schedule = self._schedules.get(key)
-        if schedule is not None and waits(schedule):
+        if schedule is not None and wakes_on_run_end(schedule):
             self._apply(Planned(replace(schedule, wake_at=schedule.next_tick)))
             self.hint()
 

@@ -14,7 +14,8 @@ from evenbeat import Scheduler
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Overlap, RunRecord, ScheduleRecord, Skipped, Transition, Version
 from evenbeat.errors import RunRefused, ScheduleConflict, ScheduleExists, ScheduleNotFound, StoreUnavailable
-from evenbeat.rules.firing import Planned, trigger_of
+from evenbeat.rules.firing import Planned
+from evenbeat.rules.ticks import trigger_of
 from evenbeat.stores.base import Page, ScheduleQuery, Store, Write, Written
 from evenbeat.stores.urls import open_url
 from evenbeat.tasks.options import ScheduleOptions

@@ -16,7 +16,7 @@ from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.rules.firing import delay_of, readable_trigger, trigger_of
+from evenbeat.rules.ticks import readable_trigger, spread_delay, trigger_of
 from evenbeat.stores.base import ScheduleQuery, Store
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _expected(row: ScheduleRecord, with_tenant: bool) -> Expected:
         # Far beyond any forecast if the trigger ends in the pause.
         first = trigger.next_ms(row.paused_until - 1) or row.paused_until + 100 * 366 * 24 * _HOUR
     name = f"{row.tenant}/{row.name}" if with_tenant else row.name
-    return Expected(name, trigger, first, delay_of(row), row.moved)
+    return Expected(name, trigger, first, spread_delay(row), row.moved)
 
 
 def _meetings(load: Load) -> list[Meeting]:

@@ -47,18 +47,20 @@ class SettlingContract(Contract):
         errors = ("boom \u2400 \x01", None, None, "again", "the last")
         for at, end in enumerate(ends):
             (held,) = self.claim(store, f"claim-{at}", worker=f"w{at}")
-            assert [attempt.number for attempt in attempts.past(held)] == list(range(1, at + 1))
+            assert [attempt.number for attempt in attempts.ended_attempts(held)] == list(range(1, at + 1))
             clock.advance("1m")
             assert store.settle_runs([end(held)]) == [True]
             past.append((at + 1, f"w{at}", outcomes[at], errors[at]))
             (row,) = self.runs(store)
-            assert [(one.number, one.worker, one.outcome, one.error) for one in attempts.past(row)] == past
+            ended = attempts.ended_attempts(row)
+            assert [(one.number, one.worker, one.outcome, one.error) for one in ended] == past
             assert row.fired_by == "node-1"
         again = attempts.retried(row, "t6")
         assert again is not None
         assert store.settle_runs([again]) == [True]
         (row,) = self.runs(store)
-        assert [(one.number, one.worker, one.outcome, one.error) for one in attempts.past(row)] == past
+        ended = attempts.ended_attempts(row)
+        assert [(one.number, one.worker, one.outcome, one.error) for one in ended] == past
         assert row.worker is None
 
     def test_a_transition_repeated_after_its_reply_was_lost_is_accepted_and_counts_once(

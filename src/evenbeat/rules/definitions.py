@@ -1,0 +1,65 @@
+"""Definitions of schedules: what users declare and edit, as against the state that firing writes. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from evenbeat.core.durations import write_duration
+from evenbeat.core.json_text import encode, from_json, read_definition
+from evenbeat.core.records import ScheduleRecord
+
+# The fields that users give.
+DEFINITION = (
+    "task",
+    "trigger",
+    "kind",
+    "payload",
+    "queue",
+    "priority",
+    "description",
+    "catch_up",
+    "overlap",
+    "max_concurrent",
+    "spread",
+    "execution",
+    "managed_by",
+)
+
+
+def definition(schedule: ScheduleRecord) -> str:
+    """Return the definition of a schedule as JSON text, without ``managed_by``, which only names the
+    declarer."""
+    fields = {name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"}
+    return encode(fields | {"payload": from_json(schedule.payload)})
+
+
+class Edit(NamedTuple):
+    """An option of a schedule that was edited by hand since it was declared."""
+
+    present: Any
+    declared: Any
+
+
+def edits(schedule: ScheduleRecord) -> dict[str, Edit]:
+    """Return the options that were edited by hand since the schedule was declared, by their names."""
+    if not schedule.declared:
+        return {}
+    declared = _options(read_definition(schedule.declared))
+    present = _options({name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"})
+    return {
+        name: Edit(present.get(name), value) for name, value in declared.items() if value != present.get(name)
+    }
+
+
+def _options(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a definition as users give them: flat, with values instead of JSON texts, and
+    durations as text."""
+    execution, catch_up = fields["execution"], fields["catch_up"]
+    flat = {**fields, **{name: getattr(execution, name) for name in execution.__struct_fields__}}
+    flat |= {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
+    flat["payload"] = from_json(fields["payload"])
+    del flat["execution"]
+    for name in ("spread", "grace", "backoff", "max_backoff", "timeout"):
+        if flat[name] is not None:
+            flat[name] = write_duration(flat[name])
+    return flat

@@ -1,0 +1,93 @@
+"""The ticks of a schedule: its trigger with everything fixed, and when the coming tick fires. Pure."""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+from hashlib import blake2b
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ScheduleRecord
+from evenbeat.errors import InvalidTrigger
+from evenbeat.triggers import At, Trigger, parse_trigger
+
+
+def trigger_of(schedule: ScheduleRecord) -> Trigger:
+    """Return the schedule's trigger, bound to its name and start, and with a tick that a user has moved."""
+    trigger = parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
+    if isinstance(trigger, At) and schedule.next_tick not in (None, trigger.instant):
+        return At(schedule.next_tick)  # a user has moved its only tick
+    if schedule.moved is not None and schedule.next_tick is not None:
+        return MovedTick(trigger, schedule.next_tick, schedule.moved)
+    return trigger
+
+
+def readable_trigger(schedule: ScheduleRecord) -> Trigger | None:
+    """Return the trigger as it is stored; None if it can't be read on this machine."""
+    try:
+        return None if schedule.damage else parse_trigger(schedule.trigger)
+    except InvalidTrigger:
+        return None
+
+
+class MovedTick(Trigger, frozen=True):
+    """A trigger of which a user has moved one tick to an earlier time.
+
+    ``tick`` replaces ``instead_of``; ticks of the trigger between the two are left out, too.
+    """
+
+    trigger: Trigger
+    tick: Instant
+    instead_of: Instant
+
+    def next_ms(self, after: Instant) -> Instant | None:
+        if after >= self.tick:
+            return self.trigger.next_ms(max(after, self.instead_of))
+        before = self.trigger.next_ms(after)
+        return self.tick if before is None else min(before, self.tick)
+
+    def prev_ms(self, before: Instant) -> Instant | None:
+        found = self.trigger.prev_ms(before)
+        if found is not None and found > self.instead_of:
+            return found
+        return self.tick if before > self.tick else self.trigger.prev_ms(before)
+
+    def count_ms(self, start: Instant, end: Instant) -> int:
+        early = self.trigger.count_ms(start, max(start, min(end, self.tick)))
+        late = self.trigger.count_ms(min(end, max(start, self.instead_of + 1)), end)
+        return early + (1 if start <= self.tick < end else 0) + late
+
+    def explain(self) -> str:
+        return self.trigger.explain()
+
+    def __str__(self) -> str:
+        return str(self.trigger)
+
+    def bind(self, name: str, since: Instant) -> Trigger:
+        return self
+
+    @property
+    def tzinfo(self) -> tzinfo:
+        return self.trigger.tzinfo
+
+
+def upcoming_tick(schedule: ScheduleRecord) -> Instant | None:
+    """Return the next tick that will fire. During a pause that has an end, it is the first tick after
+    that."""
+    tick, until = schedule.next_tick, schedule.paused_until
+    if schedule.state != "paused" or tick is None or until is None or tick >= until:
+        return tick
+    return trigger_of(schedule).next_ms(until - 1)
+
+
+def next_start(schedule: ScheduleRecord) -> Instant | None:
+    """Return when the coming tick fires: the tick and the schedule's share of the spread."""
+    tick = upcoming_tick(schedule)
+    return None if tick is None else tick + spread_delay(schedule)
+
+
+def spread_delay(schedule: ScheduleRecord) -> int:
+    """Return by how much later the schedule's ticks fire: 0 to ``spread`` ms, the same each time."""
+    if schedule.spread == 0:
+        return 0
+    digest = blake2b(f"{schedule.tenant}/{schedule.name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % schedule.spread
