@@ -13,7 +13,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord, ScheduleRecord, Transition
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Write, Written
-from evenbeat.stores.decisions import Standing, added, settled, verdict
+from evenbeat.stores.decisions import Standing, added, verdict, with_transition
 from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 
 # Each is caught within 15 seeds, most by the first; this leaves room for changes of the simulator.
@@ -170,7 +170,7 @@ class WholeRecords(WatchedMemory):
         if decision != "apply":
             return decision == "repeat"
         self.step("  settle_runs/decided")
-        self._store(settled(run, transition, self.now()))
+        self._store(with_transition(run, transition, self.now()))
         if transition.counts is not None:
             key = (transition.counts.tenant, transition.counts.schedule)
             self._statistics[key] = added(self.statistics([key])[0], transition.counts)

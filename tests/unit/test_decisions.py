@@ -16,10 +16,10 @@ from evenbeat.stores.decisions import (
     changes,
     may_be_repetition,
     passes,
-    settled,
     settlement,
     verdict,
     weight,
+    with_transition,
 )
 
 T = 1_772_366_400_000
@@ -114,7 +114,7 @@ def test_a_transition_sets_what_it_names_and_nothing_else() -> None:
     none = changes(told(finished_at=None, lease=None, error=None, result=None), T)
     assert none == {"finished_at": None, "lease_until": None, "error": None, "result": None, "settled": "t"}
     run = RunRecord(id="r", task="work", state="running", attempt=2, error="before")
-    assert settled(run, told(state="succeeded"), T) == replace(run, state="succeeded", settled="t")
+    assert with_transition(run, told(state="succeeded"), T) == replace(run, state="succeeded", settled="t")
 
 
 def test_statistics_add_up_and_the_latest_counts() -> None:

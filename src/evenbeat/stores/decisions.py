@@ -96,7 +96,7 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
     return fields
 
 
-def settled(run: RunRecord, transition: Transition, now: Instant) -> RunRecord:
+def with_transition(run: RunRecord, transition: Transition, now: Instant) -> RunRecord:
     return replace(run, **changes(transition, now))
 
 

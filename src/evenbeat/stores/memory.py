@@ -43,7 +43,7 @@ from evenbeat.stores.base import (
     Written,
     check_limit,
 )
-from evenbeat.stores.decisions import Standing, added, may_be_repetition, passes, settled, verdict
+from evenbeat.stores.decisions import Standing, added, may_be_repetition, passes, verdict, with_transition
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
 from evenbeat.stores.queue_counts import added_up, of_run
 from evenbeat.stores.rows import Unreadable, quarantine_note
@@ -319,7 +319,7 @@ class MemoryStore:
             row = self._schedules.get(transition.gate[:2])
             if not passes(transition, {} if row is None else {row.key: (row.generation, row.revision)}):
                 return False
-        self._store(settled(run, transition, self.now()))
+        self._store(with_transition(run, transition, self.now()))
         for following in transition.adds:
             self._add(following)
         if transition.counts is not None:
