@@ -247,7 +247,7 @@ def test_run_starts_waits_stops_and_closes(
 def test_run_and_start_do_nothing_while_the_module_is_only_looked_at(
     app: Scheduler, nodes: list[Still], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.app.scheduler.is_looking", lambda: True)
+    monkeypatch.setattr("evenbeat.app.scheduler.is_importing", lambda: True)
     app.run()
     app.start()
     assert nodes == []

@@ -336,7 +336,7 @@ def test_a_bad_option_is_refused_with_its_place(text: str, problem: str, field: 
 
 DATE = 'write it as "2026-03-01T09:00:00Z" or "2026-03-01T09:00:00+01:00"'
 OFFSET = 'write "2026-03-01T09:00Z" if UTC is meant, or an offset such as +01:00'
-ZONE = 'say which one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))'
+ZONE = 'give one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))'
 MARS = 'tz "Mars" is not an IANA time zone; use an IANA name such as "Europe/Berlin"'
 BERLIN = "did you mean Europe/Berlin or Europe/Belfast or Europe/Helsinki?"
 FEBRUARY = "2026-02-01T00:00:00Z"

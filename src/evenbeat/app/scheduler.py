@@ -30,7 +30,7 @@ from evenbeat.node.presence import live_nodes
 from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
 from evenbeat.observe.views import queue_view
-from evenbeat.processes.importing import is_looking
+from evenbeat.processes.importing import is_importing
 from evenbeat.stores.base import QueueCounts, RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import context
@@ -398,7 +398,7 @@ class Scheduler:
         A ``name`` of your own must never have been the name of another node. Does nothing while ``evenbeat
         run``, or a process for ``executor="process"`` tasks, imports the module.
         """
-        if is_looking():
+        if is_importing():
             return
         with self._lifecycle:
             if self.node is not None:
@@ -452,7 +452,7 @@ class Scheduler:
         """
         from evenbeat.processes.signals import check_main_thread, until_signalled
 
-        if is_looking():
+        if is_importing():
             return True
         check_main_thread()
         try:

@@ -1,4 +1,4 @@
-"""Async twins: the same call, in a thread, awaited. One line each, so that there is one implementation."""
+"""Async twins of methods: the same call, awaited in a thread. One line each, with one implementation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Calls to a store are short. Twins that wait for long, as ``ajoin``, poll and hold no thread meanwhile.
+# Calls to a store are short. A twin that waits for long, as ``ajoin``, polls and holds no thread meanwhile.
 _THREADS = 32
 
 _callers_loop: ContextVar[AbstractEventLoop | None] = ContextVar("evenbeat_callers_loop", default=None)
@@ -70,7 +70,7 @@ def on_the_callers_loop() -> Callable[[Callable[[], Any]], Any] | None:
 
 
 def _threads() -> ThreadPoolExecutor:
-    # Two event loops in two threads may both make one: the loser's has no threads yet, and is dropped.
+    # Two event loops in two threads may both create one: the unused one has no threads, and is dropped.
     global _executor
     if _executor is None:
         from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The clocks of this machine: one that tells the time, and one that only measures it."""
+"""The clocks of this machine: the wall clock, and a steady clock for measuring durations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from evenbeat.core.instants import Instant
 
 
 def steady_clock() -> float:
-    """Return seconds by a clock that nobody sets and no suspend stops: for leases and timeouts.
+    """Return seconds, for leases and timeouts, by a clock that is never set and that a suspend does not stop.
 
-    CLOCK_MONOTONIC stands still while a machine is suspended: a lease would seem to be held long after it
-    ended. Systems without CLOCK_BOOTTIME, which is Linux's, have nothing better.
+    CLOCK_MONOTONIC stands still while a machine is suspended: a lease would seem valid long after it expired.
+    Systems without CLOCK_BOOTTIME, which only Linux has, offer nothing better.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e9
@@ -19,5 +19,5 @@ def steady_clock() -> float:
 
 
 def wall_clock() -> Instant:
-    """Return the time of this machine: the clock of stores that have none of their own."""
+    """Return the time of this machine, which stores without a clock of their own use."""
     return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Durations: ``"90s"``, ``"1h30m"``, a timedelta or seconds, as integer milliseconds inside."""
+"""Durations: ``"90s"``, ``"1h30m"``, a timedelta or seconds; integer milliseconds inside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 from evenbeat.errors import InvalidValue, shown
 
 Duration: TypeAlias = str | timedelta | int | float
-"""What users may write for a duration. A bare number is seconds."""
+"""The forms in which users may give a duration. A bare number is seconds."""
 
 UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 LONGEST = 100 * 366 * UNITS["d"]
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def read_duration(value: Duration, field: str) -> int:
-    """Whole milliseconds. Negative values, unknown units and more than 100 years are refused."""
+    """Return whole milliseconds. Refuse negative values, unknown units and more than 100 years."""
     if isinstance(value, str):
         ms = _parse(value, field)
     elif isinstance(value, timedelta):
@@ -55,6 +55,7 @@ def read_duration(value: Duration, field: str) -> int:
 
 
 def is_duration(text: str) -> bool:
+    """Return whether a text is a duration."""
     try:
         read_duration(text, "duration")
     except InvalidValue:
@@ -82,11 +83,11 @@ def _parse(text: str, field: str) -> int:
     stripped = text.strip()
     if len(stripped) > 100 or not stripped:
         raise _refused(text, field, "is not a duration")
-    # Fractions are exact, and unlike decimals do not depend on a context that the user may have set.
+    # Fractions are exact, and unlike decimals do not depend on a context that a program may set.
     total, position = Fraction(0), 0
     while position < len(stripped):
         part = _PART.match(stripped, position)
-        # "5 minutes" must not be read as 5m followed by "inutes".
+        # "5 minutes" is not 5m followed by "inutes".
         if part is None or stripped[part.end(2) : part.end(2) + 1].isalpha():
             raise _refused(text, field, "is not a duration", _suggestion(stripped[position:]))
         total += Fraction(part[1]) * UNITS[part[2]]
@@ -95,11 +96,12 @@ def _parse(text: str, field: str) -> int:
 
 
 def _suggestion(rest: str) -> str | None:
+    """Return a hint for the part of a text that is not a duration."""
     word = re.match(r"(-?\d+(?:\.\d+)?)?\s*([A-Za-z]*)", rest, re.ASCII)
     assert word is not None
     number, unit = word[1], word[2]
     if number and number.startswith("-"):
-        return "it can't be negative"
+        return "a duration can't be negative"
     if number and (short := _WORDS.get(unit.lower())):
         return f'write "{number}{short}"'
     if unit.lower() in {"month", "months", "mo", "y", "year", "years"}:

@@ -1,4 +1,4 @@
-"""Identities that clients choose before the first try."""
+"""Ids of runs, which clients choose before the first try."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ _last: tuple[Instant, int] = (0, 0)
 
 
 def new_run_id(now: Instant) -> str:
-    """An id for a run made by hand: when it was made, then 80 bits, as 32 hexadecimal digits.
+    """Return an id for a run that has no tick: the time, then 80 bits, as 32 hexadecimal digits.
 
-    Ids of the same time stand together in a database's index. Random ones dirty a page each: with 200,000
+    Ids of the same time are neighbours in a database's index. Random ids write to a page each: with 200,000
     runs of history, adding, claiming and settling took about twice as long in the few runs measured.
 
-    Within a millisecond they grow, so that what one thread enqueues first is first in its queue. By 56
-    random bits each time: a forked child goes on from the same id as its parent, and must not meet it.
+    Within a millisecond ids grow, so that the runs of one thread keep their order in the queue. They grow by
+    56 random bits each time: a forked child continues from the same id as its parent, and must not create the
+    same.
     """
     global _last
-    # Without a lock, which a fork could leave taken: of two threads at once, either may come first.
+    # Without a lock, which would stay locked in a fork. If two threads call at once, either may come first.
     before, tail = _last
     tail = tail + 1 + int.from_bytes(os.urandom(7), "big") if before == now else _TAIL
     if tail >= _TAIL:

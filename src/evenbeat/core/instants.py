@@ -12,12 +12,12 @@ Instant: TypeAlias = int
 """Milliseconds since 1970-01-01T00:00:00Z."""
 
 Moment: TypeAlias = datetime | timedelta | str
-"""An aware datetime or its ISO 8601 text with an offset; or how long from now, like ``"2h"``."""
+"""An aware datetime, its ISO 8601 text with an offset, or the time from now, like ``"2h"``."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
-# A day inside what datetime can hold, so that no conversion to a local time overflows.
+# A day inside the range of datetime, so that no conversion to a local time overflows.
 FIRST: Instant = -62_135_510_400_000  # 0001-01-02T00:00:00Z
 LAST: Instant = 253_402_214_399_999  # 9999-12-30T23:59:59.999Z
 
@@ -25,10 +25,10 @@ _LONGEST_TEXT = 100
 
 
 def to_ms(moment: datetime, field: str = "datetime") -> Instant:
-    """The instant of an aware datetime, rounded down to the millisecond. A naive one is refused."""
+    """Return the instant of an aware datetime, rounded down to the millisecond. Refuse a naive one."""
     try:
         return (moment - EPOCH) // MILLISECOND
-    except TypeError:  # the subtraction is the check: it costs nothing when all is well
+    except TypeError:  # the subtraction is the check, which costs nothing for a good value
         if not isinstance(moment, datetime):
             raise InvalidValue(
                 f"{field} {shown(moment)} is not a datetime", field=field, value=moment
@@ -37,18 +37,18 @@ def to_ms(moment: datetime, field: str = "datetime") -> Instant:
             f"{field} {moment.isoformat()} has no time zone",
             field=field,
             value=moment,
-            hint='say which one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))',
+            hint='give one: datetime(…, tzinfo=UTC) or .replace(tzinfo=ZoneInfo("Europe/Berlin"))',
         ) from None
 
 
 def to_ms_up(moment: datetime, field: str = "datetime") -> Instant:
-    """The instant of an aware datetime, rounded up to the millisecond."""
+    """Return the instant of an aware datetime, rounded up to the millisecond."""
     # Not by moment.microsecond: an offset may have microseconds, too.
     return to_ms(moment, field) + (1 if (moment - EPOCH) % MILLISECOND else 0)
 
 
 def from_ms(instant: Instant, tz: tzinfo = UTC) -> datetime:
-    """The aware datetime of an instant, in ``tz``."""
+    """Return the aware datetime of an instant, in ``tz``."""
     # Whole seconds only: a float of seconds is off by 30 us at the far end of the calendar.
     moment = datetime.fromtimestamp(instant // 1000, tz)
     ms = instant % 1000
@@ -56,14 +56,14 @@ def from_ms(instant: Instant, tz: tzinfo = UTC) -> datetime:
 
 
 def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) -> Instant:
-    """An instant from an aware datetime or an ISO 8601 text with an offset.
+    """Return the instant of an aware datetime or of an ISO 8601 text with an offset.
 
-    With ``tz``, a text without an offset is a wall-clock time there: one that the clock skips is the
-    instant right after the gap, one that it repeats is the first of the two.
+    With ``tz``, a text without an offset is a wall-clock time in that zone. A time that the clock skips is
+    the instant right after the gap; of a time that the clock repeats, the first is meant.
     """
     if isinstance(value, str):
         try:
-            # No date is that long, and a slice would hide what stands behind it.
+            # No date is longer, and a slice would hide the rest of the text.
             moment = datetime.fromisoformat(value.strip() if len(value) <= _LONGEST_TEXT else "")
         except ValueError:
             raise InvalidValue(
@@ -80,7 +80,7 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
                     value=value,
                     hint=f'write "{_in_utc(value.strip())}" if UTC is meant, or an offset such as +01:00',
                 )
-            moment = _on_the_wall(moment, tz)
+            moment = _wall_clock_time(moment, tz)
     elif isinstance(value, datetime):
         moment = value
     else:
@@ -99,17 +99,17 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
 
 
 def _in_utc(text: str) -> str:
-    """A date, or a date and time, with the mark of UTC."""
+    """Return the text of a date, or of a date and time, as one in UTC."""
     return f"{text}Z" if len(text) > len("2026-03-01") else f"{text}T00:00Z"
 
 
-def _on_the_wall(moment: datetime, tz: tzinfo) -> datetime:
-    """A naive moment on the clock of ``tz``: the first such instant, or the end of the gap it lies in."""
+def _wall_clock_time(moment: datetime, tz: tzinfo) -> datetime:
+    """Return the first instant of a naive time on the clock of ``tz``, or the end of the gap around it."""
     first, second = moment.replace(tzinfo=tz), moment.replace(tzinfo=tz, fold=1)
     before, after = first.utcoffset(), second.utcoffset()
     if before is None or after is None or before >= after:
         return first
-    # The clock jumps between these two: find the second at which it does.
+    # The clock jumps between these two: find the second of the jump.
     low, high = (moment - after).replace(tzinfo=UTC), (moment - before).replace(tzinfo=UTC)
     while high - low > timedelta(seconds=1):
         middle = low + (high - low) // 2
@@ -121,7 +121,7 @@ def _on_the_wall(moment: datetime, tz: tzinfo) -> datetime:
 
 
 def write_instant(instant: Instant) -> str:
-    """RFC 3339 in UTC, with milliseconds only where there are some: ``2026-03-01T08:00:00Z``."""
+    """Return RFC 3339 text in UTC, with milliseconds only if there are any: ``2026-03-01T08:00:00Z``."""
     moment = from_ms(instant).replace(tzinfo=None)
     return moment.isoformat(timespec="milliseconds" if instant % 1000 else "seconds") + "Z"
 
@@ -129,8 +129,11 @@ def write_instant(instant: Instant) -> str:
 def read_moment(
     moment: Moment, field: str, now: Instant, tz: tzinfo | None = None, *, ago: bool = False
 ) -> Instant:
-    """The instant that is meant. With ``tz``, a text without an offset is a wall-clock time there. With
-    ``ago``, a duration counts back from now, and one with a plus sign, which means "from now", is refused."""
+    """Return the instant of a moment.
+
+    With ``tz``, a text without an offset is a wall-clock time in that zone.
+    With ``ago``, a duration counts back from now; one with a plus sign, which means "from now", is refused.
+    """
     sign = -1 if ago else 1
     if isinstance(moment, timedelta):
         return now + sign * read_duration(moment, field)
@@ -138,7 +141,7 @@ def read_moment(
         text = moment.strip().removeprefix("+")
         if ago and text != moment.strip():
             raise InvalidValue(
-                f"{field} {shown(moment)} is a time to come, and the past is meant",
+                f"{field} {shown(moment)} is in the future, and a past time is needed",
                 field=field,
                 value=moment,
                 hint=f'write "{text}", which counts back from now',

@@ -15,7 +15,7 @@ from evenbeat.documents.rules import OnFailure, Policy
 from evenbeat.documents.runtime import Hook, Hooks, OnDocument, OnError, Runtime
 from evenbeat.documents.worker import Limits
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.processes.importing import is_looking
+from evenbeat.processes.importing import is_importing
 from evenbeat.processes.signals import check_main_thread, until_signalled
 
 # Milliseconds. A thread that others may delay renews the lock when a third of it has passed.
@@ -111,13 +111,10 @@ class Processor:
         return runtime if runtime is not None and runtime.pid == os.getpid() else None
 
     def start(self) -> None:
-        """Start, in threads of this process. Raises ``InvalidValue`` if the table, a column or the condition
-        is wrong. If the database is unavailable, the processor retries until it is there.
-
-        While it stops, wait for the end of that first. Nothing happens while Evenbeat imports the module.
-        """
-        if is_looking():
-            return
+        """Begin, in threads of its own. A mistake in what was said about the documents is raised here; a
+        database that is away is waited for. Does nothing if it runs already."""
+        if is_importing():
+            return  # somebody imports the module to see what it has
         ending = self._runtime
         if ending is not None and ending.is_ending and not ending.is_here:
             ending.over.wait()
@@ -168,9 +165,9 @@ class Processor:
             runtime.over.set()
 
     def run(self) -> bool:
-        """Start, and stop when SIGINT, SIGTERM or SIGHUP comes, or when a hook or a handler calls ``stop``. A
-        second signal does not wait for handlers that run. Return what ``stop`` returns."""
-        if is_looking():
+        """Work until SIGINT or SIGTERM comes, and stop then; or until a hook or a handler calls ``stop``. A
+        second signal does not wait for what is in hand. Answers as ``stop`` does."""
+        if is_importing():
             return True
         check_main_thread()
         started: list[Runtime] = []

@@ -1,1 +1,1 @@
-"""The operating-system side of our own processes: pipes, signals, forks, imports."""
+"""Our own processes: pipes, signals, forks, file descriptors, and the import of users' modules."""

@@ -1,7 +1,7 @@
-"""What a process has begun, in memory that outlives it.
+"""The attempts that a process has begun, in memory that outlives the process.
 
-Whoever watches the process shares the memory, and when the process is gone tells what it was executing from
-what it had only claimed. A message for each would cost more than a short run does.
+The supervisor shares the memory. When the process is gone, it tells attempts that were executing from those
+that were only claimed. A message for each attempt would cost more than a short run does.
 """
 
 from __future__ import annotations
@@ -17,57 +17,61 @@ from typing import Literal
 from evenbeat.processes.descriptors import DescriptorProbe
 
 _RECORD = 64
-"""The attempt and its run's id; the last byte says whether the function has ended."""
+"""The size of a record: the attempt and its run's id; the last byte is 1 when the function has ended."""
 _KEY = _RECORD - 1
 _HEAD = _RECORD
 _LEFT, _FULL, _CLOSED = 0, 1, 2
 _NOTHING = bytes(_KEY)
 
 LOST_DESCRIPTORS = 74
-"""The exit code of a process in which a job closed descriptors of others (EX_IOERR)."""
+"""The exit code of a process in which a job closed descriptors that it had not opened (EX_IOERR)."""
 
 here: Begun | None = None
-"""That of this process, if somebody watches it."""
+"""The memory of this process, if it has a supervisor."""
 
 
 class Begun:
-    """So many places for attempts. Their process writes; who watches reads, also when that is dead.
+    """Places for attempts in shared memory. The process writes; its supervisor reads, also after its death.
 
-    A place is free again when the function has ended, which is before that is recorded in the store. So what
-    is written there stays: the place is the last in line, and with enough of them its next attempt comes long
-    after. What is still written of attempts that the store knows the end of does no harm.
+    A place is free again when the function has ended, which is before the store knows the end. Therefore the
+    record stays, and the place goes to the end of the line: with enough places, the next attempt overwrites
+    it long after the end is recorded. Records of attempts whose end the store knows do no harm.
     """
 
     def __init__(self, file: int) -> None:
         self._memory = mmap.mmap(file, 0)
         self._probe: DescriptorProbe | None = None
-        # Taken and given back by any thread, without a lock: either is one atomic step.
+        # Threads take and return places without a lock: either is one atomic step.
         self._free = deque(range(_HEAD, len(self._memory), _RECORD))
 
     def add(self, run: str, attempt: int) -> int | None:
-        """Right before a function is called; the answer is for ``end``. Both together take 0.7 us."""
+        """Record an attempt right before its function is called; return the place for ``end``.
+
+        Both together take 0.7 us.
+        """
         try:
             place = self._free.popleft()
         except IndexError:
-            self._memory[_FULL] = 1  # from now on, nobody can tell
+            self._memory[_FULL] = 1  # from now on, the memory does not tell
             return None
         self._memory[place : place + _RECORD] = _key(run, attempt) + b"\0"
         return place
 
     def end(self, place: int) -> None:
+        """Record that the function of an attempt has ended."""
         self.check_descriptors()  # before it counts as ended: the function that closed them is to blame
         self._memory[place + _KEY] = 1
         self._free.append(place)
 
     def watch_descriptors(self) -> None:
-        """From now on, end this process when somebody closes its descriptors."""
+        """End this process, from now on, when a job closes its descriptors."""
         self._probe = DescriptorProbe()
 
     def check_descriptors(self) -> None:
-        """End this process, at once and without a word to anybody, if its descriptors were closed.
+        """End this process at once, without a log line, if its descriptors were closed.
 
-        Whatever it writes may go into another file, such as a database, and so may what it logs. Whoever
-        watches reads here why it ended.
+        Anything that it writes or logs may go into another file, such as a database. The supervisor reads the
+        reason in the shared memory.
         """
         if self._probe is not None and not self._probe.is_intact():
             self._memory[_CLOSED] = 1
@@ -77,19 +81,19 @@ class Begun:
         return bool(self._memory[_CLOSED])
 
     def leave(self) -> None:
-        """This process ends in order, with nothing in hand but what the store did not take back."""
+        """Record that this process ends in order, and has handed back its runs if the store was available."""
         self._memory[_LEFT] = 1
 
     def has_left(self) -> bool:
-        """In order, that is."""
+        """Return whether the process has ended in order."""
         return bool(self._memory[_LEFT])
 
     def is_used(self) -> bool:
-        """Whether anything was ever begun."""
+        """Return whether any attempt has ever begun."""
         return self._memory[_HEAD : _HEAD + _KEY] != _NOTHING
 
     def snapshot(self) -> Snapshot:
-        """All that was begun and is not recorded as ended, and some of what is."""
+        """Return all attempts that have begun and whose end the store does not know, and some others."""
         if self._memory[_FULL]:
             return Snapshot()
         records = (self._memory[at : at + _RECORD] for at in range(_HEAD, len(self._memory), _RECORD))
@@ -100,17 +104,18 @@ class Begun:
 
 
 class Snapshot:
-    """What a process had begun at some moment, and what of it was over."""
+    """The attempts that a process had begun at some moment, and which of them had ended."""
 
     __slots__ = ("_over", "is_executing")
 
     def __init__(self, over: dict[bytes, bool] | None = None) -> None:
-        """None: nobody can tell, and everything may be going on."""
+        """``over`` is None if there were more attempts than places: any attempt may be executing."""
         self._over = over
         self.is_executing = over is None or not all(over.values())
-        """Whether a function was going on at all."""
+        """Whether any function was executing."""
 
     def state(self, run: str, attempt: int) -> Literal["claimed", "executing", "ended"]:
+        """Return how far an attempt was."""
         if self._over is None:
             return "executing"
         over = self._over.get(_key(run, attempt))
@@ -118,7 +123,7 @@ class Snapshot:
 
 
 def make_file(places: int) -> io.FileIO:
-    """A file in memory, for ``Begun`` in two processes."""
+    """Create a file in memory, for ``Begun`` in two processes."""
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("evenbeat-begun")
     else:

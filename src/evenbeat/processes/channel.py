@@ -1,4 +1,4 @@
-"""Messages between two processes of ours: JSON with its length before it. Nothing is ever unpickled."""
+"""Messages between two of our processes: the length, then JSON. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import msgspec
 Received = TypeVar("Received")
 
 LONGEST = 64_000_000
-"""Bytes of a message: far more than any that we send. Memory for it is taken before it is read."""
-# A message that nobody reads does not hold up the end for longer.
+"""The most bytes of a message, far more than we send. The reader allocates them before it reads."""
+# Seconds that ``hang_up`` waits for a message that is being sent and that the other end does not read.
 _PATIENCE = 1.0
 
 
 class Channel(Generic[Received]):
-    """One end. Any thread may send; one receives.
+    """One end of a connection. Any thread may send; one thread receives.
 
-    It belongs to the process that made it. In a fork both directions are closed: what the other end hears is
-    never said by two, and its end is seen, however long the forks of a process live.
+    It belongs to the process that created it. In a fork both directions are closed: the other end never gets
+    messages of two processes, and notices the end of the owner, however long its forks live.
     """
 
     def __init__(self, reader: io.FileIO, writer: io.FileIO, decoder: msgspec.json.Decoder[Received]) -> None:
-        # Without buffers: a fork would inherit what is in them, and write it once more.
+        # Without buffers: a fork would inherit their content, and write it once more.
         self._reader = reader
         self._writer = writer
         self._decoder = decoder
@@ -37,14 +37,14 @@ class Channel(Generic[Received]):
 
     @property
     def is_ours(self) -> bool:
-        """False in a fork."""
+        """Whether this process owns the channel: False in a fork."""
         return os.getpid() == self._owner
 
     def send(self, message: msgspec.Struct) -> bool:
-        """False if the other end is gone."""
+        """Send a message; return False if the other end is gone."""
         body = msgspec.json.encode(message)
         unsent = memoryview(len(body).to_bytes(4, "big") + body)
-        if not self.is_ours:  # before the lock, which a thread that is not in the fork may hold
+        if not self.is_ours:  # before the lock, which a thread may hold that does not exist in the fork
             return False
         try:
             with self._sending:
@@ -55,16 +55,16 @@ class Channel(Generic[Received]):
         return True
 
     def receive(self) -> Received | None:
-        """The next message, when there is one; None when the other end is gone."""
+        """Wait for the next message and return it; None when the other end is gone."""
         head = self._read(4)
         length = 0 if head is None else int.from_bytes(head, "big")
         if head is None or length > LONGEST:
-            return None  # gone, or writing what is not a message: a job may write to any file of its process
+            return None  # gone, or not a message: a job may write to any file descriptor of its process
         body = self._read(length)
         return None if body is None else self._decoder.decode(body)
 
     def _read(self, length: int) -> bytearray | None:
-        """None where it is cut off: whoever wrote it is gone."""
+        """Read so many bytes; return None if the other end closes before that."""
         data = bytearray(length)
         missing = memoryview(data)
         try:
@@ -78,8 +78,8 @@ class Channel(Generic[Received]):
         return data
 
     def hang_up(self) -> None:
-        """No more from here: the other end sees it. Any thread may."""
-        # Not in the middle of a message, whose rest would go to whatever has the file's number next.
+        """Close the sending direction, which the other end notices. Any thread may call this."""
+        # Not in the middle of a message: its rest would go to the next file that gets this descriptor.
         held = self._sending.acquire(timeout=_PATIENCE)
         try:
             with contextlib.suppress(OSError):
@@ -89,12 +89,12 @@ class Channel(Generic[Received]):
                 self._sending.release()
 
     def close(self) -> None:
-        """Let go of both directions. Only who receives may: the file must not be gone during a read."""
+        """Close both directions. Only the receiving thread may: no read may be under way."""
         self.hang_up()
         self._reader.close()
 
     def abandon(self) -> None:
-        """In a fork: nothing is said or heard here."""
+        """Close both directions in a fork."""
         with contextlib.suppress(OSError):
             self._writer.close()
         with contextlib.suppress(OSError):
@@ -114,5 +114,5 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
 
 
 def storable(text: str) -> str:
-    """Without lone surrogates, which JSON can't say."""
+    """Return a text without lone surrogates, which JSON can't express."""
     return text.encode(errors="replace").decode()

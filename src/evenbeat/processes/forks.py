@@ -1,7 +1,7 @@
-"""Copies of this process: a task that forks, and whose fork comes back from the function, is in two places.
+"""Forks of this process: if a task forks, its function may return in both processes.
 
-The copy has the attempts, the queues and the channels of the original. It must not execute what waits, nor
-tell anybody how the attempt ended: it ends where its function does.
+The fork has copies of the attempts, the queues and the channels. It must not execute waiting attempts, nor
+report how its attempt ended: it exits where the function returns.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Handler: TypeAlias = Callable[[int, FrameType | None], object] | signal.Handlers
 generation = 0
 """How many forks lie between this process and the one that imported the module.
 
-Asking for the pid instead is a system call, and this is looked at twice for every run."""
+The pid would tell as well, by a system call; this is read twice for every run."""
 
 
 def leave_if_since(born: int, error: BaseException | None = None) -> None:
-    """End this process if it was forked off after ``born``, as Python ends one that raised ``error``."""
+    """Exit if this process was forked after ``born``, with the exit code that ``error`` leads to."""
     if generation != born:
-        _leave(error)
+        _exit(error)
 
 
-def _leave(error: BaseException | None) -> NoReturn:
+def _exit(error: BaseException | None) -> NoReturn:
     code = 0 if error is None else 1
     try:
         if isinstance(error, SystemExit):
@@ -46,14 +46,14 @@ def _leave(error: BaseException | None) -> NoReturn:
 
 
 def restore_signals(handlers: Mapping[signal.Signals, Handler]) -> None:
-    """Have these handlers in forks from now on: processes of a task's pool are ended by SIGTERM, and must not
-    take it for ours."""
+    """Install these handlers in forks from now on: SIGTERM must end the processes of a task's pool, and must
+    not run our own handlers there."""
     if not hasattr(os, "register_at_fork"):
         return
     masks = threading.local()
 
-    # Held back meanwhile: Python forgets what comes between the fork and its own first steps there, and the
-    # process would never end.
+    # Signals are blocked meanwhile: Python loses a signal that comes between the fork and its first
+    # instructions in the child, and the child would never end.
     def block() -> None:
         masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
 

@@ -1,4 +1,4 @@
-"""Importing a user's module to see what it has: by its name, or by its file."""
+"""Import a user's module, by its name or by its file, without starting what it would run."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from types import ModuleType
 
 from evenbeat.errors import AppImportError, InvalidValue, shown
 
-_looking: ContextVar[bool] = ContextVar("evenbeat_looking", default=False)
+_importing: ContextVar[bool] = ContextVar("evenbeat_importing", default=False)
 
 
-def is_looking() -> bool:
-    """Whether this code runs because Evenbeat imports its module to see what it has.
+def is_importing() -> bool:
+    """Return whether this code runs because Evenbeat imports its module.
 
-    ``start`` and ``run`` of a scheduler do nothing then: whoever imports decides what is started, and a
-    script without ``if __name__ == "__main__":`` starts nothing twice.
+    ``start`` and ``run`` of a scheduler do nothing then: the importer decides what to start, and a script
+    without ``if __name__ == "__main__":`` starts nothing twice.
     """
-    return _looking.get()
+    return _importing.get()
 
 
 def import_name(name: str, folder: str | None = None) -> ModuleType:
-    """The module of that name, looked for in ``folder`` first."""
+    """Import the module of that name, with ``folder`` first on ``sys.path``."""
     if folder is not None:
         _first_on_path(folder)
     try:
-        with _looking_at(name):
+        with _importing_module(name):
             return importlib.import_module(name)
     except ModuleNotFoundError:
         raise InvalidValue(
@@ -45,7 +45,7 @@ def import_name(name: str, folder: str | None = None) -> ModuleType:
 
 
 def import_file(path: Path) -> ModuleType:
-    """The module in a file, under the name by which others import it, its folder first on ``sys.path``."""
+    """Import the module in a file under its usual name, with its folder first on ``sys.path``."""
     path = path.resolve()
     if not path.is_file():
         raise InvalidValue(f"there is no file {path}", field="app", value=str(path))
@@ -58,7 +58,7 @@ def import_file(path: Path) -> ModuleType:
             value=str(path),
             hint="rename it, as in my_app.py",
         )
-    with _looking_at(str(path)):
+    with _importing_module(str(path)):
         module = importlib.import_module(name)
     found = getattr(module, "__file__", None)
     if found is None or Path(found).resolve() != path:
@@ -72,7 +72,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def import_main(path: Path) -> ModuleType:
-    """The script that another process has as its ``__main__``, under a name that is not that."""
+    """Import the script that is ``__main__`` of another process, under another name."""
     present = sys.modules.get(_MAIN)
     if present is not None:
         return present
@@ -81,7 +81,7 @@ def import_main(path: Path) -> ModuleType:
         raise InvalidValue(f"{path} is not a Python file", field="file", value=str(path))
     module = sys.modules[_MAIN] = importlib.util.module_from_spec(spec)
     try:
-        with _looking_at(str(path)):
+        with _importing_module(str(path)):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[_MAIN]
@@ -93,26 +93,26 @@ _MAIN = "__evenbeat_main__"
 
 
 @contextmanager
-def _looking_at(what: str) -> Iterator[None]:
-    token = _looking.set(True)
+def _importing_module(what: str) -> Iterator[None]:
+    token = _importing.set(True)
     try:
         _set_up_django()
         yield
     except AppImportError:
         raise
     except ModuleNotFoundError as error:
-        # It is missing itself; that something it imports is missing is another matter.
+        # The module itself is missing. A module that it imports may be missing, too: that is another error.
         if what == error.name or what.startswith(f"{error.name}."):
             raise
-        raise AppImportError(what, _told(error)) from error
+        raise AppImportError(what, _user_traceback(error)) from error
     except (Exception, SystemExit) as error:
-        raise AppImportError(what, _told(error)) from error
+        raise AppImportError(what, _user_traceback(error)) from error
     finally:
-        _looking.reset(token)
+        _importing.reset(token)
 
 
 def _set_up_django() -> None:
-    """Load the apps of a Django project, as manage.py does: modules that import its models need them."""
+    """Load the apps of a Django project, as manage.py does: modules that import models need them."""
     settings = os.environ.get("DJANGO_SETTINGS_MODULE")
     if not settings or importlib.util.find_spec("django") is None:
         return
@@ -122,15 +122,17 @@ def _set_up_django() -> None:
     try:
         django.setup()
     except Exception as error:
-        raise AppImportError(f"Django, with DJANGO_SETTINGS_MODULE={settings},", _told(error)) from error
-    # LOGGING in the settings disables the loggers that are there already, unless it says otherwise.
+        raise AppImportError(
+            f"Django, with DJANGO_SETTINGS_MODULE={settings},", _user_traceback(error)
+        ) from error
+    # By default, LOGGING in the settings disables the loggers that exist already.
     for name, logger in logging.root.manager.loggerDict.items():
         if name.partition(".")[0] == "evenbeat" and isinstance(logger, logging.Logger):
             logger.disabled = False
 
 
-def _told(error: BaseException) -> str:
-    """The traceback as Python shows it, from where the user's own code begins."""
+def _user_traceback(error: BaseException) -> str:
+    """Return the traceback as Python prints it, from the first frame of the user's own code on."""
     trace = error.__traceback__
     while trace is not None and _is_machinery(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
@@ -144,7 +146,7 @@ def _is_machinery(file: str) -> bool:
 
 
 def _name_of(path: Path) -> tuple[str, Path]:
-    """The full name of the module in a file, and the folder it is found from: packages are walked up."""
+    """Return the full name of the module in a file, and the folder above its outermost package."""
     parts = [] if path.stem == "__init__" else [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file():

@@ -1,4 +1,4 @@
-"""Signals: waiting for the one to stop, sending them, saying which one ended a process."""
+"""Signals: wait for one that asks to stop, send one, and name the one that ended a process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from types import FrameType
 
 from evenbeat.errors import InvalidValue, shown
 
-# Seconds to wait at once: a signal that comes right before a wait is seen by Python only after it.
+# Seconds of one wait: Python handles a signal that comes right before a wait only after it.
 _SLICE = 0.5
 
 KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def check_main_thread() -> None:
-    """Python hands signals to the main thread alone."""
+    """Refuse a thread that is not the main thread, which alone gets signals in Python."""
     if threading.current_thread() is not threading.main_thread():
         name = threading.current_thread().name
         raise InvalidValue(
@@ -33,9 +33,9 @@ def check_main_thread() -> None:
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Those that ask a process to stop: Ctrl-C, SIGTERM, and SIGHUP, which comes when a terminal closes.
+    """Return the signals that ask a process to stop: SIGINT (Ctrl-C), SIGTERM and SIGHUP (a terminal closes).
 
-    Not SIGHUP where somebody wants it ignored, as ``nohup`` does.
+    Without SIGHUP where it is ignored, as ``nohup`` does.
     """
     found = [signal.SIGINT, signal.SIGTERM]
     hangup: signal.Signals | None = getattr(signal, "SIGHUP", None)
@@ -50,16 +50,16 @@ def until_signalled(
     over: Callable[[], bool] = lambda: False,
     start: Callable[[], object] = lambda: None,
 ) -> None:
-    """Call ``start``; return when a signal to stop comes, or the time is over, or there is nothing left to
-    wait for; a further signal calls ``hurry``.
+    """Call ``start``; return when a signal to stop comes, ``timeout`` has passed, or ``over`` returns True.
+    Another signal calls ``hurry``.
 
-    Only in the main thread. A signal that comes during ``start`` ends the wait after it: whatever has begun
-    by then is drained, not killed. A third one interrupts a start that takes too long.
+    Only in the main thread. A signal that comes during ``start`` ends the wait that follows, so that what has
+    started is drained, not killed. A third signal interrupts a ``start`` that takes too long.
 
-    What the signals did before is restored only at the end of the process: while a node drains, an
-    impatient Ctrl-C must hurry it, not kill it between two writes.
+    The handlers stay until the process ends: while a node drains, another Ctrl-C must hurry it, not kill it
+    between two writes.
     """
-    # Not an Event: its set() waits for a lock which the main thread, that the handler interrupts, may hold.
+    # Not an Event: its set() waits for a lock, and the main thread that the handler interrupts may hold it.
     came: SimpleQueue[int] = SimpleQueue()
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -87,11 +87,11 @@ def until_signalled(
             came.get(timeout=max(left, 0))
         except Empty:
             if over() or (until is not None and time.monotonic() >= until):
-                signalled.append(0)  # the next signal is a further one
+                signalled.append(0)  # the next signal calls hurry
 
 
 def describe_exit(code: int) -> str:
-    """An exit code as people know it: ``exit code 3``, ``signal SIGSEGV``."""
+    """Return an exit code in words: ``exit code 3``, ``signal SIGSEGV``."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -101,7 +101,7 @@ def describe_exit(code: int) -> str:
 
 
 def end_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a process that leads its own group, and to what it has started itself."""
+    """Send a signal to a process that leads its own group, and to the processes that it has started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, number)
