@@ -120,50 +120,51 @@ class Node:
         self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True)
         if worker:
-            self._worker = Worker(
-                store,
-                tasks,
-                events,
-                lambda kind: make_lane(kind, settings),
-                name=self.name,
-                queues=settings.queues,
-                lease=settings.lease,
-                wake=self._wake_worker,
-                wake_leases=self._wake_leases,
-            )
-            self._worker_loop = self._loop("worker", self._worker.step)
-            renewer = LeaseRenewer(store, self._worker, settings.lease)
-            # Well below the third of a lease that reapers wait after an outage, also on nodes with shorter
-            # leases.
-            backoff = min(_RENEW_AGAIN, settings.lease / 12_000)
-            self._leases_loop = self._loop("leases", renewer.step, backoff)
+            self._add_worker(tasks)
         if ticker:
-            self._ticker_loop = self._loop(
-                "ticker", Ticker(store, events, self._wake_worker, name=self.name).step
-            )
-        now = store.now()
-        info = NodeInfo(
+            step = Ticker(store, events, self._wake_worker, name=self.name).step
+            self._ticker_loop = self._loop("ticker", step)
+        self._presence = Presence(store, self._info(tasks, ticker=ticker, worker=worker))
+        reaper, pruner = Reaper(store, events, settings.lease), Pruner(store, settings.retention)
+        self._duties_loop = self._loop("duties", PeriodicDuties([self._presence, reaper, pruner]).step)
+        self._status_writer = StatusWriter(
+            "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
+        )
+
+    def _add_worker(self, tasks: Tasks) -> None:
+        settings = self._settings
+        self._worker = Worker(
+            self._store,
+            tasks,
+            self._events,
+            lambda kind: make_lane(kind, settings),
+            name=self.name,
+            queues=settings.queues,
+            lease=settings.lease,
+            wake=self._wake_worker,
+            wake_leases=self._wake_leases,
+        )
+        self._worker_loop = self._loop("worker", self._worker.step)
+        renewer = LeaseRenewer(self._store, self._worker, settings.lease)
+        # Well below the third of a lease that reapers wait after an outage, also on nodes with shorter
+        # leases.
+        backoff = min(_RENEW_AGAIN, settings.lease / 12_000)
+        self._leases_loop = self._loop("leases", renewer.step, backoff)
+
+    def _info(self, tasks: Tasks, *, ticker: bool, worker: bool) -> NodeInfo:
+        now = self._store.now()
+        return NodeInfo(
             name=self.name,
             host=socket.gethostname(),
-            pid=os.getpid(),
+            pid=self.pid,
             version=installed_version(),
             started_at=now,
             seen_at=now,
             ticker=ticker,
             worker=worker,
             tasks={task.name: task.executor for task in tasks} if worker else {},
-            queues=list(settings.queues),
-            slots=slots_of(settings) if worker else {},
-        )
-        self._presence = Presence(store, info)
-        self._duties_loop = self._loop(
-            "duties",
-            PeriodicDuties(
-                [self._presence, Reaper(store, events, settings.lease), Pruner(store, settings.retention)]
-            ).step,
-        )
-        self._status_writer = StatusWriter(
-            "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
+            queues=list(self._settings.queues),
+            slots=slots_of(self._settings) if worker else {},
         )
 
     def _loop(
