@@ -13,9 +13,10 @@ from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.ticker import BATCH, Ticker
 from evenbeat.observe.events import Event, Events
+from evenbeat.rules import changes, firing
 from evenbeat.rules.firing import DEFERRED, Planned
 from evenbeat.rules.ticks import spread_delay
-from evenbeat.stores.base import Fired, PlanFunction, RunQuery
+from evenbeat.stores.base import Fired, PlanFunction, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -274,3 +275,129 @@ def test_a_fire_that_fails_names_its_schedules_and_ever_more_seldom(
     with pytest.raises(StoreUnavailable):
         bench.ticker.step(bench.clock.now)
     assert said(caplog, "failures")[0][2] == 1, "counted anew after one that did not fail"
+
+
+# -- with a store in memory ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> MemoryStore:
+    store = MemoryStore(clock)
+    store.open()
+    return store
+
+
+def told() -> tuple[Events, list[Event]]:
+    events, heard = Events(), list[Event]()
+    events.listen(heard.append)
+    return events, heard
+
+
+def make(store: MemoryStore, name: str, trigger: str = "every 1m") -> None:
+    wanted = ScheduleRecord(name=name, task="work", trigger=trigger)
+    store.put_schedules([Write(changes.create(wanted, store.now()), None)])
+
+
+def test_a_schedule_that_a_node_can_not_plan_is_left_to_others_and_noted(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    events, heard = told()
+    make(store, "minutely")
+    clock.advance("1m")
+
+    def out_of_files(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(firing, "trigger_of", out_of_files)
+        poor = Ticker(store, events)
+        waits = []
+        for _ in range(7):
+            again = poor.step(clock.now)
+            assert again is not None
+            waits.append(again - clock.now)
+            clock.now = again
+        # Briefly at first, so that a node that can plan it gets it soon.
+        assert waits == [1_000] * 5 + [60_000] * 2
+    (note,) = store.find_records("deferred")
+    assert (note.key, note.version) == ("minutely", 7)
+    assert "Too many open files" in note.body
+    assert "can't plan a schedule" in caplog.text
+    assert heard == []
+    assert Ticker(store, events).step(clock.now) is not None
+    (run,) = store.find_runs(RunQuery()).items
+    assert run.coalesced == 2
+    assert store.find_records("quarantine") == []
+    clock.advance("2m")
+    assert store.find_records("deferred") == []
+
+
+def test_the_ticker_fires_what_is_due_and_says_when_to_come_back(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    events, heard = told()
+    woken: list[bool] = []
+    ticker = Ticker(store, events, lambda: woken.append(True))
+    make(store, "minutely")
+    assert ticker.step(clock.now) == clock.now + 60_000
+    assert not woken
+    clock.advance("1m")
+    assert ticker.step(clock.now) == clock.now + 60_000
+    assert woken == [True]
+    assert [(event.kind, event.schedule, event.next_run) for event in heard] == [
+        ("fired", "minutely", from_ms(clock.now + 60_000))
+    ]
+
+
+def test_the_ticker_comes_back_no_later_than_the_next_tick(store: MemoryStore, clock: VirtualClock) -> None:
+    make(store, "often", "every 100ms")
+    clock.advance("97ms")
+    assert Ticker(store, Events()).step(clock.now) == clock.now + 3
+
+
+def test_the_ticker_comes_back_at_once_when_more_is_due_than_a_batch(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    for at in range(BATCH + 1):
+        make(store, f"s{at}")
+    clock.advance("1m")
+    ticker = Ticker(store, Events())
+    due = ticker.step(clock.now)
+    assert due is not None
+    assert due <= clock.now
+    ticker.step(clock.now)
+    assert store.count_runs() == {"queued": BATCH + 1}
+
+
+def test_the_ticker_tells_of_skipped_ticks_and_why(store: MemoryStore, clock: VirtualClock) -> None:
+    events, heard = told()
+    make(store, "minutely")
+    clock.advance("1h")
+    Ticker(store, events).step(clock.now)
+    assert [(event.kind, event.count, event.reason) for event in heard] == [
+        ("fired", 1, None),
+        ("skipped", 59, "coalesced"),
+    ]
+
+
+def test_the_ticker_tells_of_a_schedule_that_can_not_be_understood(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    events, heard = told()
+    make(store, "good")
+    make(store, "bad")
+    # A row that somebody edited by hand.
+    row = store.find_schedules(ScheduleQuery(name="bad")).items[0]
+    from msgspec.structs import replace
+
+    from evenbeat.rules.firing import Planned
+
+    store.put_schedules([Write(Planned(replace(row, trigger="nonsense", revision=2)), row.version)])
+    clock.advance("1m")
+    Ticker(store, events).step(clock.now)
+    assert {(event.kind, event.schedule) for event in heard} == {("fired", "good"), ("quarantined", "bad")}

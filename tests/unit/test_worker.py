@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from evenbeat.core.records import Execution, RunRecord, Transition
-from evenbeat.errors import StoreUnavailable, TooLarge
+from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Outcome
 from evenbeat.executors.inline import InlineExecutor
 from evenbeat.node.lanes import MOST_AHEAD, Lane
-from evenbeat.node.leases import GRACE
 from evenbeat.node.worker import Worker
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import JsonFormatter
@@ -24,7 +22,7 @@ from evenbeat.stores.base import Claim, Claimed, RunQuery
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks.task import Task, Tasks
 from evenbeat.testing import VirtualClock
-from tests.unit.workbench import HandExecutor, Workbench, result, work
+from tests.unit.workbench import HandExecutor, PickySettle, Workbench, result, work
 
 
 def test_a_run_is_claimed_executed_and_its_result_recorded() -> None:
@@ -218,24 +216,6 @@ def test_a_result_that_can_not_be_written_does_not_hold_up_the_others(
     assert not bench.worker.is_processing
 
 
-class Narrow:
-    """Stands in for ``settle_runs`` of a store: takes batches up to a size, and not those of some runs."""
-
-    def __init__(self, bench: Workbench, most: int = 10**9, poison: tuple[str, ...] = ()) -> None:
-        self._settle = bench.store.settle_runs
-        self._most = most
-        self._poison = poison
-        self.calls: list[int] = []
-
-    def __call__(self, transitions: list[Transition]) -> list[bool]:
-        self.calls.append(len(transitions))
-        if sum(len(str(transition.result)) for transition in transitions) > self._most:
-            raise TooLarge("the transaction is too large")
-        if any(transition.run in self._poison for transition in transitions):
-            raise ValueError("can't write that")
-        return self._settle(transitions)
-
-
 def end_all(bench: Workbench, count: int, text: str = "") -> None:
     for at in range(count):
         bench.add(f"r{at:02}")
@@ -250,11 +230,11 @@ def test_a_batch_that_is_too_large_for_the_database_is_recorded_in_parts(
 ) -> None:
     bench = Workbench(slots=16)
     end_all(bench, 16, "x" * 100)
-    narrow = Narrow(bench, most=500)
-    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    picky = PickySettle(bench, most=500)
+    monkeypatch.setattr(bench.store, "settle_runs", picky)
     bench.step()
     assert bench.store.count_runs() == {"succeeded": 16}
-    assert narrow.calls == [16, 8, 4, 4, 8, 4, 4]
+    assert picky.calls == [16, 8, 4, 4, 8, 4, 4]
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert record.exc_info is not None
     assert "the transaction is too large" in str(record.exc_info[1])
@@ -265,11 +245,11 @@ def test_one_end_that_can_not_be_written_costs_few_calls_and_one_line(
 ) -> None:
     bench = Workbench(slots=16)
     end_all(bench, 16)
-    narrow = Narrow(bench, poison=("r05",))
-    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    picky = PickySettle(bench, poison=("r05",))
+    monkeypatch.setattr(bench.store, "settle_runs", picky)
     bench.step()
     assert bench.store.count_runs() == {"succeeded": 15, "running": 1}
-    assert len(narrow.calls) == 9
+    assert len(picky.calls) == 9
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
     assert [getattr(record, "job_id", None) for record in errors] == [None, "r05"]
 
@@ -279,51 +259,35 @@ def test_a_store_that_goes_away_between_two_parts_is_sent_only_the_rest(
 ) -> None:
     bench = Workbench(slots=16)
     end_all(bench, 16)
-    narrow = Narrow(bench, poison=("r15",))
-    narrow_settle = narrow._settle
+    picky = PickySettle(bench, poison=("r15",))
+    settle = picky._settle
 
     def once(transitions: Sequence[Transition]) -> list[bool]:
-        if len(narrow.calls) > 3:
+        if len(picky.calls) > 3:
             raise StoreUnavailable("away")
-        return narrow_settle(transitions)
+        return settle(transitions)
 
-    narrow._settle = once
-    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    picky._settle = once
+    monkeypatch.setattr(bench.store, "settle_runs", picky)
     with pytest.raises(StoreUnavailable):
         bench.step()
-    assert narrow.calls == [16, 8, 8, 4]
+    assert picky.calls == [16, 8, 8, 4]
     assert bench.store.count_runs() == {"succeeded": 8, "running": 8}
     assert bench.kinds().count("succeeded") == 8
-    narrow.calls.clear()
-    narrow._settle = narrow_settle
+    picky.calls.clear()
+    picky._settle = settle
     bench.step()
-    assert narrow.calls[0] == 8
+    assert picky.calls[0] == 8
     assert bench.kinds().count("succeeded") == 15
 
 
 def test_results_are_recorded_in_batches_of_a_few_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Workbench(slots=16)
     end_all(bench, 16, "x" * 900_000)
-    narrow = Narrow(bench)
-    monkeypatch.setattr(bench.store, "settle_runs", narrow)
+    picky = PickySettle(bench)
+    monkeypatch.setattr(bench.store, "settle_runs", picky)
     bench.step()
-    assert narrow.calls == [5, 5, 5, 1]
-
-
-def test_a_heartbeat_that_can_not_be_written_costs_no_other_run_its_lease(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bench = Workbench(slots=2)
-    seconds = bench.count_seconds()
-    bench.add("a")
-    bench.add("b")
-    bench.step()
-    monkeypatch.setattr(bench.store, "settle_runs", Narrow(bench, poison=("a",)))
-    bench.clock.advance("11s")
-    seconds[0] += 11
-    bench.renew()
-    assert bench.run("b").lease_until == bench.clock.now + 30_000
-    assert bench.executor.interrupted == [("a", "lost")]
+    assert picky.calls == [5, 5, 5, 1]
 
 
 def test_draining_hands_back_at_once_what_was_not_begun_and_claims_nothing() -> None:
@@ -477,265 +441,6 @@ def test_a_task_that_is_learnt_later_is_executed() -> None:
     assert bench.run("r").state == "running"
 
 
-# -- the keeper --------------------------------------------------------------------------------------------
-
-
-def test_leases_are_renewed_at_a_third_and_together() -> None:
-    bench = Workbench(slots=2, lease=30_000)
-    bench.add("a")
-    bench.add("b")
-    bench.step()
-    for attempt in bench.executor.running:
-        attempt.lease_end -= 9
-    bench.renew()
-    assert bench.run("a").lease_until == bench.clock.now + 30_000  # as claimed: not yet
-    bench.clock.advance("10s")
-    bench.executor.running[0].lease_end -= 2
-    bench.renew()
-    assert [bench.run(name).lease_until for name in "ab"] == [bench.clock.now + 30_000] * 2
-
-
-def test_a_lost_lease_is_told_to_the_function_and_its_result_does_not_count() -> None:
-    bench = Workbench(lease=30_000)
-    bench.add("r")
-    bench.step()
-    attempt = bench.executor.running[0]
-    assert attempt.context.holds_lease()
-    bench.clock.advance("31s")
-    attempt.lease_end -= 31
-    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    bench.renew()
-    assert not attempt.context.holds_lease()
-    assert attempt.context.cancel_requested
-    assert bench.executor.interrupted == [("r", "lost")]
-    bench.worker.drain()
-    bench.step()
-    bench.executor.end(result("late"))
-    bench.step()
-    assert bench.run("r").result is None
-    assert bench.kinds() == ["started", "lost"]
-
-
-def test_who_was_held_up_past_the_lease_asks_the_store_whether_the_run_is_still_its_own() -> None:
-    bench = Workbench(lease=30_000)
-    bench.add("r")
-    bench.step()
-    attempt = bench.executor.running[0]
-    attempt.lease_end -= 60  # the keeper was held up
-    assert attempt.context.holds_lease()  # but nobody took the run
-    bench.clock.advance("31s")
-    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    assert not attempt.context.holds_lease()
-
-
-def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_held(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bench = Workbench(lease=30_000)
-    bench.add("r")
-    bench.step()
-    attempt = bench.executor.running[0]
-    assert attempt.context.holds_lease()
-    # CLOCK_MONOTONIC stood still.
-    boot_time = time.clock_gettime_ns
-    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: boot_time(clock) + 3_600 * 10**9)
-    bench.clock.advance("1h")
-    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
-    assert not attempt.context.holds_lease()
-
-
-def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Workbench(lease=30_000)
-    seconds = bench.count_seconds()
-    bench.add("r")
-    bench.step()
-    run = bench.executor.running[0].context
-    seconds[0] += 31
-    asked: list[object] = []
-
-    def away(query: RunQuery) -> object:
-        asked.append(query)
-        raise StoreUnavailable("away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "find_runs", away)
-        run.raise_if_cancelled()
-        run.raise_if_cancelled()
-        assert not run.holds_lease()  # nobody can say
-        assert len(asked) == 1  # each question may take as long as the store's timeout
-        seconds[0] += 2
-        run.raise_if_cancelled()
-    seconds[0] += 2
-    assert run.holds_lease()
-    assert bench.executor.interrupted == []
-
-
-def test_a_lease_that_ended_is_renewed_if_nobody_took_the_run() -> None:
-    bench = Workbench(lease=30_000)
-    seconds = bench.count_seconds()
-    bench.add("r")
-    bench.step()
-    bench.clock.advance("40s")
-    seconds[0] += 40
-    bench.renew()
-    assert bench.run("r").lease_until == bench.clock.now + 30_000
-    assert bench.executor.interrupted == []
-
-
-def test_the_keeper_looks_often_enough_for_a_short_lease() -> None:
-    bench = Workbench(lease=1_000)
-    bench.add("r")
-    bench.step()
-    due = bench.renew()
-    assert due is not None
-    assert due - bench.clock.now <= 1_000 / 12
-
-
-def test_an_attempt_that_takes_too_long_fails_and_whatever_it_returns_later_counts_for_nothing() -> None:
-    bench = Workbench(slots=1)
-    bench.add("r", Execution(timeout=1_000))
-    bench.add("s")
-    bench.step()
-    attempt = bench.executor.running[0]
-    bench.renew()
-    assert not attempt.context.cancel_requested
-    assert attempt.began is not None
-    attempt.began -= 1
-    bench.renew()
-    bench.step()
-    assert bench.executor.interrupted == [("r", "timeout")]
-    assert bench.run("r").state == "running"  # it may end by itself for a while
-    assert attempt.overdue is not None
-    attempt.overdue -= GRACE
-    bench.renew()
-    bench.step()
-    run = bench.run("r")
-    assert (run.state, run.error) == ("failed", "timed out after 1s")
-    assert bench.executor.interrupted == [("r", "timeout")]
-    assert bench.run("s").state == "queued"  # its thread is still taken
-    bench.executor.end(result("late"))
-    bench.step()
-    assert bench.run("r").state == "failed"
-    assert bench.run("s").state == "running"
-
-
-def test_a_cancel_request_reaches_the_function_and_the_run_ends_as_cancelled() -> None:
-    bench = Workbench()
-    bench.add("r")
-    bench.step()
-    bench.ask_to_cancel("r")
-    attempt = bench.executor.running[0]
-    attempt.claimed -= 2
-    bench.renew()
-    assert attempt.context.cancel_requested
-    bench.executor.end(Outcome("stopped", error="cancelled"))
-    bench.step()
-    assert bench.run("r").state == "cancelled"
-
-
-def test_a_cancelled_run_that_returns_all_the_same_has_succeeded() -> None:
-    bench = Workbench()
-    bench.add("r")
-    bench.step()
-    bench.ask_to_cancel("r")
-    bench.executor.running[0].claimed -= 2
-    bench.renew()
-    bench.executor.end(result("done"))
-    bench.step()
-    assert bench.run("r").state == "succeeded"
-
-
-def test_a_cancelled_run_that_takes_no_notice_still_times_out() -> None:
-    bench = Workbench()
-    bench.add("r", Execution(timeout=1_000))
-    bench.step()
-    bench.ask_to_cancel("r")
-    attempt = bench.executor.running[0]
-    attempt.claimed -= 2
-    bench.renew()
-    assert attempt.control.cancel_reason == "cancelled"
-    assert attempt.began is not None
-    attempt.began -= 2
-    bench.renew()
-    assert attempt.overdue is not None
-    attempt.overdue -= GRACE
-    bench.renew()
-    bench.step()
-    assert bench.run("r").state == "cancelled"
-
-
-def test_a_run_that_was_cancelled_and_handed_back_is_cancelled_and_not_begun_again() -> None:
-    bench = Workbench()
-    bench.add("r")
-    bench.step()
-    bench.ask_to_cancel("r")
-    bench.store.settle_runs([attempts.released(bench.run("r"), bench.clock.now, "stopping worker")])
-    other = Workbench()
-    other.store = bench.store
-    other.worker._store = bench.store
-    other.step()
-    assert other.executor.running == []
-    other.step()
-    assert bench.run("r").state == "cancelled"
-
-
-def test_what_was_claimed_ahead_and_has_to_wait_is_handed_back() -> None:
-    bench = Workbench(slots=1)
-    bench.claim_ahead()
-    bench.add("long")
-    bench.add("short")
-    bench.step()
-    assert bench.run("short").state == "running"
-    for attempt in bench.worker.held.values():
-        attempt.claimed -= 2
-    bench.renew()
-    bench.worker._draining = True  # so that it is not claimed again by the same step
-    bench.step()
-    assert bench.run("short").state == "queued"
-    assert bench.run("long").state == "running"
-
-
-def test_lines_that_a_long_run_logs_are_stored_while_it_runs() -> None:
-    bench = Workbench()
-    bench.add("r")
-    bench.step()
-    attempt = bench.executor.running[0]
-    attempt.context.log("halfway")
-    attempt.claimed -= 2
-    bench.renew()
-    assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
-    attempt.context.log("done")
-    bench.executor.end()
-    bench.step()
-    assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway", "done"]
-
-
-def test_lines_that_could_not_be_stored_are_stored_with_the_next_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bench = Workbench()
-    bench.add("r")
-    bench.step()
-    attempt = bench.executor.running[0]
-    attempt.context.log("halfway")
-    attempt.claimed -= 2
-
-    def away(chunks: object) -> None:
-        raise StoreUnavailable("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "append_log", away)
-        with pytest.raises(StoreUnavailable):
-            bench.renew()
-    bench.executor.end()
-    bench.step()
-    assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
-
-
-def test_the_keeper_sleeps_while_nothing_is_held() -> None:
-    assert Workbench().keep() is None
-
-
 def test_an_attempt_is_begun_or_withdrawn_never_both() -> None:
     bench = Workbench(slots=2)
     bench.add("a")
@@ -744,21 +449,3 @@ def test_an_attempt_is_begun_or_withdrawn_never_both() -> None:
     begun = bench.executor.running[0]
     assert not begun.withdraw()
     assert not begun.begin()
-
-
-def test_a_heartbeat_that_comes_after_the_end_of_a_run_is_not_taken_for_a_lost_lease(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bench = Workbench()
-    seconds = bench.count_seconds()
-    bench.add("r")
-    bench.step()
-    held = list(bench.worker.held.values())
-    # Given up while its function goes on: the end is recorded between the keeper's look and its heartbeat.
-    bench.worker.give_up(held[0], "timeout")
-    bench.step()
-    seconds[0] += 20
-    bench.renewer._renew(held, seconds[0])
-    assert bench.executor.interrupted == []
-    assert "the lease of a run was lost" not in caplog.messages
-    assert "lost" not in bench.kinds()

@@ -9,73 +9,16 @@ from typing import Any
 
 import pytest
 
-from evenbeat.core.records import Execution, LogChunk, RunRecord
-from evenbeat.executors.base import Attempt, Outcome
-from evenbeat.node.lanes import LONGEST_WAIT, MOST_AHEAD, Lane
-from evenbeat.node.leases import GRACE, LeaseRenewer
-from evenbeat.node.worker import Worker
-from evenbeat.observe.events import Event, Events
+from evenbeat.core.records import Execution, LogChunk
+from evenbeat.executors.base import Outcome
+from evenbeat.node.lanes import MOST_AHEAD, Lane
 from evenbeat.rules import attempts
-from evenbeat.stores.base import RunQuery
-from evenbeat.tasks.task import Task, Tasks
-from evenbeat.testing import VirtualClock
-from tests.unit.workbench import HandExecutor, LossyStore, result, work
-
-
-class Timed:
-    """A worker and a keeper whose seconds a test counts."""
-
-    def __init__(self, slots: int = 2, lease: int = 30_000) -> None:
-        self.seconds = 100.0
-        self.clock = VirtualClock()
-        self.store = LossyStore(self.clock)
-        tasks = Tasks()
-        tasks.add(Task(work, "work"))
-        events = Events()
-        self.heard: list[Event] = []
-        events.listen(self.heard.append)
-        self.executor = HandExecutor(slots)
-        self.worker = Worker(
-            self.store,
-            tasks,
-            events,
-            lambda _: Lane(self.executor, slots),
-            name="w1",
-            lease=lease,
-            clock=self.now,
-        )
-        self.renewer = LeaseRenewer(self.store, self.worker, lease, clock=self.now)
-
-    def now(self) -> float:
-        return self.seconds
-
-    def add(self, *names: str, **fields: Any) -> None:
-        now = self.clock.now
-        self.store.add_runs(
-            [RunRecord(id=name, task="work", run_at=now, created_at=now, **fields) for name in names]
-        )
-
-    def step(self) -> None:
-        self.worker.step(self.clock.now)
-
-    def wait(self, seconds: float) -> None:
-        self.seconds += seconds
-        self.clock.now += round(seconds * 1000)
-
-    def renew(self) -> int | None:
-        return self.renewer.step(self.clock.now)
-
-    def run(self, name: str = "r") -> RunRecord:
-        return self.store.find_runs(RunQuery(ids=(name,))).items[0]
+from tests.unit.workbench import HandExecutor, TimedWorkbench, attempt_of
 
 
 @pytest.fixture
-def timed() -> Timed:
-    return Timed()
-
-
-def attempt_of(timed: Timed, name: str = "r") -> Attempt:
-    return next(attempt for attempt in timed.worker.held.values() if attempt.run.id == name)
+def timed() -> TimedWorkbench:
+    return TimedWorkbench()
 
 
 # -- how many to claim ---------------------------------------------------------------------------------------
@@ -134,7 +77,7 @@ def test_a_lane_measures_over_some_time_and_forgets_a_burst() -> None:
     ids=str,
 )
 def test_an_outcome_is_recorded_and_told(
-    timed: Timed, outcome: Outcome, asked: str | None, state: str, kind: str
+    timed: TimedWorkbench, outcome: Outcome, asked: str | None, state: str, kind: str
 ) -> None:
     timed.add("r", execution=Execution(timeout=1_500))
     timed.step()
@@ -154,7 +97,7 @@ def test_an_outcome_is_recorded_and_told(
         assert timed.run().error == event.error == ("timed out after 1s500ms" if late else "boom")
 
 
-def test_a_retry_is_told_with_its_delay(timed: Timed) -> None:
+def test_a_retry_is_told_with_its_delay(timed: TimedWorkbench) -> None:
     timed.add("r", execution=Execution(retries=1, backoff=1_000))
     timed.step()
     timed.executor.end(Outcome("raised", None, "boom\nsecond line"))
@@ -177,7 +120,7 @@ def test_a_retry_is_told_with_its_delay(timed: Timed) -> None:
     ids=str,
 )
 def test_an_end_is_logged_by_its_weight_with_the_first_line_of_its_error(
-    timed: Timed, caplog: pytest.LogCaptureFixture, outcome: Outcome, retries: int, level: int
+    timed: TimedWorkbench, caplog: pytest.LogCaptureFixture, outcome: Outcome, retries: int, level: int
 ) -> None:
     timed.add("r", execution=Execution(retries=retries))
     timed.step()
@@ -191,7 +134,9 @@ def test_an_end_is_logged_by_its_weight_with_the_first_line_of_its_error(
     assert ("error" in vars(record)) is (outcome.error is not None)
 
 
-def test_who_comes_back_to_the_queue_with_a_wish_to_stop_ends_there_and_nobody_else(timed: Timed) -> None:
+def test_who_comes_back_to_the_queue_with_a_wish_to_stop_ends_there_and_nobody_else(
+    timed: TimedWorkbench,
+) -> None:
     timed.add("r", "s", execution=Execution(retries=1, backoff=60_000))
     timed.step()
     # Asked while its attempt ends: this worker does not know yet.
@@ -205,130 +150,8 @@ def test_who_comes_back_to_the_queue_with_a_wish_to_stop_ends_there_and_nobody_e
     assert [timed.run(name).state for name in "rs"] == ["cancelled", "queued"]
 
 
-# -- leases --------------------------------------------------------------------------------------------------
-
-
-def test_a_lease_is_renewed_at_a_third_and_those_near_it_go_along() -> None:
-    timed = Timed(slots=3)
-    for name, wait in (("a", 4.0), ("b", 5.0), ("c", 0.0)):
-        timed.add(name)
-        timed.step()
-        timed.wait(wait)
-    start = timed.clock.now
-    timed.renew()
-    assert timed.run("a").lease_until == start - 9_000 + 30_000
-    timed.wait(1.0)
-    timed.renew()
-    # 10 s old, 6 s and 1 s: the youngest has more than five sixths left.
-    assert [timed.run(name).lease_until for name in "ab"] == [timed.clock.now + 30_000] * 2
-    assert timed.run("c").lease_until == start + 30_000
-    assert attempt_of(timed, "a").lease_end == timed.seconds + 30
-    before = timed.run("a").lease_until
-    timed.wait(8.0)
-    timed.renew()
-    assert timed.run("a").lease_until == before
-
-
-def test_what_waits_for_a_slot_is_handed_back_after_some_time_and_not_before() -> None:
-    timed = Timed(slots=1)
-    lane = timed.worker._lanes["thread"]
-    lane._rate, lane._since = 1_000.0, timed.seconds
-    timed.add("long", "short")
-    timed.step()
-    timed.wait(LONGEST_WAIT)
-    timed.renew()
-    assert not timed.worker._outcomes
-    timed.wait(0.01)
-    timed.renew()
-    assert [(attempt.run.id, outcome.kind) for attempt, outcome in timed.worker._outcomes] == [
-        ("short", "released")
-    ]
-
-
-def test_the_keeper_looks_every_quarter_of_a_second_and_more_often_for_short_leases() -> None:
-    for lease, look in ((30_000, 250), (3_000, 250), (1_200, 100)):
-        timed = Timed(lease=lease)
-        assert timed.renew() is None
-        timed.add("r")
-        timed.step()
-        assert timed.renew() == timed.clock.now + look
-
-
-def test_a_timeout_ends_an_attempt_at_its_time_and_once(timed: Timed) -> None:
-    timed.add("r", execution=Execution(timeout=1_500))
-    timed.step()
-    timed.wait(1.499)
-    timed.renew()
-    assert timed.executor.interrupted == []
-    timed.wait(0.001)
-    timed.renew()
-    timed.renew()
-    assert timed.executor.interrupted == [("r", "timeout")]
-    timed.wait(GRACE - 0.25)
-    timed.renew()
-    timed.step()
-    assert timed.run().state == "running"
-    timed.wait(0.25)
-    timed.renew()
-    timed.step()
-    assert (timed.run().state, timed.run().error) == ("failed", "timed out after 1s500ms")
-    assert timed.executor.interrupted == [("r", "timeout")]
-
-
-def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repeated(timed: Timed) -> None:
-    timed.add("r", execution=Execution(timeout=1_500, retries=3))
-    timed.step()
-    timed.wait(1.5)
-    timed.renew()
-    timed.step()
-    timed.wait(2.5)
-    timed.executor.end(Outcome("returned", '"paid"'))
-    timed.step()
-    run = timed.run()
-    assert (run.state, run.result, run.attempt, run.failures) == ("succeeded", '"paid"', 1, 0)
-    assert timed.heard[-2 if timed.heard[-1].kind == "idle" else -1].kind == "succeeded"
-
-
-def test_what_a_function_raises_after_its_timeout_comes_second(timed: Timed) -> None:
-    timed.add("r", execution=Execution(timeout=1_500))
-    timed.step()
-    timed.wait(1.5)
-    timed.renew()
-    timed.executor.end(Outcome("raised", error="ConnectionError: closed\n\nin client.py"))
-    timed.step()
-    error = "timed out after 1s500ms\n\nConnectionError: closed\n\nin client.py"
-    assert (timed.run().state, timed.run().error) == ("failed", error)
-
-
-def test_a_wish_to_cancel_is_looked_for_once_a_second_and_told_once(timed: Timed) -> None:
-    timed.add("r", "s")
-    timed.step()
-    wish = attempts.cancel(timed.run(), timed.clock.now, "wish")
-    assert wish is not None
-    timed.store.settle_runs([wish])
-    timed.wait(0.875)
-    timed.renew()
-    assert timed.executor.interrupted == []
-    timed.wait(0.125)
-    timed.renew()
-    assert timed.executor.interrupted == [("r", "cancelled")]
-    wish = attempts.cancel(timed.run("s"), timed.clock.now, "another")
-    assert wish is not None
-    timed.store.settle_runs([wish])
-    timed.wait(0.875)
-    timed.renew()
-    assert timed.executor.interrupted == [("r", "cancelled")]
-    timed.wait(0.125)
-    timed.renew()
-    assert timed.executor.interrupted == [("r", "cancelled"), ("s", "cancelled")]
-    timed.worker.drain()
-    timed.executor.end(result("all the same"))
-    timed.step()
-    assert timed.run().state == "succeeded"
-
-
 def test_lines_that_a_store_takes_are_kept_beside_those_that_it_does_not(
-    timed: Timed, monkeypatch: pytest.MonkeyPatch
+    timed: TimedWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
 

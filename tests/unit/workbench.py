@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.json_text import to_json
 from evenbeat.core.records import Execution, RunRecord, Transition
-from evenbeat.errors import StoreUnavailable
+from evenbeat.errors import StoreUnavailable, TooLarge
 from evenbeat.executors.base import Attempt, Ended, Outcome
 from evenbeat.node.lanes import Lane
 from evenbeat.node.leases import LeaseRenewer
@@ -138,6 +138,75 @@ class Workbench:
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.told]
+
+
+class PickySettle:
+    """Replaces ``settle_runs`` of a store: refuses batches above a size, and batches with certain runs."""
+
+    def __init__(self, bench: Workbench, most: int = 10**9, poison: tuple[str, ...] = ()) -> None:
+        self._settle = bench.store.settle_runs
+        self._most = most
+        self._poison = poison
+        self.calls: list[int] = []
+
+    def __call__(self, transitions: list[Transition]) -> list[bool]:
+        self.calls.append(len(transitions))
+        if sum(len(str(transition.result)) for transition in transitions) > self._most:
+            raise TooLarge("the transaction is too large")
+        if any(transition.run in self._poison for transition in transitions):
+            raise ValueError("can't write that")
+        return self._settle(transitions)
+
+
+class TimedWorkbench:
+    """A worker and a keeper whose seconds a test counts."""
+
+    def __init__(self, slots: int = 2, lease: int = 30_000) -> None:
+        self.seconds = 100.0
+        self.clock = VirtualClock()
+        self.store = LossyStore(self.clock)
+        tasks = Tasks()
+        tasks.add(Task(work, "work"))
+        events = Events()
+        self.heard: list[Event] = []
+        events.listen(self.heard.append)
+        self.executor = HandExecutor(slots)
+        self.worker = Worker(
+            self.store,
+            tasks,
+            events,
+            lambda _: Lane(self.executor, slots),
+            name="w1",
+            lease=lease,
+            clock=self.now,
+        )
+        self.renewer = LeaseRenewer(self.store, self.worker, lease, clock=self.now)
+
+    def now(self) -> float:
+        return self.seconds
+
+    def add(self, *names: str, **fields: Any) -> None:
+        now = self.clock.now
+        self.store.add_runs(
+            [RunRecord(id=name, task="work", run_at=now, created_at=now, **fields) for name in names]
+        )
+
+    def step(self) -> None:
+        self.worker.step(self.clock.now)
+
+    def wait(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.clock.now += round(seconds * 1000)
+
+    def renew(self) -> int | None:
+        return self.renewer.step(self.clock.now)
+
+    def run(self, name: str = "r") -> RunRecord:
+        return self.store.find_runs(RunQuery(ids=(name,))).items[0]
+
+
+def attempt_of(timed: TimedWorkbench, name: str = "r") -> Attempt:
+    return next(attempt for attempt in timed.worker.held.values() if attempt.run.id == name)
 
 
 def work() -> None:

@@ -1,0 +1,94 @@
+"""Periodic duties: each at its time, whether or not others fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenbeat.core.instants import Instant
+from evenbeat.errors import StoreUnavailable
+from evenbeat.node.duties import PeriodicDuties
+from evenbeat.node.pruner import PURGE_EVERY
+
+NOW = 1_772_366_400_000
+
+
+class Duty:
+    def __init__(self, wait: int) -> None:
+        self.wait = wait
+        self.steps: list[Instant] = []
+
+    def step(self, now: Instant) -> Instant:
+        self.steps.append(now)
+        return now + self.wait
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), UnicodeEncodeError("utf-8", "x", 0, 1, "bad")])
+def test_a_duty_that_fails_does_not_keep_the_others_from_theirs(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[int] = []
+
+    class Failing:
+        def step(self, now: int) -> int:
+            raise error
+
+    class Working:
+        def step(self, now: int) -> int:
+            done.append(now)
+            return now + 10
+
+    rota = PeriodicDuties([Failing(), Working()])
+    assert rota.step(1_000) == 1_010
+    assert rota.step(1_005) == 1_010
+    assert done == [1_000]
+    assert rota.step(1_010) == 1_020
+    assert done == [1_000, 1_010]
+    # It is tried again a second later, and logged ever more seldom.
+    for now in (2_000, 3_000, 4_000):
+        rota.step(now)
+    errors = [record.args for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == [("failing", error)] * 3
+
+
+def test_a_rota_survives_a_clock_that_is_set_back() -> None:
+    done: list[int] = []
+
+    class Duty:
+        def step(self, now: int) -> int:
+            done.append(now)
+            return now + 1_000
+
+    rota = PeriodicDuties([Duty()])
+    rota.step(100_000_000)
+    rota.step(1_000)
+    assert done == [100_000_000, 1_000]
+
+
+def test_each_duty_has_its_time_and_a_clock_that_was_set_back_keeps_none_waiting() -> None:
+    often, seldom = Duty(100), Duty(PURGE_EVERY)
+    rota = PeriodicDuties([often, seldom])
+    assert rota.step(NOW) == NOW + 100
+    rota.step(NOW + 99)
+    rota.step(NOW + 100)
+    assert (often.steps, seldom.steps) == ([NOW, NOW + 100], [NOW])
+    # Back by a minute: what it asked for lies no more than two periods ahead.
+    rota.step(NOW - PURGE_EVERY)
+    assert len(seldom.steps) == 1
+    rota.step(NOW - PURGE_EVERY - 1)
+    assert len(seldom.steps) == 2
+
+
+def test_a_duty_that_fails_is_due_a_second_later_and_keeps_no_other_waiting() -> None:
+    class Failing(Duty):
+        def step(self, now: Instant) -> Instant:
+            super().step(now)
+            raise ValueError("not now")
+
+    failing, other = Failing(0), Duty(10_000)
+    rota = PeriodicDuties([failing, other])
+    assert rota.step(NOW) == NOW + 1_000
+    rota.step(NOW + 999)
+    assert (len(failing.steps), len(other.steps)) == (1, 1)
+    assert rota.step(NOW + 1_000) == NOW + 2_000
+    assert (len(failing.steps), len(other.steps)) == (2, 1)
+    assert PeriodicDuties([]).step(NOW) is None

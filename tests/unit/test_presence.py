@@ -1,0 +1,104 @@
+"""Presence: the record of a node, and how it is read."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from evenbeat.node.presence import PRESENT_FOR, NodeInfo, Presence, live_nodes
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> MemoryStore:
+    store = MemoryStore(clock)
+    store.open()
+    return store
+
+
+def node_info(name: str = "n1") -> NodeInfo:
+    return NodeInfo(
+        name=name,
+        host="h",
+        pid=1,
+        version="",
+        started_at=0,
+        seen_at=0,
+        ticker=True,
+        worker=True,
+        tasks={"work": "thread"},
+        queues=["default"],
+        slots={"thread": 1},
+    )
+
+
+def test_a_node_says_which_tasks_it_has_learnt_since_it_started(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    presence = Presence(store, node_info())
+    presence.step(clock.now)
+    presence.add_task("fetch", "async")
+    presence.step(clock.now)
+    (node,) = live_nodes(store)
+    assert node.tasks == frozenset(("work", "fetch"))
+    assert node.kinds == {"work": "thread", "fetch": "async"}
+    assert node.slots == {"thread": 1}
+
+
+def test_a_node_says_that_it_is_there_until_it_leaves(store: MemoryStore, clock: VirtualClock) -> None:
+    presence = Presence(store, node_info())
+    presence.step(clock.now)
+    clock.advance("10s")
+    presence.step(clock.now)
+    assert [record.key for record in store.find_records("node")] == ["n1"]
+    presence.leave()
+    assert store.find_records("node") == []
+
+
+def test_a_node_that_slept_too_long_is_gone_and_comes_back(store: MemoryStore, clock: VirtualClock) -> None:
+    presence = Presence(store, node_info())
+    presence.step(clock.now)
+    clock.now += PRESENT_FOR + 1
+    assert store.find_records("node") == []
+    presence.step(clock.now)
+    assert len(store.find_records("node")) == 1
+
+
+def test_a_node_says_that_it_is_there_every_20_s_and_is_gone_65_s_after_it_did() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    info = NodeInfo(
+        name="n1",
+        host="h",
+        pid=7,
+        version="1",
+        started_at=clock.now,
+        seen_at=clock.now,
+        ticker=True,
+        worker=False,
+        tasks={"work": "thread"},
+        queues=["default"],
+        slots={"thread": 10},
+    )
+    presence = Presence(store, info)
+    for _ in range(2):
+        clock.advance("20s")
+        assert presence.step(clock.now) == clock.now + 20_000
+        record = store.get_record("node", "default", "n1")
+        assert record is not None
+        assert record.expires == clock.now + PRESENT_FOR
+        said = msgspec.json.decode(record.body, type=NodeInfo)
+        assert said == msgspec.structs.replace(info, seen_at=clock.now)
+    clock.now += PRESENT_FOR
+    assert store.get_record("node", "default", "n1") is None
+    # It slept for long: it comes back though its record is not the one that it knows.
+    presence.step(clock.now)
+    assert store.get_record("node", "default", "n1") is not None
+    presence.leave()
+    assert store.get_record("node", "default", "n1") is None
