@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("url", STORES, indirect=True)
-def test_of_all_who_add_a_name_at_once_exactly_one_succeeds(url: str) -> None:
+def test_of_all_processes_that_add_a_name_at_once_exactly_one_succeeds(url: str) -> None:
     with opened(url):
         pass  # the tables are there
     start = time.time() + 2.0

@@ -130,7 +130,7 @@ def test_a_standalone_server_is_refused_and_the_message_says_what_to_do(standalo
         assert not {"evenbeat", "jobs"} & set(client.list_database_names())
 
 
-def test_what_was_answered_outlives_a_killed_server(server: Mongo) -> None:
+def test_acknowledged_writes_outlive_a_killed_server(server: Mongo) -> None:
     clock = VirtualClock()
     store = MongoStore(server.url, clock, timeout=2.0)
     store.open()

@@ -24,7 +24,7 @@ from tests.isolation import own_place
 
 
 @pytest.mark.parametrize("kind", ["sqlite", *servers.KINDS])
-def test_a_node_without_file_descriptors_puts_no_healthy_schedule_to_sleep(kind: str, tmp_path: Path) -> None:
+def test_a_node_without_file_descriptors_quarantines_no_healthy_schedule(kind: str, tmp_path: Path) -> None:
     if kind == "sqlite":
         check(f"sqlite:///{tmp_path / 'evenbeat.db'}")
         return

@@ -254,7 +254,7 @@ def test_runs_that_were_only_claimed_are_not_to_blame_when_their_process_dies(su
     supervised.check_ticks()
 
 
-def test_a_process_that_a_job_forks_off_can_be_told_to_end(supervised: Supervised) -> None:
+def test_a_process_that_a_job_forks_can_be_terminated(supervised: Supervised) -> None:
     supervised.start()
     supervised.enqueue("ends_fork", "job")
 
@@ -263,7 +263,7 @@ def test_a_process_that_a_job_forks_off_can_be_told_to_end(supervised: Supervise
     supervised.check_ticks()
 
 
-def test_a_job_that_keeps_the_interpreter_to_itself_for_longer_than_its_lease_keeps_it(
+def test_a_job_that_holds_the_interpreter_for_longer_than_its_lease_keeps_the_lease(
     supervised: Supervised,
 ) -> None:
     supervised.start("--lease", "2s", "--processes", "2")
@@ -277,9 +277,7 @@ def test_a_job_that_keeps_the_interpreter_to_itself_for_longer_than_its_lease_ke
     supervised.check_ticks()
 
 
-def test_a_run_that_times_out_in_a_process_that_can_not_see_to_it_ends_with_the_process(
-    supervised: Supervised,
-) -> None:
+def test_a_run_that_times_out_in_a_silent_process_ends_with_the_process(supervised: Supervised) -> None:
     supervised.start_impatient()
     supervised.enqueue("first_hangs", "other")
     pid = supervised.pid("other")
@@ -295,7 +293,7 @@ def test_a_run_that_times_out_in_a_process_that_can_not_see_to_it_ends_with_the_
     supervised.check_ticks()
 
 
-def test_a_process_with_a_stuck_thread_is_replaced_and_its_other_jobs_end_in_peace(
+def test_a_process_with_a_stuck_thread_is_replaced_and_its_other_jobs_end_normally(
     supervised: Supervised,
 ) -> None:
     supervised.start_impatient(drain="60s")
@@ -317,7 +315,7 @@ def test_a_process_with_a_stuck_thread_is_replaced_and_its_other_jobs_end_in_pea
     supervised.check_ticks()
 
 
-def test_ctrl_c_drains_and_running_jobs_end_in_peace(supervised: Supervised) -> None:
+def test_ctrl_c_drains_and_running_jobs_end_normally(supervised: Supervised) -> None:
     supervised.start("--processes", "2", "--drain-timeout", LONG)
     supervised.enqueue("wait", "job")
     supervised.pid("job")
@@ -334,7 +332,7 @@ def test_ctrl_c_drains_and_running_jobs_end_in_peace(supervised: Supervised) -> 
     supervised.check_ticks()
 
 
-def test_health_asks_the_supervisor_until_a_closed_terminal_has_it_drain(supervised: Supervised) -> None:
+def test_health_reports_the_supervisor_until_sighup_drains_it(supervised: Supervised) -> None:
     supervised.start("--processes", "2")
     assert supervised.process is not None
     ask = [sys.executable, "-m", "evenbeat", "health", "--json", "--pid", str(supervised.process.pid)]
@@ -354,7 +352,7 @@ def test_health_asks_the_supervisor_until_a_closed_terminal_has_it_drain(supervi
     assert health() == {"ok": False, "processes": []}
 
 
-def test_what_does_not_end_by_the_deadline_is_handed_back(supervised: Supervised) -> None:
+def test_jobs_that_do_not_end_by_the_deadline_are_handed_back(supervised: Supervised) -> None:
     supervised.start("--drain-timeout", "1s", "--lease", LONG)
     supervised.enqueue("first_hangs", "job")
     supervised.pid("job")
@@ -405,7 +403,7 @@ def test_processes_end_by_themselves_when_their_supervisor_is_gone(supervised: S
     supervised.check_ticks()
 
 
-def test_a_cpu_task_whose_process_is_killed_counts_a_crash_and_runs_again(supervised: Supervised) -> None:
+def test_a_process_task_whose_process_is_killed_counts_a_crash_and_runs_again(supervised: Supervised) -> None:
     supervised.start("--lease", LONG)
     supervised.enqueue("crunch", "job")
     pid = supervised.pid("job")
@@ -420,7 +418,9 @@ def test_a_cpu_task_whose_process_is_killed_counts_a_crash_and_runs_again(superv
 
 
 @pytest.mark.parametrize("task", ["first_closes_files", "first_closes_files_on_the_loop"])
-def test_a_process_whose_files_a_job_closed_is_replaced_at_once(supervised: Supervised, task: str) -> None:
+def test_a_process_whose_descriptors_a_job_closed_is_replaced_at_once(
+    supervised: Supervised, task: str
+) -> None:
     supervised.start("--lease", LONG)
     supervised.enqueue(task, "job")
     run = supervised.until_state("job", "succeeded")
@@ -432,7 +432,7 @@ def test_a_process_whose_files_a_job_closed_is_replaced_at_once(supervised: Supe
     supervised.check_ticks()
 
 
-def test_a_database_that_is_away_at_the_start_is_waited_for(supervised: Supervised) -> None:
+def test_the_supervisor_waits_for_a_database_that_is_unavailable_at_the_start(supervised: Supervised) -> None:
     app = supervised.folder / "late.py"
     app.write_text('from evenbeat import Scheduler\napp = Scheduler("sqlite:///mounted/evenbeat.db")\n')
     supervised._start("-m", "evenbeat", "run", str(app), "--log-format", "json")
@@ -442,7 +442,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(supervised: Supervis
     assert supervised.stop() == 0
 
 
-def test_a_process_that_never_comes_up_is_an_error_and_not_tried_for_ever(supervised: Supervised) -> None:
+def test_a_process_that_never_starts_is_an_error_and_not_retried_forever(supervised: Supervised) -> None:
     words = ("-m", "evenbeat", "run", APP, "--log-format", "json", "--processes", "2")
     supervised._start(*words, SUPERVISED_JOBS="fail-at-start")
 

@@ -70,7 +70,13 @@ SUITES = (
     ),
     Suite(
         "rules",
-        ("rules/firing.py", "rules/ticks.py", "rules/changes.py", "rules/definitions.py", "rules/attempts.py"),
+        (
+            "rules/firing.py",
+            "rules/ticks.py",
+            "rules/changes.py",
+            "rules/definitions.py",
+            "rules/attempts.py",
+        ),
         (
             "tests/unit/test_firing.py",
             "tests/unit/test_firing_edges.py",

@@ -82,7 +82,7 @@ def test_ids_stay_when_other_lines_change() -> None:
     assert [mutant.id for mutant in one] == [mutant.id for mutant in two]
 
 
-def test_every_module_of_the_suites_is_there_and_has_tests() -> None:
+def test_every_module_of_the_suites_exists_and_has_tests() -> None:
     for suite in SUITES:
         for module in suite.modules:
             assert (ROOT / "src" / "evenbeat" / module).exists()

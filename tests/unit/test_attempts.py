@@ -29,12 +29,12 @@ def test_success_ends_the_run_and_is_counted() -> None:
     assert done.wakes == ("acme", "s")
 
 
-def test_a_run_without_a_schedule_counts_for_nobody() -> None:
+def test_a_run_without_a_schedule_is_not_counted() -> None:
     done = attempts.succeeded(running(), None, T, "t")
     assert (done.counts, done.wakes) == (None, None)
 
 
-def test_failures_are_tried_again_with_doubling_waits_and_then_fail() -> None:
+def test_failed_attempts_are_retried_with_doubling_waits_and_then_the_run_fails() -> None:
     policy = Execution(retries=3, backoff=1000, max_backoff=3000)
     waits = []
     for failures in range(3):
@@ -51,7 +51,7 @@ def test_failures_are_tried_again_with_doubling_waits_and_then_fail() -> None:
     assert (dead.counts.failure_count, dead.counts.last_error) == (1, "boom")
 
 
-def test_the_wait_is_the_same_whoever_computes_it_and_differs_between_runs() -> None:
+def test_every_node_computes_the_same_backoff_for_a_run_and_other_ones_for_others() -> None:
     policy = Execution(retries=1, backoff=100_000)
     waits = {attempts.backoff(running(id=f"r{at}", execution=policy), 1) for at in range(50)}
     assert len(waits) > 25
@@ -87,7 +87,7 @@ def test_a_cancelled_run_whose_payload_does_not_fit_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("failures", [1, 10, 1000, 10**6])
-def test_no_number_of_failures_makes_the_wait_absurd(failures: int) -> None:
+def test_the_backoff_stays_bounded_after_any_number_of_failures(failures: int) -> None:
     policy = Execution(retries=10**6, backoff=1, max_backoff=60_000)
     assert attempts.backoff(running(execution=policy), failures) <= 60_000
 
@@ -105,7 +105,7 @@ def test_an_error_with_a_lone_surrogate_can_be_stored() -> None:
     assert dead.counts.last_error == "bad ? text"
 
 
-def test_a_crash_runs_again_without_costing_a_retry_until_its_own_cap() -> None:
+def test_a_crashed_run_is_queued_again_without_using_a_retry_up_to_max_crashes() -> None:
     again = attempts.crashed(running(crashes=2, failures=1), T, "t")
     assert (again.state, again.crashes, again.delay) == ("queued", 3, 0)
     assert again.failures is msgspec.UNSET
@@ -114,7 +114,7 @@ def test_a_crash_runs_again_without_costing_a_retry_until_its_own_cap() -> None:
     assert dead.error == "worker w was lost during attempt 2"
 
 
-def test_a_crash_fails_at_once_where_the_policy_says_so() -> None:
+def test_a_crashed_run_fails_at_once_with_on_crash_fail() -> None:
     dead = attempts.crashed(running(execution=Execution(on_crash="fail")), T, "t")
     assert dead.state == "failed"
 
@@ -123,13 +123,13 @@ def test_a_crash_of_a_run_that_was_to_be_cancelled_cancels_it() -> None:
     assert attempts.crashed(running(cancel_requested=True), T, "t").state == "cancelled"
 
 
-def test_a_released_run_is_as_if_it_had_not_been_claimed() -> None:
+def test_a_released_run_counts_neither_a_failure_nor_a_crash() -> None:
     back = attempts.released(running(), T, "t")
     assert (back.state, back.delay, back.worker, back.lease) == ("queued", 0, None, None)
     assert back.failures is back.crashes is msgspec.UNSET
 
 
-def test_cancelling_depends_on_where_the_run_is() -> None:
+def test_cancelling_depends_on_the_state_of_the_run() -> None:
     queued = attempts.cancel(running(state="queued"), T, "t")
     assert queued is not None
     assert (queued.state, queued.expect) == ("cancelled", ("queued",))
@@ -140,7 +140,7 @@ def test_cancelling_depends_on_where_the_run_is() -> None:
         assert attempts.cancel(running(state=state), T, "t") is None
 
 
-def test_only_what_failed_or_was_cancelled_is_tried_again_by_hand() -> None:
+def test_only_a_failed_or_cancelled_run_can_be_retried_by_hand() -> None:
     for state in ("failed", "cancelled"):
         again = attempts.retried(running(state=state, failures=4, crashes=2), "t")
         assert again is not None
@@ -151,7 +151,7 @@ def test_only_what_failed_or_was_cancelled_is_tried_again_by_hand() -> None:
         assert attempts.retried(running(state=state), "t") is None
 
 
-def test_a_run_of_a_schedule_is_tried_again_as_its_schedule_was_seen() -> None:
+def test_a_retry_of_a_scheduled_run_is_gated_by_the_version_of_its_schedule() -> None:
     run = running(state="failed", tenant="acme", schedule="s", generation=1)
     row = ScheduleRecord(tenant="acme", name="s", task="work", trigger="every 1m", generation=3, revision=7)
     again = attempts.retried(run, "t", row)
@@ -163,7 +163,7 @@ def test_a_run_of_a_schedule_is_tried_again_as_its_schedule_was_seen() -> None:
 
 
 @pytest.mark.parametrize("bound", [{"overlap": "queue"}, {"overlap": "skip"}, {"max_concurrent": 2}])
-def test_a_schedule_that_bounds_its_runs_is_asked_for_a_new_one_instead(bound: dict[str, Any]) -> None:
+def test_a_run_of_a_schedule_that_bounds_its_runs_is_not_retried(bound: dict[str, Any]) -> None:
     run = running(state="failed", schedule="s")
     row = ScheduleRecord(name="s", task="work", trigger="every 1m", **bound)
     assert attempts.retried(run, "t", row) is None
@@ -172,7 +172,7 @@ def test_a_schedule_that_bounds_its_runs_is_asked_for_a_new_one_instead(bound: d
     assert gone.gate == ("default", "s", 1, 1)
 
 
-def test_a_heartbeat_touches_the_lease_alone() -> None:
+def test_a_heartbeat_changes_only_the_lease() -> None:
     beat = attempts.heartbeat(running(), 5000, "t")
     assert beat.lease == 5000
     assert beat.state is msgspec.UNSET

@@ -85,7 +85,7 @@ def test_a_success() -> None:
     assert attempts.succeeded(alone, "1", T, "t") == replace(expected, adds=(), counts=None, wakes=None)
 
 
-def test_a_failure_for_good_and_one_that_is_tried_again() -> None:
+def test_a_final_failure_and_one_that_is_retried() -> None:
     counts = counted(failure_count=1, last_failure=T, last_error="boom")
     dead = ended(state="failed", error="boom", failures=2, counts=counts)
     assert attempts.failed(running(execution=Execution(retries=1)), "boom", T, "t") == dead
@@ -94,7 +94,7 @@ def test_a_failure_for_good_and_one_that_is_tried_again() -> None:
     assert attempts.failed(again, "boom", T, "t") == expected
 
 
-def test_a_cancelled_one_whatever_it_ended_with() -> None:
+def test_a_run_that_was_cancelled_however_its_attempt_ended() -> None:
     expected = ended(state="cancelled", counts=counted())
     asked = running(cancel_requested=True, execution=Execution(retries=9))
     assert attempts.cancelled(running(), T, "t") == expected
@@ -132,7 +132,7 @@ def test_a_release() -> None:
     assert attempts.released(running(), T, "t") == queued("handed back")
 
 
-def test_a_wish_to_cancel() -> None:
+def test_a_cancel_request() -> None:
     assert attempts.cancel(running(), T, "t") == told(cancel_requested=True)
     waiting = running(state="queued")
     assert attempts.cancel(waiting, T, "t") == ended(state="cancelled", expect=("queued",), counts=counted())
@@ -171,7 +171,7 @@ def test_a_retry_by_hand(state: str) -> None:
         assert attempts.retried(running(state=active), "t") is None
 
 
-def test_a_wait_is_less_by_up_to_a_tenth() -> None:
+def test_a_backoff_is_shortened_by_up_to_a_tenth() -> None:
     policy = Execution(backoff=10_000, max_backoff=35_000)
     for failures, most in ((1, 10_000), (2, 20_000), (3, 35_000), (4, 35_000), (60, 35_000)):
         found = {attempts.backoff(running(id=f"r{at}", execution=policy), failures) for at in range(300)}
@@ -184,7 +184,7 @@ def test_a_wait_is_less_by_up_to_a_tenth() -> None:
     assert [attempts.backoff(long, failures) for failures in (1, 2)] == [909_400, 1_991_000]
 
 
-def test_what_is_kept_of_an_error() -> None:
+def test_a_stored_error_is_cut_and_has_no_lone_surrogates() -> None:
     run = running(execution=Execution(retries=0))
     for error, kept in (
         ("", ""),
@@ -199,7 +199,7 @@ def test_what_is_kept_of_an_error() -> None:
         assert attempts.unfit(running(attempt=1), error, T, "t").error == kept
 
 
-def test_the_attempts_that_are_over() -> None:
+def test_the_attempts_that_have_ended() -> None:
     first = AttemptRecord(1, "v", T - 90, T - 80, "lost")
     waiting = running(state="queued", worker=None, earlier=with_attempt(None, first))
     assert attempts.ended_attempts(waiting) == (first,)
@@ -214,7 +214,7 @@ def test_the_attempts_that_are_over() -> None:
     assert again.earlier is msgspec.UNSET
 
 
-def test_of_many_attempts_the_newest_are_kept_and_the_beginnings_of_their_errors() -> None:
+def test_a_run_keeps_its_newest_attempts_and_the_beginnings_of_their_errors() -> None:
     earlier: str | None = None
     for number in range(1, EARLIER_KEPT + 3):
         earlier = with_attempt(earlier, AttemptRecord(number, "w", T, T, "failed", "x" * 9_999))
@@ -224,5 +224,5 @@ def test_of_many_attempts_the_newest_are_kept_and_the_beginnings_of_their_errors
 
 
 @pytest.mark.parametrize("text", ["", "{}", '[["a"]]', '[{"number": 1}]', "\ud800"])
-def test_attempts_that_cannot_be_read_are_none(text: str) -> None:
+def test_attempts_that_can_not_be_read_count_as_none(text: str) -> None:
     assert read_attempts(text) == ()

@@ -38,7 +38,7 @@ def attempt(name: str, number: int = 1) -> Attempt:
     return Attempt(RunRecord(id=name, task="t", attempt=number), task, 0.0, 30.0, lambda _: True)
 
 
-def test_an_attempt_is_seen_from_its_begin_on(watched: Begun) -> None:
+def test_an_attempt_is_recorded_when_it_begins(watched: Begun) -> None:
     one = attempt("r", 2)
     assert not watched.is_used()
     assert watched.snapshot().state("r", 2) == "claimed"
@@ -58,7 +58,7 @@ def test_an_attempt_is_seen_from_its_begin_on(watched: Begun) -> None:
     assert not watched.snapshot().is_executing
 
 
-def test_one_that_was_withdrawn_is_not_seen(watched: Begun) -> None:
+def test_a_withdrawn_attempt_is_not_recorded(watched: Begun) -> None:
     one = attempt("r")
     assert one.withdraw()
     assert not one.begin()
@@ -66,7 +66,7 @@ def test_one_that_was_withdrawn_is_not_seen(watched: Begun) -> None:
     assert watched.snapshot().state("r", 1) == "claimed"
 
 
-def test_one_that_has_ended_is_seen_until_all_other_places_were_used(watched: Begun) -> None:
+def test_an_ended_attempt_stays_until_all_other_places_were_used(watched: Begun) -> None:
     held, ended = attempt("held"), attempt("ended")
     assert held.begin()
     assert ended.begin()
@@ -85,7 +85,7 @@ def test_one_that_has_ended_is_seen_until_all_other_places_were_used(watched: Be
     assert watched.snapshot().state("held", 1) == "executing"
 
 
-def test_where_places_do_not_suffice_everything_may_have_been_begun(watched: Begun) -> None:
+def test_without_enough_places_any_attempt_may_be_executing(watched: Begun) -> None:
     for number in range(4):
         assert attempt("r", number).begin()
     assert watched.snapshot().state("x", 1) == "claimed"
@@ -96,7 +96,7 @@ def test_where_places_do_not_suffice_everything_may_have_been_begun(watched: Beg
     assert watched.snapshot().state("x", 1) == "executing"
 
 
-def test_ids_of_any_length_and_kind_are_told_apart(watched: Begun) -> None:
+def test_ids_of_any_length_and_kind_are_distinguished(watched: Begun) -> None:
     assert attempt("x" * 500 + "1").begin()
     assert attempt("\ud800").begin()
 
@@ -105,7 +105,7 @@ def test_ids_of_any_length_and_kind_are_told_apart(watched: Begun) -> None:
     assert watched.snapshot().state("\ud800", 1) == "executing"
 
 
-def test_nothing_is_known_without_a_watcher() -> None:
+def test_nothing_is_recorded_without_a_supervisor() -> None:
     assert Snapshot().state("r", 1) == "executing"
     one = attempt("r")
     assert one.begin()
@@ -113,7 +113,7 @@ def test_nothing_is_known_without_a_watcher() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="passed on as nodes do it on Linux")
-def test_what_was_written_outlives_a_process_that_is_killed() -> None:
+def test_the_records_outlive_a_killed_process() -> None:
     code = """
 import os, signal, sys
 from evenbeat.processes.begun import Begun

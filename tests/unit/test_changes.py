@@ -44,18 +44,18 @@ class TestCreate:
         assert made("every 10m start=2026-03-01T12:03:00Z").next_tick == T + 3 * MINUTE
         assert made("every 10m start=2026-03-01T11:59:00Z").next_tick == T + 9 * MINUTE
 
-    def test_a_single_instant_is_due_also_when_it_has_passed(self) -> None:
+    def test_a_single_instant_in_the_past_is_due_at_once(self) -> None:
         assert made("at 2026-01-01T00:00:00Z").next_tick == T - 59 * 24 * HOUR - 12 * HOUR
 
     def test_a_trigger_without_ticks_ahead_makes_a_finished_schedule(self) -> None:
         schedule = made("every 1m until=2026-01-01T00:00:00Z")
         assert (schedule.state, schedule.next_tick, schedule.wake_at) == ("finished", None, None)
 
-    def test_a_name_that_is_taken_is_an_error_that_says_what_to_do(self) -> None:
-        with pytest.raises(ScheduleExists, match='"cleanup" of tenant "default" exists already; declare'):
+    def test_creating_a_schedule_with_an_existing_name_raises_with_a_hint(self) -> None:
+        with pytest.raises(ScheduleExists, match='"cleanup" of tenant "default" exists already; declare it'):
             changes.create(wanted(), T, made())
 
-    def test_after_a_delete_the_numbers_go_on(self) -> None:
+    def test_the_numbers_of_a_deleted_schedule_are_continued(self) -> None:
         gone = changes.delete(made(), T + 1).schedule
         again = changes.create(wanted(), T + 2, gone).schedule
         assert again.generation == 2
@@ -83,7 +83,7 @@ class TestCreate:
             ({"payload": "x" * 1_000_001}, "payload is 1,000,001 bytes of JSON, the limit is 1,000,000"),
         ],
     )
-    def test_what_no_store_should_hold_is_refused_by_name_and_value(
+    def test_an_invalid_field_is_refused_with_its_name_and_value(
         self, fields: dict[str, Any], says: str
     ) -> None:
         with pytest.raises(InvalidValue, match=says):
@@ -91,21 +91,21 @@ class TestCreate:
 
 
 class TestDeclare:
-    def test_what_is_not_there_is_made(self) -> None:
+    def test_declaring_creates_a_missing_schedule(self) -> None:
         schedule = certain(changes.declare(wanted(), T, None)).schedule
         assert schedule == replace(made(), declared=definitions.definition(made()))
 
-    def test_what_is_there_already_is_left_alone(self) -> None:
+    def test_declaring_the_same_schedule_again_changes_nothing(self) -> None:
         schedule = certain(changes.declare(wanted(), T, None)).schedule
         assert changes.declare(wanted(), T + 30_000, schedule) is None
 
-    def test_what_was_added_by_hand_is_adopted_as_it_is(self) -> None:
+    def test_declaring_a_schedule_that_was_added_by_hand_adopts_it(self) -> None:
         adopted = certain(changes.declare(wanted(), T + 30_000, made()))
         assert adopted.schedule.next_tick == made().next_tick
         assert (adopted.runs, adopted.skipped) == ((), ())
         assert changes.declare(wanted(), T + 40_000, adopted.schedule) is None
 
-    def test_other_words_for_the_same_trigger_change_nothing(self) -> None:
+    def test_another_text_of_the_same_trigger_changes_nothing(self) -> None:
         schedule = certain(changes.declare(wanted("0 9 * * mon-fri"), T, None)).schedule
         assert changes.declare(wanted("0 9 * * 1-5"), T + 1, schedule) is None
         assert changes.declare(wanted("*/5 * * * *"), T + 1, schedule) is not None
@@ -121,7 +121,7 @@ class TestDeclare:
         assert (moved_on.trigger, moved_on.priority, moved_on.execution.retries) == ("every 1m", 5, 2)
         assert definitions.edits(moved_on) == {}
 
-    def test_an_edit_can_be_taken_back(self) -> None:
+    def test_reset_undoes_an_edit_by_hand(self) -> None:
         first = certain(changes.declare(wanted(payload='{"a":1}', retries=3), T, None)).schedule
         assert changes.reset(first, T + 1) is None
         wishes = {"payload": '{"a":2}', "execution": Execution(), "catch_up": CatchUp("all")}
@@ -133,12 +133,12 @@ class TestDeclare:
         with pytest.raises(InvalidValue, match="cleanup was never declared; update it instead"):
             changes.reset(made(), T + 1)
 
-    def test_one_in_quarantine_is_woken_by_the_same_declaration(self) -> None:
+    def test_the_same_declaration_wakes_a_quarantined_schedule(self) -> None:
         first = certain(changes.declare(wanted(), T, None)).schedule
         woken = certain(changes.declare(wanted(), T + 1, replace(first, wake_at=None))).schedule
         assert woken.wake_at == first.next_tick
 
-    def test_the_same_interval_keeps_the_next_tick_and_another_starts_anew(self) -> None:
+    def test_the_same_interval_keeps_the_next_tick_and_another_one_starts_from_now(self) -> None:
         schedule = made("every 10m")
         again = certain(changes.declare(wanted("every 10m", payload="1"), T + 3 * MINUTE, schedule)).schedule
         assert again.next_tick == T + 10 * MINUTE
@@ -151,33 +151,33 @@ class TestDeclare:
         declared = certain(changes.declare(wanted("every 5m"), T + 2, paused)).schedule
         assert (declared.state, declared.pause_note, declared.wake_at) == ("paused", "holiday", None)
 
-    def test_what_was_deleted_is_made_again(self) -> None:
+    def test_declaring_a_deleted_schedule_creates_it_again(self) -> None:
         gone = changes.delete(made(), T + 1).schedule
         assert certain(changes.declare(wanted(), T + 2, gone)).schedule.generation == 2
 
 
 class TestChange:
-    def test_a_change_counts_the_revision_and_keeps_the_place(self) -> None:
+    def test_a_change_increments_the_revision_and_keeps_the_next_tick(self) -> None:
         schedule = made()
         changed = certain(changes.change(schedule, {"payload": "1", "priority": 8}, T + 1)).schedule
         assert (changed.payload, changed.priority) == ("1", 8)
         assert (changed.next_tick, changed.wake_at) == (schedule.next_tick, schedule.wake_at)
         assert (changed.revision, changed.updated_at) == (schedule.revision + 1, T + 1)
 
-    def test_no_difference_is_no_change(self) -> None:
+    def test_a_change_to_the_same_values_changes_nothing(self) -> None:
         assert changes.change(made(), {"priority": 5}, T + 1) is None
 
-    def test_what_is_not_part_of_the_definition_can_not_be_changed(self) -> None:
+    def test_a_field_outside_the_definition_can_not_be_changed(self) -> None:
         with pytest.raises(InvalidValue, match="next_tick can't be changed"):
             changes.change(made(), {"next_tick": 0}, T)
 
-    def test_an_overdue_tick_fires_by_the_old_rules(self) -> None:
+    def test_an_overdue_tick_fires_by_the_old_policies(self) -> None:
         schedule = made(payload='"old"')
         planned = certain(changes.change(schedule, {"payload": '"new"'}, T + MINUTE))
         assert [(run.tick, run.payload) for run in planned.runs] == [(T + MINUTE, '"old"')]
         assert planned.schedule.next_tick == T + 2 * MINUTE
 
-    def test_a_tick_that_waits_goes_on_waiting_unless_the_trigger_changes(self) -> None:
+    def test_a_waiting_tick_stays_unless_the_trigger_changes(self) -> None:
         schedule = made(overlap="queue")
         kept = certain(changes.change(schedule, {"payload": "1"}, T + MINUTE, BUSY))
         assert (kept.runs, kept.skipped, kept.schedule.next_tick) == ((), (), T + MINUTE)
@@ -185,7 +185,7 @@ class TestChange:
         assert [(row.first, row.reason) for row in moved.skipped] == [(T + MINUTE, "changed")]
         assert moved.schedule.next_tick == T + MINUTE + HOUR
 
-    def test_a_new_trigger_brings_a_finished_schedule_back(self) -> None:
+    def test_a_new_trigger_makes_a_finished_schedule_active(self) -> None:
         done = plan(made("at 2026-01-01T00:00:00Z"), T).schedule
         assert done.state == "finished"
         back = certain(changes.change(done, {"trigger": "every 1h"}, T)).schedule
@@ -194,7 +194,7 @@ class TestChange:
 
 class TestPause:
     @pytest.mark.parametrize("fields", [{}, {"catch_up": CatchUp("all")}, {"overlap": "queue"}])
-    def test_a_pause_starts_nothing_that_is_overdue(self, fields: dict[str, Any]) -> None:
+    def test_a_pause_starts_no_overdue_tick(self, fields: dict[str, Any]) -> None:
         planned = changes.pause(made(**fields), T + 3 * MINUTE, "why")
         assert planned.runs == ()
         assert [(row.first, row.last, row.count, row.reason) for row in planned.skipped] == [
@@ -203,17 +203,17 @@ class TestPause:
         assert (planned.schedule.state, planned.schedule.pause_note) == ("paused", "why")
         assert (planned.schedule.next_tick, planned.schedule.wake_at) == (T + 4 * MINUTE, None)
 
-    def test_a_spread_tick_counts_from_its_own_time(self) -> None:
+    def test_a_spread_tick_is_overdue_from_its_own_time_on(self) -> None:
         planned = changes.pause(made(spread=59_000), T + MINUTE)
         assert (planned.runs, [row.count for row in planned.skipped]) == ((), [1])
         assert planned.schedule.spread == 59_000
 
-    def test_a_single_instant_that_is_overdue_does_not_come_any_more(self) -> None:
+    def test_a_pause_skips_an_overdue_single_instant(self) -> None:
         planned = changes.pause(made("at 2026-03-01T12:05:00Z"), T + 6 * MINUTE)
         assert (planned.schedule.state, planned.runs) == ("finished", ())
         assert [(row.count, row.reason) for row in planned.skipped] == [(1, "paused")]
 
-    def test_resuming_records_what_fell_into_the_pause(self) -> None:
+    def test_resuming_records_the_ticks_of_the_pause_as_skipped(self) -> None:
         paused = changes.pause(made(), T + 1).schedule
         planned = certain(changes.resume(paused, T + 5 * MINUTE + 1))
         assert [(row.count, row.reason) for row in planned.skipped] == [(5, "paused")]
@@ -228,17 +228,17 @@ class TestPause:
         assert [(row.count, row.reason) for row in planned.skipped] == [(2, "paused")]
         assert (planned.schedule.state, planned.schedule.next_tick) == ("active", T + 3 * MINUTE)
 
-    def test_a_node_that_wakes_it_late_fires_what_came_after_its_end(self) -> None:
+    def test_a_node_that_ends_a_pause_late_fires_the_ticks_after_its_end(self) -> None:
         paused = changes.pause(made(), T + 1, until=T + 150_000).schedule
         awake = plan(paused, T + 10 * MINUTE).schedule
         assert awake.wake_at == T + 10 * MINUTE
         fired = plan(awake, T + 10 * MINUTE)
         assert [(run.tick, run.coalesced) for run in fired.runs] == [(T + 10 * MINUTE, 7)]
 
-    def test_resuming_what_is_not_paused_changes_nothing(self) -> None:
+    def test_resuming_a_schedule_that_is_not_paused_changes_nothing(self) -> None:
         assert changes.resume(made(), T + 1) is None
 
-    def test_a_paused_one_shot_runs_when_it_is_resumed_only_if_its_time_is_still_to_come(self) -> None:
+    def test_a_resumed_one_shot_runs_only_if_its_time_is_in_the_future(self) -> None:
         paused = changes.pause(made("at 2026-03-01T12:05:00Z"), T + 1).schedule
         assert certain(changes.resume(paused, T + MINUTE)).schedule.next_tick == T + 5 * MINUTE
         late = certain(changes.resume(paused, T + 10 * MINUTE))
@@ -247,24 +247,24 @@ class TestPause:
 
 
 class TestReschedule:
-    def test_forward_passes_over_ticks_and_records_them(self) -> None:
+    def test_rescheduling_forward_records_the_skipped_ticks(self) -> None:
         planned = changes.reschedule(made(), T + 150_000, T + 1)
         assert [(row.count, row.reason) for row in planned.skipped] == [(2, "rescheduled")]
         assert (planned.schedule.next_tick, planned.schedule.wake_at) == (T + 150_000, T + 150_000)
         assert planned.schedule.generation == 1
 
-    def test_backward_makes_a_new_generation(self) -> None:
+    def test_rescheduling_backward_starts_a_new_generation(self) -> None:
         fired = plan(made(), T + MINUTE).schedule
         planned = changes.reschedule(fired, T + MINUTE, T + MINUTE + 1)
         assert planned.schedule.generation == 2
         again = plan(planned.schedule, T + MINUTE + 1)
         assert [run.id for run in again.runs] == [f"default/cleanup/2/{T + MINUTE}"]
 
-    def test_the_ticks_after_it_come_as_the_trigger_says(self) -> None:
+    def test_the_ticks_after_a_moved_one_are_the_triggers_own(self) -> None:
         moved = changes.reschedule(made(), T + 90_000, T).schedule
         assert plan(moved, T + 90_000).schedule.next_tick == T + 2 * MINUTE
 
-    def test_a_tick_that_is_moved_earlier_does_not_come_at_its_own_time(self) -> None:
+    def test_a_tick_that_is_moved_earlier_does_not_fire_at_its_own_time(self) -> None:
         moved = changes.reschedule(made("every 10m"), T + MINUTE, T).schedule
         fired = plan(moved, T + MINUTE)
         assert [run.tick for run in fired.runs] == [T + MINUTE]
@@ -278,7 +278,7 @@ class TestReschedule:
             (T + MINUTE, T + 20 * MINUTE, 2)
         ]
 
-    def test_a_tick_that_is_moved_again_stands_for_the_same_one(self) -> None:
+    def test_a_tick_that_is_moved_twice_replaces_the_same_tick(self) -> None:
         once = changes.reschedule(made("every 10m"), T + MINUTE, T).schedule
         for again in (T + 30_000, T + 5 * MINUTE):
             twice = changes.reschedule(once, again, T).schedule
@@ -286,7 +286,7 @@ class TestReschedule:
         later = changes.reschedule(once, T + 15 * MINUTE, T).schedule
         assert plan(later, T + 15 * MINUTE).schedule.next_tick == T + 20 * MINUTE
 
-    def test_a_new_trigger_knows_nothing_of_a_move(self) -> None:
+    def test_a_new_trigger_forgets_a_moved_tick(self) -> None:
         moved = changes.reschedule(made("every 10m"), T + MINUTE, T).schedule
         changed = certain(changes.change(moved, {"trigger": "every 2m"}, T + 1)).schedule
         assert changed.moved is None
@@ -303,8 +303,8 @@ class TestReschedule:
         assert (moved.state, moved.wake_at, moved.next_tick) == ("paused", None, T + HOUR)
 
 
-class TestWhatWasFoundByBreakingIt:
-    def test_a_pause_that_ended_unnoticed_loses_no_tick_to_a_change(self) -> None:
+class TestRegressions:
+    def test_a_change_after_the_end_of_a_pause_loses_no_tick(self) -> None:
         paused = changes.pause(made("every 10m", catch_up=CatchUp("all")), T, until=T + HOUR).schedule
         later = T + 2 * HOUR
         for wish in (
@@ -316,13 +316,13 @@ class TestWhatWasFoundByBreakingIt:
             assert [row.count for row in planned.skipped if row.reason == "paused"] == [5]
             assert [run.tick for run in planned.runs] == [T + HOUR + n * 10 * MINUTE for n in range(7)]
 
-    def test_pausing_again_after_a_pause_that_ended_starts_nothing(self) -> None:
+    def test_pausing_again_after_the_end_of_a_pause_starts_nothing(self) -> None:
         paused = changes.pause(made("every 10m"), T, until=T + HOUR).schedule
         again = changes.pause(paused, T + 2 * HOUR, "again")
         assert [(row.count, row.reason) for row in again.skipped] == [(5, "paused"), (7, "paused")]
         assert (again.runs, again.schedule.pause_note, again.schedule.wake_at) == ((), "again", None)
 
-    def test_deleting_after_a_pause_that_ended_tells_the_two_apart(self) -> None:
+    def test_deleting_after_the_end_of_a_pause_records_both_reasons(self) -> None:
         paused = changes.pause(made("every 10m"), T, until=T + HOUR).schedule
         planned = changes.delete(paused, T + 2 * HOUR)
         assert [(row.count, row.reason) for row in planned.skipped] == [(5, "paused"), (7, "deleted")]
@@ -334,7 +334,7 @@ class TestWhatWasFoundByBreakingIt:
         changed = certain(changes.change(spread, {"spread": 0}, T + 5 * HOUR)).schedule
         assert changed.wake_at == changed.next_tick
 
-    def test_a_deleted_schedule_can_not_be_acted_on(self) -> None:
+    def test_a_deleted_schedule_can_not_be_changed(self) -> None:
         gone = changes.delete(made(), T).schedule
         acts: list[Callable[[], object]] = [
             lambda: changes.pause(gone, T),
@@ -354,7 +354,7 @@ class TestWhatWasFoundByBreakingIt:
         assert [run.tick for run in fired.runs] == [T + HOUR]
         assert fired.schedule.state == "finished"
 
-    def test_declaring_a_schedule_that_sleeps_in_quarantine_wakes_it(self) -> None:
+    def test_declaring_a_quarantined_schedule_wakes_it(self) -> None:
         asleep = replace(made(), wake_at=None)
         woken = certain(changes.declare(wanted(), T + 1, asleep)).schedule
         assert woken.wake_at == woken.next_tick
@@ -369,14 +369,14 @@ class TestWhatWasFoundByBreakingIt:
             changes.create(wanted(description="\ud800"), T)
 
 
-class TestDeleteAndTrigger:
-    def test_a_delete_leaves_a_tombstone_and_a_record_of_what_was_due(self) -> None:
+class TestDeleteAndRunNow:
+    def test_a_delete_leaves_a_tombstone_and_records_the_due_ticks(self) -> None:
         planned = changes.delete(made(payload="1"), T + 150_000)
         assert [(row.count, row.reason) for row in planned.skipped] == [(2, "deleted")]
         gone = planned.schedule
         assert (gone.state, gone.next_tick, gone.wake_at, gone.payload) == ("deleted", None, None, "null")
 
-    def test_triggering_adds_a_run_and_leaves_the_next_tick(self) -> None:
+    def test_run_now_adds_a_run_and_keeps_the_next_tick(self) -> None:
         schedule = made(payload="1")
         planned = certain(changes.run_now(schedule, "mine", T + 5))
         (run,) = planned.runs
@@ -385,7 +385,7 @@ class TestDeleteAndTrigger:
             schedule, last_fire=planned.runs[0].created_at, fire_seq=schedule.fire_seq + 1
         )
 
-    def test_triggering_goes_by_the_overlap_policy(self) -> None:
+    def test_run_now_follows_the_overlap_policy(self) -> None:
         assert changes.run_now(made(overlap="skip"), "mine", T, BUSY) is None
         assert changes.run_now(made(max_concurrent=1), "mine", T, BUSY) is None
         assert changes.run_now(made(max_concurrent=2), "mine", T, BUSY) is not None
@@ -408,7 +408,7 @@ def grant(wish: str, schedule: ScheduleRecord, now: int) -> Planned | None:
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_no_sequence_of_wishes_loses_a_tick_or_runs_one_twice(data: st.DataObject) -> None:
+def test_no_sequence_of_changes_loses_a_tick_or_runs_one_twice(data: st.DataObject) -> None:
     now = T
     schedule = made("every 1m")
     covered: list[tuple[int, int]] = []  # (generation, tick), by run or by ledger
@@ -444,7 +444,7 @@ class TestBacklog:
 
     @pytest.mark.parametrize("wish", ["change", "reschedule"])
     @pytest.mark.parametrize(("payload", "most"), [("null", 500), (f'"{"x" * 100_000}"', 80)])
-    def test_no_part_is_larger_than_a_store_should_write_at_once(
+    def test_no_part_of_a_backlog_is_larger_than_one_write_should_be(
         self, wish: str, payload: str, most: int
     ) -> None:
         now = T + 1200 * MINUTE
@@ -461,7 +461,7 @@ class TestBacklog:
         assert fired == [T + at * MINUTE for at in range(1, 1201)]
         assert row.revision == 2
 
-    def test_a_short_backlog_comes_with_the_change(self) -> None:
+    def test_a_short_backlog_is_written_with_the_change(self) -> None:
         row = made(catch_up=CatchUp("all", limit=10_000))
         planned = certain(changes.change(row, {"payload": "7"}, T + 400 * MINUTE))
         assert (len(planned.runs), planned.unfinished, planned.schedule.payload) == (400, False, "7")

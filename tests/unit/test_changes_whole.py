@@ -102,7 +102,7 @@ def test_a_schedule_that_starts_later() -> None:
             assert made.schedule.anchor == NOW
 
 
-def test_an_interval_that_starts_later_has_its_phase_from_there() -> None:
+def test_an_interval_that_starts_later_counts_from_its_start() -> None:
     interval = replace(WANTED, trigger="every 10m")
     assert changes.create(interval, NOW).schedule.next_tick == NOW + 10 * MINUTE
     made = changes.create(interval, NOW, None, T + 7).schedule
@@ -114,7 +114,7 @@ def test_an_interval_that_starts_later_has_its_phase_from_there() -> None:
     assert (made.next_tick, made.anchor) == (T + 11 * MINUTE, NOW)
 
 
-def test_a_schedule_that_was_deleted_is_made_anew_with_numbers_that_go_on() -> None:
+def test_a_deleted_schedule_is_created_again_with_continued_numbers() -> None:
     gone = row(state="deleted", next_tick=None, wake_at=None)
     made = changes.create(WANTED, NOW, gone).schedule
     assert (made.generation, made.revision, made.fire_seq) == (3, 4, 7)
@@ -138,7 +138,7 @@ def test_a_change_that_changes_nothing() -> None:
     assert changes.declare(row(), NOW, row(declared=definitions.definition(row()))) is None
 
 
-def test_a_trigger_in_other_words_is_the_same() -> None:
+def test_another_text_of_the_same_trigger_is_the_same_trigger() -> None:
     for ours, theirs in (("*/15", "0,15,30,45"), ("0,15,30,45", "*/15")):
         assert changes.change(row(trigger=f"{ours} * * * *"), {"trigger": f"{theirs} * * * *"}, NOW) is None
 
@@ -150,31 +150,31 @@ def test_a_trigger_without_ticks_finishes_the_schedule() -> None:
     assert (after.state, after.next_tick, after.wake_at, after.generation) == ("finished", None, None, 2)
 
 
-def test_a_change_of_what_is_said() -> None:
+def test_a_change_of_the_definition() -> None:
     wishes = {"task": "other", "payload": "2", "queue": "slow", "execution": Execution(retries=2)}
     assert changes.change(row(), wishes, NOW) == Planned(revised(row(), **wishes))
 
 
-def test_what_is_not_a_wish_is_refused() -> None:
+def test_a_field_that_is_not_in_the_definition_is_refused() -> None:
     for name in ("next_tick", "state", "name", "revision"):
         with pytest.raises(InvalidValue, match=f"{name} can't be changed"):
             changes.change(row(), {name: None}, NOW)
 
 
-def test_a_schedule_that_sleeps_for_ever_wakes_up_though_nothing_is_changed() -> None:
+def test_a_change_without_a_difference_wakes_a_quarantined_schedule() -> None:
     asleep = row(wake_at=None)
     assert changes.change(asleep, {}, NOW) == Planned(revised(asleep, wake_at=T))
     paused = row(state="paused", wake_at=None)
     assert changes.change(paused, {}, NOW) is None
 
 
-def test_a_schedule_that_waits_is_looked_at_again() -> None:
+def test_a_change_makes_a_waiting_schedule_plan_again() -> None:
     waiting = row(wake_at=T + 30_000, overlap="queue")
     changed = changes.change(waiting, {"overlap": "allow"}, NOW)
     assert changed == Planned(revised(waiting, overlap="allow", wake_at=T))
 
 
-def test_another_trigger_begins_anew() -> None:
+def test_another_trigger_starts_from_now() -> None:
     changed = changes.change(row(moved=T + MINUTE), {"trigger": "*/5 * * * *"}, NOW)
     assert changed == Planned(
         revised(row(), trigger="*/5 * * * *", anchor=NOW, next_tick=T, wake_at=T, fire_seq=6)
@@ -184,7 +184,7 @@ def test_another_trigger_begins_anew() -> None:
     assert (hourly.schedule.next_tick, hourly.schedule.generation) == (T, 2)
 
 
-def test_another_trigger_that_goes_back_behind_what_was_dealt_with_is_a_new_generation() -> None:
+def test_another_trigger_with_ticks_before_the_watermark_is_a_new_generation() -> None:
     later = row(next_tick=T + 9 * MINUTE, wake_at=T + 9 * MINUTE)
     changed = changes.change(later, {"trigger": "*/5 * * * *"}, NOW)
     assert changed is not None
@@ -200,7 +200,7 @@ def test_another_trigger_may_be_a_single_instant() -> None:
     assert changed.schedule.next_tick == T + 60 * MINUTE
 
 
-def test_a_finished_schedule_lives_again_with_another_trigger() -> None:
+def test_another_trigger_makes_a_finished_schedule_active() -> None:
     over = row(state="finished", next_tick=None, wake_at=None)
     changed = changes.change(over, {"trigger": "*/5 * * * *"}, NOW)
     assert changed is not None
@@ -238,7 +238,7 @@ def test_another_trigger_in_a_pause_leaves_the_tick_of_the_next_millisecond() ->
     assert (changed.skipped, changed.schedule.next_tick) == ((), T)
 
 
-def test_another_trigger_in_a_pause_may_go_back_behind_what_was_passed_over() -> None:
+def test_another_trigger_in_a_pause_may_have_ticks_before_the_watermark() -> None:
     hourly = row(trigger="0 * * * *", state="paused", next_tick=T, wake_at=None)
     changed = changes.change(hourly, {"trigger": "* * * * *"}, T + 2 * MINUTE)
     assert changed is not None
@@ -248,7 +248,7 @@ def test_another_trigger_in_a_pause_may_go_back_behind_what_was_passed_over() ->
 # -- what is overdue -----------------------------------------------------------------------------------------
 
 
-def test_what_is_overdue_fires_before_a_change_and_to_the_millisecond() -> None:
+def test_overdue_ticks_fire_before_a_change_to_the_millisecond() -> None:
     early = changes.change(row(), {"priority": 9}, T - 1)
     assert early is not None
     assert early.runs == ()
@@ -259,7 +259,7 @@ def test_what_is_overdue_fires_before_a_change_and_to_the_millisecond() -> None:
     assert (due.schedule.next_tick, due.schedule.fire_seq, due.schedule.revision) == (T + MINUTE, 6, 4)
 
 
-def test_a_tick_that_was_to_be_spread_until_after_the_change_fires_with_it() -> None:
+def test_a_tick_whose_spread_ends_after_the_change_fires_with_it() -> None:
     spread = row(spread=50_000)
     due = changes.change(spread, {"priority": 9}, T)
     assert due is not None
@@ -276,7 +276,7 @@ def test_a_tick_that_was_to_be_spread_until_after_the_change_fires_with_it() -> 
         (lambda row: changes.delete(row, T), "deleted", None),
     ],
 )
-def test_a_tick_that_waits_goes_on_waiting_or_is_recorded(wish: Any, reason: str | None, tick: Any) -> None:
+def test_a_waiting_tick_stays_or_is_recorded_as_changed(wish: Any, reason: str | None, tick: Any) -> None:
     planned = wish(row(overlap="queue"))
     rows = [] if reason is None else [(0, 0, 1, reason)]
     if tick == 1.5:
@@ -287,14 +287,14 @@ def test_a_tick_that_waits_goes_on_waiting_or_is_recorded(wish: Any, reason: str
     assert planned.runs == ()
 
 
-def test_what_a_change_fires_itself_counts_as_active() -> None:
+def test_runs_that_a_change_adds_count_as_active() -> None:
     said = row(overlap="queue_all")
     planned = changes.change(said, {"trigger": "*/5 * * * *"}, T + 2 * MINUTE)
     assert planned is not None
     assert (ticks(planned), ledger(planned)) == ([0], [(1, 2, 2, "changed")])
 
 
-def test_a_backlog_is_dealt_with_in_parts() -> None:
+def test_a_backlog_is_written_in_parts() -> None:
     said = row(catch_up=CatchUp("all", limit=1_000))
     first = changes.change(said, {"priority": 9}, T + 700 * MINUTE)
     assert first is not None
@@ -382,14 +382,14 @@ def test_a_resume() -> None:
     assert (ledger(just_before), just_before.schedule.next_tick) == ([], T)
 
 
-def test_a_pause_without_ticks_to_come_ends_as_finished() -> None:
+def test_resuming_a_schedule_without_future_ticks_finishes_it() -> None:
     paused = row(state="paused", next_tick=None, wake_at=None)
     resumed = changes.resume(paused, NOW)
     assert resumed is not None
     assert (resumed.schedule.state, resumed.schedule.wake_at, resumed.skipped) == ("finished", None, ())
 
 
-def test_a_pause_that_ended_by_itself_is_over_whatever_is_asked_then() -> None:
+def test_every_change_after_the_end_of_a_pause_ends_it() -> None:
     paused = row(state="paused", paused_until=T + MINUTE, wake_at=T + MINUTE, catch_up=CatchUp("all"))
     resumed = changes.resume(paused, T + 2 * MINUTE)
     assert resumed is not None
@@ -404,7 +404,7 @@ def test_a_pause_that_ended_by_itself_is_over_whatever_is_asked_then() -> None:
     assert ledger(still) == [(0, 0, 1, "deleted")]
 
 
-def test_a_tick_that_waits_after_a_pause_goes_on_waiting_when_it_is_resumed() -> None:
+def test_a_tick_that_waits_after_a_pause_still_waits_after_resume() -> None:
     paused = row(state="paused", paused_until=T + MINUTE, wake_at=T + MINUTE, overlap="queue")
     resumed = changes.resume(paused, T + 2 * MINUTE, (RUNNING,))
     assert resumed is not None
@@ -417,7 +417,7 @@ def test_a_tick_that_waits_after_a_pause_goes_on_waiting_when_it_is_resumed() ->
 # -- moved ---------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_that_is_moved_back_and_one_that_is_moved_on() -> None:
+def test_a_tick_that_is_moved_earlier_and_one_that_is_moved_later() -> None:
     before = row()
     back = changes.reschedule(before, T - 1_000, NOW)
     assert back == Planned(
@@ -430,7 +430,7 @@ def test_a_tick_that_is_moved_back_and_one_that_is_moved_on() -> None:
     assert on.schedule == revised(before, next_tick=T + 90_000, wake_at=T + 90_000, fire_seq=7)
 
 
-def test_a_tick_that_is_moved_twice_stands_for_the_first() -> None:
+def test_a_tick_that_is_moved_twice_replaces_the_first() -> None:
     once = changes.reschedule(row(), T - 1_000, NOW).schedule
     twice = changes.reschedule(once, T - 500, NOW).schedule
     assert (twice.next_tick, twice.moved) == (T - 500, T)
@@ -438,7 +438,7 @@ def test_a_tick_that_is_moved_twice_stands_for_the_first() -> None:
     assert (home.next_tick, home.moved) == (T, None)
 
 
-def test_moving_does_not_end_a_pause_and_brings_a_finished_schedule_back() -> None:
+def test_rescheduling_keeps_a_pause_and_makes_a_finished_schedule_active() -> None:
     paused = row(state="paused", paused_until=T + 7, wake_at=T + 7)
     moved = changes.reschedule(paused, T + 1, NOW).schedule
     assert (moved.state, moved.next_tick, moved.wake_at) == ("paused", T + 1, T + 7)
@@ -448,7 +448,7 @@ def test_moving_does_not_end_a_pause_and_brings_a_finished_schedule_back() -> No
     assert moved.moved is None
 
 
-def test_a_single_tick_is_moved_without_a_trace() -> None:
+def test_moving_a_single_tick_leaves_no_moved_tick() -> None:
     single = row(trigger="at 2026-03-01T12:00:00Z")
     moved = changes.reschedule(single, T - 1_000, NOW).schedule
     assert (moved.next_tick, moved.moved) == (T - 1_000, None)
@@ -484,7 +484,7 @@ def test_a_delete_leaves_a_tombstone() -> None:
     assert changes.delete(over, NOW).schedule.state == "deleted"
 
 
-def test_nothing_can_be_done_with_what_was_deleted() -> None:
+def test_every_change_of_a_deleted_schedule_is_refused() -> None:
     gone = row(state="deleted", next_tick=None, wake_at=None)
     wishes: list[Callable[[], object]] = [
         lambda: changes.change(gone, {}, NOW),
@@ -539,7 +539,9 @@ def test_a_run_by_hand() -> None:
         ({"max_concurrent": 5, "overlap": "queue"}, (RUNNING,), False),
     ],
 )
-def test_a_run_by_hand_needs_room_too(fields: dict[str, Any], active: tuple[Active, ...], room: bool) -> None:
+def test_a_run_by_hand_needs_room_in_the_policies(
+    fields: dict[str, Any], active: tuple[Active, ...], room: bool
+) -> None:
     assert (changes.run_now(row(**fields), "mine", NOW, active) is not None) is room
 
 
@@ -609,7 +611,7 @@ def test_a_damaged_schedule_is_replaced_by_the_same_declaration() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"description": "x" * 1200}, {"payload": "{"}, {"queue": "a b"}])
-def test_a_pause_checks_what_it_is_given_and_nothing_else(fields: dict[str, Any]) -> None:
+def test_a_pause_checks_its_own_arguments_alone(fields: dict[str, Any]) -> None:
     assert changes.pause(row(**fields), NOW).schedule.state == "paused"
 
 
@@ -618,7 +620,7 @@ def test_a_definition_of_any_size_can_be_compared() -> None:
     assert changes.declare(large, NOW, None) is not None
 
 
-def test_nothing_is_done_by_the_defaults_of_a_damaged_row() -> None:
+def test_a_damaged_row_is_not_run_or_moved_by_its_defaults() -> None:
     damaged = UNREADABLE[2]
     wishes: list[Callable[[], object]] = [
         lambda: changes.pause(damaged, NOW),

@@ -14,7 +14,7 @@ class Hello(msgspec.Struct, tag=True):
     text: str
 
 
-def test_what_a_job_writes_into_the_channel_takes_no_memory_and_ends_it() -> None:
+def test_garbage_that_a_job_writes_closes_the_channel_and_takes_no_memory() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", 0) as reader, os.fdopen(writing, "wb", 0) as writer:
         channel = Channel(reader, writer, msgspec.json.Decoder(Hello))
@@ -25,7 +25,7 @@ def test_what_a_job_writes_into_the_channel_takes_no_memory_and_ends_it() -> Non
 
 
 @pytest.mark.parametrize(("length", "heard"), [(LONGEST + 1, False), (2, True)])
-def test_a_length_is_believed_up_to_the_longest_message(length: int, heard: bool) -> None:
+def test_a_length_is_accepted_up_to_the_longest_message(length: int, heard: bool) -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", 0) as reader, os.fdopen(writing, "wb", 0) as writer:
         channel = Channel(reader, writer, msgspec.json.Decoder(dict))

@@ -72,7 +72,7 @@ def test_a_budget_is_spent_by_runs_or_by_their_size() -> None:
     assert Budget(1, 0).is_spent
 
 
-def test_a_write_may_be_a_repetition_though_the_row_woke_up_since() -> None:
+def test_a_write_may_be_a_repetition_even_if_the_row_woke_up_since() -> None:
     row = ScheduleRecord(name="s", task="work", trigger="* * * * *", wake_at=T)
     assert may_be_repetition(row, row)
     assert may_be_repetition(replace(row, wake_at=T + 1), row)
@@ -139,13 +139,13 @@ def test_statistics_add_up_and_the_latest_counts() -> None:
     )
 
 
-def test_statistics_that_say_nothing_of_a_time_keep_the_one_there_was() -> None:
+def test_statistics_without_a_time_keep_the_previous_one() -> None:
     before = Statistics(tenant="acme", schedule="s", last_run=1, last_success=2, last_failure=3)
     more = Statistics(tenant="acme", schedule="s", run_count=1)
     assert added(before, more) == replace(before, run_count=1)
 
 
-def test_a_repetition_is_accepted_though_its_gate_has_closed_since() -> None:
+def test_a_repetition_is_accepted_even_if_its_gate_has_closed_since() -> None:
     again = told(gate=("acme", "s", 1, 1))
     done = settlement([again], {"r": Standing("queued", 3, "t", None)}, T, {("acme", "s"): (1, 2)})
     assert (done.answers, done.updates) == ([True], {})
@@ -158,7 +158,7 @@ def test_the_weight_of_a_transition_is_its_texts() -> None:
     assert weight(told(result="123", error="12", adds=runs)) == 17
 
 
-def test_a_gate_lets_through_what_finds_its_schedule_as_it_was() -> None:
+def test_a_gate_passes_only_if_the_schedule_is_unchanged() -> None:
     rows = {("acme", "s"): (2, 5)}
     assert passes(told(), rows)
     assert passes(told(gate=("acme", "s", 2, 5)), rows)
@@ -169,7 +169,7 @@ def test_a_gate_lets_through_what_finds_its_schedule_as_it_was() -> None:
     assert not passes(told(gate=("other", "s", 2, 5)), rows)
 
 
-def test_a_batch_is_settled_one_by_one_each_seen_by_the_next() -> None:
+def test_each_transition_of_a_batch_sees_the_ones_before_it() -> None:
     counts = Statistics(tenant="acme", schedule="s", run_count=1, success_count=1, last_run=T)
     more = RunRecord(id="next", task="work")
     batch = [
@@ -195,7 +195,7 @@ def test_a_batch_is_settled_one_by_one_each_seen_by_the_next() -> None:
     assert list(done.wakes) == [("acme", "s")]
 
 
-def test_a_run_that_was_settled_in_a_batch_is_another_one_for_the_rest_of_it() -> None:
+def test_later_transitions_of_a_batch_compare_with_the_changed_run() -> None:
     back = told(state="queued", delay=0, lease=None, renews=True)
     claim = told(token="u", attempt=3, expect=("queued",), lease=50)
     late = told(token="v", attempt=3, expect=("queued",), lease_ended=True)

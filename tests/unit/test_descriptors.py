@@ -7,7 +7,7 @@ import os
 from evenbeat.processes.descriptors import DescriptorProbe
 
 
-def test_a_probe_that_nobody_touched_is_intact_until_it_is_closed() -> None:
+def test_a_probe_is_intact_until_and_after_it_is_closed_in_order() -> None:
     probe = DescriptorProbe()
     assert probe.is_intact()
     number = probe._number
@@ -17,7 +17,7 @@ def test_a_probe_that_nobody_touched_is_intact_until_it_is_closed() -> None:
         assert file.fileno() == number
 
 
-def test_a_probe_that_was_closed_is_not_intact_also_when_its_number_is_another_files() -> None:
+def test_a_probe_whose_descriptor_was_closed_is_not_intact_even_if_another_file_has_it() -> None:
     probe = DescriptorProbe()
     os.close(probe._number)
     assert not probe.is_intact()

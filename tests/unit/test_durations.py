@@ -109,7 +109,9 @@ ADVICE = 'write it like "10s", "5m", "1h30m" or "7d"'
         (b"5m", "b'5m' is not a duration", ADVICE),
     ],
 )
-def test_what_is_not_a_duration_is_refused_with_advice(value: Duration, problem: str, hint: str) -> None:
+def test_a_value_that_is_not_a_duration_is_refused_with_a_hint(
+    value: Duration, problem: str, hint: str
+) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_duration(value, "timeout")
     assert str(refused.value) == f"timeout {problem}; {hint}"
@@ -139,7 +141,7 @@ def test_a_duration_is_written_exactly(ms: int, expected: str) -> None:
 
 @given(ms=st.one_of(st.integers(0, LONGEST), st.integers(0, 10_000)))
 @settings(max_examples=500)
-def test_what_is_written_reads_back(ms: int) -> None:
+def test_a_written_value_is_read_back(ms: int) -> None:
     assert read_duration(write_duration(ms), "timeout") == ms
     assert read_duration(timedelta(milliseconds=ms), "timeout") == ms
 

@@ -23,7 +23,7 @@ class Duty:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), UnicodeEncodeError("utf-8", "x", 0, 1, "bad")])
-def test_a_duty_that_fails_does_not_keep_the_others_from_theirs(
+def test_a_duty_that_fails_does_not_stop_the_others(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[int] = []
@@ -50,7 +50,7 @@ def test_a_duty_that_fails_does_not_keep_the_others_from_theirs(
     assert errors == [("failing", error)] * 3
 
 
-def test_a_rota_survives_a_clock_that_is_set_back() -> None:
+def test_periodic_duties_survive_a_clock_that_is_set_back() -> None:
     done: list[int] = []
 
     class Duty:
@@ -64,7 +64,7 @@ def test_a_rota_survives_a_clock_that_is_set_back() -> None:
     assert done == [100_000_000, 1_000]
 
 
-def test_each_duty_has_its_time_and_a_clock_that_was_set_back_keeps_none_waiting() -> None:
+def test_each_duty_steps_at_its_time_also_after_the_clock_was_set_back() -> None:
     often, seldom = Duty(100), Duty(PURGE_EVERY)
     rota = PeriodicDuties([often, seldom])
     assert rota.step(NOW) == NOW + 100
@@ -78,7 +78,7 @@ def test_each_duty_has_its_time_and_a_clock_that_was_set_back_keeps_none_waiting
     assert len(seldom.steps) == 2
 
 
-def test_a_duty_that_fails_is_due_a_second_later_and_keeps_no_other_waiting() -> None:
+def test_a_duty_that_fails_is_retried_a_second_later_and_delays_no_other() -> None:
     class Failing(Duty):
         def step(self, now: Instant) -> Instant:
             super().step(now)

@@ -60,7 +60,7 @@ def test_a_new_schedule_waits_for_its_first_tick() -> None:
     assert plan(schedule, T).schedule == schedule
 
 
-def test_on_time_it_fires_one_run_with_everything_the_schedule_says() -> None:
+def test_a_tick_on_time_fires_one_run_with_the_fields_of_its_schedule() -> None:
     schedule = made(payload='{"a":1}', queue="q", priority=8, kind="flow")
     planned = plan(schedule, T + MINUTE)
     (run,) = planned.runs
@@ -98,14 +98,14 @@ def test_missed_ticks_follow_the_catch_up_policy(
     assert next_minute(planned) == following
 
 
-def test_a_coalesced_run_says_how_many_ticks_it_stands_for() -> None:
+def test_a_coalesced_run_counts_the_ticks_it_stands_for() -> None:
     planned = plan(made(), T + 5 * MINUTE + 1)
     (run,) = planned.runs
     assert run.coalesced == 4
     assert planned.skipped[0].run == run.id
 
 
-def test_skip_between_two_ticks_runs_nothing_when_the_last_is_too_late() -> None:
+def test_skip_fires_nothing_when_the_last_tick_is_too_late() -> None:
     planned = plan(made(catch_up=CatchUp("skip", grace=1000)), T + 5 * MINUTE + 30_000)
     assert ticks(planned) == []
     assert ledger(planned) == [(1, 5, 5, "late")]
@@ -119,7 +119,7 @@ def test_two_weeks_of_missed_seconds_are_one_row() -> None:
     assert [row.count for row in planned.skipped] == [seconds - 1]
 
 
-def test_a_backlog_is_fired_in_steps_so_that_others_get_their_turn() -> None:
+def test_a_backlog_is_fired_in_steps_so_that_other_schedules_fire_too() -> None:
     schedule = made(catch_up=CatchUp("all", limit=1000))
     now = T + 250 * MINUTE
     first = plan(schedule, now)
@@ -175,7 +175,7 @@ OVERLAP = [
 
 
 @pytest.mark.parametrize(("overlap", "active", "fired", "recorded", "following", "wait"), OVERLAP)
-def test_a_tick_that_finds_a_run_active_follows_the_overlap_policy(
+def test_a_tick_during_an_active_run_follows_the_overlap_policy(
     overlap: Any,
     active: tuple[Active, ...],
     fired: list[int],
@@ -192,7 +192,7 @@ def test_a_tick_that_finds_a_run_active_follows_the_overlap_policy(
         assert planned.schedule.wake_at == now + wait
 
 
-def test_cancel_running_asks_each_active_run_once() -> None:
+def test_cancel_running_cancels_each_active_run_once() -> None:
     active = (Active("a", "running"), Active("b", "running", True), Active("c", "queued"))
     assert plan(made(overlap="cancel_running"), T + MINUTE, active).cancels == ("a", "c")
     assert plan(made(overlap="queue"), T + MINUTE, active).cancels == ()
@@ -205,7 +205,7 @@ def test_max_concurrent_bounds_the_active_runs() -> None:
     assert plan(schedule, T + 5 * MINUTE, BUSY * 3).schedule.wake_at == T + 5 * MINUTE + WAIT_CHECK
 
 
-def test_a_rescheduled_tick_lies_off_the_triggers_own_and_the_next_one_does_not() -> None:
+def test_a_rescheduled_tick_is_followed_by_a_tick_of_the_trigger() -> None:
     moved = changes.reschedule(made("0 * * * *"), T + 90_000, T).schedule
     planned = plan(moved, T + 90_000)
     assert [run.tick for run in planned.runs] == [T + 90_000]
@@ -244,7 +244,7 @@ triggers = st.sampled_from(
     spread=st.sampled_from([0, 1, 5000]),
     steps=st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 2)), min_size=1, max_size=12),
 )
-def test_every_tick_is_accounted_for_once_and_no_step_stands_still(
+def test_every_tick_is_fired_or_skipped_once_and_every_step_advances(
     trigger: str, catch_up: CatchUp, overlap: Any, spread: int, steps: list[tuple[int, int]]
 ) -> None:
     now = 1_772_952_600_000  # 2026-03-08T06:50:00Z: New York's clock changes at 07:00
@@ -271,13 +271,13 @@ def test_every_tick_is_accounted_for_once_and_no_step_stands_still(
 
 
 class TestWaits:
-    def test_a_schedule_that_waits_sleeps_beyond_its_tick(self) -> None:
+    def test_a_schedule_with_a_waiting_tick_wakes_on_the_end_of_a_run(self) -> None:
         schedule = made(overlap="queue")
         assert not wakes_on_run_end(schedule)
         assert wakes_on_run_end(plan(schedule, T + MINUTE, BUSY).schedule)
         assert not wakes_on_run_end(plan(schedule, T + MINUTE).schedule)
 
-    def test_a_tick_that_comes_due_while_a_run_ends_is_waited_for(self) -> None:
+    def test_a_tick_that_comes_due_while_a_run_ends_is_woken(self) -> None:
         # The clock of the transaction that records the end may stand before the tick.
         schedule = plan(made(overlap="queue_all"), T + MINUTE, BUSY).schedule
         assert schedule.next_tick == T + MINUTE
@@ -293,14 +293,14 @@ class TestWaits:
             {"wake_at": T + MINUTE},
         ],
     )
-    def test_other_schedules_do_not_wait(self, fields: dict[str, Any]) -> None:
+    def test_other_schedules_do_not_wake_on_the_end_of_a_run(self, fields: dict[str, Any]) -> None:
         waiting = plan(made(overlap="queue"), T + MINUTE, BUSY).schedule
         assert not wakes_on_run_end(replace(waiting, **fields))
 
-    def test_one_that_bounds_its_runs_by_number_waits(self) -> None:
+    def test_a_schedule_with_max_concurrent_wakes_on_the_end_of_a_run(self) -> None:
         assert wakes_on_run_end(plan(made(max_concurrent=1), T + MINUTE, BUSY).schedule)
 
-    def test_a_schedule_that_was_changed_lately_is_looked_at_again_soon(self) -> None:
+    def test_a_waiting_schedule_that_was_changed_lately_is_planned_again_soon(self) -> None:
         # The end of a run that began to be recorded before the change may not wake it.
         schedule = made(overlap="queue", now=T)
         now = T + MINUTE
@@ -316,7 +316,7 @@ class TestDefer:
         [OSError(24, "Too many open files"), MemoryError(), ImportError("tzdata"), PermissionError(13, "no")],
         ids=lambda error: type(error).__name__,
     )
-    def test_what_this_node_lacks_puts_the_schedule_off(
+    def test_an_error_of_this_machine_defers_the_schedule(
         self, error: Exception, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fails(*_: object) -> None:
@@ -330,13 +330,13 @@ class TestDefer:
         assert planned.deferred
         assert str(error) in planned.deferred
 
-    def test_a_zone_that_this_machine_does_not_have_puts_the_schedule_off(self) -> None:
+    def test_an_unknown_time_zone_defers_the_schedule(self) -> None:
         schedule = replace(made("0 * * * *"), trigger="0 * * * * tz=Mars/Olympus")
         planned = plan_or_defer(schedule, T + 60 * MINUTE)
         assert planned.schedule.wake_at == T + 60 * MINUTE + DEFERRED
         assert '"Mars/Olympus" is not an IANA time zone' in planned.deferred
 
-    def test_a_row_that_is_at_fault_itself_is_refused(self) -> None:
+    def test_a_bad_row_raises(self) -> None:
         schedule = replace(made(), trigger="61 * * * *")
         with pytest.raises(InvalidTrigger):
             plan_or_defer(schedule, T + MINUTE)
@@ -360,7 +360,7 @@ class TestDefer:
         monkeypatch.undo()
         assert len(plan_or_defer(schedule, T + 60 * MINUTE).runs) == 1
 
-    def test_what_no_database_takes_is_not_in_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_reason_of_a_deferral_can_be_stored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: object) -> None:
             raise OSError("\udcff" * 5_000)
 
@@ -368,7 +368,7 @@ class TestDefer:
         assert plan_or_defer(made(), T + MINUTE).deferred == "?" * 1_000
 
 
-def test_what_is_late_within_the_grace_runs_up_to_the_limit() -> None:
+def test_ticks_within_the_grace_run_up_to_the_limit() -> None:
     schedule = made(catch_up=CatchUp("skip", grace=60 * MINUTE, limit=3))
     planned = plan(schedule, T + 10 * MINUTE)
     assert ticks(planned) == [8, 9, 10]
@@ -376,14 +376,14 @@ def test_what_is_late_within_the_grace_runs_up_to_the_limit() -> None:
     assert next_minute(planned) == 11
 
 
-def test_what_is_later_than_the_grace_and_what_is_beyond_the_limit_are_told_apart() -> None:
+def test_ticks_beyond_the_grace_and_beyond_the_limit_have_different_reasons() -> None:
     schedule = made(catch_up=CatchUp("skip", grace=5 * MINUTE, limit=2))
     planned = plan(schedule, T + 10 * MINUTE)
     assert ticks(planned) == [9, 10]
     assert ledger(planned) == [(1, 4, 4, "late"), (5, 8, 4, "limit")]
 
 
-def test_a_schedule_waits_once_its_due_tick_has_found_an_active_run() -> None:
+def test_a_schedule_is_waiting_once_its_due_tick_has_met_an_active_run() -> None:
     due = T + MINUTE
     queue = made(overlap="queue", spread=10_000)
     assert not is_waiting(queue)

@@ -48,9 +48,7 @@ def ledger(planned: Planned) -> list[tuple[float, float, int, str]]:
 
 @pytest.mark.parametrize("period", [1, 10])
 @pytest.mark.parametrize(("tick", "instead_of"), [(25, 40), (20, 40), (25, 30), (39, 40), (40, 40), (1, 90)])
-def test_a_moved_tick_comes_instead_of_those_up_to_the_one_it_stands_for(
-    period: int, tick: int, instead_of: int
-) -> None:
+def test_a_moved_tick_replaces_the_ticks_up_to_its_original(period: int, tick: int, instead_of: int) -> None:
     plain = Every(period, start=0, until=100)
     moved = MovedTick(plain, tick, instead_of)
     kept = [at for at in range(0, 101, period) if at < tick or at > instead_of]
@@ -62,14 +60,14 @@ def test_a_moved_tick_comes_instead_of_those_up_to_the_one_it_stands_for(
             assert moved.count_ms(at, end) == sum(at <= one < end for one in expected), (at, end)
 
 
-def test_a_moved_trigger_says_what_it_was_made_of() -> None:
+def test_a_trigger_with_a_moved_tick_has_the_text_of_its_own_trigger() -> None:
     plain = parse_trigger("0 9 * * * tz=Europe/Berlin")
     moved = MovedTick(plain, T, T + 1)
     assert (moved.explain(), str(moved), moved.tzinfo) == (plain.explain(), str(plain), plain.tzinfo)
     assert moved.bind("other", T) is moved
 
 
-def test_the_trigger_of_a_schedule_knows_of_its_moved_tick() -> None:
+def test_the_trigger_of_a_schedule_includes_its_moved_tick() -> None:
     assert trigger_of(schedule()) == parse_trigger("* * * * *")
     assert trigger_of(schedule(moved=T + MINUTE)) == MovedTick(parse_trigger("* * * * *"), T, T + MINUTE)
     assert trigger_of(schedule(moved=T + MINUTE, next_tick=None)) == parse_trigger("* * * * *")
@@ -101,7 +99,9 @@ def test_the_trigger_of_a_schedule_knows_of_its_moved_tick() -> None:
         ({"state": "paused", "next_tick": T + 30_000, "paused_until": T + 30_001}, T + MINUTE),
     ],
 )
-def test_what_comes_next_is_known_through_a_pause(fields: dict[str, Any], expected: int | None) -> None:
+def test_the_upcoming_tick_of_a_paused_schedule_is_the_first_after_the_pause(
+    fields: dict[str, Any], expected: int | None
+) -> None:
     assert upcoming_tick(schedule(**fields)) == expected
 
 
@@ -117,7 +117,7 @@ def test_what_comes_next_is_known_through_a_pause(fields: dict[str, Any], expect
         {"state": "finished", "next_tick": None},
     ],
 )
-def test_what_has_nothing_to_fire_sleeps(fields: dict[str, Any]) -> None:
+def test_a_schedule_without_a_tick_to_fire_has_no_wake_up(fields: dict[str, Any]) -> None:
     planned = plan(schedule(**fields), T + MINUTE)
     assert (planned.schedule.wake_at, planned.runs, planned.skipped) == (None, (), ())
 
@@ -154,7 +154,7 @@ def test_a_delay_depends_on_tenant_and_name_and_is_below_the_spread() -> None:
 # -- one run, with all that was said -------------------------------------------------------------------------
 
 
-def test_a_run_carries_what_its_schedule_says() -> None:
+def test_a_run_has_the_fields_of_its_schedule() -> None:
     execution = Execution(retries=7)
     said: dict[str, Any] = {
         "tenant": "acme",
@@ -173,7 +173,7 @@ def test_a_run_carries_what_its_schedule_says() -> None:
     assert (run.cause, run.coalesced, run.state) == ("tick", 0, "queued")
 
 
-def test_a_row_of_the_ledger_carries_whose_ticks_they_were() -> None:
+def test_a_ledger_row_names_its_schedule() -> None:
     planned = plan(schedule(tenant="acme", generation=4), T + 2 * MINUTE + 5)
     (row,), (run,) = planned.skipped, planned.runs
     assert (row.tenant, row.schedule, row.generation) == ("acme", "beat", 4)
@@ -181,7 +181,7 @@ def test_a_row_of_the_ledger_carries_whose_ticks_they_were() -> None:
     assert run.coalesced == row.count == 2
 
 
-def test_every_step_counts_as_a_fire_and_clears_what_was_moved() -> None:
+def test_every_step_counts_as_a_fire_and_clears_the_moved_tick() -> None:
     planned = plan(schedule(fire_seq=5, moved=T), T)
     assert (planned.schedule.fire_seq, planned.schedule.moved) == (6, None)
     last = plan(schedule(fire_seq=5, trigger="every 1m until=2026-03-01T12:00:00Z", moved=T), T)
@@ -208,9 +208,7 @@ def test_every_step_counts_as_a_fire_and_clears_what_was_moved() -> None:
         (3 * MINUTE, [3], [(0, 2, 3, "coalesced")]),
     ],
 )
-def test_the_latest_of_the_missed_ticks_stands_for_all(
-    late: int, fired: list[float], rows: list[Any]
-) -> None:
+def test_the_latest_of_the_missed_ticks_fires_for_all(late: int, fired: list[float], rows: list[Any]) -> None:
     planned = plan(schedule(), T + late)
     assert (ticks(planned), ledger(planned)) == (fired, rows)
     assert planned.schedule.next_tick == T + int(fired[-1]) * MINUTE + MINUTE
@@ -227,7 +225,7 @@ def test_the_latest_of_the_missed_ticks_stands_for_all(
     ],
 )
 @pytest.mark.parametrize("rest", [0, MINUTE - 1])
-def test_of_all_missed_ticks_the_newest_are_fired(
+def test_the_newest_of_all_missed_ticks_are_fired(
     limit: int, late: int, fired: list[float], rows: list[Any], rest: int
 ) -> None:
     planned = plan(schedule(catch_up=CatchUp("all", limit=limit)), T + late * MINUTE + rest)
@@ -248,7 +246,7 @@ def test_of_all_missed_ticks_the_newest_are_fired(
         (10, 59_999, [], [(0, 0, 1, "late")]),
     ],
 )
-def test_ticks_later_than_the_grace_are_left_out(
+def test_ticks_beyond_the_grace_are_skipped(
     grace: int, late: int, fired: list[float], rows: list[Any]
 ) -> None:
     planned = plan(schedule(catch_up=CatchUp("skip", grace=grace)), T + late)
@@ -330,19 +328,21 @@ def test_a_tick_fires_if_its_policies_leave_room(
 
 
 @pytest.mark.parametrize(("ago", "check"), [(0, 1_000), (59_999, 1_000), (60_000, 30_000), (10**9, 30_000)])
-def test_a_schedule_that_was_changed_lately_looks_more_often_while_it_waits(ago: int, check: int) -> None:
+def test_a_schedule_that_was_changed_lately_is_planned_more_often_while_it_waits(
+    ago: int, check: int
+) -> None:
     planned = plan(schedule(overlap="queue", updated_at=T - ago), T, (RUNNING,))
     assert planned.schedule.wake_at == T + check
 
 
-def test_max_concurrent_bounds_what_a_backlog_fires_at_once() -> None:
+def test_max_concurrent_bounds_the_runs_of_a_backlog() -> None:
     said = schedule(max_concurrent=3, catch_up=CatchUp("all", limit=50))
     assert ticks(plan(said, T + 9 * MINUTE, (RUNNING,))) == [0, 1]
     assert ticks(plan(said, T + 9 * MINUTE)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", ["latest", "all", "skip"])
-def test_queue_waits_with_one_run_and_queue_all_with_each_whatever_catch_up_says(kind: Any) -> None:
+def test_queue_and_queue_all_override_catch_up(kind: Any) -> None:
     catch_up = CatchUp(kind, grace=0, limit=50)
     one = plan(schedule(overlap="queue", catch_up=catch_up), T + 3 * MINUTE + 1)
     assert (ticks(one), ledger(one)) == ([3], [(0, 2, 3, "coalesced")])
@@ -352,12 +352,12 @@ def test_queue_waits_with_one_run_and_queue_all_with_each_whatever_catch_up_says
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue_all", "cancel_running"])
-def test_of_a_backlog_one_run_is_fired_where_one_at_a_time_is_allowed(overlap: Any) -> None:
+def test_a_backlog_fires_one_run_where_the_policy_allows_one_at_a_time(overlap: Any) -> None:
     planned = plan(schedule(overlap=overlap, catch_up=CatchUp("all", limit=50)), T + 3 * MINUTE)
     assert (ticks(planned), planned.schedule.next_tick) == ([0], T + MINUTE)
 
 
-def test_skip_records_what_is_due_to_the_millisecond() -> None:
+def test_overlap_skip_records_due_ticks_to_the_millisecond() -> None:
     said = schedule(overlap="skip", spread=30_000)
     delay = spread_delay(said)
     planned = plan(said, T + MINUTE + delay - 1, (RUNNING,))
@@ -368,7 +368,7 @@ def test_skip_records_what_is_due_to_the_millisecond() -> None:
     assert ticks(plan(said, T + delay)) == [0]
 
 
-def test_cancel_running_asks_each_run_once_unless_it_waits() -> None:
+def test_cancel_running_cancels_each_run_once_unless_it_waits_for_a_retry() -> None:
     said = schedule(overlap="cancel_running")
     planned = plan(said, T, (RUNNING, QUEUED, ASKED, ASKED_AND_QUEUED))
     assert planned.cancels == ("r1", "r2", "r4")
@@ -389,7 +389,7 @@ def test_cancel_running_asks_each_run_once_unless_it_waits() -> None:
         ({"wake_at": T + 1, "overlap": "allow", "max_concurrent": 1}, True),
     ],
 )
-def test_a_schedule_waits_if_it_sleeps_past_its_tick_and_bounds_its_runs(
+def test_a_schedule_that_bounds_its_runs_wakes_on_their_end_while_a_tick_waits(
     fields: dict[str, Any], expected: bool
 ) -> None:
     assert wakes_on_run_end(schedule(**{"overlap": "queue", **fields})) is expected
@@ -399,7 +399,7 @@ def test_a_schedule_waits_if_it_sleeps_past_its_tick_and_bounds_its_runs(
 
 
 @pytest.mark.parametrize(("until", "wake_at"), [(None, None), (T + 1, T + 1)])
-def test_a_pause_that_is_not_over_goes_on(until: int | None, wake_at: int | None) -> None:
+def test_a_pause_continues_until_its_end(until: int | None, wake_at: int | None) -> None:
     paused = schedule(state="paused", paused_until=until, pause_note="moving")
     planned = plan(paused, T)
     assert planned.schedule == schedule(
@@ -407,7 +407,7 @@ def test_a_pause_that_is_not_over_goes_on(until: int | None, wake_at: int | None
     )
 
 
-def test_a_pause_that_is_over_leaves_its_ticks_out_to_the_millisecond() -> None:
+def test_the_end_of_a_pause_skips_its_ticks_to_the_millisecond() -> None:
     paused = schedule(state="paused", paused_until=T + MINUTE, pause_note="moving")
     planned = plan(paused, T + MINUTE)
     awake = planned.schedule
@@ -441,7 +441,7 @@ def failing(error: BaseException) -> Callable[..., Planned]:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_node_that_can_not_plan_leaves_the_schedule_alone_for_a_minute(
+def test_a_node_that_can_not_plan_a_schedule_defers_it_for_a_minute(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, reason: str
 ) -> None:
     monkeypatch.setattr(firing, "plan", failing(error))
@@ -449,7 +449,7 @@ def test_a_node_that_can_not_plan_leaves_the_schedule_alone_for_a_minute(
     assert planned == Planned(schedule(wake_at=T + 60_000), deferred=reason)
 
 
-def test_what_is_the_rows_fault_is_raised() -> None:
+def test_an_error_of_the_row_is_raised() -> None:
     with pytest.raises(Exception, match="now and then"):
         plan_or_defer(schedule(trigger="every now and then"), T)
     assert plan_or_defer(schedule(), T) == plan(schedule(), T)

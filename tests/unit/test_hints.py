@@ -38,7 +38,7 @@ class Counting(MemoryStore):
         return done
 
 
-def test_a_fire_whose_reply_was_lost_is_told_with_the_next_one() -> None:
+def test_a_fire_whose_reply_was_lost_is_hinted_at_with_the_next_one() -> None:
     clock = VirtualClock()
     store = Counting(clock)
     store.put_schedules([Write(changes.create(schedule(), clock.now), None)])
@@ -82,7 +82,7 @@ def test_a_run_that_is_enqueued_again_is_hinted_at_again() -> None:
         ("enqueue cancel", "runs.retry('mine')"),
     ],
 )
-def test_what_is_written_by_hand_is_hinted_at_once(before: str, call: str) -> None:
+def test_every_change_by_a_user_is_hinted_at_once(before: str, call: str) -> None:
     store = Counting()
     app = Scheduler(store)
     app.task(name="work")(lambda: None)
@@ -99,7 +99,7 @@ def test_what_is_written_by_hand_is_hinted_at_once(before: str, call: str) -> No
     assert store.hints == told + 1
 
 
-def test_what_changes_nothing_is_not_hinted_at() -> None:
+def test_a_call_that_changes_nothing_is_not_hinted_at() -> None:
     store = Counting()
     app = Scheduler(store)
     app.task(name="work")(lambda: None)
@@ -173,7 +173,7 @@ class Deaf(MemoryStore):
         pass
 
 
-def test_what_came_before_the_first_wait_is_looked_for_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_before_the_first_wait_are_found_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[str] = []
     from evenbeat.node import loop
 

@@ -19,7 +19,9 @@ def test_ids_begin_with_their_time_and_grow_within_it() -> None:
     assert new_run_id(NOW) not in made
 
 
-def test_two_that_go_on_from_the_same_id_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_that_continue_from_the_same_id_create_different_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     new_run_id(NOW)
     forked = ids._last
     first = {new_run_id(NOW) for _ in range(100)}
@@ -27,6 +29,6 @@ def test_two_that_go_on_from_the_same_id_do_not_meet(monkeypatch: pytest.MonkeyP
     assert first.isdisjoint(new_run_id(NOW) for _ in range(100))
 
 
-def test_where_no_larger_one_is_left_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_starts_over_where_no_larger_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "_last", (NOW, (1 << 80) - 1))
     assert len(new_run_id(NOW)) == 32

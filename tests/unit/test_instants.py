@@ -43,7 +43,7 @@ def test_a_datetime_is_rounded_to_the_millisecond(moment: datetime, down: int, u
 
 @given(instant=strategies.instants, key=st.timezone_keys())
 @settings(max_examples=500)
-def test_an_instant_survives_the_way_to_a_datetime_and_back(instant: int, key: str) -> None:
+def test_an_instant_survives_the_conversion_to_a_datetime_and_back(instant: int, key: str) -> None:
     moment = from_ms(instant, ZoneInfo(key))
     assert to_ms(moment) == to_ms_up(moment) == instant
     assert moment.utcoffset() is not None
@@ -51,7 +51,7 @@ def test_an_instant_survives_the_way_to_a_datetime_and_back(instant: int, key: s
 
 @given(instant=strategies.instants)
 @settings(max_examples=300)
-def test_what_is_written_reads_back(instant: int) -> None:
+def test_a_written_value_is_read_back(instant: int) -> None:
     text = write_instant(instant)
     assert read_instant(text, "at") == instant
     assert text.endswith("Z")
@@ -117,7 +117,7 @@ def test_a_text_is_read_as_iso_8601(text: str, tz: tzinfo | None, expected: str)
         "2026-03-01T09:00:61Z",
     ],
 )
-def test_what_is_not_a_date_and_time_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_date_and_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue, match=r"start .* is not a date and time; write it as") as refused:
         read_instant(text, "start", UTC)
     assert refused.value.field == "start"
@@ -136,7 +136,7 @@ def test_what_is_not_a_date_and_time_is_refused(text: str) -> None:
         datetime.max.replace(tzinfo=NEW_YORK),
     ],
 )
-def test_what_no_zone_could_show_is_refused(value: datetime | str) -> None:
+def test_an_instant_outside_the_calendar_is_refused(value: datetime | str) -> None:
     with pytest.raises(InvalidValue, match="is outside the years 1 to 9999"):
         read_instant(value, "at")
 
@@ -174,13 +174,13 @@ class Lost(tzinfo):
         return "lost"
 
 
-def test_a_zone_without_an_offset_is_none() -> None:
+def test_a_zone_without_an_offset_counts_as_none() -> None:
     with pytest.raises(InvalidValue, match="has no time zone"):
         to_ms(datetime(2026, 3, 1, tzinfo=Lost()))
 
 
 @pytest.mark.parametrize("value", [5, None, date(2026, 3, 1), timedelta(1), 1.5])
-def test_what_is_no_datetime_is_refused(value: object) -> None:
+def test_a_value_that_is_not_a_datetime_is_refused(value: object) -> None:
     with pytest.raises(InvalidValue, match="is neither a datetime nor a text"):
         read_instant(value, "at")  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="is not a datetime"):

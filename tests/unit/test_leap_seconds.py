@@ -23,7 +23,7 @@ MIDNIGHT = read_instant("2017-01-01T00:00:00Z", "midnight")
 
 
 @pytest.mark.parametrize("text", ["60 59 23 31 12 *", "59-60 * * * * *"])
-def test_no_cron_expression_names_the_leap_second(text: str) -> None:
+def test_no_cron_expression_matches_the_leap_second(text: str) -> None:
     with pytest.raises(InvalidTrigger, match="60"):
         parse_trigger(text)
 
@@ -68,7 +68,7 @@ def corrected() -> Iterable[int]:
 @pytest.mark.parametrize("clock", [smeared, stepped, stopped, corrected])
 @pytest.mark.parametrize("trigger", ["every 200ms", "every 1s", "* * * * * *"])
 @pytest.mark.parametrize("kind", ["latest", "all", "skip"])
-def test_every_tick_comes_once_whatever_the_clock_does_about_it(
+def test_every_tick_fires_once_whatever_the_clock_does_at_a_leap_second(
     clock: Callable[[], Iterable[int]], trigger: str, kind: str
 ) -> None:
     now: Instant = MIDNIGHT - 1000

@@ -16,7 +16,7 @@ from evenbeat.stores.base import RunQuery
 from tests.unit.workbench import PickySettle, TimedWorkbench, Workbench, attempt_of, result
 
 
-def test_leases_are_renewed_at_a_third_and_together() -> None:
+def test_leases_are_renewed_together_when_one_is_past_a_third() -> None:
     bench = Workbench(slots=2, lease=30_000)
     bench.add("a")
     bench.add("b")
@@ -31,7 +31,7 @@ def test_leases_are_renewed_at_a_third_and_together() -> None:
     assert [bench.run(name).lease_until for name in "ab"] == [bench.clock.now + 30_000] * 2
 
 
-def test_a_lost_lease_is_told_to_the_function_and_its_result_does_not_count() -> None:
+def test_a_function_is_notified_of_a_lost_lease_and_its_result_is_ignored() -> None:
     bench = Workbench(lease=30_000)
     bench.add("r")
     bench.step()
@@ -52,7 +52,7 @@ def test_a_lost_lease_is_told_to_the_function_and_its_result_does_not_count() ->
     assert bench.kinds() == ["started", "lost"]
 
 
-def test_who_was_held_up_past_the_lease_asks_the_store_whether_the_run_is_still_its_own() -> None:
+def test_past_the_lease_the_worker_asks_the_store_whether_it_still_holds_the_run() -> None:
     bench = Workbench(lease=30_000)
     bench.add("r")
     bench.step()
@@ -64,7 +64,7 @@ def test_who_was_held_up_past_the_lease_asks_the_store_whether_the_run_is_still_
     assert not attempt.context.holds_lease()
 
 
-def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_held(
+def test_a_lease_that_expired_while_the_machine_was_suspended_is_not_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Workbench(lease=30_000)
@@ -80,7 +80,9 @@ def test_a_lease_that_ended_while_the_machine_was_suspended_is_not_taken_for_hel
     assert not attempt.context.holds_lease()
 
 
-def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_store_at_the_end_of_a_lease_stops_no_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Workbench(lease=30_000)
     seconds = bench.count_seconds()
     bench.add("r")
@@ -106,7 +108,7 @@ def test_a_store_that_is_away_when_the_lease_ends_ends_no_function(monkeypatch: 
     assert bench.executor.interrupted == []
 
 
-def test_a_lease_that_ended_is_renewed_if_nobody_took_the_run() -> None:
+def test_an_expired_lease_is_renewed_if_no_other_worker_took_the_run() -> None:
     bench = Workbench(lease=30_000)
     seconds = bench.count_seconds()
     bench.add("r")
@@ -118,7 +120,7 @@ def test_a_lease_that_ended_is_renewed_if_nobody_took_the_run() -> None:
     assert bench.executor.interrupted == []
 
 
-def test_the_keeper_looks_often_enough_for_a_short_lease() -> None:
+def test_short_leases_are_checked_often_enough() -> None:
     bench = Workbench(lease=1_000)
     bench.add("r")
     bench.step()
@@ -127,7 +129,7 @@ def test_the_keeper_looks_often_enough_for_a_short_lease() -> None:
     assert due - bench.clock.now <= 1_000 / 12
 
 
-def test_an_attempt_that_takes_too_long_fails_and_whatever_it_returns_later_counts_for_nothing() -> None:
+def test_an_attempt_that_exceeds_its_timeout_fails_and_its_later_result_is_ignored() -> None:
     bench = Workbench(slots=1)
     bench.add("r", Execution(timeout=1_000))
     bench.add("s")
@@ -169,7 +171,7 @@ def test_a_cancel_request_reaches_the_function_and_the_run_ends_as_cancelled() -
     assert bench.run("r").state == "cancelled"
 
 
-def test_a_cancelled_run_that_returns_all_the_same_has_succeeded() -> None:
+def test_a_cancelled_run_that_returns_nevertheless_has_succeeded() -> None:
     bench = Workbench()
     bench.add("r")
     bench.step()
@@ -181,7 +183,7 @@ def test_a_cancelled_run_that_returns_all_the_same_has_succeeded() -> None:
     assert bench.run("r").state == "succeeded"
 
 
-def test_a_cancelled_run_that_takes_no_notice_still_times_out() -> None:
+def test_a_cancelled_run_that_ignores_the_request_still_times_out() -> None:
     bench = Workbench()
     bench.add("r", Execution(timeout=1_000))
     bench.step()
@@ -215,7 +217,7 @@ def test_a_run_that_was_cancelled_and_handed_back_is_cancelled_and_not_begun_aga
     assert bench.run("r").state == "cancelled"
 
 
-def test_what_was_claimed_ahead_and_has_to_wait_is_handed_back() -> None:
+def test_a_run_that_was_claimed_ahead_and_has_to_wait_is_handed_back() -> None:
     bench = Workbench(slots=1)
     bench.claim_ahead()
     bench.add("long")
@@ -231,7 +233,7 @@ def test_what_was_claimed_ahead_and_has_to_wait_is_handed_back() -> None:
     assert bench.run("long").state == "running"
 
 
-def test_lines_that_a_long_run_logs_are_stored_while_it_runs() -> None:
+def test_log_lines_of_a_long_run_are_stored_while_it_runs() -> None:
     bench = Workbench()
     bench.add("r")
     bench.step()
@@ -246,9 +248,7 @@ def test_lines_that_a_long_run_logs_are_stored_while_it_runs() -> None:
     assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway", "done"]
 
 
-def test_lines_that_could_not_be_stored_are_stored_with_the_next_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_log_lines_that_could_not_be_stored_are_stored_later(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Workbench()
     bench.add("r")
     bench.step()
@@ -268,11 +268,11 @@ def test_lines_that_could_not_be_stored_are_stored_with_the_next_look(
     assert [chunk.text for chunk in bench.store.read_log("r")] == ["halfway"]
 
 
-def test_the_keeper_sleeps_while_nothing_is_held() -> None:
+def test_the_lease_renewer_sleeps_while_no_run_is_held() -> None:
     assert Workbench().keep() is None
 
 
-def test_a_heartbeat_that_comes_after_the_end_of_a_run_is_not_taken_for_a_lost_lease(
+def test_a_refused_heartbeat_after_the_end_of_a_run_is_not_a_lost_lease(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Workbench()
@@ -314,7 +314,7 @@ def timed() -> TimedWorkbench:
     return TimedWorkbench()
 
 
-def test_a_lease_is_renewed_at_a_third_and_those_near_it_go_along() -> None:
+def test_a_lease_is_renewed_at_a_third_together_with_those_past_a_sixth() -> None:
     timed = TimedWorkbench(slots=3)
     for name, wait in (("a", 4.0), ("b", 5.0), ("c", 0.0)):
         timed.add(name)
@@ -335,7 +335,7 @@ def test_a_lease_is_renewed_at_a_third_and_those_near_it_go_along() -> None:
     assert timed.run("a").lease_until == before
 
 
-def test_what_waits_for_a_slot_is_handed_back_after_some_time_and_not_before() -> None:
+def test_a_run_that_waits_for_a_slot_is_handed_back_after_the_longest_wait_and_not_before() -> None:
     timed = TimedWorkbench(slots=1)
     lane = timed.worker._lanes["thread"]
     lane._rate, lane._since = 1_000.0, timed.seconds
@@ -351,7 +351,7 @@ def test_what_waits_for_a_slot_is_handed_back_after_some_time_and_not_before() -
     ]
 
 
-def test_the_keeper_looks_every_quarter_of_a_second_and_more_often_for_short_leases() -> None:
+def test_leases_are_checked_every_quarter_of_a_second_and_more_often_if_they_are_short() -> None:
     for lease, look in ((30_000, 250), (3_000, 250), (1_200, 100)):
         timed = TimedWorkbench(lease=lease)
         assert timed.renew() is None
@@ -397,7 +397,7 @@ def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repe
     assert timed.heard[-2 if timed.heard[-1].kind == "idle" else -1].kind == "succeeded"
 
 
-def test_what_a_function_raises_after_its_timeout_comes_second(timed: TimedWorkbench) -> None:
+def test_an_error_that_a_function_raises_after_its_timeout_comes_second(timed: TimedWorkbench) -> None:
     timed.add("r", execution=Execution(timeout=1_500))
     timed.step()
     timed.wait(1.5)
@@ -408,7 +408,7 @@ def test_what_a_function_raises_after_its_timeout_comes_second(timed: TimedWorkb
     assert (timed.run().state, timed.run().error) == ("failed", error)
 
 
-def test_a_wish_to_cancel_is_looked_for_once_a_second_and_told_once(timed: TimedWorkbench) -> None:
+def test_cancel_requests_are_queried_once_a_second_and_passed_on_once(timed: TimedWorkbench) -> None:
     timed.add("r", "s")
     timed.step()
     wish = attempts.cancel(timed.run(), timed.clock.now, "wish")

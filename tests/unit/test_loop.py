@@ -47,7 +47,7 @@ def test_a_loop_steps_when_it_is_woken_and_sleeps_otherwise() -> None:
     assert len(steps) == 2
 
 
-def test_what_wakes_a_loop_during_its_step_asks_for_another_one() -> None:
+def test_a_wake_up_during_a_step_leads_to_another_step() -> None:
     stepped = threading.Semaphore(0)
     loop: Loop
 
@@ -63,7 +63,7 @@ def test_what_wakes_a_loop_during_its_step_asks_for_another_one() -> None:
     stopped(loop)
 
 
-def test_a_loop_survives_whatever_its_step_raises_and_says_when_the_store_is_back(
+def test_a_loop_survives_errors_of_its_step_and_emits_when_the_store_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     events, heard = told()
@@ -85,14 +85,14 @@ def test_a_loop_survives_whatever_its_step_raises_and_says_when_the_store_is_bac
     assert "locked" in caplog.records[0].getMessage()
 
 
-def test_a_store_that_stays_away_is_asked_ever_more_seldom() -> None:
+def test_a_loop_backs_off_while_the_store_is_unavailable() -> None:
     loop = loop_of(lambda _: None)
     waits = [loop._fail(StoreUnavailable("away")) for _ in range(12)]
     assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
     assert waits[-1] == 2.0
 
 
-def test_a_long_outage_is_logged_ever_more_seldom(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_outage_is_logged_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     loop = loop_of(lambda _: None)
     for _ in range(100):
         loop._fail(StoreUnavailable("away"))

@@ -83,7 +83,7 @@ def test_a_loop_waits_until_its_step_is_due_and_no_longer_than_its_poll(
     assert worked.seen == [NOW]
 
 
-def test_what_a_step_takes_is_not_waited_for_again() -> None:
+def test_the_duration_of_a_step_is_part_of_the_wait() -> None:
     def slow() -> Instant:
         worked.now += 400
         return NOW + 1_000
@@ -93,7 +93,7 @@ def test_what_a_step_takes_is_not_waited_for_again() -> None:
     assert worked.awake.waits == [0.6]
 
 
-def test_what_wakes_during_a_step_asks_for_another_one() -> None:
+def test_a_loop_that_is_woken_during_a_step_steps_again() -> None:
     loops: list[Loop] = []
 
     def step(now: Instant) -> Instant | None:
@@ -112,14 +112,14 @@ def test_what_wakes_during_a_step_asks_for_another_one() -> None:
     assert len(steps) == 2
 
 
-def test_a_store_that_is_away_is_asked_less_and_less_often_and_then_every_two_seconds() -> None:
+def test_an_unavailable_store_is_retried_less_and_less_often_and_then_every_two_seconds() -> None:
     worked = Worked(*[away] * 40).work()
     assert worked.stopping.waits[:7] == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     assert set(worked.stopping.waits[5:]) == {2.0}
     assert worked.awake.waits == []
 
 
-def test_when_the_store_is_back_that_is_told_once_and_the_next_failure_is_a_first_one() -> None:
+def test_a_recovery_is_emitted_once_and_resets_the_backoff() -> None:
     worked = Worked(away, away, lambda: NOW, lambda: NOW, away, lambda: NOW).work()
     assert worked.stopping.waits == [0.1, 0.2, 0.1]
     assert [(event.kind, event.error) for event in worked.heard] == [
@@ -131,7 +131,7 @@ def test_when_the_store_is_back_that_is_told_once_and_the_next_failure_is_a_firs
     ]
 
 
-def test_what_fails_is_logged_ever_more_seldom_and_a_defect_told_to_nobody(
+def test_failures_are_logged_less_and_less_often_and_a_bug_is_not_emitted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO, "evenbeat.node.loop"):

@@ -26,7 +26,7 @@ def app() -> Iterator[Scheduler]:
     scheduler.close()
 
 
-def test_a_scheduler_says_whether_it_runs_works_or_has_nothing_to_do(app: Scheduler) -> None:
+def test_a_scheduler_shows_whether_it_is_running_processing_or_idle(app: Scheduler) -> None:
     begun, gate, idle = threading.Event(), threading.Event(), threading.Event()
 
     @app.task
@@ -116,7 +116,7 @@ def test_a_hook_that_fails_at_the_start_leaves_nothing_running(app: Scheduler) -
     assert threading.active_count() == before
 
 
-def test_a_task_whose_name_no_database_takes_is_refused_when_it_is_registered(app: Scheduler) -> None:
+def test_a_task_whose_name_no_database_accepts_is_refused_when_it_is_registered(app: Scheduler) -> None:
     with pytest.raises(InvalidValue, match="has a lone surrogate, which no database accepts"):
         app.task(name="mail\ud800")(lambda: None)
 
@@ -156,7 +156,7 @@ def test_a_fork_has_no_node_and_leaves_the_runs_of_its_parent_alone(tmp_path: Pa
     app.close()
 
 
-def test_the_keeper_backs_off_by_far_less_than_reapers_wait_after_an_outage() -> None:
+def test_the_lease_renewer_backs_off_by_far_less_than_reapers_wait_after_an_outage() -> None:
     app = Scheduler("memory://", lease="3s")
     with app:
         node = app.node
@@ -166,7 +166,7 @@ def test_the_keeper_backs_off_by_far_less_than_reapers_wait_after_an_outage() ->
     assert max(waits) <= 3.0 / 12
 
 
-def test_a_node_whose_files_were_closed_stands_still_and_says_so(app: Scheduler) -> None:
+def test_a_node_whose_descriptors_were_closed_stops_working_and_reports_it(app: Scheduler) -> None:
     said = threading.Event()
 
     @app.task

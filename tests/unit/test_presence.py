@@ -38,7 +38,7 @@ def node_info(name: str = "n1") -> NodeInfo:
     )
 
 
-def test_a_node_says_which_tasks_it_has_learnt_since_it_started(
+def test_the_record_of_a_node_has_tasks_that_were_added_after_its_start(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     presence = Presence(store, node_info())
@@ -51,7 +51,7 @@ def test_a_node_says_which_tasks_it_has_learnt_since_it_started(
     assert node.slots == {"thread": 1}
 
 
-def test_a_node_says_that_it_is_there_until_it_leaves(store: MemoryStore, clock: VirtualClock) -> None:
+def test_a_node_has_a_record_until_it_leaves(store: MemoryStore, clock: VirtualClock) -> None:
     presence = Presence(store, node_info())
     presence.step(clock.now)
     clock.advance("10s")
@@ -61,7 +61,9 @@ def test_a_node_says_that_it_is_there_until_it_leaves(store: MemoryStore, clock:
     assert store.find_records("node") == []
 
 
-def test_a_node_that_slept_too_long_is_gone_and_comes_back(store: MemoryStore, clock: VirtualClock) -> None:
+def test_a_node_that_was_suspended_for_long_writes_its_expired_record_again(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
     presence = Presence(store, node_info())
     presence.step(clock.now)
     clock.now += PRESENT_FOR + 1
@@ -70,7 +72,7 @@ def test_a_node_that_slept_too_long_is_gone_and_comes_back(store: MemoryStore, c
     assert len(store.find_records("node")) == 1
 
 
-def test_a_node_says_that_it_is_there_every_20_s_and_is_gone_65_s_after_it_did() -> None:
+def test_a_node_renews_its_record_every_20_s_and_the_record_expires_after_65_s() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock)
     info = NodeInfo(

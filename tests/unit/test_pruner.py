@@ -24,7 +24,9 @@ def store(clock: VirtualClock) -> MemoryStore:
     return store
 
 
-def test_the_pruner_deletes_what_is_older_than_kept(store: MemoryStore, clock: VirtualClock) -> None:
+def test_the_pruner_deletes_runs_that_are_older_than_the_retention(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
     store.add_runs([RunRecord(id="r", task="work", run_at=clock.now, created_at=clock.now)])
     (run,) = store.claim_runs(Claim(worker="w", token="t", limit=1, now=clock.now, lease=30_000)).runs
     store.settle_runs([attempts.succeeded(run, None, clock.now, "end")])
@@ -37,7 +39,9 @@ def test_the_pruner_deletes_what_is_older_than_kept(store: MemoryStore, clock: V
     assert store.count_runs() == {}
 
 
-def test_the_pruner_goes_on_soon_where_a_store_stopped_before_the_batch_was_full(clock: VirtualClock) -> None:
+def test_the_pruner_continues_soon_if_the_store_returned_before_the_batch_was_full(
+    clock: VirtualClock,
+) -> None:
     class LongLogs(MemoryStore):
         def purge(self, finished_before: int, limit: int) -> int:
             return limit // 4

@@ -56,7 +56,7 @@ def reap_until(reaper: Reaper, clock: VirtualClock, until: int) -> None:
     clock.now = until
 
 
-def test_the_reaper_gives_the_run_of_a_lost_worker_to_others(store: MemoryStore, clock: VirtualClock) -> None:
+def test_the_reaper_queues_the_run_of_a_lost_worker_again(store: MemoryStore, clock: VirtualClock) -> None:
     events, heard = told()
     claimed(store, clock)
     reaper = make_reaper(store, clock, events)
@@ -68,7 +68,7 @@ def test_the_reaper_gives_the_run_of_a_lost_worker_to_others(store: MemoryStore,
     assert [event.kind for event in heard] == ["crashed"]
 
 
-def test_a_reaper_that_starts_takes_nothing_for_a_third_of_a_lease(
+def test_a_reaper_takes_no_run_for_a_third_of_a_lease_after_its_start(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     claimed(store, clock)
@@ -115,7 +115,7 @@ def test_after_an_outage_a_living_worker_renews_before_the_reaper_takes_its_runs
     assert states == {"living": "running", "dead": "queued"}
 
 
-def test_a_look_that_fails_now_and_then_does_not_keep_the_reaper_from_its_work(clock: VirtualClock) -> None:
+def test_occasional_failures_do_not_stop_the_reaper(clock: VirtualClock) -> None:
     store = Outage(clock)
     store.open()
     claimed(store, clock)
@@ -133,7 +133,7 @@ def test_a_look_that_fails_now_and_then_does_not_keep_the_reaper_from_its_work(c
         assert clock.now - began < 60_000
 
 
-def test_one_run_that_can_not_be_written_does_not_keep_the_reaper_from_the_others(
+def test_a_run_that_can_not_be_written_does_not_stop_the_reaper(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for at in range(10):
@@ -151,9 +151,7 @@ def test_one_run_that_can_not_be_written_does_not_keep_the_reaper_from_the_other
     assert store.count_runs() == {"queued": 9, "running": 1}
 
 
-def test_a_store_that_comes_and_goes_does_not_keep_a_reaper_from_its_work_for_ever(
-    clock: VirtualClock,
-) -> None:
+def test_repeated_outages_do_not_stop_a_reaper_forever(clock: VirtualClock) -> None:
     class Flapping(MemoryStore):
         """Up for 9 s, down for 18."""
 
@@ -228,9 +226,7 @@ def lost(name: str = "r") -> RunRecord:
 
 
 @pytest.mark.parametrize(("lease", "every"), [(30_000, 15_000), (60_000, 15_000), (4_000, 2_000)])
-def test_the_reaper_looks_every_quarter_of_a_minute_and_more_often_for_short_leases(
-    lease: int, every: int
-) -> None:
+def test_the_reaper_steps_every_15_s_and_more_often_for_short_leases(lease: int, every: int) -> None:
     bench = Bench(lease).settled()
     bench.seconds += lease / 3000
     bench.reaper.step(NOW)
@@ -242,11 +238,11 @@ def test_the_reaper_looks_every_quarter_of_a_minute_and_more_often_for_short_lea
     ("next_end", "wait"),
     [(20_000, 15_000), (14_999, 15_000), (14_998, 14_999), (499, 500), (0, 500), (-9, 500)],
 )
-def test_the_reaper_comes_when_the_next_lease_ends_and_not_too_soon(next_end: int, wait: int) -> None:
+def test_the_reaper_steps_when_the_next_lease_expires_and_not_too_soon(next_end: int, wait: int) -> None:
     assert Bench().settled().step(next_end=NOW + next_end) == wait
 
 
-def test_living_workers_go_first_at_the_start_and_after_an_outage() -> None:
+def test_living_workers_renew_first_at_the_start_and_after_an_outage() -> None:
     bench = Bench()
     # A third of a lease, in two steps at least.
     assert bench.step(lost()) == 5_000
@@ -266,7 +262,7 @@ def test_living_workers_go_first_at_the_start_and_after_an_outage() -> None:
     assert len(bench.heard) == 2
 
 
-def test_a_run_that_is_taken_over_is_told_of_and_one_that_was_saved_is_not() -> None:
+def test_a_run_that_the_reaper_ends_is_emitted_and_one_that_was_renewed_is_not() -> None:
     bench = Bench().settled()
     assert bench.step(lost("a"), lost("b")) == 15_000
     assert [(event.kind, event.run and event.run.id, event.error) for event in bench.heard] == [
@@ -281,7 +277,7 @@ def test_a_run_that_is_taken_over_is_told_of_and_one_that_was_saved_is_not() -> 
     assert bench.store.hints == 2
 
 
-def test_a_full_batch_is_followed_by_the_next_at_once_unless_nothing_was_taken() -> None:
+def test_a_full_batch_is_followed_by_the_next_at_once_unless_all_were_refused() -> None:
     bench = Bench().settled()
     batch = [lost(f"r{number}") for number in range(REAP_BATCH)]
     assert bench.step(*batch) == 0

@@ -38,7 +38,7 @@ def nested(depth: int) -> list[Any]:
         nested(100),
     ],
 )
-def test_what_json_can_say_comes_back(value: Any) -> None:
+def test_a_json_value_is_read_back(value: Any) -> None:
     assert from_json(to_json(value)) == value
 
 
@@ -56,7 +56,7 @@ def test_what_json_can_say_comes_back(value: Any) -> None:
         ("x" * 10_000_000, "the limit is 1,000,000"),
     ],
 )
-def test_what_json_can_not_say_is_refused(value: Any, says: str) -> None:
+def test_a_value_that_json_can_not_express_is_refused(value: Any, says: str) -> None:
     with pytest.raises(InvalidValue, match=says):
         to_json(value)
 
@@ -102,14 +102,14 @@ def test_priorities_have_names() -> None:
         ({float("nan"): 1}, "has the key nan"),
     ],
 )
-def test_what_would_be_written_as_something_else_is_refused(value: object, says: str) -> None:
+def test_a_value_that_the_encoder_would_change_is_refused(value: object, says: str) -> None:
     with pytest.raises(InvalidValue, match=re.escape(says)):
         to_json(value)
     with pytest.raises(InvalidValue, match=r"^result "):
         to_json(value, "result")
 
 
-def test_numbers_and_keys_that_json_has_words_for_are_kept() -> None:
+def test_numbers_and_keys_that_json_can_express_are_kept() -> None:
     assert from_json(to_json({"x": 1e308, "y": [0.0, -1.5], "z": {1: "a", 2: "b"}})) == {
         "x": 1e308,
         "y": [0.0, -1.5],

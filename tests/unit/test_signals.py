@@ -42,18 +42,18 @@ print("drained", signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
 
 
 @pytest.mark.parametrize(("how", "ignored"), [("terminal", False), ("nohup", True)])
-def test_a_terminal_that_closes_ends_the_wait_unless_that_is_ignored(how: str, ignored: bool) -> None:
+def test_sighup_ends_the_wait_unless_it_is_ignored(how: str, ignored: bool) -> None:
     done = subprocess.run([sys.executable, "-c", HANGUP, how], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"drained {ignored}"
 
 
 @pytest.mark.parametrize("how", ["signal", "time"])
-def test_a_signal_or_the_time_ends_the_wait_and_a_further_one_hurries(how: str) -> None:
+def test_a_signal_or_the_timeout_ends_the_wait_and_another_signal_hurries(how: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] [1]"
 
 
-def test_run_outside_the_main_thread_says_what_to_do() -> None:
+def test_run_outside_the_main_thread_is_refused_with_a_hint() -> None:
     caught: list[InvalidValue] = []
 
     def elsewhere() -> None:
@@ -72,7 +72,7 @@ def test_run_outside_the_main_thread_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("code", "words"), [(0, "exit code 0"), (3, "exit code 3"), (-9, "signal SIGKILL"), (-99, "signal 99")]
 )
-def test_an_exit_is_named(code: int, words: str) -> None:
+def test_an_exit_code_is_described(code: int, words: str) -> None:
     assert describe_exit(code) == words
 
 
@@ -106,6 +106,6 @@ except (KeyboardInterrupt, RuntimeError) as error:
         ("fails", "RuntimeError True"),
     ],
 )
-def test_a_signal_that_comes_while_work_begins_kills_nothing(how: str, says: str) -> None:
+def test_a_signal_during_start_ends_the_wait_and_kills_nothing(how: str, says: str) -> None:
     done = subprocess.run([sys.executable, "-c", STARTING, how], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == says

@@ -38,14 +38,14 @@ RELEASE = DeadChildRuns("w", "released", "it did not stop")
 # -- decisions ---------------------------------------------------------------------------------------------
 
 
-def test_waits_between_deaths_double_up_to_half_a_minute() -> None:
+def test_the_backoff_between_children_doubles_up_to_half_a_minute() -> None:
     assert [backoff(deaths) for deaths in (1, 2, 3, 6, 7, 1000)] == [0.5, 1, 2, 16, 30, 30]
 
 
 @pytest.mark.parametrize(
     ("timeout", "now", "overdue"), [(None, 10**9, False), (1_000, 16_000, False), (1_000, 16_001, True)]
 )
-def test_a_run_is_overdue_when_its_own_worker_had_the_time_to_see_to_it(
+def test_a_run_is_overdue_when_its_own_worker_had_the_time_to_end_it(
     timeout: int | None, now: int, overdue: bool
 ) -> None:
     assert is_overdue(replace(RUN, execution=Execution(timeout=timeout)), now) is overdue
@@ -58,7 +58,7 @@ def test_a_crash_is_counted_and_does_not_wait_for_the_lease() -> None:
     assert not transition.lease_ended
 
 
-def test_a_run_that_must_not_run_twice_fails_with_its_process() -> None:
+def test_a_run_that_must_not_run_twice_fails_when_its_child_crashes() -> None:
     transition = CRASH.transition(replace(RUN, execution=Execution(on_crash="fail")), 20_000)
 
     assert (transition.state, transition.crashes, transition.lease_ended) == ("failed", 1, False)
@@ -83,7 +83,7 @@ def test_a_run_that_was_only_claimed_is_not_to_blame_for_a_crash() -> None:
     begun.close()
 
 
-def test_a_run_that_was_over_is_to_blame_for_a_crash_only_if_nothing_else_went_on() -> None:
+def test_a_run_that_had_ended_is_to_blame_for_a_crash_only_if_no_function_was_executing() -> None:
     with make_file(4) as file:
         begun = Begun(file.fileno())
     place = begun.add("r", 2)
@@ -97,7 +97,7 @@ def test_a_run_that_was_over_is_to_blame_for_a_crash_only_if_nothing_else_went_o
     begun.close()
 
 
-def test_a_process_that_has_begun_something_was_up(store: Moody) -> None:
+def test_a_child_that_has_begun_an_attempt_was_up(store: Moody) -> None:
     watching, child = supervisor(store), Silent(0.0)
     child.started, child.up = time.monotonic(), False
     child.begun.add("r", 1)
@@ -107,11 +107,11 @@ def test_a_process_that_has_begun_something_was_up(store: Moody) -> None:
 
 
 @pytest.mark.parametrize("dead", [CRASH, RELEASE])
-def test_a_run_that_was_to_be_cancelled_is(dead: DeadChildRuns) -> None:
+def test_a_run_with_a_cancel_request_is_cancelled_when_its_child_ends(dead: DeadChildRuns) -> None:
     assert dead.transition(replace(RUN, cancel_requested=True), 20_000).state == "cancelled"
 
 
-def test_the_run_for_whose_sake_a_process_was_killed_has_timed_out() -> None:
+def test_the_run_because_of_which_a_child_was_killed_has_timed_out() -> None:
     dead = RELEASE._replace(overdue=frozenset([("r", 2)]))
     transition = dead.transition(replace(RUN, execution=Execution(timeout=1_500)), 20_000)
 
@@ -119,7 +119,7 @@ def test_the_run_for_whose_sake_a_process_was_killed_has_timed_out() -> None:
     assert transition.error == "timed out after 1s500ms, and its process was killed"
 
 
-def test_threads_are_stuck_when_they_go_on_long_after_their_attempt_was_settled() -> None:
+def test_threads_are_stuck_when_they_run_long_after_their_attempt_was_decided() -> None:
     stuck = StuckThreads(30)
     task: Task[..., None] = Task(lambda: None, "t")
     attempt, waiting = (Attempt(RUN, task, 0.0, 30.0, lambda _: True) for _ in range(2))
@@ -186,7 +186,7 @@ def check(watching: Supervisor, child: Child) -> None:
 EVENTS: list[Event] = []
 
 
-def test_runs_that_can_not_be_handed_back_now_are_with_the_next_look(store: Moody) -> None:
+def test_runs_that_can_not_be_handed_back_now_are_handed_back_with_the_next_check(store: Moody) -> None:
     EVENTS.clear()
     watching = supervisor(store)
     store.away = True
@@ -243,7 +243,7 @@ def test_the_supervisor_renews_the_leases_of_a_silent_child_alone(store: Moody) 
     assert store.find_runs(RunQuery()).items[0].lease_until == after, "more than half of it is left"
 
 
-def test_a_run_that_was_not_begun_in_a_silent_process_has_not_taken_too_long(
+def test_a_run_that_has_not_begun_in_a_silent_child_is_not_overdue(
     store: Moody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watching, child = supervisor(store), Silent(10.0)
@@ -258,7 +258,7 @@ def test_a_run_that_was_not_begun_in_a_silent_process_has_not_taken_too_long(
     assert [dead.overdue for dead in killed] == [frozenset([("r", 1)])]
 
 
-def test_processes_that_share_no_memory_are_refused(store: Moody) -> None:
+def test_several_processes_with_a_memory_store_are_refused(store: Moody) -> None:
     with pytest.raises(InvalidValue, match="each process would have a memory store of its own; name a store"):
         supervisor(store, processes=2).run()
 
@@ -281,7 +281,7 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Resul
         (("app.py", "--lease", "1ms"), 'lease "1ms" is shorter than 1000 ms'),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_arguments_of_the_command_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
 ) -> None:
     result = refused(tmp_path, monkeypatch, *words)
@@ -320,7 +320,7 @@ def waiting(failures: int, patience: int = 60_000) -> Supervisor:
     return made
 
 
-def test_a_store_that_is_away_at_the_start_is_waited_for_and_the_reason_is_logged_once(
+def test_the_supervisor_waits_for_an_unavailable_store_and_logs_the_reason_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
@@ -332,7 +332,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for_and_the_reason_is_logge
 
 
 @pytest.mark.usefixtures("signals")
-def test_a_store_that_stays_away_is_an_error_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_stays_unavailable_is_an_error_at_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     assert waiting(10**9, patience=0).run() == 1
     (message,) = caplog.messages
     assert message == (
@@ -347,7 +347,7 @@ def test_a_signal_ends_the_wait_for_a_store() -> None:
     assert made.run() == 0
 
 
-def test_a_process_that_finds_the_store_away_is_started_again_until_the_deadline(store: Moody) -> None:
+def test_a_child_that_finds_the_store_unavailable_is_restarted_until_the_deadline(store: Moody) -> None:
     watching, child = supervisor(store), Silent(0.0)
     child.started, child.up, child.failure, child.store_unavailable = time.monotonic(), False, "away", True
     watching._remove(child)

@@ -85,20 +85,20 @@ def test_a_step_fires_a_batch_of_five_hundred(bench: Bench) -> None:
     assert bench.store.limits == [BATCH] == [500]
 
 
-def test_the_ticker_comes_back_when_the_next_schedule_wakes_up(bench: Bench) -> None:
+def test_the_ticker_steps_when_the_next_schedule_wakes_up(bench: Bench) -> None:
     now = bench.clock.now
     assert bench.step() is None
     assert bench.step(next_wake=now + 1) == now + 1
     assert bench.step(Planned(BEAT), next_wake=now - 5) == now - 5
 
 
-def test_what_is_due_and_can_not_be_had_is_looked_at_again_soon(bench: Bench) -> None:
+def test_the_ticker_retries_soon_if_another_node_holds_due_schedules(bench: Bench) -> None:
     now = bench.clock.now
     assert bench.step(next_wake=now) == now + 20
     assert bench.step(next_wake=now - 60_000) == now + 20
 
 
-def test_workers_are_told_of_runs_and_of_wishes_to_cancel_and_of_nothing_else(bench: Bench) -> None:
+def test_workers_are_woken_for_runs_and_for_cancel_requests_alone(bench: Bench) -> None:
     bench.step(Planned(BEAT))
     assert (bench.woken, bench.store.hints) == (0, 0)
     bench.step(Planned(BEAT), Planned(BEAT, runs=(run(),)))
@@ -107,7 +107,7 @@ def test_workers_are_told_of_runs_and_of_wishes_to_cancel_and_of_nothing_else(be
     assert (bench.woken, bench.store.hints) == (2, 2)
 
 
-def test_a_run_that_waits_and_is_asked_to_stop_is_over_and_its_schedule_looked_at_at_once(
+def test_a_cancelled_run_that_waits_for_a_retry_ends_and_its_schedule_is_planned_at_once(
     bench: Bench,
 ) -> None:
     now = bench.clock.now
@@ -122,7 +122,7 @@ def test_a_run_that_waits_and_is_asked_to_stop_is_over_and_its_schedule_looked_a
     assert bench.store.count_runs() == {"cancelled": 150, "queued": 1}
 
 
-def test_a_fire_is_told_with_its_run_and_its_schedule(bench: Bench) -> None:
+def test_a_fire_is_emitted_with_its_run_and_its_schedule(bench: Bench) -> None:
     coming = replace(BEAT, next_tick=T + 60_000)
     skipped = Skipped(
         tenant="acme", schedule="beat", generation=1, first=T, last=T, count=3, reason="late", recorded_at=T
@@ -141,7 +141,7 @@ def test_a_fire_is_told_with_its_run_and_its_schedule(bench: Bench) -> None:
     assert fired.next_run == passed.next_run == from_ms(T + 60_000)
 
 
-def test_a_fire_of_a_spread_schedule_says_when_it_fires_next(
+def test_a_fire_of_a_spread_schedule_has_the_time_of_its_next_fire(
     caplog: pytest.LogCaptureFixture, bench: Bench
 ) -> None:
     caplog.set_level("INFO")
@@ -154,7 +154,7 @@ def test_a_fire_of_a_spread_schedule_says_when_it_fires_next(
     assert vars(record)["next_run"] == write_instant(start)
 
 
-def test_what_is_skipped_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture, bench: Bench) -> None:
+def test_skipped_ticks_are_logged_with_their_fields(caplog: pytest.LogCaptureFixture, bench: Bench) -> None:
     skipped = Skipped(
         tenant="acme", schedule="beat", generation=1, first=T, last=T, count=3, reason="late", recorded_at=T
     )
@@ -173,7 +173,7 @@ def test_what_is_skipped_is_logged_with_its_fields(caplog: pytest.LogCaptureFixt
     )
 
 
-def test_a_run_that_is_running_is_left_to_its_worker(bench: Bench) -> None:
+def test_a_running_run_is_left_to_its_worker(bench: Bench) -> None:
     now = bench.clock.now
     bench.store.add_runs([run(state="running", attempt=1)])
     assert bench.step(Planned(BEAT, cancels=("r",)), next_wake=now + 60_000) == now + 60_000
@@ -181,7 +181,7 @@ def test_a_run_that_is_running_is_left_to_its_worker(bench: Bench) -> None:
     assert row.state == "running"
 
 
-def test_a_schedule_that_is_put_off_leaves_a_note_that_is_renewed_and_expires(bench: Bench) -> None:
+def test_a_deferred_schedule_has_a_note_that_is_renewed_and_expires(bench: Bench) -> None:
     bench.step(Planned(BEAT, deferred="no file descriptors"))
     note = bench.store.get_record("deferred", "acme", "beat")
     assert note is not None
@@ -202,14 +202,14 @@ def test_a_note_that_can_not_be_written_stops_nothing(bench: Bench) -> None:
     assert bench.step(Planned(BEAT, deferred="no memory"), next_wake=now + 7) == now + 7
 
 
-def test_a_row_that_can_not_be_understood_is_told_of(bench: Bench) -> None:
+def test_a_quarantined_row_is_emitted(bench: Bench) -> None:
     bench.step(quarantined=(("acme", "beat"),))
     (event,) = bench.heard
     assert (event.kind, event.tenant, event.schedule) == ("quarantined", "acme", "beat")
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
-def test_a_fire_is_logged_though_nobody_listens(caplog: pytest.LogCaptureFixture, level: int) -> None:
+def test_a_fire_is_logged_without_listeners(caplog: pytest.LogCaptureFixture, level: int) -> None:
     clock = VirtualClock()
     store = Scripted(clock)
     store.answer = Fired((Planned(BEAT, runs=(run(),)),), None)
@@ -230,7 +230,7 @@ def said(caplog: pytest.LogCaptureFixture, *fields: str) -> list[tuple[Any, ...]
     return found
 
 
-def test_a_tick_that_another_node_took_is_logged_at_debug(
+def test_a_tick_that_another_node_fired_is_logged_at_debug(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "evenbeat.node.ticker")
@@ -253,7 +253,7 @@ def test_a_tick_that_another_node_took_is_logged_at_debug(
     assert said(caplog, "due") == [("DEBUG", took, write_instant(now + 120_000))], "the last of all"
 
 
-def test_a_fire_that_fails_names_its_schedules_and_ever_more_seldom(
+def test_a_failed_fire_logs_its_schedules_less_and_less_often(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "evenbeat.node.ticker")
@@ -303,7 +303,7 @@ def make(store: MemoryStore, name: str, trigger: str = "every 1m") -> None:
     store.put_schedules([Write(changes.create(wanted, store.now()), None)])
 
 
-def test_a_schedule_that_a_node_can_not_plan_is_left_to_others_and_noted(
+def test_a_schedule_that_a_node_can_not_plan_is_deferred_with_a_note(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     events, heard = told()
@@ -337,7 +337,7 @@ def test_a_schedule_that_a_node_can_not_plan_is_left_to_others_and_noted(
     assert store.find_records("deferred") == []
 
 
-def test_the_ticker_fires_what_is_due_and_says_when_to_come_back(
+def test_the_ticker_fires_due_schedules_and_returns_the_time_of_its_next_step(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     events, heard = told()
@@ -354,13 +354,13 @@ def test_the_ticker_fires_what_is_due_and_says_when_to_come_back(
     ]
 
 
-def test_the_ticker_comes_back_no_later_than_the_next_tick(store: MemoryStore, clock: VirtualClock) -> None:
+def test_the_ticker_steps_no_later_than_the_next_tick(store: MemoryStore, clock: VirtualClock) -> None:
     make(store, "often", "every 100ms")
     clock.advance("97ms")
     assert Ticker(store, Events()).step(clock.now) == clock.now + 3
 
 
-def test_the_ticker_comes_back_at_once_when_more_is_due_than_a_batch(
+def test_the_ticker_steps_at_once_when_more_is_due_than_a_batch(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     for at in range(BATCH + 1):
@@ -374,7 +374,7 @@ def test_the_ticker_comes_back_at_once_when_more_is_due_than_a_batch(
     assert store.count_runs() == {"queued": BATCH + 1}
 
 
-def test_the_ticker_tells_of_skipped_ticks_and_why(store: MemoryStore, clock: VirtualClock) -> None:
+def test_the_ticker_emits_skipped_ticks_with_the_reason(store: MemoryStore, clock: VirtualClock) -> None:
     events, heard = told()
     make(store, "minutely")
     clock.advance("1h")
@@ -385,9 +385,7 @@ def test_the_ticker_tells_of_skipped_ticks_and_why(store: MemoryStore, clock: Vi
     ]
 
 
-def test_the_ticker_tells_of_a_schedule_that_can_not_be_understood(
-    store: MemoryStore, clock: VirtualClock
-) -> None:
+def test_the_ticker_emits_a_schedule_that_can_not_be_read(store: MemoryStore, clock: VirtualClock) -> None:
     events, heard = told()
     make(store, "good")
     make(store, "bad")

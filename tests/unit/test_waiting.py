@@ -28,11 +28,11 @@ def why(run: RunRecord, *nodes: Taker, busy: tuple[str, ...] = ()) -> Waiting | 
 
 
 @pytest.mark.parametrize("state", ["running", "succeeded", "failed", "cancelled"])
-def test_what_is_not_queued_does_not_wait(state: Any) -> None:
+def test_a_run_that_is_not_queued_does_not_wait(state: Any) -> None:
     assert why(queued(state=state), node()) is None
 
 
-def test_a_run_that_is_not_due_says_when_it_is() -> None:
+def test_a_run_that_is_not_due_waits_until_it_is() -> None:
     assert why(queued(run_at=NOW + 1), node()) == Waiting("later", NOW + 1, ("box-1",))
     assert why(queued(run_at=NOW + 1)) == Waiting("later", NOW + 1)
     assert why(queued(run_at=NOW), node()) == Waiting("next", None, ("box-1",))
@@ -79,7 +79,7 @@ def test_a_run_waits_for_a_node_that_has_its_task_and_takes_its_queue() -> None:
     )
 
 
-def test_a_node_that_does_not_say_what_it_has_may_have_it() -> None:
+def test_a_node_without_a_list_of_tasks_may_have_the_task() -> None:
     assert why(queued(task="other"), node(tasks=None)) == Waiting("next", None, ("box-1",))
 
 

@@ -44,7 +44,7 @@ def test_a_run_is_claimed_executed_and_its_result_recorded() -> None:
     assert bench.kinds() == ["started", "succeeded", "idle"]
 
 
-def test_it_claims_no_more_than_its_slots_while_runs_take_their_time() -> None:
+def test_a_worker_claims_no_more_than_its_slots_while_runs_take_long() -> None:
     bench = Workbench(slots=2)
     for at in range(5):
         bench.add(f"r{at}")
@@ -54,20 +54,20 @@ def test_it_claims_no_more_than_its_slots_while_runs_take_their_time() -> None:
     assert bench.store.count_runs() == {"queued": 3, "running": 2}
 
 
-def test_it_claims_ahead_once_runs_turn_out_to_be_short() -> None:
+def test_a_worker_claims_ahead_when_runs_are_short() -> None:
     lane = Lane(HandExecutor(10), 10)
     lane._rate = 1_000_000.0
     assert lane.room(0.0) == 10 + MOST_AHEAD
     assert lane.room(1.0) == 10  # a quiet second later
 
 
-def test_it_sleeps_until_the_next_run_is_due() -> None:
+def test_a_worker_sleeps_until_the_next_run_is_due() -> None:
     bench = Workbench()
     bench.add("later", run_at=bench.clock.now + 3)
     assert bench.step() == bench.clock.now + 3
 
 
-def test_it_is_never_busy_with_what_is_due_and_can_not_be_had() -> None:
+def test_a_worker_pauses_while_due_runs_can_not_be_claimed() -> None:
     bench = Workbench()
     bench.add("newer", format=99)
     bench.add("other", task="of another node")
@@ -76,7 +76,7 @@ def test_it_is_never_busy_with_what_is_due_and_can_not_be_had() -> None:
     assert bench.worker.held == {}
 
 
-def test_a_failed_attempt_is_tried_again_and_then_the_run_has_failed() -> None:
+def test_a_failed_attempt_is_retried_and_then_the_run_has_failed() -> None:
     bench = Workbench()
     bench.add("r", Execution(retries=1, backoff=1_000))
     bench.step()
@@ -105,7 +105,7 @@ def test_the_log_of_a_success_has_no_error(caplog: pytest.LogCaptureFixture) -> 
     assert "error" not in json.loads(JsonFormatter().format(record))
 
 
-def test_a_payload_that_does_not_fit_is_handed_back_and_the_log_says_why(
+def test_a_run_whose_payload_does_not_fit_is_handed_back_and_the_log_has_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Workbench()
@@ -122,7 +122,7 @@ def test_a_payload_that_does_not_fit_is_handed_back_and_the_log_says_why(
     assert (bench.told[-2].kind, bench.told[-2].error) == ("released", run.error)
 
 
-def test_a_run_with_a_new_argument_is_left_by_an_old_node_to_one_that_has_the_new_code() -> None:
+def test_a_node_with_old_code_leaves_a_run_with_a_new_argument_to_a_node_with_new_code() -> None:
     def add(a: int) -> int:
         return a
 
@@ -192,9 +192,7 @@ def test_a_result_that_comes_after_the_lease_was_taken_over_is_refused() -> None
     assert bench.kinds() == ["started", "lost"]
 
 
-def test_a_result_that_can_not_be_written_does_not_hold_up_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_result_that_can_not_be_written_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Workbench(slots=2)
     bench.add("a")
     bench.add("b")
@@ -254,9 +252,7 @@ def test_one_end_that_can_not_be_written_costs_few_calls_and_one_line(
     assert [getattr(record, "job_id", None) for record in errors] == [None, "r05"]
 
 
-def test_a_store_that_goes_away_between_two_parts_is_sent_only_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_a_failure_between_two_parts_only_the_rest_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Workbench(slots=16)
     end_all(bench, 16)
     picky = PickySettle(bench, poison=("r15",))
@@ -290,7 +286,7 @@ def test_results_are_recorded_in_batches_of_a_few_megabytes(monkeypatch: pytest.
     assert picky.calls == [5, 5, 5, 1]
 
 
-def test_draining_hands_back_at_once_what_was_not_begun_and_claims_nothing() -> None:
+def test_draining_hands_back_attempts_that_have_not_begun_and_claims_nothing() -> None:
     bench = Workbench(slots=1)
     bench.claim_ahead()
     for at in range(3):
@@ -328,7 +324,7 @@ def test_draining_waits_for_a_claim_that_is_under_way(monkeypatch: pytest.Monkey
     assert bench.run("r").state == "succeeded"
 
 
-def test_leases_of_a_repeated_claim_count_from_when_it_was_first_sent() -> None:
+def test_leases_of_a_repeated_claim_begin_when_it_was_first_sent() -> None:
     bench = Workbench(lease=30_000)
     seconds = [100.0]
     bench.worker._clock = lambda: seconds[0]
@@ -341,7 +337,7 @@ def test_leases_of_a_repeated_claim_count_from_when_it_was_first_sent() -> None:
     assert bench.executor.running[0].lease_end == 130.0
 
 
-def test_a_run_that_was_asked_to_stop_and_failed_meanwhile_is_not_tried_again() -> None:
+def test_a_run_that_fails_after_a_cancel_request_is_not_retried() -> None:
     bench = Workbench()
     bench.add("r", Execution(retries=5, backoff=3_600_000))
     bench.step()
@@ -351,7 +347,7 @@ def test_a_run_that_was_asked_to_stop_and_failed_meanwhile_is_not_tried_again() 
     assert bench.run("r").state == "cancelled"
 
 
-def test_a_function_that_ended_because_the_store_was_away_is_handed_back_and_has_not_failed() -> None:
+def test_a_function_that_stops_because_the_store_does_not_answer_is_handed_back_and_has_not_failed() -> None:
     bench = Workbench()
     bench.add("r")
     bench.step()
@@ -365,7 +361,7 @@ def test_a_function_that_ended_because_the_store_was_away_is_handed_back_and_has
     assert (bench.run("r").state, bench.run("r").failures) == ("queued", 0)
 
 
-def test_lines_that_can_not_be_stored_hold_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lines_that_can_not_be_stored_block_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Workbench()
     bench.add("r")
     bench.step()
@@ -380,7 +376,7 @@ def test_lines_that_can_not_be_stored_hold_up_nothing(monkeypatch: pytest.Monkey
     assert bench.run("r").state == "succeeded"
 
 
-def test_handing_back_wakes_up_others() -> None:
+def test_handing_back_a_run_wakes_other_workers() -> None:
     bench = Workbench()
     bench.add("r")
     bench.step()
@@ -404,7 +400,7 @@ def test_a_process_that_died_counts_as_a_crash_and_not_as_a_failure() -> None:
     assert bench.run("r").state == "failed"
 
 
-def test_idle_is_told_once_per_turn() -> None:
+def test_idle_is_emitted_once_each_time_work_runs_out() -> None:
     bench = Workbench()
     for turn in range(2):
         bench.add(f"r{turn}")
@@ -416,7 +412,7 @@ def test_idle_is_told_once_per_turn() -> None:
     assert bench.kinds().count("idle") == 2
 
 
-def test_a_listener_that_raises_harms_nobody() -> None:
+def test_a_listener_that_raises_does_not_stop_the_worker() -> None:
     bench = Workbench()
     bench.events.listen(lambda _: 1 / 0)
     bench.events.listen(lambda _: sys.exit(1))
@@ -427,7 +423,7 @@ def test_a_listener_that_raises_harms_nobody() -> None:
     assert bench.run("r").state == "succeeded"
 
 
-def test_a_task_that_is_learnt_later_is_executed() -> None:
+def test_a_task_that_is_added_later_is_executed() -> None:
     from evenbeat.tasks.task import Task
 
     bench = Workbench()

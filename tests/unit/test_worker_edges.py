@@ -34,7 +34,7 @@ class Stock(Lane):
 
 
 @pytest.mark.parametrize(("in_hand", "room"), [(0, 4), (3, 1), (4, 0), (5, 0)])
-def test_a_lane_has_room_for_its_slots_while_nothing_ends(in_hand: int, room: int) -> None:
+def test_a_lane_has_room_for_its_slots_while_no_run_ends(in_hand: int, room: int) -> None:
     assert Stock(4, in_hand).room(10.0) == room
 
 
@@ -76,7 +76,7 @@ def test_a_lane_measures_over_some_time_and_forgets_a_burst() -> None:
     ],
     ids=str,
 )
-def test_an_outcome_is_recorded_and_told(
+def test_an_outcome_is_recorded_and_emitted(
     timed: TimedWorkbench, outcome: Outcome, asked: str | None, state: str, kind: str
 ) -> None:
     timed.add("r", execution=Execution(timeout=1_500))
@@ -97,7 +97,7 @@ def test_an_outcome_is_recorded_and_told(
         assert timed.run().error == event.error == ("timed out after 1s500ms" if late else "boom")
 
 
-def test_a_retry_is_told_with_its_delay(timed: TimedWorkbench) -> None:
+def test_a_retry_is_emitted_with_its_delay(timed: TimedWorkbench) -> None:
     timed.add("r", execution=Execution(retries=1, backoff=1_000))
     timed.step()
     timed.executor.end(Outcome("raised", None, "boom\nsecond line"))
@@ -119,7 +119,7 @@ def test_a_retry_is_told_with_its_delay(timed: TimedWorkbench) -> None:
     ],
     ids=str,
 )
-def test_an_end_is_logged_by_its_weight_with_the_first_line_of_its_error(
+def test_an_end_is_logged_at_its_level_with_the_first_line_of_its_error(
     timed: TimedWorkbench, caplog: pytest.LogCaptureFixture, outcome: Outcome, retries: int, level: int
 ) -> None:
     timed.add("r", execution=Execution(retries=retries))
@@ -134,9 +134,7 @@ def test_an_end_is_logged_by_its_weight_with_the_first_line_of_its_error(
     assert ("error" in vars(record)) is (outcome.error is not None)
 
 
-def test_who_comes_back_to_the_queue_with_a_wish_to_stop_ends_there_and_nobody_else(
-    timed: TimedWorkbench,
-) -> None:
+def test_a_requeued_run_with_a_cancel_request_is_cancelled_and_no_other(timed: TimedWorkbench) -> None:
     timed.add("r", "s", execution=Execution(retries=1, backoff=60_000))
     timed.step()
     # Asked while its attempt ends: this worker does not know yet.
@@ -150,7 +148,7 @@ def test_who_comes_back_to_the_queue_with_a_wish_to_stop_ends_there_and_nobody_e
     assert [timed.run(name).state for name in "rs"] == ["cancelled", "queued"]
 
 
-def test_lines_that_a_store_takes_are_kept_beside_those_that_it_does_not(
+def test_log_lines_that_the_store_refuses_do_not_cost_the_others(
     timed: TimedWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
