@@ -42,7 +42,7 @@ def test_failed_attempts_are_retried_with_doubling_waits_and_then_the_run_fails(
         assert (again.state, again.failures, again.counts) == ("queued", failures + 1, None)
         assert isinstance(again.delay, int)
         waits.append(again.delay)
-    # Up to a tenth less, so that what failed together does not come back together.
+    # Up to a tenth less, so that runs that failed together are not retried together.
     for wait, most in zip(waits, [1000, 2000, 3000], strict=True):
         assert most * 0.9 <= wait <= most
     dead = attempts.failed(running(execution=policy, failures=3, schedule="s"), "boom", T, "t")
@@ -70,7 +70,7 @@ def test_a_payload_that_does_not_fit_is_handed_back_for_some_minutes_and_then_us
     assert waits[:4] == [1_000, 2_000, 4_000, 8_000]
     assert waits == sorted(waits)
     assert 120_000 < sum(waits) < 600_000
-    # From here on as any other failure.
+    # From here on it counts as any other failure.
     assert (end.state, end.failures) == ("queued", 1)
     run = msgspec.structs.replace(run, attempt=run.attempt + 1, failures=1)
     end = attempts.unfit(run, "does not fit", T, "t")

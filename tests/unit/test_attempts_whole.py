@@ -179,7 +179,7 @@ def test_a_backoff_is_shortened_by_up_to_a_tenth() -> None:
         assert most * 0.99 < max(found) <= most
     one = running(execution=policy)
     assert attempts.backoff(one, 3) != attempts.backoff(one, 4)
-    assert attempts.backoff(running(id="\ud800", execution=policy), 1) > 0  # a row that others wrote
+    assert attempts.backoff(running(id="\ud800", execution=policy), 1) > 0  # a row that another program wrote
     long = running(execution=Execution(backoff=1_000_000, max_backoff=10**9))
     assert [attempts.backoff(long, failures) for failures in (1, 2)] == [909_400, 1_991_000]
 

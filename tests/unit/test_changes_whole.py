@@ -84,12 +84,12 @@ def test_a_new_schedule() -> None:
     assert changes.declare(WANTED, NOW, None) == Planned(declared)
     stale = replace(WANTED, state="finished", next_tick=1, wake_at=1, paused_at=1)
     assert changes.create(stale, NOW) == Planned(expected)
-    # Made paused, it waits to be resumed.
+    # A schedule that is created paused waits to be resumed.
     paused = replace(WANTED, state="paused", pause_note="not yet", paused_by="ann")
     assert changes.create(paused, NOW) == Planned(
         replace(expected, state="paused", wake_at=None, pause_note="not yet", paused_by="ann", paused_at=NOW)
     )
-    # Its next tick comes after now, not at it.
+    # Its next tick is after now, not at now.
     assert changes.create(WANTED, T).schedule.next_tick == T + MINUTE
     assert changes.create(WANTED, T - 1).schedule.next_tick == T
 
@@ -333,7 +333,7 @@ def test_a_pause() -> None:
         wake_at=T + 7,
     )
     assert noted == Planned(expected)
-    # Once more, for another reason: what fell into the pause so far is recorded when it ends.
+    # Paused again, for another reason: the ticks of the pause so far are recorded when it ends.
     again = changes.pause(noted.schedule, T + 6)
     assert (ledger(again), again.schedule.next_tick, again.schedule.paused_until) == ([], T, None)
     over = row(state="finished", next_tick=None, wake_at=None)
@@ -347,7 +347,7 @@ def test_a_pause() -> None:
 def test_a_schedule_that_lost_its_next_tick_is_changed_like_any_other() -> None:
     without = row(next_tick=None, wake_at=None)
     assert changes.pause(without, NOW) == Planned(revised(without, state="paused", paused_at=NOW))
-    # With the next change it is counted anew, under a new generation: nobody knows what has run.
+    # The next change computes its first tick, in a new generation: it is unknown which ticks have run.
     found = changes.change(without, {"priority": 9}, NOW)
     assert found is not None
     assert (found.schedule.next_tick, found.schedule.wake_at, found.schedule.generation) == (T, T, 3)
@@ -410,7 +410,7 @@ def test_a_tick_that_waits_after_a_pause_still_waits_after_resume() -> None:
     assert resumed is not None
     assert (ledger(resumed), resumed.runs) == ([(0, 0, 1, "paused")], ())
     assert (resumed.schedule.state, resumed.schedule.next_tick) == ("active", T + MINUTE)
-    # The run may end before this is written, and finds a paused schedule then: nobody would wake this one.
+    # The run may end before this is written, while the schedule is still paused: it would not wake it.
     assert resumed.schedule.wake_at == T + MINUTE
 
 
@@ -568,7 +568,7 @@ def test_a_damaged_schedule_can_be_replaced(before: ScheduleRecord) -> None:
         assert (after.task, after.trigger, after.damage) == ("other", "every 5m", "")
         assert (after.next_tick, after.wake_at, after.anchor) == (late + 5 * MINUTE, late + 5 * MINUTE, late)
         assert (after.revision, after.generation, planned.runs) == (4, 2, ())
-        # Nobody can count its ticks: the one that was due stands for them.
+        # Its ticks can't be counted: the ledger names only the due one.
         assert ledger(planned) == [(0, 0, 1, "changed")]
     early = changes.change(before, {"trigger": "every 5m"}, NOW)
     assert early is not None
@@ -645,5 +645,5 @@ def test_a_schedule_of_a_newer_format_is_not_changed() -> None:
     for wish in wishes:
         with pytest.raises(ScheduleTooNew, match="upgrade Evenbeat to change it"):
             wish()
-    # An old node of a mixed fleet starts all the same.
+    # An old node of a mixed fleet starts nevertheless.
     assert changes.declare(WANTED, NOW, newer) is None

@@ -25,6 +25,6 @@ def test_a_probe_whose_descriptor_was_closed_is_not_intact_even_if_another_file_
     assert reader == probe._number
     assert not probe.is_intact()
     probe.close()
-    os.fstat(reader)  # what belongs to others stays open
+    os.fstat(reader)  # descriptors of other code stay open
     os.close(reader)
     os.close(writer)

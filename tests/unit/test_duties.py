@@ -43,7 +43,7 @@ def test_a_duty_that_fails_does_not_stop_the_others(
     assert done == [1_000]
     assert rota.step(1_010) == 1_020
     assert done == [1_000, 1_010]
-    # It is tried again a second later, and logged ever more seldom.
+    # It is retried a second later, and logged less and less often.
     for now in (2_000, 3_000, 4_000):
         rota.step(now)
     errors = [record.args for record in caplog.records if record.levelname == "ERROR"]
@@ -71,7 +71,7 @@ def test_each_duty_steps_at_its_time_also_after_the_clock_was_set_back() -> None
     rota.step(NOW + 99)
     rota.step(NOW + 100)
     assert (often.steps, seldom.steps) == ([NOW, NOW + 100], [NOW])
-    # Back by a minute: what it asked for lies no more than two periods ahead.
+    # Back by a minute: its next step is no more than two periods ahead.
     rota.step(NOW - PURGE_EVERY)
     assert len(seldom.steps) == 1
     rota.step(NOW - PURGE_EVERY - 1)

@@ -209,7 +209,7 @@ def test_a_rescheduled_tick_is_followed_by_a_tick_of_the_trigger() -> None:
     moved = changes.reschedule(made("0 * * * *"), T + 90_000, T).schedule
     planned = plan(moved, T + 90_000)
     assert [run.tick for run in planned.runs] == [T + 90_000]
-    # The one that was moved does not come at its own time any more.
+    # The moved tick does not fire at its own time any more.
     assert planned.schedule.next_tick == T + 120 * MINUTE
     assert planned.schedule.moved is None
 
@@ -256,7 +256,7 @@ def test_every_tick_is_fired_or_skipped_once_and_every_step_advances(
         now += pause
         planned = plan(schedule, now, (Active("x", "running"),) * busy)
         after = planned.schedule
-        # It moved on, or it sleeps until later.
+        # Either the next tick moved forward, or the wake-up did.
         assert after.next_tick != schedule.next_tick or after.wake_at is None or after.wake_at > now
         for run in planned.runs:
             assert run.tick is not None
@@ -278,7 +278,7 @@ class TestWaits:
         assert not wakes_on_run_end(plan(schedule, T + MINUTE).schedule)
 
     def test_a_tick_that_comes_due_while_a_run_ends_is_woken(self) -> None:
-        # The clock of the transaction that records the end may stand before the tick.
+        # The clock of the transaction that records the end may be before the tick.
         schedule = plan(made(overlap="queue_all"), T + MINUTE, BUSY).schedule
         assert schedule.next_tick == T + MINUTE
         assert wakes_on_run_end(schedule)
@@ -301,7 +301,7 @@ class TestWaits:
         assert wakes_on_run_end(plan(made(max_concurrent=1), T + MINUTE, BUSY).schedule)
 
     def test_a_waiting_schedule_that_was_changed_lately_is_planned_again_soon(self) -> None:
-        # The end of a run that began to be recorded before the change may not wake it.
+        # A transaction that began before the change may record the end of a run without waking the schedule.
         schedule = made(overlap="queue", now=T)
         now = T + MINUTE
         lately = replace(schedule, updated_at=now - CHANGED_LATELY + 1)
@@ -395,6 +395,6 @@ def test_a_schedule_is_waiting_once_its_due_tick_has_met_an_active_run() -> None
     assert not is_waiting(plan(waiting, due + 20_000).schedule)
     assert not is_waiting(replace(waiting, state="paused"))
     assert not is_waiting(replace(waiting, wake_at=None))
-    # Put off by a node, with policies for which no schedule waits.
+    # Deferred by a node, with policies that let no tick wait.
     for policies in ({}, {"overlap": "skip"}, {"overlap": "skip", "max_concurrent": 1}):
         assert not is_waiting(replace(made(**policies), wake_at=due + DEFERRED))

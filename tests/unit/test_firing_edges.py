@@ -137,7 +137,7 @@ def test_a_spread_tick_is_due_after_its_delay_to_the_millisecond() -> None:
     fired = plan(spread, T + delay)
     assert ticks(fired) == [0]
     assert fired.schedule.wake_at == T + MINUTE + delay
-    # What it is late by counts from its own time.
+    # Its lateness counts from its own time.
     assert fired.runs[0].run_at == fired.runs[0].scheduled_at == T + delay
     assert next_start(fired.schedule) == T + MINUTE + delay
 
@@ -147,7 +147,7 @@ def test_a_delay_depends_on_tenant_and_name_and_is_below_the_spread() -> None:
     assert delays == {0, 1, 2}
     assert spread_delay(schedule(spread=1_000_000)) != spread_delay(schedule(spread=1_000_000, tenant="acme"))
     assert {spread_delay(schedule(spread=spread)) for spread in (0, 1)} == {0}
-    # Nodes of every version agree on it.
+    # Nodes of every version compute the same.
     assert spread_delay(schedule(spread=1_000_000)) == 606_480
 
 

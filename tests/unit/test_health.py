@@ -273,7 +273,7 @@ def test_a_processor_of_documents_is_seen_as_well() -> None:
 
 
 class Quiet(Child):
-    """A child that was last heard of some time ago."""
+    """A child whose last message came some time ago."""
 
     def __init__(self, silent: float) -> None:
         self.deadline = None

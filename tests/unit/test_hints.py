@@ -114,7 +114,7 @@ def test_a_call_that_changes_nothing_is_not_hinted_at() -> None:
 
 
 def test_a_schedule_that_is_added_while_a_node_sleeps_runs_when_it_is_due() -> None:
-    # Real time: a node in threads, which would look again by itself after an hour.
+    # Real time: a node in threads, which would poll by itself after an hour.
     app = Scheduler(MemoryStore())
     came = threading.Event()
     app.task(name="first")(lambda: None)

@@ -57,8 +57,8 @@ def test_past_the_lease_the_worker_asks_the_store_whether_it_still_holds_the_run
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    attempt.lease_end -= 60  # the keeper was held up
-    assert attempt.context.holds_lease()  # but nobody took the run
+    attempt.lease_end -= 60  # the lease renewer was blocked
+    assert attempt.context.holds_lease()  # no other worker took the run
     bench.clock.advance("31s")
     bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
     assert not attempt.context.holds_lease()
@@ -72,7 +72,7 @@ def test_a_lease_that_expired_while_the_machine_was_suspended_is_not_held(
     bench.step()
     attempt = bench.executor.running[0]
     assert attempt.context.holds_lease()
-    # CLOCK_MONOTONIC stood still.
+    # As if CLOCK_MONOTONIC had stood still.
     boot_time = time.clock_gettime_ns
     monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: boot_time(clock) + 3_600 * 10**9)
     bench.clock.advance("1h")
@@ -99,8 +99,8 @@ def test_an_unavailable_store_at_the_end_of_a_lease_stops_no_function(
         patch.setattr(bench.store, "find_runs", away)
         run.raise_if_cancelled()
         run.raise_if_cancelled()
-        assert not run.holds_lease()  # nobody can say
-        assert len(asked) == 1  # each question may take as long as the store's timeout
+        assert not run.holds_lease()  # the store does not answer
+        assert len(asked) == 1  # each query may take as long as the store's timeout
         seconds[0] += 2
         run.raise_if_cancelled()
     seconds[0] += 2
@@ -142,7 +142,7 @@ def test_an_attempt_that_exceeds_its_timeout_fails_and_its_later_result_is_ignor
     bench.renew()
     bench.step()
     assert bench.executor.interrupted == [("r", "timeout")]
-    assert bench.run("r").state == "running"  # it may end by itself for a while
+    assert bench.run("r").state == "running"  # the function gets some time to end by itself
     assert attempt.overdue is not None
     attempt.overdue -= GRACE
     bench.renew()
@@ -280,7 +280,7 @@ def test_a_refused_heartbeat_after_the_end_of_a_run_is_not_a_lost_lease(
     bench.add("r")
     bench.step()
     held = list(bench.worker.held.values())
-    # Given up while its function goes on: the end is recorded between the keeper's look and its heartbeat.
+    # Given up while its function still runs: the end is recorded just before the heartbeat is sent.
     bench.worker.give_up(held[0], "timeout")
     bench.step()
     seconds[0] += 20

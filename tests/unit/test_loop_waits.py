@@ -1,4 +1,4 @@
-"""How long a loop waits, step by step and without waiting: until it is due, woken, or the store is back."""
+"""How long a loop waits: until its step is due, it is woken, or the backoff is over. No test really waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = 1_772_366_400_000
 
 
 class Noted(threading.Event):
-    """Does not wait, and notes for how long it would have."""
+    """Does not wait, and records the timeouts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Noted(threading.Event):
 
 
 class Worked:
-    """A loop whose steps do what a list says, in this thread; the last one ends it."""
+    """A loop that takes its steps from a list, in this thread; the last one stops it."""
 
     def __init__(self, *steps: Callable[[], Instant | None], poll: int = 30_000) -> None:
         self._steps = list(steps)

@@ -1,4 +1,4 @@
-"""A node in threads of this process: what it says of itself, and what it learns while it runs.
+"""A node in threads of this process: its states, and tasks that are added while it runs.
 
 Real threads: starting and stopping them is the subject. The tests wait for events, never for a time.
 """
@@ -78,7 +78,7 @@ def test_a_node_takes_runs_from_its_own_queues_alone() -> None:
     mail = app.enqueue(work, queue="mail")
     with app:
         assert app.runs.join(mail.id, "30s").state == "succeeded"
-        # It came first, and would have been taken first.
+        # It was enqueued first, and would have been claimed first.
         assert app.runs.get(elsewhere.id).state == "queued"
 
 
@@ -180,7 +180,7 @@ def test_a_node_whose_descriptors_were_closed_stops_working_and_reports_it(app: 
     app.start()
     node = app.node
     assert node is not None
-    os.close(node._probe._number)  # as a job that closes all of them
+    os.close(node._probe._number)  # as a job does that closes all descriptors
     assert said.wait(30)
     run = app.enqueue(work)
     app.stop()  # at once: nothing can be recorded

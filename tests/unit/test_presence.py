@@ -99,7 +99,7 @@ def test_a_node_renews_its_record_every_20_s_and_the_record_expires_after_65_s()
         assert said == msgspec.structs.replace(info, seen_at=clock.now)
     clock.now += PRESENT_FOR
     assert store.get_record("node", "default", "n1") is None
-    # It slept for long: it comes back though its record is not the one that it knows.
+    # After a long suspend it writes its record again, though the version is not the one that it knows.
     presence.step(clock.now)
     assert store.get_record("node", "default", "n1") is not None
     presence.leave()

@@ -49,9 +49,9 @@ def make_reaper(store: MemoryStore, clock: VirtualClock, events: Events | None =
 
 
 def reap_until(reaper: Reaper, clock: VirtualClock, until: int) -> None:
-    """Step whenever it asks for it, as its loop does."""
+    """Step whenever the reaper is due, as its loop does."""
     while (due := reaper.step(clock.now)) <= until:
-        assert due > clock.now, "it turns in a circle"
+        assert due > clock.now, "the reaper steps without a pause"
         clock.now = due
     clock.now = until
 
@@ -81,7 +81,7 @@ def test_a_reaper_takes_no_run_for_a_third_of_a_lease_after_its_start(
 
 
 class Outage(MemoryStore):
-    """A store that can be away."""
+    """A store that can be unavailable."""
 
     away = False
 
@@ -100,7 +100,7 @@ def test_after_an_outage_a_living_worker_renews_before_the_reaper_takes_its_runs
     living, _ = claimed(store, clock, "living"), claimed(store, clock, "dead")
     reaper = make_reaper(store, clock)
     reap_until(reaper, clock, clock.now + 15_000)
-    if fails:  # otherwise the call waits for a frozen server, or this node sleeps
+    if fails:  # otherwise the call waits for a frozen server, or this machine is suspended
         store.away = True
         with pytest.raises(StoreUnavailable):
             reaper.step(clock.now)
@@ -108,7 +108,7 @@ def test_after_an_outage_a_living_worker_renews_before_the_reaper_takes_its_runs
     clock.advance("25s")
     reap_until(reaper, clock, clock.now + 9_000)
     assert store.count_runs() == {"running": 2}
-    # The lease ended 19 s ago: it is renewed as long as nobody took the run.
+    # The lease expired 19 s ago: it can be renewed as long as no other worker took the run.
     assert store.settle_runs([attempts.heartbeat(living, 30_000, "beat")]) == [True]
     reap_until(reaper, clock, clock.now + 1_000)
     states = {run.id: run.state for run in store.find_runs(RunQuery()).items}
@@ -178,7 +178,7 @@ def test_repeated_outages_do_not_stop_a_reaper_forever(clock: VirtualClock) -> N
 
 
 class Scripted(MemoryStore):
-    """Answers a look for lost runs with what the test says; settles all or none."""
+    """Returns the lost runs that the test sets; accepts all transitions or none."""
 
     def __init__(self) -> None:
         super().__init__(VirtualClock())
@@ -199,7 +199,7 @@ class Scripted(MemoryStore):
 
 
 class Bench:
-    """A reaper with a lease of 30 s, at work for longer than it lets living workers go first."""
+    """A reaper with a lease of 30 s and a clock that the test sets."""
 
     def __init__(self, lease: int = 30_000) -> None:
         self.store = Scripted()
@@ -216,7 +216,7 @@ class Bench:
         return self
 
     def step(self, *runs: RunRecord, next_end: Instant | None = None) -> int:
-        """Milliseconds until it comes again."""
+        """Step; return the milliseconds until the next step."""
         self.store.lost = Lost(runs, next_end)
         return self.reaper.step(NOW) - NOW
 
@@ -254,7 +254,7 @@ def test_living_workers_renew_first_at_the_start_and_after_an_outage() -> None:
     bench.seconds += 0.5
     assert bench.step(lost()) == 15_000
     assert [event.kind for event in bench.heard] == ["crashed"]
-    # 17.5 s is no outage that a lease of 30 s would not survive; any longer one is.
+    # A lease of 30 s survives an outage of 17.5 s, but not a longer one.
     bench.seconds += 17.5
     assert bench.step(lost()) == 15_000
     bench.seconds += 17.6

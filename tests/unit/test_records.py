@@ -1,4 +1,4 @@
-"""Records: JSON in one place, and bad input that ends in a clear error (cases 33 to 36)."""
+"""Records: JSON texts, and clear errors for bad input (cases 33 to 36)."""
 
 from __future__ import annotations
 
@@ -138,6 +138,6 @@ for thread in threads:
 
 
 def test_records_are_ready_for_many_threads_once_they_are_imported() -> None:
-    # Unprepared, one process in seven died here.
+    # Without the preparation, one process in seven died here.
     for _ in range(5):
         subprocess.run([sys.executable, "-c", READ_BY_MANY_THREADS], check=True, timeout=60)

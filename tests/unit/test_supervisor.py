@@ -1,4 +1,5 @@
-"""What the supervisor decides, and what it does about a store that is away; processes are in tests/faults."""
+"""The supervisor's decisions, and how it handles an unavailable store; tests/faults has tests with
+processes."""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ def test_threads_are_stuck_when_they_run_long_after_their_attempt_was_decided() 
     stuck = StuckThreads(30)
     task: Task[..., None] = Task(lambda: None, "t")
     attempt, waiting = (Attempt(RUN, task, 0.0, 30.0, lambda _: True) for _ in range(2))
-    waiting.is_decided = True  # handed back before it was begun
+    waiting.is_decided = True  # handed back before it began
     assert attempt.begin()
 
     assert stuck.find([attempt, waiting], 100.0) == []
@@ -139,7 +140,7 @@ def test_threads_are_stuck_when_they_run_long_after_their_attempt_was_decided() 
 
 
 class Moody(MemoryStore):
-    """A store that is away when it is told to be."""
+    """A store that is unavailable when the test wants it to be."""
 
     away = False
 
@@ -150,7 +151,7 @@ class Moody(MemoryStore):
 
 
 class Silent(Child):
-    """A child that was last heard of some time ago."""
+    """A child whose last message came some time ago."""
 
     def __init__(self, seconds: float) -> None:
         self.name = "w"
@@ -292,7 +293,7 @@ def test_invalid_arguments_of_the_command_are_refused(
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    """What the signals did before, in the end."""
+    """Restore the signal handlers after the test."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -301,7 +302,7 @@ def signals() -> Iterator[None]:
 
 
 class Late(MemoryStore):
-    """A store that is away at first."""
+    """A store that is unavailable at first."""
 
     def __init__(self, failures: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The ticker: what it does with what a fire answers."""
+"""The ticker: what it does after a fire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEAT = ScheduleRecord(name="beat", task="work", trigger="every 1m", tenant="acme
 
 
 class Scripted(MemoryStore):
-    """Answers a fire with what the test says."""
+    """Returns the result of a fire that the test sets."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
@@ -116,7 +116,7 @@ def test_a_cancelled_run_that_waits_for_a_retry_ends_and_its_schedule_is_planned
     bench.store.add_runs([run(name, run_at=now, created_at=now) for name in names])
     assert bench.step(Planned(BEAT, cancels=tuple(names)), next_wake=now + 60_000) == now
     assert bench.store.count_runs() == {"cancelled": 150}
-    # A second node comes too late, and repeats; others that wait are nobody's business.
+    # A second node comes too late, and repeats the transition; other waiting runs are not touched.
     bench.store.add_runs([run("other", run_at=now, created_at=now)])
     assert bench.step(Planned(BEAT, cancels=("elsewhere",)), next_wake=now + 60_000) == now + 60_000
     assert bench.store.count_runs() == {"cancelled": 150, "queued": 1}
@@ -389,7 +389,7 @@ def test_the_ticker_emits_a_schedule_that_can_not_be_read(store: MemoryStore, cl
     events, heard = told()
     make(store, "good")
     make(store, "bad")
-    # A row that somebody edited by hand.
+    # A row that was edited by hand.
     row = store.find_schedules(ScheduleQuery(name="bad")).items[0]
     from msgspec.structs import replace
 

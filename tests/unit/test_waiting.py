@@ -54,7 +54,7 @@ def test_a_run_that_was_handed_back_waits_for_a_node_that_its_payload_fits() -> 
     assert why(unfit, node()) == Waiting("unfit", NOW + 1_000, ("box-1",))
     assert why(replace(unfit, failures=1)) == Waiting("unfit", NOW + 1_000)
     assert why(replace(unfit, run_at=NOW), node()) == Waiting("next", None, ("box-1",))
-    # A worker that stopped handed it back for whoever comes first.
+    # A worker that stopped handed it back, for any other worker.
     released = again(attempts.released(held, NOW, "a"), run_at=NOW + 1_000)
     assert why(released, node()) == Waiting("later", NOW + 1_000, ("box-1",))
 
@@ -62,7 +62,7 @@ def test_a_run_that_was_handed_back_waits_for_a_node_that_its_payload_fits() -> 
 def test_a_run_waits_for_a_node_that_executes_runs() -> None:
     assert why(queued()) == Waiting("no_worker")
     assert why(queued(), node(worker=False, tasks=frozenset())) == Waiting("no_worker")
-    # A node without a worker has no tasks, whatever it says.
+    # A node without a worker has no tasks, whatever its record lists.
     assert why(queued(), node(worker=False)) == Waiting("no_worker")
 
 

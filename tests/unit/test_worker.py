@@ -1,4 +1,4 @@
-"""The worker: claims what there is room for, records each end once, and loses nothing on the way."""
+"""The worker: claims runs for its free slots, records each end once, and loses none."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_an_end_whose_reply_was_lost_is_recorded_once() -> None:
     bench.store.lose.add("settle")
     with pytest.raises(StoreUnavailable):
         bench.step()
-    assert bench.worker.is_processing  # not known to be recorded: the lease is kept
+    assert bench.worker.is_processing  # the end may not be recorded: the lease is renewed
     bench.step()
     assert bench.run("r").state == "succeeded"
     assert bench.kinds().count("succeeded") == 1
@@ -300,7 +300,7 @@ def test_draining_hands_back_attempts_that_have_not_begun_and_claims_nothing() -
     bench.executor.end()
     bench.step()
     assert not bench.worker.is_processing
-    assert bench.executor.running == []  # the ones handed back were not begun here after all
+    assert bench.executor.running == []  # the runs that were handed back did not begin here
 
 
 def test_draining_waits_for_a_claim_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def test_draining_waits_for_a_claim_that_is_under_way(monkeypatch: pytest.Monkey
     for _ in range(2):
         bench.step()
         drained.append(bench.worker.is_drained)
-    # Who stops the node must not take the first for the end.
+    # The node must not stop after the first step.
     assert drained == [False, True]
     bench.executor.end(result("done"))
     bench.step()
@@ -342,7 +342,9 @@ def test_a_run_that_fails_after_a_cancel_request_is_not_retried() -> None:
     bench.add("r", Execution(retries=5, backoff=3_600_000))
     bench.step()
     bench.ask_to_cancel("r")
-    bench.executor.end(Outcome("raised", error="ValueError: no"))  # before the keeper has looked
+    bench.executor.end(
+        Outcome("raised", error="ValueError: no")
+    )  # before the lease renewer queries cancel requests
     bench.step()
     assert bench.run("r").state == "cancelled"
 
@@ -352,9 +354,7 @@ def test_a_function_that_stops_because_the_store_does_not_answer_is_handed_back_
     bench.add("r")
     bench.step()
     attempt = bench.executor.running[0]
-    attempt.control.request_cancel(
-        "lost"
-    )  # as run.raise_if_cancelled() does where nobody can say whose the run is
+    attempt.control.request_cancel("lost")  # as run.raise_if_cancelled() does where the store does not answer
     bench.executor.end(Outcome("stopped", error="lost"))
     bench.worker.drain()
     bench.step()

@@ -1,4 +1,4 @@
-"""The worker and the keeper of its leases, by a clock of their own: when, how many, and in what words."""
+"""The worker at its limits: how many runs it claims, and how it records, logs and emits each outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def timed() -> TimedWorkbench:
 
 
 class Stock(Lane):
-    """A lane with so many runs in hand."""
+    """A lane with so many attempts."""
 
     def __init__(self, slots: int, in_hand: int) -> None:
         super().__init__(HandExecutor(slots), slots)
@@ -43,7 +43,7 @@ def test_a_lane_whose_runs_are_short_claims_ahead_and_half_at_a_time(in_hand: in
     lane = Stock(4, in_hand)
     lane.room(10.0)
     lane._finished = 1_000
-    # A thousand a second: what ends within 50 ms is claimed ahead.
+    # A thousand a second: as many as end within 50 ms are claimed ahead.
     assert lane.room(11.0) == room
 
 
@@ -137,7 +137,7 @@ def test_an_end_is_logged_at_its_level_with_the_first_line_of_its_error(
 def test_a_requeued_run_with_a_cancel_request_is_cancelled_and_no_other(timed: TimedWorkbench) -> None:
     timed.add("r", "s", execution=Execution(retries=1, backoff=60_000))
     timed.step()
-    # Asked while its attempt ends: this worker does not know yet.
+    # Cancelled while its attempt ends: this worker does not know yet.
     wish = attempts.cancel(timed.run("r"), timed.clock.now, "wish")
     assert wish is not None
     assert timed.store.settle_runs([wish]) == [True]

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class HandExecutor:
-    """Begins attempts in order, as many at once as it has slots; a test ends them."""
+    """Begins attempts in order, as many at once as it has slots; the test ends them."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -62,7 +62,7 @@ class HandExecutor:
 
 
 class LossyStore(MemoryStore):
-    """A store whose next reply can be lost: the call took effect, and nobody learns of it."""
+    """A store whose next reply can be lost: the call takes effect, and the caller gets an error."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
@@ -87,7 +87,7 @@ class LossyStore(MemoryStore):
 
 
 class Workbench:
-    """Everything a worker needs, and short words for what tests do with it."""
+    """A worker with all that it needs, and short methods for tests."""
 
     def __init__(self, *functions: Callable[..., Any], slots: int = 2, lease: int = 30_000) -> None:
         self.clock = VirtualClock()
@@ -117,12 +117,12 @@ class Workbench:
         return seconds
 
     def claim_ahead(self) -> None:
-        """As if runs had been short so far."""
+        """Let the lane measure a high rate, as if runs had been short so far."""
         lane = self.worker._lanes["thread"]
         lane._rate, lane._since = 1_000_000.0, steady_clock() + 60
 
     def ask_to_cancel(self, run_id: str) -> None:
-        """As ``runs.cancel`` does it."""
+        """Request to cancel a run, as ``runs.cancel`` does."""
         transition = attempts.cancel(self.run(run_id), self.clock.now, "user")
         assert transition is not None
         self.store.settle_runs([transition])
@@ -159,7 +159,7 @@ class PickySettle:
 
 
 class TimedWorkbench:
-    """A worker and a keeper whose seconds a test counts."""
+    """A worker and a lease renewer whose clock the test sets."""
 
     def __init__(self, slots: int = 2, lease: int = 30_000) -> None:
         self.seconds = 100.0
@@ -210,18 +210,18 @@ def attempt_of(timed: TimedWorkbench, name: str = "r") -> Attempt:
 
 
 def work() -> None:
-    """A task whose end the test decides."""
+    """A task that the test ends."""
 
 
 def returns_late(run: context.RunContext) -> str:
-    """Takes longer than it may, and takes no notice of being asked to end."""
+    """Exceed the timeout, and ignore the request to end."""
     while not run.cancel_requested:
         time.sleep(0.005)
     return "paid"
 
 
 async def blocks_and_returns_late(run: context.RunContext) -> str:
-    """The same without a single await, where it could be cancelled."""
+    """Do the same without an await at which it could be cancelled."""
     return returns_late(run)
 
 
