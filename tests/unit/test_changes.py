@@ -52,7 +52,9 @@ class TestCreate:
         assert (schedule.state, schedule.next_tick, schedule.wake_at) == ("finished", None, None)
 
     def test_creating_a_schedule_with_an_existing_name_raises_with_a_hint(self) -> None:
-        with pytest.raises(ScheduleExists, match='"cleanup" of tenant "default" exists already; declare it'):
+        with pytest.raises(
+            ScheduleExists, match=r'"cleanup" of tenant "default" exists already; declare\(\) it'
+        ):
             changes.create(wanted(), T, made())
 
     def test_the_numbers_of_a_deleted_schedule_are_continued(self) -> None:

@@ -269,7 +269,7 @@ def test_log_lines_that_could_not_be_stored_are_stored_later(monkeypatch: pytest
 
 
 def test_the_lease_renewer_sleeps_while_no_run_is_held() -> None:
-    assert Workbench().keep() is None
+    assert Workbench().renew() is None
 
 
 def test_a_refused_heartbeat_after_the_end_of_a_run_is_not_a_lost_lease(

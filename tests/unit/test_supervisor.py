@@ -217,7 +217,7 @@ def test_a_supervisor_that_stops_retries_to_hand_back_runs_while_the_store_is_un
         pauses.append(seconds)
         store.away = len(pauses) < 3
 
-    monkeypatch.setattr(supervisor_module.time, "sleep", pause)
+    monkeypatch.setattr(time, "sleep", pause)
     watching._stop()
     assert len(pauses) == 3
     assert not any("could not be handed back" in message for message in caplog.messages)

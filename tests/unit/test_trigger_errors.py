@@ -398,7 +398,7 @@ LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
             "start",
         ),
         (lambda: every(-1), f"every -1 is negative; {LENGTH}", "every"),
-        (lambda: every("-5m"), 'every "-5m" is not a duration; it can\'t be negative', "every"),
+        (lambda: every("-5m"), 'every "-5m" is not a duration; a duration can\'t be negative', "every"),
         (
             lambda: every("1h", start="2026-02-01T00:00Z", until="2026-01-01T00:00Z"),
             f"until 2026-01-01T00:00:00Z is before start {FEBRUARY}; the first tick would never come",
