@@ -1,4 +1,4 @@
-"""Run mutants, or show what became of them.
+"""Run mutants, or show their results.
 
     python -m tests.mutation                            all suites; continues where the last run ended
     python -m tests.mutation rules --sample 100         a sample of each module of a suite, by a fixed seed
@@ -25,27 +25,27 @@ from tests.mutation.suites import SUITES, Suite
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m tests.mutation", description=(__doc__ or "").split("\n")[0]
     )
-    words.add_argument("wanted", nargs="*", help="suites, modules or places in them; all if none is named")
-    words.add_argument("--sample", type=int, help="so many mutants of each module")
-    words.add_argument("--seed", type=int, default=1, help="which sample (1)")
-    words.add_argument("--workers", type=int, choices=(1, 2), default=1, help="processes at a time (1)")
-    words.add_argument("--again", action="store_true", help="try survivors again")
-    words.add_argument("--fresh", action="store_true", help="try all again")
-    words.add_argument(
+    parser.add_argument("wanted", nargs="*", help="suites, modules or places in them; all if none is named")
+    parser.add_argument("--sample", type=int, help="try this many mutants of each module")
+    parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
+    parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="processes at a time (1)")
+    parser.add_argument("--again", action="store_true", help="retry survivors")
+    parser.add_argument("--fresh", action="store_true", help="retry all")
+    parser.add_argument(
         "--list", action="store_true", help="show survivors that are not accepted, and run nothing"
     )
-    words.add_argument("--write", type=Path, metavar="PAGE", help="write the scores and run nothing")
-    said = words.parse_args()
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the scores and run nothing")
+    options = parser.parse_args()
     os.nice(5)
     results = Results()
-    chosen = list(_chosen(said.wanted))
-    if said.list or said.write:
+    chosen = list(_chosen(options.wanted))
+    if options.list or options.write:
         accepted = read_accepted()
-        if said.write:
-            said.write.write_text(write_page(chosen, results, accepted))
+        if options.write:
+            options.write.write_text(write_page(chosen, results, accepted))
         else:
             for mutant in survivors(chosen, results, accepted):
                 print(f"{mutant.id} {mutant.module}:{mutant.line} {mutant.place}: {mutant.change}")
@@ -53,11 +53,13 @@ def main() -> int:
     for suite, mutants in chosen:
         todo = [
             mutant
-            for mutant in _sampled(mutants, said.sample, said.seed)
-            if said.fresh or (found := results.get(mutant.id)) is None or (said.again and found.survived)
+            for mutant in _sampled(mutants, options.sample, options.seed)
+            if options.fresh
+            or (found := results.get(mutant.id)) is None
+            or (options.again and found.survived)
         ]
         if todo:
-            run(suite, todo, results, said.workers)
+            run(suite, todo, results, options.workers)
     return 0
 
 
@@ -73,7 +75,7 @@ def _chosen(wanted: Sequence[str]) -> Iterable[tuple[Suite, list[Mutant]]]:
 
 
 def _sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
-    """The same ones each time, as long as the source is the same."""
+    """Return a sample: the same one each time, as long as the source is the same."""
     if size is None:
         return mutants
     found: list[Mutant] = []

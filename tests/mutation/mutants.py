@@ -1,7 +1,7 @@
-"""Find the mutants of a source file: each is one small change that a test ought to notice.
+"""Find the mutants of a source file: each is one small change that a test should catch.
 
 Not mutated, since no test should pin them: docstrings, annotations, assertions (they narrow types), the texts
-of errors and log lines, ``__repr__``, and whatever only a type checker reads.
+of errors and log lines, ``__repr__``, and code that only a type checker reads.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ class Mutant(NamedTuple):
     module: str
     """The file, below src/evenbeat."""
     place: str
-    """The function or constant that it is in."""
+    """The function or constant that contains the change."""
     line: int
     last_line: int
     change: str
-    """What becomes what, to read."""
+    """The old and the new code, for people."""
     start: int
     end: int
     text: str
     imported: bool
-    """Whether the code runs when the module is imported: then any test may notice."""
+    """Whether the code runs when the module is imported: then any test may catch the change."""
     id: str
 
 
@@ -92,7 +92,8 @@ class _Change(NamedTuple):
 
 
 def find_mutants(module: str, source: str) -> list[Mutant]:
-    """The mutants of a module, in the order of its lines. Ids stay when other lines of the file change."""
+    """Return the mutants of a module, in the order of its lines. An id stays when other lines of the file
+    change."""
     found = _lua_changes(source) if module.endswith(".lua") else _Finder(source).changes()
     seen: Counter[str] = Counter()
     mutants: list[Mutant] = []
@@ -111,7 +112,7 @@ def mutated(source: str, mutant: Mutant) -> str:
 
 
 def is_valid(module: str, source: str) -> bool:
-    """Whether a changed source can be compiled; where it can't, that is no mutant."""
+    """Return whether a changed source can be compiled; otherwise it is not a mutant."""
     if module.endswith(".lua"):
         return True
     try:
@@ -206,7 +207,7 @@ class _Finder:
                     yield from self._expression(part.context_expr, place, node, imported)
                 elif isinstance(part, ast.expr):
                     if isinstance(node, ast.Raise):
-                        continue  # what an error says
+                        continue  # the text of an error
                     if field == "test":
                         yield from self._negated(part, place, node, imported)
                     yield from self._expression(part, place, node, imported)
@@ -220,7 +221,7 @@ class _Finder:
             return self._replaced(node, new, place, statement, imported)
 
         if isinstance(node, ast.JoinedStr):
-            # The places of what is inside are wrong before Python 3.12.
+            # Before Python 3.12, the positions of the expressions inside are wrong.
             yield from self._text(node, place, statement, imported)
             return
         if isinstance(node, ast.Lambda):
@@ -270,7 +271,7 @@ class _Finder:
                     for inner in (part.iter, *part.ifs):
                         yield from self._expression(inner, place, statement, imported)
                 elif isinstance(part, ast.expr) and field != "slice":
-                    if not (isinstance(node, ast.Call) and _is_said(node, part)):
+                    if not (isinstance(node, ast.Call) and _is_read_by_people(node, part)):
                         yield from self._expression(part, place, statement, imported)
                 elif isinstance(part, ast.expr):
                     yield from self._slice(part, place, statement, imported)
@@ -284,7 +285,7 @@ class _Finder:
             yield from self._expression(node, place, statement, imported)
 
     def _negated(self, node: ast.expr, place: str, statement: ast.stmt, imported: bool) -> Iterator[_Change]:
-        """A plain condition; comparisons and the like are changed by themselves."""
+        """Negate a plain condition; comparisons and the like have mutants of their own."""
         if isinstance(node, (ast.Compare, ast.BoolOp, ast.Constant)):
             return
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -312,7 +313,7 @@ class _Finder:
                 before = start + len(written[:at].encode())
                 after = start + len(written[:until].encode())
                 shown = texts.shown(written, at, until, new)
-                yield _Change(place, statement, shown, before, after, new, imported, _said(statement))
+                yield _Change(place, statement, shown, before, after, new, imported, _header(statement))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             new_text = _OPERATORS.get(node.value, f"{node.value}XX")
             yield self._replaced(node, ast.Constant(new_text), place, statement, imported)
@@ -328,18 +329,18 @@ class _Finder:
         if not isinstance(new, (ast.Constant, ast.Name, ast.Call)):
             text = f"({text})"
         where = node if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else statement
-        return _Change(place, where, change, start, end, text, imported, _said(statement))
+        return _Change(place, where, change, start, end, text, imported, _header(statement))
 
     def _gone(self, node: ast.stmt, place: str, imported: bool) -> _Change:
         start, end = self._span(node)
         return _Change(
-            place, node, f"{_short(ast.unparse(node))} → removed", start, end, "pass", imported, _said(node)
+            place, node, f"{_short(ast.unparse(node))} → removed", start, end, "pass", imported, _header(node)
         )
 
     def _become(self, node: ast.stmt, text: str, place: str, statement: ast.stmt, imported: bool) -> _Change:
         start, end = self._span(node)
         change = f"{_short(ast.unparse(node))} → {_short(text)}"
-        return _Change(place, node, change, start, end, text, imported, _said(statement))
+        return _Change(place, node, change, start, end, text, imported, _header(statement))
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None
@@ -371,8 +372,8 @@ def _with(node: N, field: str, value: Any) -> N:
     return changed
 
 
-def _said(statement: ast.stmt) -> str:
-    """A statement without its block: what an id depends on."""
+def _header(statement: ast.stmt) -> str:
+    """Return the text of a statement without its block: an id depends on it."""
     copy = deepcopy(statement)
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         if isinstance(getattr(copy, field, None), list):
@@ -403,7 +404,7 @@ def _is_error(node: ast.Call) -> bool:
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     return name[:1].isupper() and name in (
         "InvalidValue",
-        "Conflict",
+        "ScheduleConflict",
         "RunRefused",
         "ScheduleNotFound",
         "StoreUnavailable",
@@ -414,26 +415,27 @@ def _is_error(node: ast.Call) -> bool:
     )
 
 
-def _is_said(call: ast.Call, part: ast.expr) -> bool:
-    """What people read: an error, the field that it names, the name of a command."""
+def _is_read_by_people(call: ast.Call, part: ast.expr) -> bool:
+    """Return whether an argument is text for people: an error, the field that it names, the name of a
+    command."""
     return _is_error(call) or _names_a_field(call, part) or _names_a_command(call, part)
 
 
 def _names_a_command(call: ast.Call, part: ast.expr) -> bool:
-    """``commands.rows("select runs", …)``: announced to those who watch."""
+    """Return whether an argument names a command, as in ``session.rows("select runs", …)``."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    named = isinstance(owner, ast.Name) and owner.id in ("commands", "transaction")
+    named = isinstance(owner, ast.Name) and owner.id in ("session", "transaction")
     return named and _is_text(part) and part is call.args[0]
 
 
 def _names_a_field(call: ast.Call, part: ast.expr) -> bool:
-    """``read_duration(ttl, "ttl")``: what the error is to name."""
+    """Return whether an argument names the field for an error, as in ``read_duration(ttl, "ttl")``."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     return name.startswith(("check_", "read_", "refuse_")) and _is_text(part)
 
 
 def _is_type(node: ast.Assign | ast.AnnAssign) -> bool:
-    """``F = TypeVar(…)``, ``Rows: TypeAlias = …``."""
+    """Return whether an assignment defines a type: ``F = TypeVar(…)``, ``Rows: TypeAlias = …``."""
     if isinstance(node, ast.AnnAssign) and "TypeAlias" in ast.unparse(node.annotation):
         return True
     value = node.value

@@ -1,4 +1,4 @@
-"""What became of the mutants: scores by module, and the survivors that are accepted, with the reasons."""
+"""The report on mutants: scores by module, and accepted survivors with the reasons."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INTRODUCTION = """\
 
 A test that can't fail proves nothing. `make mutants` changes the code in one place at a time (a comparison, a
 condition, a number, a statement or an argument left out, an operator or a condition of an SQL text or a Lua
-script) and runs the tests of that module until one fails. A mutant that no test notices is read by a person:
-either a test is missing, or the code is not needed, or the mutant is accepted for the reason given below.
+script) and runs the tests of that module until one fails. A person reads each mutant that survives: either a
+test is missing, or the code is not needed, or the mutant is accepted for a reason given below.
 
-What is not mutated, since no test should pin it: docstrings, annotations, assertions, the texts of errors and
-log lines. A sample is drawn by a fixed seed. A *timeout*, tests that did not end, counts as caught.
+Docstrings, annotations, assertions, and the texts of errors and log lines are not mutated: no test should pin
+them. A fixed seed draws the samples. A *timeout* (the tests did not end) counts as caught.
 """
 
 
@@ -44,7 +44,7 @@ class Score(NamedTuple):
 class Reason(NamedTuple):
     text: str
     mutants: dict[str, str]
-    """What is changed, by the id."""
+    """The description of each mutant, by its id."""
 
 
 def read_accepted() -> list[Reason]:
@@ -82,7 +82,7 @@ def scores(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator
             )
 
 
-# The share of a module's mutants from which on its score speaks for the module.
+# If at least this share of a module's mutants was tried, the score is representative.
 _MOST = 0.8
 
 
@@ -99,8 +99,8 @@ def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
         *([_row(_total(most), "**modules of which most were tried**")] if most else []),
         *([_row(_total(some), "**modules of which a sample was tried**")] if some else []),
         "",
-        "*Score* is caught of tried; accepted survivors count against it. A sample of a dozen says little,",
-        "and there is no score of everything: it would be that of the modules that were tried in full.",
+        "*Score* is the share of tried mutants that were caught; accepted survivors count against it. A sample",
+        "of a dozen proves little. There is no total score: modules that were tried in full would dominate it.",
         "",
     ]
     present = {mutant.id: mutant for _, mutants in chosen for mutant in mutants}

@@ -1,4 +1,4 @@
-"""Try mutants: in a copy of the tree, with the tests that run the changed lines, until one fails."""
+"""Try mutants in a copy of the tree: run the tests that execute the changed lines, until one fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.mutation.suites import Suite
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "build" / "mutants"
-# Beside what the tests took when they were measured: this machine may be busy by now.
+# Seconds, and a factor of the measured duration of the tests: the machine may be busier by now.
 _PATIENCE, _TIMES = 30.0, 2.0
 
 
@@ -29,7 +29,7 @@ class Result(NamedTuple):
     id: str
     module: str
     outcome: str
-    """caught, timeout, survived, untested (no test runs the line), or invalid (it can't be compiled)."""
+    """caught, timeout, survived, untested (no test executes the line), or invalid (it can't be compiled)."""
     by: str
     took: float
 
@@ -43,7 +43,7 @@ class Result(NamedTuple):
 
 
 class Results:
-    """What is known of each mutant, the newest last. A run that ends early loses nothing."""
+    """The results of all mutants so far, the newest last. A run that ends early loses none."""
 
     def __init__(self) -> None:
         HOME.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class _Measured(NamedTuple):
 
 
 class _Worker:
-    """Two processes in a copy of the tree, one for each way to try a mutant."""
+    """Two processes in a copy of the tree, one for each way of trying a mutant."""
 
     def __init__(self, number: int, environment: dict[str, str], tests: Sequence[str]) -> None:
         self._folder = HOME / f"copy-{os.getpid()}-{number}"
@@ -81,18 +81,18 @@ class _Worker:
             symlinks=True,
             ignore=shutil.ignore_patterns(".*", "build", "dist", "ui", "bench", "__pycache__"),
         )
-        # What is not mutated is compiled once; what is has no compiled form, since one made within the same
-        # second for a text of the same length would pass for it.
+        # Modules are compiled once. A mutated module has no compiled file: Python would take one that was
+        # written in the same second, for a source of the same length, as valid.
         compileall.compile_dir(self._folder / "src", quiet=2)
         path = os.pathsep.join((str(self._folder / "src"), str(self._folder)))
         self._environment = {**environment, "PYTHONPATH": path}
         self._output = HOME / f"output-{os.getpid()}-{number}"
         self._sources: dict[str, str] = {}
-        self._collected = self._started("collected", *tests)
-        self._plain = self._started("plain")
+        self._collected = self._start("collected", *tests)
+        self._plain = self._start("plain")
 
     def mutants(self, modules: Sequence[str]) -> list[Mutant]:
-        """Of the copy: the tree itself may be edited meanwhile."""
+        """Find the mutants in the copy: the tree itself may be edited meanwhile."""
         return [mutant for module in modules for mutant in find_mutants(module, self._source(module))]
 
     def _source(self, module: str) -> str:
@@ -111,7 +111,7 @@ class _Worker:
             return {"code": -3, "failed": "", "took": 0.0}
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             compiled.unlink()
-        # Also where a function is replaced in place: tests start processes that import it.
+        # Also if a function is replaced in place: tests start processes that import the file.
         file.write_text(source)
         job = {
             "tests": tests,
@@ -130,7 +130,7 @@ class _Worker:
         finally:
             file.write_text(original)
 
-    def _started(self, *words: str) -> subprocess.Popen[str]:
+    def _start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.mutation.worker", *words],
             cwd=self._folder,
@@ -195,8 +195,8 @@ def _measure(suite: Suite, worker: _Worker) -> dict[str, _Measured]:
     if answer["failed"]:
         print(f"{suite.name}: not used, since they fail without a mutant: {', '.join(answer['failed'])}")
     return {
-        test: _Measured(said["took"], {module: set(lines) for module, lines in said["lines"].items()})
-        for test, said in answer["tests"].items()
+        test: _Measured(result["took"], {module: set(lines) for module, lines in result["lines"].items()})
+        for test, result in answer["tests"].items()
         if test not in answer["failed"]
     }
 
@@ -222,9 +222,9 @@ def _try(worker: _Worker, mutant: Mutant, measured: dict[str, _Measured]) -> Res
     tests = [test for test, what in measured.items() if mutant.imported or _runs(what, mutant)]
     covered = bool(tests)
     if not covered:
-        # It may have run when the module was imported, to make a constant.
+        # The line may have run when the module was imported, to create a constant.
         tests, mutant = list(measured), mutant._replace(imported=True)
-    # The quick ones first: most mutants are caught by many.
+    # Quick tests first: most mutants are caught by many tests.
     tests.sort(key=lambda test: measured[test].took)
     limit = _PATIENCE + _TIMES * sum(measured[test].took for test in tests)
     answer = worker.attempt(mutant, tests, limit)

@@ -1,4 +1,4 @@
-"""A few seeds of the simulator, in small pieces: enough for mutants; ``tests/unit`` has thousands."""
+"""A few seeds of the simulator, in small pieces: enough for mutants."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 Change: TypeAlias = tuple[int, int, str]
-"""From, to, and what stands there instead."""
+"""From, to, and the replacement."""
 
 _SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|CREATE TABLE|ORDER BY)\b")
 _SQL_SWAPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -74,7 +74,7 @@ def is_sql(text: str) -> bool:
 
 
 def sql_changes(text: str) -> Iterator[Change]:
-    """Changes of a string literal, as it is written in the source."""
+    """Yield changes of a string literal, as it is written in the source."""
     holes = [match.span() for match in re.finditer(r"\{[^{}]*\}", text)]
     yield from _swaps(text, _SQL_SWAPS, holes)
     for match in re.finditer(r"\s+AND\s+", text):
@@ -94,7 +94,7 @@ def lua_changes(line: str) -> Iterator[Change]:
 
 
 def shown(text: str, at: int, until: int, new: str) -> str:
-    """The change with a little of what stands around it."""
+    """Return the change with a little of the text around it."""
     before, after = text[max(0, at - 30) : at], text[until : until + 30]
     shown_new = f"{before}⟦{text[at:until]} → {new}⟧{after}"
     return " ".join(shown_new.split())
@@ -118,7 +118,7 @@ def _between(text: str, at: int) -> bool:
 
 
 def _condition_end(text: str, at: int) -> int:
-    """Where a condition that begins here ends: before the next AND, OR, clause or bracket of its depth."""
+    """Return the end of a condition that begins here: the next AND, OR, clause or bracket of its depth."""
     depth = 0
     words = re.compile(r"\s+(AND|OR|ORDER|LIMIT|GROUP|RETURNING|FOR|ON|UNION|THEN|END)\b|;|\n\s*\n|\"\"\"")
     while at < len(text):

@@ -1,10 +1,10 @@
-"""The processes that try mutants, in a copy of the tree. Each mutant has a fork of one of them.
+"""The processes that try mutants, in a copy of the tree. Each mutant runs in a fork of one of them.
 
 ``collected`` has collected the tests: in the fork, a mutant replaces a function's code, or a constant, which
-takes milliseconds. ``plain`` has imported what others wrote and nothing of ours: for mutants of what runs
-when a module is imported, where that is not enough.
+takes milliseconds. ``plain`` has imported third-party packages alone: it is for mutants of code that runs
+when a module is imported, if replacing is not enough.
 
-Both read jobs from stdin, one JSON object a line, and answer each with one line.
+Both read jobs from stdin, one JSON object per line, and answer each with one line.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main(kind: str, tests: Sequence[str]) -> None:
 
 
 class _Collected:
-    """Takes jobs where pytest would run the tests."""
+    """A plugin that takes jobs where pytest would run the tests."""
 
     def __init__(self, jobs: TextIO, answers: TextIO) -> None:
         self._jobs = jobs
@@ -100,7 +100,7 @@ class _Collected:
 
 
 def _die_with_parent() -> None:
-    """Where the system can: a run that is stopped leaves nothing at work."""
+    """End with the parent process, where the system can do that."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -130,7 +130,7 @@ def _forked(job: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str
             os._exit(0)
     os.close(writing)
     text = _read(reading, job["timeout"])
-    # Also what the tests started and left behind.
+    # Also processes that the tests started and left behind.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -139,7 +139,7 @@ def _forked(job: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str
 
 
 def _read(descriptor: int, timeout: float) -> str:
-    """Until the other side closes it; nothing if that takes too long."""
+    """Read until the other side closes; return an empty text if that takes too long."""
     deadline = time.monotonic() + timeout
     parts: list[bytes] = []
     try:
@@ -159,7 +159,7 @@ def _read(descriptor: int, timeout: float) -> str:
 
 
 class _First:
-    """The first test that fails."""
+    """A plugin that remembers the first test that fails."""
 
     def __init__(self) -> None:
         self.failed = ""
@@ -184,7 +184,7 @@ def _import_and_run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def replace_code(file: Path, place: str, source: str) -> bool:
-    """Give the function its code from the changed source; False if that can't be done in place."""
+    """Give the function its code from the changed source; return False if it can't be replaced in place."""
     new = _find_code(compile(source, str(file), "exec", dont_inherit=True), place.split("."))
     if new is None:
         return False
@@ -202,10 +202,11 @@ def replace_code(file: Path, place: str, source: str) -> bool:
 
 
 def replace_values(file: Path, source: str) -> bool:
-    """Give a module the constants and the default arguments that it has by the changed source.
+    """Give a module the constants and the default arguments of the changed source; return False if none
+    differs.
 
-    False if none differs. What was made of the old ones when others were imported stays as it was: a mutant
-    that survives this is tried again by importing it.
+    Values that other modules have computed from the old constants stay: a mutant that survives this is tried
+    again by importing it.
     """
     ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] == "evenbeat"]
     (module,) = [one for one in ours if os.path.realpath(one.__file__ or "") == os.path.realpath(file)]
@@ -238,7 +239,7 @@ def replace_values(file: Path, source: str) -> bool:
 
 
 def _newer(old: object, new: object) -> object:
-    """The new value where it can be compared; a function, say, is another one each time it is made."""
+    """Return the new value if it can be compared; a function is another object each time it is created."""
     return new if isinstance(new, _VALUES) else old
 
 
@@ -251,7 +252,7 @@ def _within(values: Iterable[object], module: str) -> Iterator[FunctionType]:
 
 
 def _functions() -> Iterator[FunctionType]:
-    # gc.freeze hides what was there from get_objects, not from a walk over modules and classes.
+    # gc.freeze hides objects from get_objects, not from a walk over modules and classes.
     seen: set[int] = set()
     todo: list[object] = [
         value
@@ -280,7 +281,7 @@ def _find_code(code: CodeType, path: list[str]) -> CodeType | None:
     for constant in code.co_consts:
         if isinstance(constant, CodeType) and constant.co_name == path[0]:
             found = constant if len(path) == 1 else _find_code(constant, path[1:])
-            # A class's body is code, too; a function inside a function comes with the outer one.
+            # The body of a class is code, too; a function inside a function is replaced with the outer one.
             if found is not None:
                 return found if not constant.co_flags & 0x2 or len(path) == 1 else constant
     return None
@@ -300,7 +301,7 @@ def _run(session: pytest.Session, items: Sequence[pytest.Item]) -> dict[str, Any
 
 
 class _Lines:
-    """Which lines each test runs, and how long it takes."""
+    """A plugin that measures which lines each test executes, and how long it takes."""
 
     def __init__(self, files: dict[str, str]) -> None:
         self._files = files
