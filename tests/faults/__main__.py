@@ -1,4 +1,4 @@
-"""``make faults``: everything that can go wrong, on every store, at full length; a table says how it went.
+"""``make faults``: every scene on every store, at full length; the result is a table.
 
 python -m tests.faults [STORE …] [--scene NAME] [--write docs/faults.md]
 
@@ -77,7 +77,7 @@ def _mutant_row(grounds: Grounds, store: str, mutant: Mutant) -> Row:
 def _tried(
     grounds: Grounds, store: str, scene: Scene | Mutant, act: Callable[[Ground], T]
 ) -> tuple[T | None, str | None, str]:
-    """What came of it, what went wrong, and why it could not be tried."""
+    """Return the outcome, the failure, and why the scene could not be tried."""
     try:
         with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), scene) as place:
             return act(place), None, ""
@@ -85,12 +85,12 @@ def _tried(
         return None, _short(str(error)) if error.is_required else None, f" (not tested: {_short(str(error))})"
     except AssertionError as error:
         return None, _short(str(error)) or "failed", ""
-    except Exception as error:  # a scene that breaks does not keep the others from being played
+    except Exception as error:  # the failure of one scene does not stop the others
         return None, _short(repr(error)), ""
 
 
 def _short(text: str, longest: int = 300) -> str:
-    """Fit for a cell of the table."""
+    """Return the text for a cell of the table."""
     return " ".join(text.split())[:longest].replace("|", "/")
 
 
@@ -129,7 +129,7 @@ A row stands for the code of the day on which it was *played*; those of older da
 
 
 def write(page: Path, done: list[Row]) -> None:
-    """The page with these rows in place of those of the same scenes."""
+    """Return the page with these rows instead of those of the same scenes."""
     known = {}
     if page.exists():
         lines = page.read_text("utf-8").splitlines()
@@ -145,7 +145,7 @@ def write(page: Path, done: list[Row]) -> None:
 
 
 def _key(text: str) -> tuple[str, str]:
-    """(store, scene or mutant) of a row of the table."""
+    """Return (store, scene or mutant) of a row of the table."""
     store, scene, what = text.removeprefix("| ").split(" | ")[:3]
     name = re.search(r"on purpose \((\w+)\)", what)
     return store, name[1] if scene == "mutant" and name else scene

@@ -2,8 +2,8 @@
 
     python -m tests.faults.adder URL START NAMES THREADS
 
-Each name has its moment: START (seconds of the clock), and each next one 100 ms later. Says how many got each
-of them, how many were told that it exists, and how many got no answer, as a JSON line.
+Each name has its moment: START (seconds of the clock), and each next one 100 ms later. Prints a JSON line:
+how many threads added each name, how many got an error because it exists, and how many got no answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BETWEEN = 0.1
 def main(url: str, start: float, names: int, threads: int) -> None:
     app = Scheduler(open_url(url))
     persist(app.store.open)
-    app.schedules.list()  # whatever is made at the first call is made now
+    app.schedules.list()  # creates now what the first call creates
     made: Counter[str] = Counter()
     existed: Counter[str] = Counter()
     unsure: Counter[str] = Counter()

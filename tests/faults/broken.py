@@ -1,4 +1,4 @@
-"""Stores that are broken on purpose, over any real one: the fault tests catch them, or they are too weak."""
+"""Stores that are broken on purpose, over any real one: the fault tests must catch them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenbeat.stores.base import Fired, PlanFunction, RunQuery, ScheduleQuery, S
 
 
 class Over:
-    """All of another store, but what a subclass says otherwise."""
+    """Forwards all calls to another store, except those that a subclass overrides."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -27,9 +27,9 @@ class Over:
 
 
 class Unfenced(Over):
-    """Takes the result of any attempt, however late: nothing compares it with the present one.
+    """Accepts the result of any attempt, however late, without comparing it with the present one.
 
-    Nor does it tell a worker that its lease is lost: each heartbeat is welcome.
+    It accepts each heartbeat, so that no worker notices that its lease is lost.
     """
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
@@ -49,7 +49,7 @@ class Unfenced(Over):
 
 
 class Unchecked(Over):
-    """Looks whether a tick has its run, and adds one if not: no unique id, and nothing gates the insert."""
+    """Adds the run of a tick if a query finds none: no unique id, and nothing gates the insert."""
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         now = min(now, self._store.now())
@@ -60,7 +60,7 @@ class Unchecked(Over):
         for entry in planned:
             known = self._store.find_runs(RunQuery(schedule=entry.schedule.name, tenant="default", limit=100))
             ticks = {run.tick for run in known.items}
-            # Without a unique id there would be two rows; here each has an id of its own.
+            # Without a unique id there would be two rows; here each row has its own id.
             runs += [replace(run, id=uuid4().hex) for run in entry.runs if run.tick not in ticks]
         self._store.add_runs(runs)
         for row, entry in zip(due, planned, strict=True):
@@ -71,7 +71,7 @@ class Unchecked(Over):
 
 
 class Overwriting(Over):
-    """Fires from a row that was read before, whatever has happened to it since."""
+    """Fires from a row that was read before, whatever has changed since."""
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         now = min(now, self._store.now())

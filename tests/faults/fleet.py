@@ -1,4 +1,4 @@
-"""Node processes on one store, started and ended by their pids, and the account of what they did."""
+"""Node processes on one store, started and ended by their pids, and the account of their ticks and runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Fleet:
         return self.folder / f"node-{number}.log"
 
     def await_ready(self) -> None:
-        """Until every node has started."""
+        """Wait until every node has started."""
         for number in self.alive:
             wait_until(lambda number=number: self.reports(number), f"node {number} did not start")  # type: ignore[misc]  # a default binds the number
 
@@ -74,7 +74,7 @@ class Fleet:
         self.alive[number].send_signal(what)
 
     def bury(self) -> int:
-        """Forget the nodes that died by themselves, at a failpoint; answers how many."""
+        """Forget the nodes that died by themselves, at a failpoint; return how many."""
         dead = [number for number, process in self.alive.items() if process.poll() is not None]
         for number in dead:
             code = self.alive.pop(number).returncode
@@ -97,7 +97,7 @@ class Fleet:
         return [report for log in logs for report in self._reports_in(log)]
 
     def _reports_in(self, log: Path) -> list[dict[str, Any]]:
-        """What a node said; what was read before is not read again."""
+        """Return the reports of a node; lines that were read before are not read again."""
         read, reports = self._read.setdefault(log, (0, []))
         with log.open("rb") as file:
             file.seek(read)
@@ -124,7 +124,7 @@ def fleet(url: str, folder: Path) -> Iterator[Fleet]:
 
 @contextmanager
 def opened(url: str) -> Iterator[Store]:
-    """The store, through a connection that nothing happens to."""
+    """Open the store through a connection without faults."""
     store = open_url(url)
     with closing(store):
         store.open()
@@ -156,9 +156,9 @@ def prepare(url: str, schedules: int) -> None:
 
 
 def add_schedules(url: str, wishes: Sequence[ScheduleRecord], apart: int = 0, unchanged: int = 0) -> None:
-    """Make schedules, each so many milliseconds older than the one before: their ticks are apart, too.
+    """Add schedules, each ``apart`` milliseconds older than the one before, so that their ticks differ.
 
-    ``unchanged`` is for how many milliseconds their rows say that nobody changed them.
+    Their rows look as if they had not been changed for ``unchanged`` milliseconds.
     """
     with opened(url) as store:
         now = store.now()
@@ -169,7 +169,7 @@ def add_schedules(url: str, wishes: Sequence[ScheduleRecord], apart: int = 0, un
 
 
 def check_ticks(store: Store, name: str) -> None:
-    """Every tick of a schedule became one run, or has a row in the ledger that says why not."""
+    """Check that every tick of a schedule became one run, or has a row in the ledger."""
     schedule = store.find_schedules(ScheduleQuery(name=name)).items[0]
     trigger = trigger_of(schedule)
     assert schedule.next_tick is not None
@@ -184,7 +184,7 @@ def check_ticks(store: Store, name: str) -> None:
 
 
 def drain(url: str) -> None:
-    """Pause every schedule, and let the nodes finish what is still out."""
+    """Pause every schedule, and let the nodes finish the remaining runs."""
     with opened(url) as store:
         app = Scheduler(store)
         for schedule in app.schedules.list():
@@ -193,12 +193,12 @@ def drain(url: str) -> None:
 
 
 def await_rest(store: Store) -> None:
-    """Until no run is queued or running. A slow machine may take its time, as long as work goes on."""
+    """Wait until no run is queued or running. A slow machine may take long, as long as runs end."""
     ended, deadline = -1, time.monotonic() + 60
     while True:
         try:
             counts = store.count_runs()
-        except StoreUnavailable:  # PostgreSQL starts anew if the jump of a clock ended one of its processes
+        except StoreUnavailable:  # PostgreSQL restarts if the jump of a clock ended one of its processes
             assert time.monotonic() < deadline, "the store did not come back"
             time.sleep(0.5)
             continue
@@ -217,12 +217,12 @@ def _pause(app: Scheduler, name: str) -> bool:
     except ScheduleTooNew:
         return _pause_as_newer(app.store, name)
     except (StoreUnavailable, ScheduleConflict):
-        return False  # MongoDB: a transaction of a node that was killed is still in the way
+        return False  # MongoDB: the transaction of a killed node still blocks the row
     return True
 
 
 def _pause_as_newer(store: Store, name: str) -> bool:
-    """As the version of Evenbeat would that wrote the row."""
+    """Do this as the version of Evenbeat that wrote the row."""
     (row,) = store.find_schedules(ScheduleQuery(name=name)).items
     planned = changes.pause(replace(row, format=FORMAT), store.now())
     paused = replace(planned.schedule, format=row.format)
@@ -230,17 +230,17 @@ def _pause_as_newer(store: Store, name: str) -> bool:
 
 
 class Account(NamedTuple):
-    """What was found to be as promised."""
+    """The numbers of a check that found no broken promise."""
 
     ticks: int
-    """Of all schedules, each accounted for exactly once."""
+    """The ticks of all schedules, each accounted for exactly once."""
     runs: int
     completions: int
-    """That nodes say were accepted, no run twice."""
+    """The completions that nodes report as accepted, no run twice."""
 
 
 def check(url: str, reports: list[dict[str, Any]]) -> Account:
-    """The promise, from what is stored and what the nodes say they did."""
+    """Check the promise, from the store and from the reports of the nodes."""
     with opened(url) as store:
         runs = list(all_runs(store))
         of_schedule: dict[str | None, list[RunRecord]] = {}
@@ -254,7 +254,7 @@ def check(url: str, reports: list[dict[str, Any]]) -> Account:
         assert run.state == "succeeded", run
         assert run.tick is None or run.created_at >= run.tick, f"{run.id} was fired early"
     done = Counter(report["run"] for report in reports if report["what"] == "done accepted")
-    # A node may die after its completion was stored and before it could say so, never say it twice.
+    # A node may die after a completion was stored and before it reports it; it never reports one twice.
     assert set(done.values()) <= {1}, "completed twice"
     assert set(done) <= {run.id for run in runs}
     ran = Counter((report["run"], report["attempt"]) for report in reports if report["what"] == "ran")

@@ -1,4 +1,4 @@
-"""Where faults happen: a store of one's own, on a server of one's own."""
+"""Stores and servers for scenes: each scene gets a store of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.isolation import own_place
 
 
 class Grounds:
-    """Grounds for scenes. Servers are started when first asked for, and stopped at the end."""
+    """The grounds of scenes. Servers are started when they are first needed, and stopped at the end."""
 
     def __init__(self) -> None:
         self._servers: dict[str, servers.Server] = {}
 
     @contextmanager
     def ground(self, store: str, folder: Path, for_scene: Scene | Mutant | None = None) -> Iterator[Ground]:
-        """A store of one's own: one that the scene makes for itself, or a place on a server of ours."""
+        """Yield a store for one scene: the scene creates it, or it is a database on one of our servers."""
         with ExitStack() as stack:
             if for_scene is not None and for_scene.ground is not None:
                 yield stack.enter_context(for_scene.ground(store, folder))
@@ -30,7 +30,7 @@ class Grounds:
                 yield Ground(stack.enter_context(own_place(server.url)), folder, server)
 
     def server(self, store: str) -> servers.Server:
-        """A server that may be harmed, shared by the scenes of a store."""
+        """Return a server that scenes may kill, shared by the scenes of a store."""
         if store not in self._servers:
             self._servers[store] = servers.started(store)
         return self._servers[store]

@@ -1,4 +1,4 @@
-"""A node of a version to come: it writes and understands rows of the next format. Arguments as ``node``."""
+"""A node of a future version: it reads and writes rows of the next format. Arguments as for ``node``."""
 
 from __future__ import annotations
 

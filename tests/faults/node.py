@@ -1,10 +1,10 @@
-"""A node for fault tests: a real scheduler on a real store, until told to stop.
+"""A node for fault tests: a real scheduler on a real store.
 
     python -m tests.faults.node URL STOP [--failpoint NAME:N] [--record] [--broken KIND] [--lease 30s]
 
 It ends when the file STOP exists. A failpoint such as ``commit:3`` kills the process with SIGKILL when the
-store is about to send that command for the third time; ``committed:3`` right after the third commit. What the
-node did goes to stdout, a JSON line each, written before the process can die.
+store is about to send that command for the third time; ``committed:3`` right after the third commit. The node
+reports what it does on stdout, as JSON lines, each written before the process can die.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.faults import broken
 
 LEASE = "1s"
 TIMEOUT = 1.0
-"""Seconds that a node waits for a server: short, so that a test sees what follows."""
+"""Seconds that a node waits for a server: short, so that tests are quick."""
 
 _SAYING = threading.Lock()
 
@@ -50,7 +50,7 @@ class Failpoint:
 
 
 def make_store(url: str, on_command: Callable[[str], None] | None = None) -> Store:
-    """A store that is as impatient as the tests are."""
+    """Open a store with short timeouts."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return SqliteStore(parts.path[1:], busy_timeout=0.5, on_command=on_command)
@@ -96,7 +96,7 @@ def main() -> None:
 
     @app.task
     async def steady(run: RunContext, period: int, early: int) -> None:
-        """Ends up to ``early`` ms before the next tick of its schedule; says from when to when it ran."""
+        """End up to ``early`` ms before the next tick of the schedule; report the begin and the end."""
         began = time.monotonic()
         grid = 0.0 if run.tick is None else run.tick.timestamp() * 1000
         left = period - (time.time() * 1000 - grid) % period
@@ -106,7 +106,7 @@ def main() -> None:
 
     @app.task
     async def brief(run: RunContext) -> None:
-        """Is over soon, and fails now and then; says from when to when it ran, also if it is cancelled."""
+        """End soon, and fail now and then; report the begin and the end, also after a cancel."""
         began = time.monotonic()
         try:
             await asyncio.sleep(0.02)
@@ -117,14 +117,14 @@ def main() -> None:
 
     @app.task
     def hold(run: RunContext) -> None:
-        """Runs until its worker dies; whoever takes it over ends it."""
+        """Run until the worker dies; the next attempt ends at once."""
         report("held", run=run.id, attempt=run.attempt, at=time.time())
         if run.attempt == 1:
             time.sleep(60)
 
     @app.task
     def nap(run: RunContext) -> None:
-        """Is frozen in the middle of its first attempt, and ends it when it is thawed."""
+        """Wait in the first attempt while the process is frozen, and end after it is thawed."""
         report("held", run=run.id, attempt=run.attempt, at=time.time())
         if run.attempt == 1:
             time.sleep(0.5)
@@ -135,7 +135,7 @@ def main() -> None:
             report("done accepted", run=event.run.id, attempt=event.run.attempt)
 
     persist(app.start)
-    # What this machine's clock says, and what it said before anybody faked it.
+    # The time of this machine, and its real time without libfaketime.
     really = float(said.really) if said.really else time.time()
     report("started", pid=os.getpid(), clock=time.time(), really=really)
     while not said.stop.exists():
@@ -147,7 +147,7 @@ def main() -> None:
 
 
 def persist(start: Callable[[], None]) -> None:
-    """A node that comes up while the server is away tries again, as its service manager would have it."""
+    """Start the node, and retry while the server is unavailable, as a service manager would."""
     from evenbeat.errors import StoreUnavailable
 
     while True:

@@ -1,4 +1,5 @@
-"""A TCP proxy on loopback that does what networks do: reset, refuse, swallow, delay, and lose replies."""
+"""A TCP proxy on loopback with the faults of networks: resets, refusals, black holes, delays, lost
+replies."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Forwards connections to a port of this machine, as well as its mode allows."""
+    """Forwards connections to a port of this machine, with the fault of its mode."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -29,7 +30,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def become(self, mode: Mode) -> None:
-        """Behave like this from now on. Who was in a black hole is cut off at its end."""
+        """Set the mode. At the end of a black hole, the connections in it are reset."""
         before, self._mode = self._mode, mode
         if "blackhole" in (before, mode) and mode != "blackhole":
             self.reset()
@@ -37,7 +38,7 @@ class Proxy:
             self.reset()
 
     def lead_to(self, target: int) -> None:
-        """New connections go there. Those that are open stay where they are, as behind a moved address."""
+        """Forward new connections to another port. Open ones stay, as behind a moved address."""
         self._target = target
 
     def reset(self) -> None:
@@ -105,6 +106,6 @@ class Proxy:
 def _reset(end: socket.socket) -> None:
     with contextlib.suppress(OSError):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        # Whoever is blocked in recv wakes up by this, and not by close.
+        # This wakes a thread that is blocked in recv; close does not.
         end.shutdown(socket.SHUT_RD)
     end.close()

@@ -1,4 +1,4 @@
-"""A scene: what is done to a fleet, on which stores, how often; and what scenes share.
+"""A scene: the faults of a fleet, on which stores and how often; and helpers of all scenes.
 
 A module in ``tests/faults/scenes`` has ``SCENES`` and, where it breaks a store on purpose, ``MUTANTS``. Both
 are found by themselves: the quick form (``test_stores.py``) and the full one (``python -m tests.faults``)
@@ -24,20 +24,20 @@ LEASE_MS = 1000
 
 
 class Ground(NamedTuple):
-    """Where it happens: a store of one's own, and its server if there is one that may be harmed."""
+    """The store of a scene, and its server if there is one that the scene may kill."""
 
     url: str
     folder: Path
     server: servers.Server | None = None
 
     def at(self, port: int) -> str:
-        """The store's URL through a proxy."""
+        """Return the URL of the store through a proxy."""
         assert self.server is not None
         return self.url.replace(f":{self.server.port}/", f":{port}/")
 
 
 class Outcome(NamedTuple):
-    """What a scene found; a promise that was broken is an AssertionError instead."""
+    """The result of a scene. A broken promise raises AssertionError instead."""
 
     account: Account
     faults: int
@@ -51,13 +51,13 @@ class Scene(NamedTuple):
 
     name: str
     play: Callable[[Ground, int], Outcome]
-    """Given a ground and how often something is to go wrong, or for how many seconds it is to go on."""
+    """Called with a ground and the number of faults, or of seconds."""
     what: str
-    """What is done, in a line."""
+    """A description in one line."""
     quick: int
-    """How often, or for how many seconds, in the tests; 0: in ``make faults`` alone."""
+    """The number of faults, or of seconds, in the tests; 0: only in ``make faults``."""
     full: int
-    """How often, or for how many seconds, in ``make faults``."""
+    """The number of faults, or of seconds, in ``make faults``."""
     stores: tuple[str, ...] = STORES
     ground: Callable[[str, Path], AbstractContextManager[Ground]] | None = None
     """A ground of its own for a store and a folder, where an ordinary server will not do: a standby, three
@@ -65,28 +65,28 @@ class Scene(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """A store or node that is broken on purpose: a scene must notice."""
+    """A store or node that is broken on purpose: the scene must find it."""
 
     name: str
     play: Callable[[Ground], str | None]
-    """Answers what was noticed, or None if nothing was."""
+    """Returns the finding, or None if there was none."""
     says: str
-    """A part of what must be noticed."""
+    """A part of the finding that is expected."""
     stores: tuple[str, ...] = STORES
     quick: tuple[str, ...] = STORES
-    """The stores that the quick form looks at."""
+    """The stores of the quick form."""
     ground: Callable[[str, Path], AbstractContextManager[Ground]] | None = None
 
 
 def end(ground: Ground, nodes: Fleet, faults: int, recovery: float | None = None) -> Outcome:
-    """Let the fleet finish what is due, and account for every tick."""
+    """Let the fleet finish its runs, and account for every tick."""
     drain(ground.url)
     nodes.stop()
     return Outcome(check(ground.url, nodes.reports()), faults, recovery)
 
 
 def caught(act: Callable[[], object]) -> str | None:
-    """The first line of what an act was found to break; None if it held."""
+    """Return the first line of the promise that an act broke; None if it kept all."""
     try:
         act()
     except AssertionError as error:
@@ -99,7 +99,7 @@ def completions(nodes: Fleet) -> int:
 
 
 def next_completion(nodes: Fleet) -> float:
-    """Seconds until a node says that a run was completed, from now on."""
+    """Return the seconds from now until a node reports a completion."""
     start = time.monotonic()
     before = completions(nodes)
     wait_until(lambda: completions(nodes) > before, f"nothing was completed any more: {nodes.errors()}")
@@ -107,7 +107,7 @@ def next_completion(nodes: Fleet) -> float:
 
 
 def held(nodes: Fleet, run: str, attempt: int) -> tuple[int, float]:
-    """Which node holds the run, and since when."""
+    """Return the node that holds the run, and since when."""
     found: list[tuple[int, float]] = []
 
     def look() -> bool:
@@ -122,7 +122,8 @@ def held(nodes: Fleet, run: str, attempt: int) -> tuple[int, float]:
 
 
 def assert_no_overlap(reports: Sequence[dict[str, Any]], most: Mapping[str, int]) -> None:
-    """By what the nodes say, no more runs of a schedule than this were ever executed at the same time."""
+    """Check, by the reports of the nodes, that at most so many runs of a schedule executed at the same
+    time."""
     moments: dict[str, list[tuple[float, int, str]]] = {}
     for report in reports:
         if report["what"] == "spent" and report["schedule"] in most:
@@ -137,7 +138,7 @@ def assert_no_overlap(reports: Sequence[dict[str, Any]], most: Mapping[str, int]
 
 
 def faketime() -> dict[str, str]:
-    """The environment of a process whose clock is FAKETIME's, or what FAKETIME_TIMESTAMP_FILE says."""
+    """Return the environment of a process with the clock of FAKETIME, or of FAKETIME_TIMESTAMP_FILE."""
     found = importlib.util.find_spec("libfaketime")
     assert found is not None
     assert found.submodule_search_locations

@@ -32,14 +32,14 @@ _CLONE_NEWNS, _CLONE_NEWUSER, _MS_REC, _MS_PRIVATE = 0x20000, 0x10000000, 0x4000
 
 
 class SmallMongo(servers.Mongo):
-    """Its journal of operations is 5 % of a disk, and no less than 1 GB, unless it is told otherwise."""
+    """A MongoDB with a small journal of operations: by default it takes 5 % of a disk, and at least 1 GB."""
 
     def _command(self) -> list[str]:
         return [*super()._command(), "--oplogSize", "64"]
 
 
 def mount_disk(folder: Path, megabytes: int) -> None:
-    """Mount a small disk that this process and its children see; OSError where that is not allowed."""
+    """Mount a small disk for this process and its children; raise OSError where that is not allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
 
@@ -60,13 +60,13 @@ def mount_disk(folder: Path, megabytes: int) -> None:
 
 
 class Filler:
-    """A file that takes all the room there is."""
+    """A file that takes all free space."""
 
     def __init__(self, disk: Path) -> None:
         self._path = disk / "filler"
 
     def fill(self) -> None:
-        """Take what is left, to the last byte."""
+        """Take the free space, to the last byte."""
         with self._path.open("ab", buffering=0) as file:
             for size in (1 << 20, 1 << 12, 1):
                 try:
@@ -76,7 +76,7 @@ class Filler:
                     continue
 
     def give(self, size: int) -> None:
-        """Let go of a little."""
+        """Free a little space."""
         os.truncate(self._path, max(0, self._path.stat().st_size - size))
 
     def clear(self) -> None:
@@ -116,7 +116,7 @@ def play(store: str, disk: Path, folder: Path, faults: int, *options: str) -> Ou
 
 
 def _fill(ground: Ground, nodes: Fleet, filler: Filler) -> None:
-    """Let nodes work for a while on a disk that is full, but for a little now and then.
+    """Let nodes work for a while on a full disk, with a little free space now and then.
 
     A server that ends is started when there is room again.
     """
@@ -124,7 +124,7 @@ def _fill(ground: Ground, nodes: Fleet, filler: Filler) -> None:
     before = len(nodes.errors_of_all())
     until = time.monotonic() + FULL
     while time.monotonic() < until:
-        filler.fill()  # also what others let go of
+        filler.fill()  # also the space that others freed
         time.sleep(0.03)
         filler.give(chance.randint(0, 100_000))
         time.sleep(0.01)
@@ -135,7 +135,7 @@ def _fill(ground: Ground, nodes: Fleet, filler: Filler) -> None:
 
 
 def _revive(server: servers.Server) -> None:
-    """As its service manager would: a server that ended is started again."""
+    """Restart a server that has ended, as a service manager would."""
     time.sleep(0.5)
     if not server.is_alive:
         server.start()

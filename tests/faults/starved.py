@@ -27,7 +27,7 @@ def main(url: str) -> None:
     with closing(open_url(url)) as store:
         store.open()
         ticker = Ticker(store, events)
-        while not fired:  # what is imported and connected late is there by then
+        while not fired:  # late imports and connections are done by then
             ticker.step(store.now())
         taken = take_all_descriptors()
         sys.stdout.write("starved\n")

@@ -19,14 +19,14 @@ if "fail-at-start" in os.environ.get("SUPERVISED_JOBS", "") and "node_process" i
     raise RuntimeError("only in the process that works")
 
 if "greedy" in os.environ.get("SUPERVISED_JOBS", ""):
-    # As if runs had been short so far: far more are claimed than can be begun.
+    # As if runs had been short so far: the worker claims far more than it can begin.
     lanes.Lane.room = lambda self, now: 50 - len(self.attempts)  # type: ignore[method-assign]  # noqa: ARG005
 
 
 def begin(run: RunContext) -> int:
-    """How many times this run has been begun, with this one, by what the file system says.
+    """Return how many times this run has begun, with this one, by the files that it leaves.
 
-    Not its attempt: a run that is claimed and has to wait is handed back and claimed anew. The file of each
+    Not its attempt: a run that is claimed and has to wait is handed back and claimed again. The file of each
     time has the pid in it from its first moment.
     """
     draft = Path(f"draft-{run.id}-{os.getpid()}")
@@ -40,12 +40,12 @@ def begin(run: RunContext) -> int:
 
 @app.task(schedule=every("100ms"))
 def beat() -> None:
-    """Something that goes on meanwhile."""
+    """Run all the time, beside the other jobs."""
 
 
 @app.task
 def wait(run: RunContext) -> None:
-    """Until the test says go."""
+    """Run until the test creates the file ``go``."""
     begin(run)
     while not Path("go").exists():
         time.sleep(0.05)
@@ -89,7 +89,7 @@ def notes(run: RunContext) -> None:
 
 @app.task
 def ends_fork(run: RunContext) -> int | None:
-    for _ in range(20):  # also one that is told with its first breath
+    for _ in range(20):  # also one that is terminated right after its start
         process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
         process.start()
         process.terminate()
@@ -99,7 +99,7 @@ def ends_fork(run: RunContext) -> int | None:
 
 @app.task
 def hold(run: RunContext, seconds: int) -> None:
-    """Keep the interpreter to itself: C code that lets nobody else in, as a regular expression may be."""
+    """Hold the interpreter lock in C code, as a long regular expression does."""
     begin(run)
     ctypes.PyDLL(None).sleep(seconds)
 

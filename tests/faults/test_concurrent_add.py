@@ -1,4 +1,4 @@
-"""A name is given once, however many ask for it at the same moment and with the same words."""
+"""A name is added once, however many processes add it at the same moment with the same options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROCESSES, THREADS, NAMES = 2, 8, 20
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a place of one's own."""
+    """Return the URL of a fresh database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'evenbeat.db'}"
     return str(request.getfixturevalue(request.param))
@@ -29,7 +29,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.mark.parametrize("url", STORES, indirect=True)
 def test_of_all_processes_that_add_a_name_at_once_exactly_one_succeeds(url: str) -> None:
     with opened(url):
-        pass  # the tables are there
+        pass  # creates the tables
     start = time.time() + 2.0
     words = [sys.executable, "-m", "tests.faults.adder", url, str(start), str(NAMES), str(THREADS)]
     processes = [
@@ -41,6 +41,6 @@ def test_of_all_processes_that_add_a_name_at_once_exactly_one_succeeds(url: str)
         sum((Counter(one[kind]) for one in said), Counter[str]()) for kind in ("made", "existed", "unsure")
     )
     for name in (f"name-{at}" for at in range(NAMES)):
-        # Whoever got no answer, on a slow machine, may be the one.
+        # On a slow machine, a thread that got no answer may be the one that succeeded.
         assert made[name] == 1 or (made[name] == 0 and unsure[name]), f"{made[name]} were given {name}"
         assert made[name] + existed[name] + unsure[name] == PROCESSES * THREADS

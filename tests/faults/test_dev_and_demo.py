@@ -29,7 +29,7 @@ def greet():
 
 
 class Said:
-    """What a command says, as it says it."""
+    """The output of a command, line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process

@@ -32,7 +32,7 @@ CUTS: tuple[Mode, ...] = ("lose replies", "refuse", "blackhole", "delay")
 
 
 class Workers:
-    """Processes that work on the same documents. One that was killed is followed by another."""
+    """Processes that work on the same documents. Another process replaces one that was killed."""
 
     def __init__(self, kind: str, url: str, folder: Path) -> None:
         self.ledger = folder / "ledger"
@@ -66,7 +66,7 @@ class Workers:
         self.start()
 
     def stop(self) -> list[int]:
-        """End all as an operator does: the answers are their exit codes."""
+        """Stop all processes as an operator does; return their exit codes."""
         for process in self.alive:
             process.send_signal(signal.SIGCONT)
             process.terminate()
@@ -92,10 +92,10 @@ class Workers:
 
 @contextmanager
 def at_work(place: Place, kind: str, url: str, folder: Path) -> Iterator[Workers]:
-    """Documents, and three who work on them; at the end all are accounted for."""
+    """Documents, and three processors; at the end all documents are accounted for."""
     place.make()
     now = datetime.now(UTC)
-    # Some of them each half second, so that something is under way whenever something fails.
+    # Some of them every half second, so that handlers run whenever something fails.
     for part in range(PARTS):
         place.fill(part * ONCE // PARTS, ONCE // PARTS, now + part * timedelta(seconds=0.5))
     place.fill(ONCE, RECURRING, now, "* * * * * *")
@@ -108,13 +108,13 @@ def at_work(place: Place, kind: str, url: str, folder: Path) -> Iterator[Workers
         _await(lambda: all(row["note"] for row in place.rows()) and place.left() == RECURRING, workers)
     finally:
         codes = workers.stop()
-    # One that was started just now may not listen for the signal yet.
+    # A process that was just started may not have its signal handler yet.
     assert set(codes) <= {0, -signal.SIGTERM}, workers.said()
     check(place.rows(), begun(workers.ledger))
 
 
 def begun(ledger: Path) -> dict[int, dict[int, list[str]]]:
-    """By document, and by when it was due: the tokens of those who began."""
+    """Return, by document and due time, the tokens of the handlers that began."""
     found: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for line in ledger.read_text().splitlines():
         number, due, token = line.split()
@@ -123,7 +123,7 @@ def begun(ledger: Path) -> dict[int, dict[int, list[str]]]:
 
 
 def check(rows: Sequence[Row], found: Mapping[int, Mapping[int, Sequence[str]]]) -> None:
-    """A document is locked by one at a time, and ended by the last who had locked it.
+    """Check that one handler at a time locks a document, and that the last one ends it.
 
     Each lock changes when a document is due. So two who found it due at the same instant have both locked it;
     and who found it due later has locked it later, whenever he began.
@@ -159,7 +159,7 @@ def test_processors_that_die_and_freeze_lose_and_repeat_no_document(kind: str, t
             time.sleep(chance.uniform(0.05, 0.3))
             victim = chance.choice(workers.alive)
             if turn % 2:
-                # Past its lock: others take over what it holds, and its late ends are refused.
+                # Past its lock: others take over its documents, and its late ends are refused.
                 victim.send_signal(signal.SIGSTOP)
                 time.sleep(LOCK * 1.5)
                 victim.send_signal(signal.SIGCONT)
@@ -210,6 +210,6 @@ def test_processors_follow_when_another_valkey_takes_over(tmp_path: Path) -> Non
 
 
 def _await_recurring(workers: Workers) -> None:
-    """Until one that comes due from now on has been taken."""
+    """Wait until a document that is due from now on has been locked."""
     now = time.time() * 1000
     _await(lambda: any(max(dues) > now for dues in begun(workers.ledger).values()), workers)

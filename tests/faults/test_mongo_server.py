@@ -1,4 +1,4 @@
-"""Servers that are the wrong ones, die, or step down: real processes, with the store looking on."""
+"""MongoDB servers of the wrong kind, and servers that die or step down: real processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.servers import Mongo, Unavailable, note_missing
 
 
 class Standalone(Mongo):
-    """No member of any replica set."""
+    """A server that is not a member of a replica set."""
 
     def _command(self) -> list[str]:
         command = super()._command()
@@ -39,14 +39,14 @@ class Standalone(Mongo):
 
 
 class Secure(Mongo):
-    """It takes connections over TLS alone, with a certificate that vouches for itself."""
+    """A server that accepts only TLS connections, with a self-signed certificate."""
 
     def __init__(self) -> None:
         super().__init__()
         self.certificate = self.make_certificate("server")
 
     def make_certificate(self, name: str) -> Path:
-        """With its key, in one file."""
+        """The certificate and its key, in one file."""
         openssl = shutil.which("openssl")
         if openssl is None:
             raise Unavailable("there is no openssl to make a certificate with", is_required=False)
@@ -107,7 +107,7 @@ def secure() -> Iterator[Secure]:
 
 
 def repeated(call: Callable[[], Any]) -> Any:
-    """As the loops do: again until the store is there."""
+    """Call until the store is available, as the loops do."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -149,9 +149,9 @@ def test_acknowledged_writes_outlive_a_killed_server(server: Mongo) -> None:
         server.kill()
         with pytest.raises(StoreUnavailable):
             store.settle_runs([attempts.succeeded(held, None, clock.now, f"end-{turn}")])
-        assert store.wait(30) is True  # nobody can tell: come back soon
+        assert store.wait(30) is True  # the store can't listen: it returns soon
         server.start()
-        # The claim's reply might have been lost, too: it is repeated, and so is the end.
+        # The reply to the claim might be lost, too: it is repeated, and so is the end.
         assert repeated(partial(store.claim_runs, wanted)).runs == (held,)
         end = attempts.succeeded(held, None, clock.now, f"end-{turn}")
         for _ in range(2):
@@ -165,7 +165,7 @@ def test_acknowledged_writes_outlive_a_killed_server(server: Mongo) -> None:
 
 def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) -> None:
     clock = VirtualClock()
-    # Without directConnection, as in production: the client knows the set and looks for its primary.
+    # Without directConnection, as in production: the client knows the set and finds its primary.
     store = MongoStore(f"mongodb://127.0.0.1:{server.port}/jobs?replicaSet=rs0", clock)
     store.open()
     wish = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
@@ -180,7 +180,7 @@ def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) 
     fired = repeated(lambda: store.fire_due(clock.now, 10, plan))
     assert len(fired.planned) == 1
     assert len(store.find_runs(RunQuery()).items) == 1
-    # Whoever waits hears hints again.
+    # Hints end waits again.
     other = MongoStore(f"mongodb://127.0.0.1:{server.port}/jobs?replicaSet=rs0", clock)
     other.open()
     while store.wait(0.2):

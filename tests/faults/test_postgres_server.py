@@ -1,4 +1,4 @@
-"""PostgreSQL servers that crash, replicate and are reached by detours: real processes, real time."""
+"""PostgreSQL servers that crash, replicate, and are behind poolers: real processes, real time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def started(server: Server | TlsFront) -> Iterator[None]:
 
 @contextmanager
 def running(**settings: str) -> Iterator[Postgres]:
-    """A server of one's own, which may be harmed."""
+    """A server for one test, which may kill it."""
     try:
         server = Postgres(settings)
     except Unavailable as error:
@@ -57,7 +57,7 @@ def pooled(server: Postgres, mode: PoolMode) -> Iterator[PgBouncer]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    """A server that nobody harms."""
+    """A server that no test kills."""
     with running() as found:
         yield found
 
@@ -69,7 +69,7 @@ def execute(url: str, *statements: str) -> None:
 
 
 def test_a_document_that_was_locked_is_locked_after_a_crash_of_the_server() -> None:
-    # What is not flushed by a commit is not flushed for as long as the test takes.
+    # Data that no commit flushes stays unflushed for the whole test.
     with running(synchronous_commit="off", wal_writer_delay="10s") as server:
         execute(
             server.url,
@@ -101,14 +101,14 @@ def test_a_commit_that_no_synchronous_standby_has_is_not_answered_as_done() -> N
             execute(server.url, "ALTER SYSTEM SET synchronous_standby_names = 'away'", RELOAD)
             with pytest.raises(StoreUnavailable, match="no answer in time"):
                 impatient.add_runs([RunRecord(id="a", task="t", run_at=0)])
-            # Who ends the wait by hand gets a success with a warning from the server.
+            # If an operator cancels the wait, the server returns success with a warning.
             with waits_cancelled(server.url):
                 with pytest.raises(StoreUnavailable, match="no synchronous standby has confirmed"):
                     store.add_runs([RunRecord(id="b", task="t", run_at=0)])
                 with pytest.raises(StoreUnavailable, match="no synchronous standby has confirmed"):
                     documents.lock_next(600_000, 1)
             execute(server.url, "ALTER SYSTEM RESET synchronous_standby_names", RELOAD)
-            # They are there after all: a repetition, as the loops do it, finds its own work.
+            # The rows exist: a repetition, as the loops do it, finds its own work.
             assert store.add_runs([RunRecord(id=name, task="t", run_at=0) for name in "abc"]) == [
                 False,
                 False,
@@ -137,7 +137,7 @@ def test_large_results_that_end_while_the_server_is_away_are_recorded_when_it_is
             for _ in made:
                 assert ready.acquire(timeout=60)
             server.kill()
-            # All of them end now, and can't be written.
+            # All runs end now, and their ends can't be written.
             loop, is_over = loops[0]
             loop.call_soon_threadsafe(is_over.set)
             time.sleep(0.5)
@@ -155,7 +155,7 @@ RELOAD = "SELECT pg_reload_conf()"
 
 @contextmanager
 def waits_cancelled(url: str) -> Iterator[None]:
-    """An operator who cancels whatever waits for a standby."""
+    """Cancels each transaction that waits for a standby, as an operator might."""
     stopping = threading.Event()
 
     def cancel() -> None:
@@ -180,7 +180,7 @@ def test_a_standby_is_refused_until_it_is_promoted() -> None:
         with started(standby):
             with pytest.raises(StoreUnavailable, match="is a standby, which takes no writes"):
                 PostgresStore(standby.url).open()
-            # Of several hosts the one that takes writes, wherever it stands.
+            # Of several hosts, the client chooses the one that accepts writes.
             for ports in ((standby.port, server.port), (server.port, standby.port)):
                 hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
                 with closing(PostgresStore(f"postgresql://evenbeat@{hosts}/postgres")) as store:
@@ -274,7 +274,7 @@ def test_hints_come_through_an_encrypted_connection(encrypted: TlsFront) -> None
     with closing(store), closing(other):
         store.open()
         other.open()
-        # Until hints are known to come through, waits end by themselves.
+        # Until the listener works, waits end by themselves.
         deadline = time.monotonic() + 60
         while store.wait(3.0):
             assert time.monotonic() < deadline

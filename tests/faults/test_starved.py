@@ -1,4 +1,4 @@
-"""A node without file descriptors puts no schedule to sleep that it, or another node, can fire later.
+"""A node without file descriptors quarantines no schedule that it, or another node, can fire later.
 
 Real processes, because their limits are the subject.
 """
@@ -47,7 +47,7 @@ def check(url: str) -> None:
         (row,) = store.find_schedules(ScheduleQuery(name="far-away")).items
         assert row.wake_at is not None
         assert row.wake_at <= store.now() + DEFERRED
-        # A healthy node, at the time to which it was put off.
+        # A healthy node, at the time to which the schedule was deferred.
         assert len(plan_or_defer(row, row.wake_at).runs) == 1
         assert store.find_runs(RunQuery(schedule="far-away")).items == ()
 

@@ -23,7 +23,7 @@ QUICK = [scene for scene in all_scenes() if scene.quick]
 PLAYS = [(scene, store) for store in STORES for scene in QUICK if store in scene.stores]
 MUTANTS = [(mutant, store) for store in STORES for mutant in all_mutants() if store in mutant.quick]
 
-# Fleets on a machine that does something else besides take their time.
+# Fleets on a busy machine take long.
 pytestmark = pytest.mark.timeout(400)
 
 MakeGround: TypeAlias = Callable[[str, Scene | Mutant | None], Ground]

@@ -45,7 +45,7 @@ sys.exit(supervisor.Supervisor(load_app(sys.argv[1]), begin).run())
 
 
 class Supervised:
-    """``evenbeat run`` in a folder, and what can be seen of it."""
+    """``evenbeat run`` in a folder, with its log and its runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -79,7 +79,7 @@ class Supervised:
         self.store.hint()
 
     def beats(self) -> tuple[RunRecord, ...]:
-        """The runs of all ticks that fired."""
+        """Return the runs of all ticks that fired."""
         page = self.store.find_runs(RunQuery(schedule="beat", limit=10_000))
         assert page.cursor is None
         return page.items
@@ -93,21 +93,21 @@ class Supervised:
         return [record for record in records if record["msg"].startswith(message)]
 
     def up(self) -> list[int]:
-        """The pids of all processes that ever were there."""
+        """Return the pids of all processes that were ever up."""
         return [record["pid"] for record in self.logged("a process is up")]
 
     def pid(self, name: str, time: int = 1) -> int:
-        """The process in which a run was begun for the first or a later time, once it was."""
+        """Wait until a run has begun so many times; return the pid of that process."""
         file = self.folder / f"{name}.{time}"
         self.until(file.exists)
         return int(file.read_text())
 
     def begun(self, name: str) -> int:
-        """How many times a run was begun."""
+        """Return how many times a run has begun."""
         return len(list(self.folder.glob(f"{name}.*")))
 
     def go(self) -> None:
-        """Let the jobs end that wait for it."""
+        """Let waiting jobs end."""
         (self.folder / "go").touch()
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -136,7 +136,7 @@ class Supervised:
         return self.wait()
 
     def check_ticks(self) -> None:
-        """Every tick became one run, or has a row that says why not; nothing is in anybody's hands."""
+        """Check that every tick became one run or has a row in the ledger, and that no run is held."""
         check_ticks(self.store, "beat")
         assert {run.state for run in self.beats()} <= {"succeeded", "queued"}
         assert not self.store.find_runs(RunQuery(states=("running",))).items
@@ -156,7 +156,7 @@ class Supervised:
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        # A child that nobody waits for, where the tests are process 1's own children.
+        # If the tests run as process 1, nothing else waits for this child.
         state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
         return not state.strip().startswith("Z") and bool(state.strip())
     except ProcessLookupError:
@@ -189,7 +189,7 @@ def test_the_runs_of_a_killed_process_are_executed_again_without_waiting_for_the
 
 def test_a_job_that_ends_its_process_harms_no_run_of_another(supervised: Supervised) -> None:
     supervised.start("--lease", LONG, "--processes", "2", "--thread-concurrency", "2")
-    for name in ("a", "b", "c"):  # more than one process has room for
+    for name in ("a", "b", "c"):  # more than one process has slots for
         supervised.enqueue("wait", name)
     pids = {name: supervised.pid(name) for name in ("a", "b", "c")}
     assert len(set(pids.values())) == 2
@@ -319,7 +319,7 @@ def test_ctrl_c_drains_and_running_jobs_end_normally(supervised: Supervised) -> 
     supervised.start("--processes", "2", "--drain-timeout", LONG)
     supervised.enqueue("wait", "job")
     supervised.pid("job")
-    # The terminal sends it to everybody in the foreground.
+    # A terminal sends it to all processes in the foreground.
     assert supervised.process is not None
     os.killpg(supervised.process.pid, signal.SIGINT)
     supervised.until(lambda: supervised.logged("stopping"))

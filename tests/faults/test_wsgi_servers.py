@@ -20,7 +20,7 @@ from evenbeat.stores.sqlite import SqliteStore
 from tests.faults.fleet import ROOT, check_ticks, wait_until
 from tests.servers import free_port
 
-# A server that imports an app on a busy machine takes long.
+# Servers that import an app on a busy machine take long.
 pytestmark = pytest.mark.timeout(300)
 
 APP = "tests.faults.wsgi_app:application"
@@ -36,7 +36,7 @@ def worker_exit(server, worker):
 
 
 class Web:
-    """A server with two worker processes, and what the tests read from it."""
+    """A server with two worker processes, and its answers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class Web:
         wait_until(lambda: len(self.workers()) == 2, f"there are no two workers: {self.log()}")
 
     def workers(self) -> dict[int, bool]:
-        """Return the processes that answer requests, each with whether its scheduler runs."""
+        """Return the processes that answer, and whether the scheduler of each runs."""
         found: dict[int, bool] = {}
         for _ in range(10):
             with (

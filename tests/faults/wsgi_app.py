@@ -1,4 +1,5 @@
-"""A WSGI app with a scheduler inside, for tests of servers that fork. Its database is where it is started."""
+"""A WSGI app with a scheduler inside, for tests of servers that fork. Its database is in the working
+directory."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
         *([_row(_total(most), "**modules of which most were tried**")] if most else []),
         *([_row(_total(some), "**modules of which a sample was tried**")] if some else []),
         "",
-        "*Score* is the share of tried mutants that were caught; accepted survivors count against it. A sample",
-        "of a dozen proves little. There is no total score: modules that were tried in full would dominate it.",
+        "*Score* is the share of tried mutants that were caught; accepted ones count against it. A sample",
+        "of a dozen proves little. There is no total score: modules tried in full would dominate it.",
         "",
     ]
     present = {mutant.id: mutant for _, mutants in chosen for mutant in mutants}

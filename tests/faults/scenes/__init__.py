@@ -1,4 +1,4 @@
-"""The scenes, a module for each subject. A module that is added here is found by itself."""
+"""The scenes, a module for each subject. A new module in this folder is found without registration."""
 
 from __future__ import annotations
 
