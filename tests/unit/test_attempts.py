@@ -133,9 +133,9 @@ def test_cancelling_depends_on_the_state_of_the_run() -> None:
     queued = attempts.cancel(running(state="queued"), T, "t")
     assert queued is not None
     assert (queued.state, queued.expect) == ("cancelled", ("queued",))
-    told = attempts.cancel(running(), T, "t")
-    assert told is not None
-    assert (told.state, told.cancel_requested) == (msgspec.UNSET, True)
+    request = attempts.cancel(running(), T, "t")
+    assert request is not None
+    assert (request.state, request.cancel_requested) == (msgspec.UNSET, True)
     for state in ("succeeded", "failed", "cancelled"):
         assert attempts.cancel(running(state=state), T, "t") is None
 

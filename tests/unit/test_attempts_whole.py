@@ -46,12 +46,12 @@ def counted(**fields: Any) -> Statistics:
     return Statistics(tenant="acme", schedule="s", run_count=1, last_run=T, **fields)
 
 
-def told(**fields: Any) -> Transition:
+def transition(**fields: Any) -> Transition:
     return Transition(run="r", attempt=5, **{"expect": ("running",), "token": "t", **fields})
 
 
 def ended(**fields: Any) -> Transition:
-    return told(
+    return transition(
         **{
             "finished_at": T,
             "lease": None,
@@ -68,11 +68,11 @@ def ended(**fields: Any) -> Transition:
 def queued(outcome: AttemptOutcome, why: str | None = None, number: int = 5, **fields: Any) -> Transition:
     earlier = with_attempt(None, AttemptRecord(number, "w", T - 9, T, outcome, why))
     standard = {"state": "queued", "delay": 0, "worker": None, "lease": None, "earlier": earlier}
-    return told(**{**standard, **fields})
+    return transition(**{**standard, **fields})
 
 
 def test_a_heartbeat() -> None:
-    assert attempts.heartbeat(running(), 30_000, "t") == told(lease=30_000)
+    assert attempts.heartbeat(running(), 30_000, "t") == transition(lease=30_000)
 
 
 def test_a_success() -> None:
@@ -133,7 +133,7 @@ def test_a_release() -> None:
 
 
 def test_a_cancel_request() -> None:
-    assert attempts.cancel(running(), T, "t") == told(cancel_requested=True)
+    assert attempts.cancel(running(), T, "t") == transition(cancel_requested=True)
     waiting = running(state="queued")
     assert attempts.cancel(waiting, T, "t") == ended(state="cancelled", expect=("queued",), counts=counted())
     for state in ("succeeded", "failed", "cancelled"):
@@ -144,7 +144,7 @@ def test_a_cancel_request() -> None:
 def test_a_retry_by_hand(state: str) -> None:
     over = running(state=state, finished_at=T, error="boom")
     last = AttemptRecord(5, "w", T - 9, T, state, "boom")  # type: ignore[arg-type]  # one of the two
-    expected = told(
+    expected = transition(
         expect=(state,),
         state="queued",
         delay=0,

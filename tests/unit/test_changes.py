@@ -1,4 +1,4 @@
-"""What a user's wish makes of a schedule, also while ticks are overdue."""
+"""Changes of a schedule by a user, also while ticks are overdue."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ class TestDeclare:
     def test_reset_undoes_an_edit_by_hand(self) -> None:
         first = certain(changes.declare(wanted(payload='{"a":1}', retries=3), T, None)).schedule
         assert changes.reset(first, T + 1) is None
-        wishes = {"payload": '{"a":2}', "execution": Execution(), "catch_up": CatchUp("all")}
-        edited = certain(changes.change(first, wishes, T + 1)).schedule
+        changes_to_try = {"payload": '{"a":2}', "execution": Execution(), "catch_up": CatchUp("all")}
+        edited = certain(changes.change(first, changes_to_try, T + 1)).schedule
         assert sorted(definitions.edits(edited)) == ["catch_up", "payload", "retries"]
         back = certain(changes.reset(edited, T + 2)).schedule
         assert (back.payload, back.execution.retries, back.catch_up) == ('{"a":1}', 3, CatchUp())
@@ -309,12 +309,12 @@ class TestRegressions:
     def test_a_change_after_the_end_of_a_pause_loses_no_tick(self) -> None:
         paused = changes.pause(made("every 10m", catch_up=CatchUp("all")), T, until=T + HOUR).schedule
         later = T + 2 * HOUR
-        for wish in (
+        for change in (
             changes.resume(paused, later),
             changes.change(paused, {"trigger": "every 7m"}, later),
             changes.reschedule(paused, later + HOUR, later),
         ):
-            planned = certain(wish)
+            planned = certain(change)
             assert [row.count for row in planned.skipped if row.reason == "paused"] == [5]
             assert [run.tick for run in planned.runs] == [T + HOUR + n * 10 * MINUTE for n in range(7)]
 
@@ -394,16 +394,16 @@ class TestDeleteAndRunNow:
         assert changes.run_now(made(), "mine", T, BUSY) is not None
 
 
-def grant(wish: str, schedule: ScheduleRecord, now: int) -> Planned | None:
-    if wish == "fire":
+def apply(change: str, schedule: ScheduleRecord, now: int) -> Planned | None:
+    if change == "fire":
         return plan(schedule, now)
-    if wish == "payload":
+    if change == "payload":
         return changes.change(schedule, {"payload": str(now)}, now)
-    if wish == "pause":
+    if change == "pause":
         return changes.pause(schedule, now)
-    if wish == "resume":
+    if change == "resume":
         return changes.resume(schedule, now)
-    if wish == "trigger":
+    if change == "trigger":
         return changes.run_now(schedule, f"run-{now}", now)
     return changes.reschedule(schedule, now + 5 * MINUTE, now)
 
@@ -417,8 +417,8 @@ def test_no_sequence_of_changes_loses_a_tick_or_runs_one_twice(data: st.DataObje
     watermark: dict[int, int] = {schedule.generation: schedule.next_tick or now}
     for _ in range(data.draw(st.integers(1, 8))):
         now += data.draw(st.integers(0, 200_000))
-        wish = data.draw(st.sampled_from(["fire", "payload", "pause", "resume", "trigger", "forward"]))
-        planned = grant(wish, schedule, now)
+        change = data.draw(st.sampled_from(["fire", "payload", "pause", "resume", "trigger", "forward"]))
+        planned = apply(change, schedule, now)
         if planned is None:
             continue
         assert planned.schedule.version >= schedule.version
@@ -438,22 +438,22 @@ def test_no_sequence_of_changes_loses_a_tick_or_runs_one_twice(data: st.DataObje
 class TestBacklog:
     """A change that finds a long backlog writes it in parts, and comes with the last."""
 
-    def wishes(self) -> dict[str, Callable[[ScheduleRecord, int], Planned | None]]:
+    def changes_to_try(self) -> dict[str, Callable[[ScheduleRecord, int], Planned | None]]:
         return {
             "change": lambda row, now: changes.change(row, {"payload": "7"}, now),
             "reschedule": lambda row, now: changes.reschedule(row, now + HOUR, now),
         }
 
-    @pytest.mark.parametrize("wish", ["change", "reschedule"])
+    @pytest.mark.parametrize("change", ["change", "reschedule"])
     @pytest.mark.parametrize(("payload", "most"), [("null", 500), (f'"{"x" * 100_000}"', 80)])
     def test_no_part_of_a_backlog_is_larger_than_one_write_should_be(
-        self, wish: str, payload: str, most: int
+        self, change: str, payload: str, most: int
     ) -> None:
         now = T + 1200 * MINUTE
         row = made(catch_up=CatchUp("all", limit=10_000), payload=payload)
         fired: list[int | None] = []
         for _ in range(100):
-            planned = certain(self.wishes()[wish](row, now))
+            planned = certain(self.changes_to_try()[change](row, now))
             fired += [run.tick for run in planned.runs]
             row = planned.schedule
             assert len(planned.runs) <= most

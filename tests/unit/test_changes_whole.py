@@ -1,4 +1,4 @@
-"""Every wish of a user as a whole: what becomes of the row, and that nothing else of it changes."""
+"""Every change by a user, as a whole: the new row, and that no other field of it changes."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ def test_a_trigger_without_ticks_finishes_the_schedule() -> None:
 
 
 def test_a_change_of_the_definition() -> None:
-    wishes = {"task": "other", "payload": "2", "queue": "slow", "execution": Execution(retries=2)}
-    assert changes.change(row(), wishes, NOW) == Planned(revised(row(), **wishes))
+    changes_to_try = {"task": "other", "payload": "2", "queue": "slow", "execution": Execution(retries=2)}
+    assert changes.change(row(), changes_to_try, NOW) == Planned(revised(row(), **changes_to_try))
 
 
 def test_a_field_that_is_not_in_the_definition_is_refused() -> None:
@@ -267,7 +267,7 @@ def test_a_tick_whose_spread_ends_after_the_change_fires_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "reason", "tick"),
+    ("change", "reason", "tick"),
     [
         (lambda row: changes.change(row, {"priority": 9}, T, (RUNNING,)), None, 0),
         (lambda row: changes.change(row, {"trigger": "*/5 * * * *"}, T, (RUNNING,)), "changed", 5),
@@ -276,8 +276,8 @@ def test_a_tick_whose_spread_ends_after_the_change_fires_with_it() -> None:
         (lambda row: changes.delete(row, T), "deleted", None),
     ],
 )
-def test_a_waiting_tick_stays_or_is_recorded_as_changed(wish: Any, reason: str | None, tick: Any) -> None:
-    planned = wish(row(overlap="queue"))
+def test_a_waiting_tick_stays_or_is_recorded_as_changed(change: Any, reason: str | None, tick: Any) -> None:
+    planned = change(row(overlap="queue"))
     rows = [] if reason is None else [(0, 0, 1, reason)]
     if tick == 1.5:
         rows.append((1, 1, 1, "rescheduled"))
@@ -288,31 +288,31 @@ def test_a_waiting_tick_stays_or_is_recorded_as_changed(wish: Any, reason: str |
 
 
 def test_runs_that_a_change_adds_count_as_active() -> None:
-    said = row(overlap="queue_all")
-    planned = changes.change(said, {"trigger": "*/5 * * * *"}, T + 2 * MINUTE)
+    schedule = row(overlap="queue_all")
+    planned = changes.change(schedule, {"trigger": "*/5 * * * *"}, T + 2 * MINUTE)
     assert planned is not None
     assert (ticks(planned), ledger(planned)) == ([0], [(1, 2, 2, "changed")])
 
 
 def test_a_backlog_is_written_in_parts() -> None:
-    said = row(catch_up=CatchUp("all", limit=1_000))
-    first = changes.change(said, {"priority": 9}, T + 700 * MINUTE)
+    schedule = row(catch_up=CatchUp("all", limit=1_000))
+    first = changes.change(schedule, {"priority": 9}, T + 700 * MINUTE)
     assert first is not None
     assert (len(first.runs), first.unfinished, first.schedule.priority) == (500, True, 5)
     assert first.schedule.revision == 3
     second = changes.change(first.schedule, {"priority": 9}, T + 700 * MINUTE)
     assert second is not None
     assert (len(second.runs), second.unfinished, second.schedule.priority) == (201, False, 9)
-    ended = replace(said, state="paused", paused_until=T, wake_at=T)
+    ended = replace(schedule, state="paused", paused_until=T, wake_at=T)
     for part in (
-        changes.change(said, {"priority": 9}, T + 700 * MINUTE),
-        changes.reschedule(said, T + 900 * MINUTE, T + 700 * MINUTE),
+        changes.change(schedule, {"priority": 9}, T + 700 * MINUTE),
+        changes.reschedule(schedule, T + 900 * MINUTE, T + 700 * MINUTE),
         changes.resume(ended, T + 700 * MINUTE),
     ):
         assert part is not None
         assert part.unfinished
         assert part.schedule.revision == 3
-    heavy = changes.change(replace(said, payload=f'"{"x" * 399_998}"'), {"priority": 9}, T + 700 * MINUTE)
+    heavy = changes.change(replace(schedule, payload=f'"{"x" * 399_998}"'), {"priority": 9}, T + 700 * MINUTE)
     assert heavy is not None
     assert (len(heavy.runs), heavy.unfinished) == (10, True)
 
@@ -486,7 +486,7 @@ def test_a_delete_leaves_a_tombstone() -> None:
 
 def test_every_change_of_a_deleted_schedule_is_refused() -> None:
     gone = row(state="deleted", next_tick=None, wake_at=None)
-    wishes: list[Callable[[], object]] = [
+    changes_to_try: list[Callable[[], object]] = [
         lambda: changes.change(gone, {}, NOW),
         lambda: changes.pause(gone, NOW),
         lambda: changes.resume(gone, NOW),
@@ -494,9 +494,9 @@ def test_every_change_of_a_deleted_schedule_is_refused() -> None:
         lambda: changes.delete(gone, NOW),
         lambda: changes.run_now(gone, "r", NOW),
     ]
-    for wish in wishes:
+    for change in changes_to_try:
         with pytest.raises(ScheduleNotFound):
-            wish()
+            change()
 
 
 # -- triggered -----------------------------------------------------------------------------------------------
@@ -622,28 +622,28 @@ def test_a_definition_of_any_size_can_be_compared() -> None:
 
 def test_a_damaged_row_is_not_run_or_moved_by_its_defaults() -> None:
     damaged = UNREADABLE[2]
-    wishes: list[Callable[[], object]] = [
+    changes_to_try: list[Callable[[], object]] = [
         lambda: changes.pause(damaged, NOW),
         lambda: changes.resume(damaged, NOW),
         lambda: changes.reschedule(damaged, T + 1, NOW),
         lambda: changes.run_now(damaged, "mine", NOW),
     ]
-    for wish in wishes:
+    for change in changes_to_try:
         with pytest.raises(DamagedSchedule, match="can't be read: execution: not JSON; declare or update it"):
-            wish()
+            change()
 
 
 def test_a_schedule_of_a_newer_format_is_not_changed() -> None:
     newer = row(format=FORMAT + 1)
-    wishes: list[Callable[[], object]] = [
+    changes_to_try: list[Callable[[], object]] = [
         lambda: changes.pause(newer, NOW),
         lambda: changes.change(newer, {"priority": 9}, NOW),
         lambda: changes.run_now(newer, "mine", NOW),
         lambda: changes.delete(newer, NOW),
         lambda: changes.create(WANTED, NOW, replace(newer, state="deleted")),
     ]
-    for wish in wishes:
+    for change in changes_to_try:
         with pytest.raises(ScheduleTooNew, match="upgrade Evenbeat to change it"):
-            wish()
+            change()
     # An old node of a mixed fleet starts nevertheless.
     assert changes.declare(WANTED, NOW, newer) is None

@@ -25,24 +25,24 @@ from evenbeat.stores.decisions import (
 T = 1_772_366_400_000
 
 
-def told(**fields: Any) -> Transition:
+def transition(**fields: Any) -> Transition:
     return Transition(**{"run": "r", "attempt": 2, "expect": ("running",), "token": "t", **fields})
 
 
 @pytest.mark.parametrize(
     ("run", "transition", "expected"),
     [
-        (Standing("running", 2, None, None), told(), "apply"),
-        (Standing("running", 2, "other", None), told(), "apply"),
-        (Standing("succeeded", 9, "t", None), told(), "repeat"),
-        (Standing("running", 3, None, None), told(), "refuse"),
-        (Standing("running", 1, None, None), told(), "refuse"),
-        (Standing("queued", 2, None, None), told(), "refuse"),
-        (Standing("queued", 2, None, None), told(expect=("running", "queued")), "apply"),
-        (Standing("running", 2, None, T + 1), told(lease_ended=True), "refuse"),
-        (Standing("running", 2, None, T), told(lease_ended=True), "apply"),
-        (Standing("running", 2, None, None), told(lease_ended=True), "apply"),
-        (Standing("running", 2, None, T + 1), told(), "apply"),
+        (Standing("running", 2, None, None), transition(), "apply"),
+        (Standing("running", 2, "other", None), transition(), "apply"),
+        (Standing("succeeded", 9, "t", None), transition(), "repeat"),
+        (Standing("running", 3, None, None), transition(), "refuse"),
+        (Standing("running", 1, None, None), transition(), "refuse"),
+        (Standing("queued", 2, None, None), transition(), "refuse"),
+        (Standing("queued", 2, None, None), transition(expect=("running", "queued")), "apply"),
+        (Standing("running", 2, None, T + 1), transition(lease_ended=True), "refuse"),
+        (Standing("running", 2, None, T), transition(lease_ended=True), "apply"),
+        (Standing("running", 2, None, None), transition(lease_ended=True), "apply"),
+        (Standing("running", 2, None, T + 1), transition(), "apply"),
     ],
 )
 def test_a_transition_is_applied_repeated_or_refused(
@@ -81,8 +81,8 @@ def test_a_write_may_be_a_repetition_even_if_the_row_woke_up_since() -> None:
 
 
 def test_a_transition_sets_what_it_names_and_nothing_else() -> None:
-    assert changes(told(), T) == {"settled": "t"}
-    said = told(
+    assert changes(transition(), T) == {"settled": "t"}
+    named = transition(
         state="queued",
         failures=1,
         crashes=2,
@@ -95,7 +95,7 @@ def test_a_transition_sets_what_it_names_and_nothing_else() -> None:
         lease=30,
         renews=True,
     )
-    assert changes(said, T) == {
+    assert changes(named, T) == {
         "state": "queued",
         "failures": 1,
         "crashes": 2,
@@ -110,11 +110,13 @@ def test_a_transition_sets_what_it_names_and_nothing_else() -> None:
         "settled": "t",
     }
     # No clock of a node is ahead of the store's.
-    assert changes(told(finished_at=T + 5), T)["finished_at"] == T
-    none = changes(told(finished_at=None, lease=None, error=None, result=None), T)
+    assert changes(transition(finished_at=T + 5), T)["finished_at"] == T
+    none = changes(transition(finished_at=None, lease=None, error=None, result=None), T)
     assert none == {"finished_at": None, "lease_until": None, "error": None, "result": None, "settled": "t"}
     run = RunRecord(id="r", task="work", state="running", attempt=2, error="before")
-    assert with_transition(run, told(state="succeeded"), T) == replace(run, state="succeeded", settled="t")
+    assert with_transition(run, transition(state="succeeded"), T) == replace(
+        run, state="succeeded", settled="t"
+    )
 
 
 def test_statistics_add_up_and_the_latest_counts() -> None:
@@ -146,41 +148,41 @@ def test_statistics_without_a_time_keep_the_previous_one() -> None:
 
 
 def test_a_repetition_is_accepted_even_if_its_gate_has_closed_since() -> None:
-    again = told(gate=("acme", "s", 1, 1))
+    again = transition(gate=("acme", "s", 1, 1))
     done = settlement([again], {"r": Standing("queued", 3, "t", None)}, T, {("acme", "s"): (1, 2)})
     assert (done.answers, done.updates) == ([True], {})
 
 
 def test_the_weight_of_a_transition_is_its_texts() -> None:
     runs = (RunRecord(id="a", task="work", payload="x" * 5), RunRecord(id="b", task="work", payload="x" * 7))
-    assert weight(told()) == 0
-    assert weight(told(result=None, error=None)) == 0
-    assert weight(told(result="123", error="12", adds=runs)) == 17
+    assert weight(transition()) == 0
+    assert weight(transition(result=None, error=None)) == 0
+    assert weight(transition(result="123", error="12", adds=runs)) == 17
 
 
 def test_a_gate_passes_only_if_the_schedule_is_unchanged() -> None:
     rows = {("acme", "s"): (2, 5)}
-    assert passes(told(), rows)
-    assert passes(told(gate=("acme", "s", 2, 5)), rows)
-    assert not passes(told(gate=("acme", "s", 2, 6)), rows)
-    assert not passes(told(gate=("acme", "s", 3, 5)), rows)
-    assert passes(told(gate=("acme", "gone", 0, 0)), rows)
-    assert not passes(told(gate=("acme", "gone", 2, 5)), rows)
-    assert not passes(told(gate=("other", "s", 2, 5)), rows)
+    assert passes(transition(), rows)
+    assert passes(transition(gate=("acme", "s", 2, 5)), rows)
+    assert not passes(transition(gate=("acme", "s", 2, 6)), rows)
+    assert not passes(transition(gate=("acme", "s", 3, 5)), rows)
+    assert passes(transition(gate=("acme", "gone", 0, 0)), rows)
+    assert not passes(transition(gate=("acme", "gone", 2, 5)), rows)
+    assert not passes(transition(gate=("other", "s", 2, 5)), rows)
 
 
 def test_each_transition_of_a_batch_sees_the_ones_before_it() -> None:
     counts = Statistics(tenant="acme", schedule="s", run_count=1, success_count=1, last_run=T)
     more = RunRecord(id="next", task="work")
     batch = [
-        told(lease=30),
-        told(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
-        told(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
-        told(token="v", state="failed"),
-        told(run="nobody"),
-        told(run="other", state="succeeded", counts=counts, wakes=("acme", "s")),
-        told(run="next", attempt=0, expect=("queued",), state="cancelled", token="w"),
-        told(run="gated", gate=("acme", "s", 1, 1)),
+        transition(lease=30),
+        transition(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
+        transition(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
+        transition(token="v", state="failed"),
+        transition(run="nobody"),
+        transition(run="other", state="succeeded", counts=counts, wakes=("acme", "s")),
+        transition(run="next", attempt=0, expect=("queued",), state="cancelled", token="w"),
+        transition(run="gated", gate=("acme", "s", 1, 1)),
     ]
     standing = {name: Standing("running", 2, None, None) for name in ("r", "other", "gated")}
     done = settlement(batch, standing, T, {("acme", "s"): (1, 2)})
@@ -196,9 +198,9 @@ def test_each_transition_of_a_batch_sees_the_ones_before_it() -> None:
 
 
 def test_later_transitions_of_a_batch_compare_with_the_changed_run() -> None:
-    back = told(state="queued", delay=0, lease=None, renews=True)
-    claim = told(token="u", attempt=3, expect=("queued",), lease=50)
-    late = told(token="v", attempt=3, expect=("queued",), lease_ended=True)
+    back = transition(state="queued", delay=0, lease=None, renews=True)
+    claim = transition(token="u", attempt=3, expect=("queued",), lease=50)
+    late = transition(token="v", attempt=3, expect=("queued",), lease_ended=True)
     done = settlement([back, claim, late], {"r": Standing("running", 2, None, T - 1)}, T)
     assert done.answers == [True, True, False]
     again = settlement([back, back, claim], {"r": Standing("running", 2, None, T + 9)}, T)

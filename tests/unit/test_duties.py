@@ -37,15 +37,15 @@ def test_a_duty_that_fails_does_not_stop_the_others(
             done.append(now)
             return now + 10
 
-    rota = PeriodicDuties([Failing(), Working()])
-    assert rota.step(1_000) == 1_010
-    assert rota.step(1_005) == 1_010
+    duties = PeriodicDuties([Failing(), Working()])
+    assert duties.step(1_000) == 1_010
+    assert duties.step(1_005) == 1_010
     assert done == [1_000]
-    assert rota.step(1_010) == 1_020
+    assert duties.step(1_010) == 1_020
     assert done == [1_000, 1_010]
     # It is retried a second later, and logged less and less often.
     for now in (2_000, 3_000, 4_000):
-        rota.step(now)
+        duties.step(now)
     errors = [record.args for record in caplog.records if record.levelname == "ERROR"]
     assert errors == [("failing", error)] * 3
 
@@ -58,23 +58,23 @@ def test_periodic_duties_survive_a_clock_that_is_set_back() -> None:
             done.append(now)
             return now + 1_000
 
-    rota = PeriodicDuties([Duty()])
-    rota.step(100_000_000)
-    rota.step(1_000)
+    duties = PeriodicDuties([Duty()])
+    duties.step(100_000_000)
+    duties.step(1_000)
     assert done == [100_000_000, 1_000]
 
 
 def test_each_duty_steps_at_its_time_also_after_the_clock_was_set_back() -> None:
     often, seldom = Duty(100), Duty(PURGE_EVERY)
-    rota = PeriodicDuties([often, seldom])
-    assert rota.step(NOW) == NOW + 100
-    rota.step(NOW + 99)
-    rota.step(NOW + 100)
+    duties = PeriodicDuties([often, seldom])
+    assert duties.step(NOW) == NOW + 100
+    duties.step(NOW + 99)
+    duties.step(NOW + 100)
     assert (often.steps, seldom.steps) == ([NOW, NOW + 100], [NOW])
     # Back by a minute: its next step is no more than two periods ahead.
-    rota.step(NOW - PURGE_EVERY)
+    duties.step(NOW - PURGE_EVERY)
     assert len(seldom.steps) == 1
-    rota.step(NOW - PURGE_EVERY - 1)
+    duties.step(NOW - PURGE_EVERY - 1)
     assert len(seldom.steps) == 2
 
 
@@ -85,10 +85,10 @@ def test_a_duty_that_fails_is_retried_a_second_later_and_delays_no_other() -> No
             raise ValueError("not now")
 
     failing, other = Failing(0), Duty(10_000)
-    rota = PeriodicDuties([failing, other])
-    assert rota.step(NOW) == NOW + 1_000
-    rota.step(NOW + 999)
+    duties = PeriodicDuties([failing, other])
+    assert duties.step(NOW) == NOW + 1_000
+    duties.step(NOW + 999)
     assert (len(failing.steps), len(other.steps)) == (1, 1)
-    assert rota.step(NOW + 1_000) == NOW + 2_000
+    assert duties.step(NOW + 1_000) == NOW + 2_000
     assert (len(failing.steps), len(other.steps)) == (2, 1)
     assert PeriodicDuties([]).step(NOW) is None

@@ -151,12 +151,12 @@ def test_a_delay_depends_on_tenant_and_name_and_is_below_the_spread() -> None:
     assert spread_delay(schedule(spread=1_000_000)) == 606_480
 
 
-# -- one run, with all that was said -------------------------------------------------------------------------
+# -- one run, with all fields -------------------------------------------------------------------------
 
 
 def test_a_run_has_the_fields_of_its_schedule() -> None:
     execution = Execution(retries=7)
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tenant": "acme",
         "kind": "flow",
         "payload": '{"a": 1}',
@@ -165,8 +165,8 @@ def test_a_run_has_the_fields_of_its_schedule() -> None:
         "execution": execution,
         "generation": 4,
     }
-    (run,) = plan(schedule(**said), T + 7).runs
-    for name, value in said.items():
+    (run,) = plan(schedule(**fields), T + 7).runs
+    for name, value in fields.items():
         assert getattr(run, name) == value
     assert (run.id, run.schedule, run.task) == (f"acme/beat/4/{T}", "beat", "work")
     assert (run.tick, run.scheduled_at, run.run_at, run.created_at) == (T, T, T, T + 7)
@@ -255,8 +255,8 @@ def test_ticks_beyond_the_grace_are_skipped(
 
 
 def test_ticks_within_the_grace_are_bounded_too() -> None:
-    said = schedule(catch_up=CatchUp("skip", grace=5 * MINUTE, limit=2))
-    planned = plan(said, T + 9 * MINUTE)
+    beat = schedule(catch_up=CatchUp("skip", grace=5 * MINUTE, limit=2))
+    planned = plan(beat, T + 9 * MINUTE)
     assert ticks(planned) == [8, 9]
     assert ledger(planned) == [(0, 3, 4, "late"), (4, 7, 4, "limit")]
 
@@ -266,8 +266,8 @@ def test_ticks_within_the_grace_are_bounded_too() -> None:
     [(2, 100), (40_000, 100), (40_001, 99), (400_000, 10), (2_000_000, 2), (2_000_001, 1), (9_000_000, 1)],
 )
 def test_a_step_fires_no_more_than_a_hundred_ticks_nor_four_million_bytes(payload: int, count: int) -> None:
-    said = schedule(catch_up=CatchUp("all", limit=1_000), payload="x" * payload)
-    planned = plan(said, T + 500 * MINUTE)
+    beat = schedule(catch_up=CatchUp("all", limit=1_000), payload="x" * payload)
+    planned = plan(beat, T + 500 * MINUTE)
     assert len(planned.runs) == count
     assert planned.schedule.next_tick == T + count * MINUTE
     # The rest at once.
@@ -336,9 +336,9 @@ def test_a_schedule_that_was_changed_lately_is_planned_more_often_while_it_waits
 
 
 def test_max_concurrent_bounds_the_runs_of_a_backlog() -> None:
-    said = schedule(max_concurrent=3, catch_up=CatchUp("all", limit=50))
-    assert ticks(plan(said, T + 9 * MINUTE, (RUNNING,))) == [0, 1]
-    assert ticks(plan(said, T + 9 * MINUTE)) == [0, 1, 2]
+    beat = schedule(max_concurrent=3, catch_up=CatchUp("all", limit=50))
+    assert ticks(plan(beat, T + 9 * MINUTE, (RUNNING,))) == [0, 1]
+    assert ticks(plan(beat, T + 9 * MINUTE)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", ["latest", "all", "skip"])
@@ -358,19 +358,19 @@ def test_a_backlog_fires_one_run_where_the_policy_allows_one_at_a_time(overlap: 
 
 
 def test_overlap_skip_records_due_ticks_to_the_millisecond() -> None:
-    said = schedule(overlap="skip", spread=30_000)
-    delay = spread_delay(said)
-    planned = plan(said, T + MINUTE + delay - 1, (RUNNING,))
+    beat = schedule(overlap="skip", spread=30_000)
+    delay = spread_delay(beat)
+    planned = plan(beat, T + MINUTE + delay - 1, (RUNNING,))
     assert ledger(planned) == [(0, 0, 1, "overlap")]
-    planned = plan(said, T + MINUTE + delay, (RUNNING,))
+    planned = plan(beat, T + MINUTE + delay, (RUNNING,))
     assert ledger(planned) == [(0, 1, 2, "overlap")]
     assert planned.schedule.next_tick == T + 2 * MINUTE
-    assert ticks(plan(said, T + delay)) == [0]
+    assert ticks(plan(beat, T + delay)) == [0]
 
 
 def test_cancel_running_cancels_each_run_once_unless_it_waits_for_a_retry() -> None:
-    said = schedule(overlap="cancel_running")
-    planned = plan(said, T, (RUNNING, QUEUED, ASKED, ASKED_AND_QUEUED))
+    beat = schedule(overlap="cancel_running")
+    planned = plan(beat, T, (RUNNING, QUEUED, ASKED, ASKED_AND_QUEUED))
     assert planned.cancels == ("r1", "r2", "r4")
     assert plan(schedule(overlap="queue"), T, (RUNNING,)).cancels == ()
 

@@ -1,4 +1,4 @@
-"""Who has to be told is told: with a poll of 30 s, a hint that is not sent is a run that starts late."""
+"""Hints: with a poll of 30 s, a run whose hint is not sent starts late."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def test_a_fire_whose_reply_was_lost_is_hinted_at_with_the_next_one() -> None:
     clock = VirtualClock()
     store = Counting(clock)
     store.put_schedules([Write(changes.create(schedule(), clock.now), None)])
-    told: list[bool] = []
-    ticker = Ticker(store, Events(), lambda: told.append(True))
+    woken: list[bool] = []
+    ticker = Ticker(store, Events(), lambda: woken.append(True))
     clock.advance("1m")
     store.loses_reply = True
     with pytest.raises(StoreUnavailable):
         ticker.step(clock.now)
-    assert (store.hints, told) == (0, [])
+    assert (store.hints, woken) == (0, [])
     ticker.step(clock.now)
-    assert (store.hints, told) == (1, [True])
+    assert (store.hints, woken) == (1, [True])
     ticker.step(clock.now)
     assert store.hints == 1
 
@@ -94,9 +94,9 @@ def test_every_change_by_a_user_is_hinted_at_once(before: str, call: str) -> Non
     }
     for step in before.split():
         steps[step]()
-    told = store.hints
+    before = store.hints
     eval(f"app.{call}", {"app": app})  # noqa: S307  # its own text is the name of the case
-    assert store.hints == told + 1
+    assert store.hints == before + 1
 
 
 def test_a_call_that_changes_nothing_is_not_hinted_at() -> None:
@@ -106,11 +106,11 @@ def test_a_call_that_changes_nothing_is_not_hinted_at() -> None:
     app.schedules.declare("beat", "* * * * *", "work")
     app.enqueue("work", id="mine")
     app.runs.cancel("mine")
-    told = store.hints
+    before = store.hints
     app.schedules.declare("beat", "* * * * *", "work")
     app.schedules.resume("beat")
     app.runs.cancel("mine")
-    assert store.hints == told
+    assert store.hints == before
 
 
 def test_a_schedule_that_is_added_while_a_node_sleeps_runs_when_it_is_due() -> None:
@@ -156,7 +156,7 @@ def test_a_run_that_goes_back_to_the_queue_is_hinted_at() -> None:
 
 
 class Deaf(MemoryStore):
-    """Nobody is ever told anything; each wait is noted."""
+    """Gives no hints, and records each wait."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ def smeared() -> Iterable[int]:
 
 
 def stepped() -> Iterable[int]:
-    """A clock that shows 23:59:59 twice, as that of a kernel that is told of the leap."""
+    """A clock that shows 23:59:59 twice, as that of a kernel that knows of the leap."""
     return [200] * 4 + [-800] + [200] * 20
 
 
@@ -61,7 +61,7 @@ def stopped() -> Iterable[int]:
 
 
 def corrected() -> Iterable[int]:
-    """A clock that nobody told of the leap, and that is set back by a second later on."""
+    """A clock that ignores the leap, and that is set back by a second later."""
     return [200] * 12 + [-1000] + [200] * 20
 
 

@@ -352,12 +352,12 @@ def test_a_run_that_waits_for_a_slot_is_handed_back_after_the_longest_wait_and_n
 
 
 def test_leases_are_checked_every_quarter_of_a_second_and_more_often_if_they_are_short() -> None:
-    for lease, look in ((30_000, 250), (3_000, 250), (1_200, 100)):
+    for lease, pause in ((30_000, 250), (3_000, 250), (1_200, 100)):
         timed = TimedWorkbench(lease=lease)
         assert timed.renew() is None
         timed.add("r")
         timed.step()
-        assert timed.renew() == timed.clock.now + look
+        assert timed.renew() == timed.clock.now + pause
 
 
 def test_a_timeout_ends_an_attempt_at_its_time_and_once(timed: TimedWorkbench) -> None:
@@ -394,7 +394,7 @@ def test_a_function_that_returns_after_its_timeout_has_succeeded_and_is_not_repe
     timed.step()
     run = timed.run()
     assert (run.state, run.result, run.attempt, run.failures) == ("succeeded", '"paid"', 1, 0)
-    assert timed.heard[-2 if timed.heard[-1].kind == "idle" else -1].kind == "succeeded"
+    assert timed.emitted[-2 if timed.emitted[-1].kind == "idle" else -1].kind == "succeeded"
 
 
 def test_an_error_that_a_function_raises_after_its_timeout_comes_second(timed: TimedWorkbench) -> None:
@@ -411,18 +411,18 @@ def test_an_error_that_a_function_raises_after_its_timeout_comes_second(timed: T
 def test_cancel_requests_are_queried_once_a_second_and_passed_on_once(timed: TimedWorkbench) -> None:
     timed.add("r", "s")
     timed.step()
-    wish = attempts.cancel(timed.run(), timed.clock.now, "wish")
-    assert wish is not None
-    timed.store.settle_runs([wish])
+    request = attempts.cancel(timed.run(), timed.clock.now, "user")
+    assert request is not None
+    timed.store.settle_runs([request])
     timed.wait(0.875)
     timed.renew()
     assert timed.executor.interrupted == []
     timed.wait(0.125)
     timed.renew()
     assert timed.executor.interrupted == [("r", "cancelled")]
-    wish = attempts.cancel(timed.run("s"), timed.clock.now, "another")
-    assert wish is not None
-    timed.store.settle_runs([wish])
+    request = attempts.cancel(timed.run("s"), timed.clock.now, "another")
+    assert request is not None
+    timed.store.settle_runs([request])
     timed.wait(0.875)
     timed.renew()
     assert timed.executor.interrupted == [("r", "cancelled")]

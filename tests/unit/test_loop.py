@@ -15,10 +15,10 @@ from evenbeat.node.loop import Loop
 from evenbeat.observe.events import Event, Events
 
 
-def told() -> tuple[Events, list[Event]]:
-    events, heard = Events(), list[Event]()
-    events.listen(heard.append)
-    return events, heard
+def recorded_events() -> tuple[Events, list[Event]]:
+    events, emitted = Events(), list[Event]()
+    events.listen(emitted.append)
+    return events, emitted
 
 
 def stopped(loop: Loop) -> None:
@@ -66,7 +66,7 @@ def test_a_wake_up_during_a_step_leads_to_another_step() -> None:
 def test_a_loop_survives_errors_of_its_step_and_emits_when_the_store_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    events, heard = told()
+    events, emitted = recorded_events()
     outcomes: list[Exception | None] = [StoreUnavailable("locked"), ValueError("a bug"), None]
     done = threading.Event()
 
@@ -80,7 +80,7 @@ def test_a_loop_survives_errors_of_its_step_and_emits_when_the_store_is_back(
     loop.start()
     assert done.wait(10)
     stopped(loop)
-    assert [event.kind for event in heard] == ["store_unavailable", "store_back"]
+    assert [event.kind for event in emitted] == ["store_unavailable", "store_back"]
     assert [record.levelname for record in caplog.records][:2] == ["ERROR", "ERROR"]
     assert "locked" in caplog.records[0].getMessage()
 

@@ -34,9 +34,9 @@ class Worked:
 
     def __init__(self, *steps: Callable[[], Instant | None], poll: int = 30_000) -> None:
         self._steps = list(steps)
-        self.heard: list[Event] = []
+        self.emitted: list[Event] = []
         events = Events()
-        events.listen(self.heard.append)
+        events.listen(self.emitted.append)
         self.now = NOW
         self.loop = Loop("duty", self._step, lambda: self.now, poll, events)
         self.loop._awake = self.awake = Noted()
@@ -122,7 +122,7 @@ def test_an_unavailable_store_is_retried_less_and_less_often_and_then_every_two_
 def test_a_recovery_is_emitted_once_and_resets_the_backoff() -> None:
     worked = Worked(away, away, lambda: NOW, lambda: NOW, away, lambda: NOW).work()
     assert worked.stopping.waits == [0.1, 0.2, 0.1]
-    assert [(event.kind, event.error) for event in worked.heard] == [
+    assert [(event.kind, event.error) for event in worked.emitted] == [
         ("store_unavailable", "nobody answers"),
         ("store_unavailable", "nobody answers"),
         ("store_back", None),
@@ -136,9 +136,9 @@ def test_failures_are_logged_less_and_less_often_and_a_bug_is_not_emitted(
 ) -> None:
     with caplog.at_level(logging.INFO, "evenbeat.node.loop"):
         worked = Worked(broken, away, *[broken] * 8).work()
-    assert [event.kind for event in worked.heard] == ["store_unavailable"]
+    assert [event.kind for event in worked.emitted] == ["store_unavailable"]
     fields = [vars(record) for record in caplog.records]
-    assert [(said["component"], said["failures"], said["retry_in"]) for said in fields] == [
+    assert [(line["component"], line["failures"], line["retry_in"]) for line in fields] == [
         ("duty", 1, 0.1),
         ("duty", 2, 0.2),
         ("duty", 4, 0.8),

@@ -167,7 +167,7 @@ def test_the_lease_renewer_backs_off_by_far_less_than_reapers_wait_after_an_outa
 
 
 def test_a_node_whose_descriptors_were_closed_stops_working_and_reports_it(app: Scheduler) -> None:
-    said = threading.Event()
+    reported = threading.Event()
 
     @app.task
     def work() -> None: ...
@@ -175,13 +175,13 @@ def test_a_node_whose_descriptors_were_closed_stops_working_and_reports_it(app: 
     @app.on_error
     def note(event: Event) -> None:
         if "start a new process" in (event.error or ""):
-            said.set()
+            reported.set()
 
     app.start()
     node = app.node
     assert node is not None
     os.close(node._probe._number)  # as a job does that closes all descriptors
-    assert said.wait(30)
+    assert reported.wait(30)
     run = app.enqueue(work)
     app.stop()  # at once: nothing can be recorded
     assert app.runs.get(run.id).state == "queued"

@@ -95,8 +95,8 @@ def test_a_node_renews_its_record_every_20_s_and_the_record_expires_after_65_s()
         record = store.get_record("node", "default", "n1")
         assert record is not None
         assert record.expires == clock.now + PRESENT_FOR
-        said = msgspec.json.decode(record.body, type=NodeInfo)
-        assert said == msgspec.structs.replace(info, seen_at=clock.now)
+        written = msgspec.json.decode(record.body, type=NodeInfo)
+        assert written == msgspec.structs.replace(info, seen_at=clock.now)
     clock.now += PRESENT_FOR
     assert store.get_record("node", "default", "n1") is None
     # After a long suspend it writes its record again, though the version is not the one that it knows.

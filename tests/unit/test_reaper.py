@@ -31,10 +31,10 @@ def store(clock: VirtualClock) -> MemoryStore:
     return store
 
 
-def told() -> tuple[Events, list[Event]]:
-    events, heard = Events(), list[Event]()
-    events.listen(heard.append)
-    return events, heard
+def recorded_events() -> tuple[Events, list[Event]]:
+    events, emitted = Events(), list[Event]()
+    events.listen(emitted.append)
+    return events, emitted
 
 
 def claimed(store: MemoryStore, clock: VirtualClock, name: str = "r") -> RunRecord:
@@ -57,7 +57,7 @@ def reap_until(reaper: Reaper, clock: VirtualClock, until: int) -> None:
 
 
 def test_the_reaper_queues_the_run_of_a_lost_worker_again(store: MemoryStore, clock: VirtualClock) -> None:
-    events, heard = told()
+    events, emitted = recorded_events()
     claimed(store, clock)
     reaper = make_reaper(store, clock, events)
     reap_until(reaper, clock, clock.now + 30_000)
@@ -65,7 +65,7 @@ def test_the_reaper_queues_the_run_of_a_lost_worker_again(store: MemoryStore, cl
     reap_until(reaper, clock, clock.now + 1)
     run = store.find_runs(RunQuery(ids=("r",))).items[0]
     assert (run.state, run.crashes) == ("queued", 1)
-    assert [event.kind for event in heard] == ["crashed"]
+    assert [event.kind for event in emitted] == ["crashed"]
 
 
 def test_a_reaper_takes_no_run_for_a_third_of_a_lease_after_its_start(
@@ -204,9 +204,9 @@ class Bench:
     def __init__(self, lease: int = 30_000) -> None:
         self.store = Scripted()
         self.seconds = 1_000.0
-        self.heard: list[Event] = []
+        self.emitted: list[Event] = []
         events = Events()
-        events.listen(self.heard.append)
+        events.listen(self.emitted.append)
         self.reaper = Reaper(self.store, events, lease, clock=lambda: self.seconds)
 
     def settled(self) -> Bench:
@@ -250,29 +250,29 @@ def test_living_workers_renew_first_at_the_start_and_after_an_outage() -> None:
     assert bench.step(lost()) == 5_000
     bench.seconds += 4.5
     assert bench.step(lost()) == 500
-    assert bench.heard == []
+    assert bench.emitted == []
     bench.seconds += 0.5
     assert bench.step(lost()) == 15_000
-    assert [event.kind for event in bench.heard] == ["crashed"]
+    assert [event.kind for event in bench.emitted] == ["crashed"]
     # A lease of 30 s survives an outage of 17.5 s, but not a longer one.
     bench.seconds += 17.5
     assert bench.step(lost()) == 15_000
     bench.seconds += 17.6
     assert bench.step(lost()) == 5_000
-    assert len(bench.heard) == 2
+    assert len(bench.emitted) == 2
 
 
 def test_a_run_that_the_reaper_ends_is_emitted_and_one_that_was_renewed_is_not() -> None:
     bench = Bench().settled()
     assert bench.step(lost("a"), lost("b")) == 15_000
-    assert [(event.kind, event.run and event.run.id, event.error) for event in bench.heard] == [
+    assert [(event.kind, event.run and event.run.id, event.error) for event in bench.emitted] == [
         ("crashed", "a", "worker w was lost"),
         ("crashed", "b", "worker w was lost"),
     ]
     assert bench.store.hints == 1
     bench.store.accepts = False
     bench.step(lost("c"))
-    assert len(bench.heard) == 2
+    assert len(bench.emitted) == 2
     bench.step()
     assert bench.store.hints == 2
 

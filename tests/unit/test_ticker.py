@@ -57,10 +57,10 @@ class Bench:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = Scripted(self.clock)
-        self.heard: list[Event] = []
+        self.emitted: list[Event] = []
         self.woken = 0
         events = Events()
-        events.listen(self.heard.append)
+        events.listen(self.emitted.append)
         self.ticker = Ticker(self.store, events, self._wake)
 
     def _wake(self) -> None:
@@ -128,7 +128,7 @@ def test_a_fire_is_emitted_with_its_run_and_its_schedule(bench: Bench) -> None:
         tenant="acme", schedule="beat", generation=1, first=T, last=T, count=3, reason="late", recorded_at=T
     )
     bench.step(Planned(coming, runs=(run(),), skipped=(skipped,)))
-    fired, passed = bench.heard
+    fired, passed = bench.emitted
     assert fired.run is not None
     assert (fired.kind, fired.run.id, fired.schedule) == ("fired", "r", "beat")
     assert (passed.kind, passed.tenant, passed.schedule, passed.reason, passed.count) == (
@@ -149,7 +149,7 @@ def test_a_fire_of_a_spread_schedule_has_the_time_of_its_next_fire(
     bench.step(Planned(spread, runs=(run(),)))
     start = T + 60_000 + spread_delay(spread)
     assert start > T + 60_000
-    assert bench.heard[0].next_run == from_ms(start)
+    assert bench.emitted[0].next_run == from_ms(start)
     (record,) = [record for record in caplog.records if record.getMessage() == "fired"]
     assert vars(record)["next_run"] == write_instant(start)
 
@@ -204,7 +204,7 @@ def test_a_note_that_can_not_be_written_stops_nothing(bench: Bench) -> None:
 
 def test_a_quarantined_row_is_emitted(bench: Bench) -> None:
     bench.step(quarantined=(("acme", "beat"),))
-    (event,) = bench.heard
+    (event,) = bench.emitted
     assert (event.kind, event.tenant, event.schedule) == ("quarantined", "acme", "beat")
 
 
@@ -221,7 +221,7 @@ def test_a_fire_is_logged_without_listeners(caplog: pytest.LogCaptureFixture, le
 # -- other nodes, and fires that fail ------------------------------------------------------------------------
 
 
-def said(caplog: pytest.LogCaptureFixture, *fields: str) -> list[tuple[Any, ...]]:
+def logged(caplog: pytest.LogCaptureFixture, *fields: str) -> list[tuple[Any, ...]]:
     found = [
         (record.levelname, record.getMessage(), *(vars(record).get(field) for field in fields))
         for record in caplog.records
@@ -236,21 +236,21 @@ def test_a_tick_that_another_node_fired_is_logged_at_debug(
     caplog.set_level(logging.DEBUG, "evenbeat.node.ticker")
     now = bench.clock.now
     text = write_instant(now)
-    took = "another node fired the tick, or the schedule was changed meanwhile"
+    fired = "another node fired the tick, or the schedule was changed meanwhile"
     bench.step(next_wake=now)
-    assert said(caplog, "due") == [("DEBUG", "another node is firing the tick", text)]
+    assert logged(caplog, "due") == [("DEBUG", "another node is firing the tick", text)]
     bench.step(next_wake=now + 60_000)
-    assert said(caplog, "due") == [("DEBUG", took, text)]
+    assert logged(caplog, "due") == [("DEBUG", fired, text)]
     bench.step(next_wake=now + 60_000)
-    assert said(caplog) == [], "woken by a hint: nothing was due"
+    assert logged(caplog) == [], "woken by a hint: nothing was due"
     bench.clock.advance("1m")
     bench.step(Planned(BEAT), next_wake=now + 120_000)
-    assert said(caplog) == [], "this node took it"
+    assert logged(caplog) == [], "this node fired it"
     bench.step(Planned(BEAT), next_wake=now + 120_000, lost=(("acme", "other"),))
-    assert said(caplog, "schedule_id", "tenant") == [("DEBUG", took, "other", "acme")]
+    assert logged(caplog, "schedule_id", "tenant") == [("DEBUG", fired, "other", "acme")]
     bench.clock.advance("1m")
     bench.step()
-    assert said(caplog, "due") == [("DEBUG", took, write_instant(now + 120_000))], "the last of all"
+    assert logged(caplog, "due") == [("DEBUG", fired, write_instant(now + 120_000))], "the last of all"
 
 
 def test_a_failed_fire_logs_its_schedules_less_and_less_often(
@@ -263,7 +263,7 @@ def test_a_failed_fire_logs_its_schedules_less_and_less_often(
     for failures in range(1, 6):
         with pytest.raises(StoreUnavailable):
             bench.ticker.step(bench.clock.now)
-        lines = said(caplog, "schedule_id", "tenant", "failures", "schedules")
+        lines = logged(caplog, "schedule_id", "tenant", "failures", "schedules")
         assert [line[1:] for line in lines] == [
             (message, f"s{number:02}", "acme", failures, 12) for number in range(10)
         ]
@@ -274,7 +274,7 @@ def test_a_failed_fire_logs_its_schedules_less_and_less_often(
     bench.store.due = due
     with pytest.raises(StoreUnavailable):
         bench.ticker.step(bench.clock.now)
-    assert said(caplog, "failures")[0][2] == 1, "counted anew after one that did not fail"
+    assert logged(caplog, "failures")[0][2] == 1, "counted anew after one that did not fail"
 
 
 # -- with a store in memory ----------------------------------------------------------------------------------
@@ -292,10 +292,10 @@ def store(clock: VirtualClock) -> MemoryStore:
     return store
 
 
-def told() -> tuple[Events, list[Event]]:
-    events, heard = Events(), list[Event]()
-    events.listen(heard.append)
-    return events, heard
+def recorded_events() -> tuple[Events, list[Event]]:
+    events, emitted = Events(), list[Event]()
+    events.listen(emitted.append)
+    return events, emitted
 
 
 def make(store: MemoryStore, name: str, trigger: str = "every 1m") -> None:
@@ -306,7 +306,7 @@ def make(store: MemoryStore, name: str, trigger: str = "every 1m") -> None:
 def test_a_schedule_that_a_node_can_not_plan_is_deferred_with_a_note(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    events, heard = told()
+    events, emitted = recorded_events()
     make(store, "minutely")
     clock.advance("1m")
 
@@ -328,7 +328,7 @@ def test_a_schedule_that_a_node_can_not_plan_is_deferred_with_a_note(
     assert (note.key, note.version) == ("minutely", 7)
     assert "Too many open files" in note.body
     assert "can't plan a schedule" in caplog.text
-    assert heard == []
+    assert emitted == []
     assert Ticker(store, events).step(clock.now) is not None
     (run,) = store.find_runs(RunQuery()).items
     assert run.coalesced == 2
@@ -340,7 +340,7 @@ def test_a_schedule_that_a_node_can_not_plan_is_deferred_with_a_note(
 def test_the_ticker_fires_due_schedules_and_returns_the_time_of_its_next_step(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    events, heard = told()
+    events, emitted = recorded_events()
     woken: list[bool] = []
     ticker = Ticker(store, events, lambda: woken.append(True))
     make(store, "minutely")
@@ -349,7 +349,7 @@ def test_the_ticker_fires_due_schedules_and_returns_the_time_of_its_next_step(
     clock.advance("1m")
     assert ticker.step(clock.now) == clock.now + 60_000
     assert woken == [True]
-    assert [(event.kind, event.schedule, event.next_run) for event in heard] == [
+    assert [(event.kind, event.schedule, event.next_run) for event in emitted] == [
         ("fired", "minutely", from_ms(clock.now + 60_000))
     ]
 
@@ -375,18 +375,18 @@ def test_the_ticker_steps_at_once_when_more_is_due_than_a_batch(
 
 
 def test_the_ticker_emits_skipped_ticks_with_the_reason(store: MemoryStore, clock: VirtualClock) -> None:
-    events, heard = told()
+    events, emitted = recorded_events()
     make(store, "minutely")
     clock.advance("1h")
     Ticker(store, events).step(clock.now)
-    assert [(event.kind, event.count, event.reason) for event in heard] == [
+    assert [(event.kind, event.count, event.reason) for event in emitted] == [
         ("fired", 1, None),
         ("skipped", 59, "coalesced"),
     ]
 
 
 def test_the_ticker_emits_a_schedule_that_can_not_be_read(store: MemoryStore, clock: VirtualClock) -> None:
-    events, heard = told()
+    events, emitted = recorded_events()
     make(store, "good")
     make(store, "bad")
     # A row that was edited by hand.
@@ -398,4 +398,4 @@ def test_the_ticker_emits_a_schedule_that_can_not_be_read(store: MemoryStore, cl
     store.put_schedules([Write(Planned(replace(row, trigger="nonsense", revision=2)), row.version)])
     clock.advance("1m")
     Ticker(store, events).step(clock.now)
-    assert {(event.kind, event.schedule) for event in heard} == {("fired", "good"), ("quarantined", "bad")}
+    assert {(event.kind, event.schedule) for event in emitted} == {("fired", "good"), ("quarantined", "bad")}

@@ -90,8 +90,8 @@ def test_a_failed_attempt_is_retried_and_then_the_run_has_failed() -> None:
     run = bench.run("r")
     assert (run.state, run.failures, run.attempt, run.error) == ("failed", 2, 2, "ValueError: no")
     assert [kind for kind in bench.kinds() if kind != "idle"] == ["started", "retrying", "started", "failed"]
-    assert bench.told[1].delay is not None
-    assert bench.told[1].delay > timedelta(0)
+    assert bench.emitted[1].delay is not None
+    assert bench.emitted[1].delay > timedelta(0)
 
 
 def test_the_log_of_a_success_has_no_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,7 +119,7 @@ def test_a_run_whose_payload_does_not_fit_is_handed_back_and_the_log_has_the_rea
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert "handed back" in record.getMessage()
     assert vars(record)["error"] == run.error
-    assert (bench.told[-2].kind, bench.told[-2].error) == ("released", run.error)
+    assert (bench.emitted[-2].kind, bench.emitted[-2].error) == ("released", run.error)
 
 
 def test_a_node_with_old_code_leaves_a_run_with_a_new_argument_to_a_node_with_new_code() -> None:

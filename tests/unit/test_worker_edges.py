@@ -89,7 +89,7 @@ def test_an_outcome_is_recorded_and_emitted(
     timed.executor.end(outcome)
     timed.step()
     assert timed.run().state == state
-    event = timed.heard[-1]
+    event = timed.emitted[-1]
     assert (event.kind, event.duration) == (kind, timedelta(seconds=2.5))
     assert event.result == (1 if kind == "succeeded" else None)
     if state == "failed":
@@ -103,7 +103,7 @@ def test_a_retry_is_emitted_with_its_delay(timed: TimedWorkbench) -> None:
     timed.executor.end(Outcome("raised", None, "boom\nsecond line"))
     timed.worker.drain()
     timed.step()
-    event = timed.heard[-1]
+    event = timed.emitted[-1]
     assert (event.kind, event.error) == ("retrying", "boom\nsecond line")
     assert event.delay == timedelta(milliseconds=attempts.backoff(timed.run(), 1))
 
@@ -138,9 +138,9 @@ def test_a_requeued_run_with_a_cancel_request_is_cancelled_and_no_other(timed: T
     timed.add("r", "s", execution=Execution(retries=1, backoff=60_000))
     timed.step()
     # Cancelled while its attempt ends: this worker does not know yet.
-    wish = attempts.cancel(timed.run("r"), timed.clock.now, "wish")
-    assert wish is not None
-    assert timed.store.settle_runs([wish]) == [True]
+    request = attempts.cancel(timed.run("r"), timed.clock.now, "user")
+    assert request is not None
+    assert timed.store.settle_runs([request]) == [True]
     timed.worker.drain()
     for _ in range(2):
         timed.executor.end(Outcome("raised", None, "boom"))

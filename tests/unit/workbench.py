@@ -97,8 +97,8 @@ class Workbench:
         for function in functions or (work,):
             self.tasks.add(Task(function, function.__name__))
         self.events = Events()
-        self.told: list[Event] = []
-        self.events.listen(self.told.append)
+        self.emitted: list[Event] = []
+        self.events.listen(self.emitted.append)
         self.executor = HandExecutor(slots)
         self.worker = Worker(
             self.store, self.tasks, self.events, lambda _: Lane(self.executor, slots), name="w1", lease=lease
@@ -137,7 +137,7 @@ class Workbench:
         return self.store.find_runs(RunQuery(ids=(run_id,))).items[0]
 
     def kinds(self) -> list[str]:
-        return [event.kind for event in self.told]
+        return [event.kind for event in self.emitted]
 
 
 class PickySettle:
@@ -168,8 +168,8 @@ class TimedWorkbench:
         tasks = Tasks()
         tasks.add(Task(work, "work"))
         events = Events()
-        self.heard: list[Event] = []
-        events.listen(self.heard.append)
+        self.emitted: list[Event] = []
+        events.listen(self.emitted.append)
         self.executor = HandExecutor(slots)
         self.worker = Worker(
             self.store,
