@@ -94,9 +94,9 @@ def test_every_change_by_a_user_is_hinted_at_once(before: str, call: str) -> Non
     }
     for step in before.split():
         steps[step]()
-    before = store.hints
+    hints = store.hints
     eval(f"app.{call}", {"app": app})  # noqa: S307  # its own text is the name of the case
-    assert store.hints == before + 1
+    assert store.hints == hints + 1
 
 
 def test_a_call_that_changes_nothing_is_not_hinted_at() -> None:
@@ -106,11 +106,11 @@ def test_a_call_that_changes_nothing_is_not_hinted_at() -> None:
     app.schedules.declare("beat", "* * * * *", "work")
     app.enqueue("work", id="mine")
     app.runs.cancel("mine")
-    before = store.hints
+    hints = store.hints
     app.schedules.declare("beat", "* * * * *", "work")
     app.schedules.resume("beat")
     app.runs.cancel("mine")
-    assert store.hints == before
+    assert store.hints == hints
 
 
 def test_a_schedule_that_is_added_while_a_node_sleeps_runs_when_it_is_due() -> None:

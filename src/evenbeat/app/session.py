@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
+from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_label, check_task
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.core.results import Run
