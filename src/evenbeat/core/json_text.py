@@ -93,7 +93,7 @@ def read_definition(text: str) -> dict[str, Any]:
         fields["execution"] = msgspec.convert(fields["execution"], Execution)
     except (msgspec.MsgspecError, UnicodeError, KeyError) as error:
         raise InvalidValue(
-            f"the stored declaration can't be read: {error}",
+            f"the declared definition can't be read: {error}",
             field="declared",
             value=text,
             hint="declare it again, or update it",
