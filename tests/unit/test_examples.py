@@ -12,16 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"])
-PUBLIC = {
-    "evenbeat",
-    "evenbeat.documents",
-    "evenbeat.stores.base",
-    "evenbeat.testing",
-    "evenbeat.timeline",
-    # The contracts that a store of a user's own has to pass; importing them imports pytest.
-    "evenbeat.testing.contract",
-    "evenbeat.testing.documents",
-}
+PUBLIC = {"evenbeat", "evenbeat.documents", "evenbeat.stores.base", "evenbeat.testing", "evenbeat.timeline"}
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINKS = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 
