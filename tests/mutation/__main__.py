@@ -3,7 +3,7 @@
     python -m tests.mutation                            all suites; continues where the last run ended
     python -m tests.mutation rules --sample 100         a sample of each module of a suite, by a fixed seed
     python -m tests.mutation rules/firing.py --again    the survivors of a module, against the tests of today
-    python -m tests.mutation --list                     the survivors that are not accepted
+    python -m tests.mutation --list                     the survivors that are not accepted, and stale entries
     python -m tests.mutation --write docs/mutants.md    the scores, and the accepted survivors
 
 Everything happens in copies of the tree, under build/mutants; results are kept there, in results.jsonl.
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.mutation.mutants import Mutant, find_mutants, read_source
-from tests.mutation.report import read_accepted, survivors, write_page
+from tests.mutation.report import read_accepted, stale, survivors, write_page
 from tests.mutation.runner import ROOT, Results, run
 from tests.mutation.suites import SUITES, Suite
 
@@ -49,6 +49,9 @@ def main() -> int:
         else:
             for mutant in survivors(chosen, results, accepted):
                 print(f"{mutant.id} {mutant.module}:{mutant.line} {mutant.place}: {mutant.change}")
+            if not options.wanted:
+                for entry in stale(chosen, accepted):
+                    print(f"stale: {entry}")
         return 0
     for suite, mutants in chosen:
         todo = [

@@ -56,6 +56,13 @@ def read_accepted() -> list[Reason]:
     ]
 
 
+def stale(chosen: Chosen, accepted: list[Reason]) -> Iterator[str]:
+    """Yield the accepted entries whose mutants no longer exist: their code has changed."""
+    present = {mutant.id for _, mutants in chosen for mutant in mutants}
+    for reason in accepted:
+        yield from (f"{id_} {text}" for id_, text in reason.mutants.items() if id_ not in present)
+
+
 def survivors(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator[Mutant]:
     known = {mutant for reason in accepted for mutant in reason.mutants}
     for _, mutants in chosen:

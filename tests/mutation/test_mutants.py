@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.mutants import find_mutants, mutated
+from tests.mutation.report import Reason, stale
 from tests.mutation.runner import ROOT
-from tests.mutation.suites import SUITES
+from tests.mutation.suites import SUITES, Suite
 from tests.mutation.worker import replace_code
 
 
@@ -80,6 +81,13 @@ def test_ids_stay_when_other_lines_change() -> None:
     one = find_mutants("some.py", "def f(a):\n    return a < 1\n")
     two = find_mutants("some.py", "# more\n\n\ndef f(a):\n    return a < 1\n")
     assert [mutant.id for mutant in one] == [mutant.id for mutant in two]
+
+
+def test_an_accepted_entry_is_stale_once_its_code_has_changed() -> None:
+    (mutant,) = find_mutants("some.py", "LIMIT = 7")
+    accepted = [Reason("a chosen number", {mutant.id: "some.py LIMIT", "0123456789ab": "some.py GONE"})]
+    suite = Suite("some", ("some.py",), ())
+    assert list(stale([(suite, [mutant])], accepted)) == ["0123456789ab some.py GONE"]
 
 
 def test_every_module_of_the_suites_exists_and_has_tests() -> None:
