@@ -150,6 +150,15 @@ def test_only_the_timeline_imports_numpy() -> None:
     assert all(name.startswith("evenbeat.timeline.") for name in importers)
 
 
+def test_a_snapshot_is_made_queried_and_swapped_without_numpy() -> None:
+    """Only planning and the forecast need it, and import it inside functions."""
+    for module in ("snapshot", "timeline", "columns", "extra", "__init__"):
+        tree = ast.parse((SOURCE / "evenbeat/timeline" / f"{module}.py").read_text())
+        at_import = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = set().union(*(imported(ast.unparse(node)) for node in at_import))
+        assert not names & {"numpy", "evenbeat.timeline.plan", "evenbeat.timeline.numpy_columns"}, module
+
+
 def test_importing_evenbeat_imports_neither_numpy_nor_the_command_line() -> None:
     code = "import evenbeat, sys; print(sorted({'numpy', 'rich', 'click'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

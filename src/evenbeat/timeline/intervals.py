@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenbeat.core.instants import FIRST, LAST, Instant
-from evenbeat.timeline.snapshot import Owners, Times
+from evenbeat.timeline.numpy_columns import Owners, Times
 from evenbeat.triggers import At, Every
 
 Column: TypeAlias = npt.NDArray[np.int64]

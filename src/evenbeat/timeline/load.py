@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evenbeat.core.instants import Instant
+from evenbeat.timeline.numpy_columns import Owners, Times
 from evenbeat.timeline.plan import Plan
-from evenbeat.timeline.snapshot import Owners, Times
 from evenbeat.triggers import Trigger
 
 _MINUTE = 60_000
@@ -94,9 +94,10 @@ def _unrolled(moved: list[Expected], start: Instant, end: Instant) -> tuple[Time
     snapshot = plan.unroll(since, end, limit=_UNROLLED)
     # The next tick itself is added by hand: it may lie off the trigger.
     resumed = np.array([schedule.moved or schedule.first or since - 1 for schedule in moved], np.int64)
-    later = snapshot.times > np.maximum(firsts, resumed)[snapshot.owners]
-    owners = np.concatenate([snapshot.owners[later], np.arange(len(moved), dtype=np.uint32)])
-    times = np.concatenate([snapshot.times[later], firsts]) + delays[owners]
+    ticks, whose = np.asarray(snapshot.times), np.asarray(snapshot.owners)
+    later = ticks > np.maximum(firsts, resumed)[whose]
+    owners = np.concatenate([whose[later], np.arange(len(moved), dtype=np.uint32)])
+    times = np.concatenate([ticks[later], firsts]) + delays[owners]
     said = np.array([schedule.first is not None for schedule in moved], np.bool_)
     inside = (times >= start) & (times < end)
     inside[len(inside) - len(moved) :] &= said

@@ -18,7 +18,8 @@ from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.timeline.crontable import Bits, CronTable, Flags, Rows
 from evenbeat.timeline.intervals import Intervals
-from evenbeat.timeline.snapshot import Id, Owners, Snapshot, Times
+from evenbeat.timeline.numpy_columns import Owners, Times
+from evenbeat.timeline.snapshot import Id, Snapshot
 from evenbeat.triggers import At, Cron, Every, Trigger
 
 _MINUTE = 60_000

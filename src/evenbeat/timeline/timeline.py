@@ -1,16 +1,19 @@
-"""Keeping a timeline current: when to plan again, and how far ahead."""
+"""The current timeline: when to plan it again, and how far ahead."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
 from evenbeat.core.instants import Instant
-from evenbeat.timeline.plan import Plan
+from evenbeat.timeline.extra import require_numpy
 from evenbeat.timeline.snapshot import Id, Snapshot
 from evenbeat.triggers import Trigger
+
+if TYPE_CHECKING:
+    from evenbeat.timeline.plan import Plan
 
 
 class RebuildPolicy(msgspec.Struct, frozen=True):
@@ -28,15 +31,15 @@ class RebuildPolicy(msgspec.Struct, frozen=True):
 class Timeline(Generic[Id]):
     """The current snapshot of what runs when.
 
-    Readers take no lock: reading and swapping are one attribute access, and whoever holds a snapshot
-    keeps a consistent one. One thread at a time calls ``step``.
+    Readers take no lock: reading and swapping are one attribute access, and a reader that holds a snapshot
+    keeps a consistent one. One thread at a time calls ``step``. ``schedule`` needs numpy; ``swap`` does not.
     """
 
     def __init__(self, policy: RebuildPolicy | None = None) -> None:
         self.policy = RebuildPolicy() if policy is None else policy
         self.snapshot: Snapshot[Id] = Snapshot([], [], [])
-        """What is known now. Keep it in a variable to ask several questions of the same state."""
-        self._plan: Plan[Id] = Plan([])
+        """The current snapshot. Keep it in a variable to ask several questions of the same state."""
+        self._plan: Plan[Id] | None = None
         self._built_from: Plan[Id] | None = None
         self._built_at: Instant = 0
 
@@ -45,15 +48,20 @@ class Timeline(Generic[Id]):
 
         The next ``step`` builds the snapshot. Safe from any thread.
         """
+        require_numpy("Timeline.schedule")
+        from evenbeat.timeline.plan import Plan
+
         self._plan = Plan(schedules)
 
     def step(self, now: Instant, since: Instant | None = None) -> bool:
-        """Build a new snapshot if it is time; answers whether it did.
+        """Build a new snapshot if it is time; return whether it did. Does nothing before ``schedule``.
 
         ``since`` is the first instant that the reader has not dealt with yet (default: now), so that
         no tick falls between two snapshots.
         """
         plan = self._plan
+        if plan is None:
+            return False
         age = now - self._built_at
         # A negative age: the clock was set back, and the snapshot may begin in the future.
         if plan is self._built_from and 0 <= age < self.policy.period and now < self.snapshot.end:
@@ -64,16 +72,16 @@ class Timeline(Generic[Id]):
         return True
 
     def swap(self, new: Snapshot[Id]) -> Snapshot[Id]:
-        """Put a new snapshot in place; answers the old one, which stays valid for who holds it."""
+        """Put a new snapshot in place; return the old one, which stays valid for its readers."""
         old, self.snapshot = self.snapshot, new
         return old
 
     def query(self, start: Instant, end: Instant) -> list[tuple[Instant, Id]]:
-        """The (tick, schedule) pairs in [start, end), in that order."""
+        """Return the (tick, schedule) pairs in [start, end), in that order."""
         return self.snapshot.query(start, end)
 
     def peek(self, since: Instant | None = None) -> tuple[Instant, Id] | None:
-        """The earliest tick, or the earliest at or after ``since``; None if there is none."""
+        """Return the earliest tick, or the earliest at or after ``since``; None if there is none."""
         return self.snapshot.peek(since)
 
     def __len__(self) -> int:

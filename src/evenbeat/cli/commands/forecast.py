@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from evenbeat.cli.bars import BarChart, bars, fitting
+from evenbeat.cli.failures import Failed
 from evenbeat.cli.layout import Column, Fitted, listed, styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import count
@@ -68,6 +69,10 @@ def command(
 
     Runs of retries and by hand can't be foreseen, nor what overlapping runs delay.
     """
+    from evenbeat.timeline.extra import has_numpy
+
+    if not has_numpy():
+        raise Failed("the forecast needs numpy, which is not installed", "pip install 'evenbeat[timeline]'")
     from evenbeat.timeline import Load
 
     with opened(store, tenant) as app:
