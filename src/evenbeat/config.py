@@ -1,7 +1,7 @@
-"""Where a setting comes from: flag > EVENBEAT_* > evenbeat.toml > pyproject.toml ([tool.evenbeat]) > default.
+"""Settings: a flag overrides a variable, that evenbeat.toml, that [tool.evenbeat] of pyproject.toml.
 
 The files are those of the first folder, from the working directory upwards, that has one of them. A relative
-path in a file is meant from the file's folder, so that it means the same wherever a command is called.
+path in a file starts at the file's folder, so that every command finds the same file, wherever it is called.
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from evenbeat.core.checks import check_label
-from evenbeat.core.durations import read_duration
+from evenbeat.core.durations import write_duration
+from evenbeat.core.options import SETTINGS, Option
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.urls import without_password
-
-DEFAULT_STORE = "sqlite:///evenbeat.db"
-LOG_FORMATS = ("text", "json")
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _PREFIX = "EVENBEAT_"
 _OWN_FILE, _PROJECT_FILE = "evenbeat.toml", "pyproject.toml"
@@ -31,14 +27,14 @@ OriginKind: TypeAlias = Literal["flag", "variable", "file", "app", "default"]
 
 
 class Origin(NamedTuple):
-    """Where a value was said."""
+    """Where a value was set."""
 
     kind: OriginKind
     name: str = ""
-    """The flag, the variable, the key in the file, or the app whose code says it."""
+    """The flag, the variable, the key in the file, or the app whose code sets it."""
     file: Path | None = None
     line: int | None = None
-    """None where it could not be found: TOML has many ways to say the same."""
+    """None where it could not be found: TOML has many ways to write the same."""
 
     def __str__(self) -> str:
         if self.file is not None:
@@ -47,7 +43,7 @@ class Origin(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A value that was read, and where from."""
+    """A value, and where it was set."""
 
     name: str
     value: Any
@@ -55,7 +51,7 @@ class Setting(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """For people, without a password."""
+        """The value for people, without a password."""
         if self.value is None:
             return "none"
         if self.name == "store":
@@ -64,12 +60,12 @@ class Setting(NamedTuple):
 
 
 class Settings(Mapping[str, Any]):
-    """All settings: ``settings["store"]`` is a value, ``settings.of("store")`` also says where from."""
+    """All settings: ``settings["store"]`` is a value, ``settings.of("store")`` also has its origin."""
 
     def __init__(self, settings: Mapping[str, Setting], warnings: tuple[str, ...] = ()) -> None:
         self._settings = dict(settings)
         self.warnings = warnings
-        """What looks like a mistake and was passed over."""
+        """Variables that look like a mistake and are ignored."""
 
     def __getitem__(self, name: str) -> Any:
         return self._settings[name].value
@@ -81,10 +77,11 @@ class Settings(Mapping[str, Any]):
         return len(self._settings)
 
     def of(self, name: str) -> Setting:
+        """Return a setting with its origin."""
         return self._settings[name]
 
-    def is_said(self, name: str) -> bool:
-        """Whether anybody said it: it is not the default."""
+    def is_set(self, name: str) -> bool:
+        """Return whether a flag, a variable or a file sets it."""
         return self._settings[name].origin.kind != "default"
 
 
@@ -94,29 +91,38 @@ def read_settings(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Settings:
-    """The settings of this process: ``flags`` by name (None: not said), the environment, the files.
+    """Return the settings from ``flags`` by name (None: not given), the environment and the files.
 
-    A value that makes no sense, or a key that no setting has, is refused with the place where it was said.
+    ``InvalidValue`` for a value that can't be read or an unknown key, with the place where it was set.
     """
     environment = os.environ if environment is None else environment
-    said: dict[str, Setting] = {}
+    found: dict[str, Setting] = {}
     for source in (_from_files(folder), _from_environment(environment), _from_flags(flags or {})):
-        said |= {setting.name: setting for setting in source}
+        found |= {setting.name: setting for setting in source}
     default = Origin("default")
     return Settings(
-        {name: said.get(name) or Setting(name, spec.default, default) for name, spec in _SPECS.items()},
+        {
+            name: found.get(name) or Setting(name, _default(option), default)
+            for name, option in SETTINGS.items()
+        },
         tuple(_unknown_variables(environment)),
     )
 
 
 def default_store() -> str:
-    """The store's URL, where nobody said one in code."""
+    """Return the URL of the store for a ``Scheduler`` that is made without one."""
     store = read_settings()["store"]
     assert isinstance(store, str)
     return store
 
 
-# -- where values are said ---------------------------------------------------------------------------------
+def _default(option: Option) -> Any:
+    """Return the default as a user would write it."""
+    is_duration = option.kind == "duration" and option.default is not None
+    return write_duration(option.default) if is_duration else option.default
+
+
+# -- where values are set ----------------------------------------------------------------------------------
 
 
 def _from_flags(flags: Mapping[str, Any]) -> Iterator[Setting]:
@@ -127,20 +133,20 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[Setting]:
-    for name in _SPECS:
+    for name in SETTINGS:
         variable = _PREFIX + name.upper()
-        # Empty counts as not said: it is how a compose file or a unit leaves one out.
+        # An empty variable is not set: compose files and units leave one out in this way.
         if value := environment.get(variable):
             yield _read(name, value, Origin("variable", variable))
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
-    known = [_PREFIX + name.upper() for name in _SPECS]
+    known = [_PREFIX + name.upper() for name in SETTINGS]
     for variable in sorted(environment):
-        # Those of our tests name servers, and are for nobody else.
+        # EVENBEAT_TEST_* name servers for Evenbeat's own tests.
         is_ours = variable.startswith(_PREFIX) and not variable.startswith(f"{_PREFIX}TEST_")
         if is_ours and variable not in known:
-            yield f"{variable} is no setting and was passed over{_did_you_mean(variable, known)}"
+            yield f"{variable} is not a setting and is ignored{_did_you_mean(variable, known)}"
 
 
 def _from_files(folder: Path | None) -> Iterator[Setting]:
@@ -162,7 +168,7 @@ def _from_file(file: Path, here: Path) -> Iterator[Setting]:
         text = file.read_text(encoding="utf-8")
         document = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        # What is wrong elsewhere in pyproject.toml is for others to say; here it hides our settings.
+        # An error anywhere in pyproject.toml hides the settings in it.
         raise InvalidValue(f"{file} can't be read: {error}", field=file.name, value=str(file)) from None
     prefix = ""
     if file.name == _PROJECT_FILE:
@@ -173,19 +179,19 @@ def _from_file(file: Path, here: Path) -> Iterator[Setting]:
             raise InvalidValue(f"{prefix} in {file} is not a table", field=prefix, value=document)
     for key, value in document.items():
         origin = Origin("file", f"{prefix}.{key}" if prefix else key, file, _line(text, prefix, key))
-        if key not in _SPECS:
+        if key not in SETTINGS:
             raise InvalidValue(
-                f"{origin} is no setting{_did_you_mean(key, _SPECS)}",
+                f"{origin} is not a setting{_did_you_mean(key, SETTINGS)}",
                 field=key,
                 value=key,
-                hint=f"there are {', '.join(_SPECS)}" if not _did_you_mean(key, _SPECS) else None,
+                hint=f"there are {', '.join(SETTINGS)}" if not _did_you_mean(key, SETTINGS) else None,
             )
         setting = _read(key, value, origin)
         yield setting if file.parent == here else setting._replace(value=_anchored(setting, file.parent))
 
 
 def _anchored(setting: Setting, folder: Path) -> Any:
-    """A relative path as it is meant in a file of ``folder``."""
+    """Return the value with a relative path joined to ``folder``, in which its file lies."""
     if setting.name == "store" and _RELATIVE_SQLITE.match(setting.value):
         return f"sqlite:///{folder.as_posix()}/{setting.value.removeprefix('sqlite:///')}"
     if setting.name == "app" and re.search(r"\.py(:|$)", setting.value):
@@ -194,7 +200,7 @@ def _anchored(setting: Setting, folder: Path) -> Any:
 
 
 def _line(text: str, table: str, key: str) -> int | None:
-    """The line of a key that is written in the usual way: bare, under the heading of its table."""
+    """Return the line of a key that is written in the usual way: bare, under the heading of its table."""
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
         if heading := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
@@ -209,38 +215,47 @@ def _did_you_mean(word: str, known: Mapping[str, object] | list[str]) -> str:
     return f": did you mean {near[0]}?" if near else ""
 
 
-# -- what a value may be -----------------------------------------------------------------------------------
-
-
-class _Spec(NamedTuple):
-    read: Callable[[str, Any], Any]
-    """From (name, value) to what is kept; ``InvalidValue`` if it makes no sense."""
-    default: Any
+# -- how a value is read -----------------------------------------------------------------------------------
 
 
 def _read(name: str, value: Any, origin: Origin) -> Setting:
     try:
-        return Setting(name, _SPECS[name].read(name, value), origin)
+        return Setting(name, _READERS.get(name, _read_option)(name, value), origin)
     except InvalidValue as error:
-        # The flag is what was typed: it needs no second name.
+        # The message names the option already, which is what the user typed as a flag.
         place = f"{origin}: " if origin.kind != "flag" else ""
         raise InvalidValue(
             f"{place}{error.problem}", field=error.field, value=error.value, hint=error.hint
         ) from None
 
 
-def _text(name: str, value: Any) -> str:
+def _read_option(name: str, value: Any) -> Any:
+    """Read a value as Python does, and as text as well: ``4``, ``default,mail``, ``DEBUG``."""
+    option = SETTINGS[name]
+    if isinstance(value, str):
+        if option.kind == "count" and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+            value = int(value)
+        elif option.kind == "labels":
+            value = [label.strip() for label in value.split(",")]
+        elif option.kind == "choice":
+            value = value.strip().lower()
+    read = option.read(value)
+    # A duration stays as it was written: people want to see "30s" again.
+    return value if option.kind == "duration" else read
+
+
+def _read_text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidValue(f"{name} {shown(value)} is not a text", field=name, value=value)
     return value.strip()
 
 
-def _app(name: str, value: Any) -> str:
-    text = _text(name, value)
-    # Whether there is a scheduler in it is for who loads it to say.
+def _read_app(name: str, value: Any) -> str:
+    text = _read_text(name, value)
+    # Only the form is checked here: loading the app finds out whether there is a scheduler in it.
     if not re.search(r"\.py$|[^:]:[^:]|^[A-Za-z_][\w.]*$", text):
         raise InvalidValue(
-            f"{name} {shown(value)} names no scheduler",
+            f"{name} {shown(value)} does not name a scheduler",
             field=name,
             value=value,
             hint="write a file, app.py, or a module, shop.jobs or shop.jobs:app",
@@ -248,8 +263,8 @@ def _app(name: str, value: Any) -> str:
     return text
 
 
-def _store(name: str, value: Any) -> str:
-    text = _text(name, value)
+def _read_store(name: str, value: Any) -> str:
+    text = _read_text(name, value)
     if "://" not in text:
         visible = without_password(text)
         raise InvalidValue(
@@ -262,73 +277,5 @@ def _store(name: str, value: Any) -> str:
     return text
 
 
-def _tenant(name: str, value: Any) -> str:
-    check_label(value, name)
-    assert isinstance(value, str)
-    return value
-
-
-def _queues(name: str, value: Any) -> tuple[str, ...]:
-    words = value.split(",") if isinstance(value, str) else value
-    if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-        raise InvalidValue(
-            f"{name} {shown(value)} are not names", field=name, value=value, hint='write ["default", "mail"]'
-        )
-    found = tuple(word.strip() for word in words)
-    for queue in found:
-        check_label(queue, "queue")
-    if not found:
-        raise InvalidValue(f"{name} are none", field=name, value=value, hint='write ["default"]')
-    return found
-
-
-def _count(name: str, value: Any) -> int:
-    whole = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()) else value
-    if not isinstance(whole, int) or isinstance(whole, bool) or not 1 <= whole <= 10_000:
-        raise InvalidValue(
-            f"{name} {shown(value)} is not a whole number of 1 to 10,000", field=name, value=value
-        )
-    return whole
-
-
-def _duration(shortest: int) -> Callable[[str, Any], Any]:
-    def read(name: str, value: Any) -> Any:
-        if read_duration(value, name) < shortest:
-            raise InvalidValue(
-                f"{name} {shown(value)} is shorter than {shortest} ms", field=name, value=value
-            )
-        return value  # as it was said: "30s" is what people want to see again
-
-    return read
-
-
-def _choice(choices: tuple[str, ...]) -> Callable[[str, Any], str]:
-    def read(name: str, value: Any) -> str:
-        word = _text(name, value).lower()
-        if word not in choices:
-            raise InvalidValue(
-                f"{name} {shown(value)} is not one of {', '.join(choices)}", field=name, value=value
-            )
-        return word
-
-    return read
-
-
-_SPECS: dict[str, _Spec] = {
-    "app": _Spec(_app, None),
-    "store": _Spec(_store, DEFAULT_STORE),
-    "tenant": _Spec(_tenant, "default"),
-    # Those of a node have the defaults of evenbeat.node.settings.
-    "queues": _Spec(_queues, ("default",)),
-    "thread_concurrency": _Spec(_count, 10),
-    "async_concurrency": _Spec(_count, 100),
-    "process_concurrency": _Spec(_count, os.cpu_count() or 1),
-    "processes": _Spec(_count, 1),
-    "lease": _Spec(_duration(1_000), "30s"),
-    "poll_interval": _Spec(_duration(10), "30s"),
-    "drain_timeout": _Spec(_duration(0), "30s"),
-    "retention": _Spec(_duration(0), "30d"),
-    "wait_for_store": _Spec(_duration(0), "60s"),
-    "log_format": _Spec(_choice(LOG_FORMATS), "text"),
-    "log_level": _Spec(_choice(LOG_LEVELS), "info"),
-}
+_READERS: dict[str, Callable[[str, Any], Any]] = {"app": _read_app, "store": _read_store}
+"""Of settings that no Python call takes as an option."""

@@ -19,6 +19,8 @@ from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped, Transition
 from evenbeat.node.presence import LiveNode, live_nodes
 from evenbeat.node.settling import settle_in_parts
+from evenbeat.observe.phrases import count, span
+from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.rules.waiting import why_no_taker
@@ -134,23 +136,24 @@ def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped 
 
 def _clock(now: Instant, local: Instant, rows: list[ScheduleRecord]) -> Finding:
     apart = now - local
-    facts = {"store_ahead_ms": apart}
+    facts = {"store_ahead": apart / 1000}
     written = max((row.updated_at for row in rows), default=now)
     if written > now + _CLOCKS_APART:
         return Finding(
             check="clock",
             level="fail",
             facts=facts,
-            says=f"the store has rows from {_span(written - now)} in the future: its clock went back",
+            says=f"the store has rows from {span(written - now, units=1)} in the future: its clock went back",
             hint="set the clock right; until then nothing is due that was due already",
         )
     if abs(apart) > _CLOCKS_APART:
+        length = span(abs(apart), units=1)
         ahead = "ahead of" if apart > 0 else "behind"
         return Finding(
             check="clock",
             level="warn",
             facts=facts,
-            says=f"the store's clock is {_span(abs(apart))} {ahead} this machine's; the store's counts",
+            says=f"the store's clock is {length} {ahead} this machine's; the store's counts",
             hint="keep both in step with NTP",
         )
     return Finding(check="clock", level="ok", says="the store and this machine agree", facts=facts)
@@ -160,7 +163,7 @@ def _nodes(alive: list[LiveNode], rows: list[ScheduleRecord]) -> Finding:
     facts = {"nodes": [_node_facts(node) for node in alive]}
     if alive:
         details = _some(_node_words(node) for node in alive)
-        says = f"{_count(len(alive), 'node')} at work"
+        says = f"{count(len(alive), 'node')} at work"
         return Finding(check="nodes", level="ok", says=says, details=details, facts=facts)
     needed = any(row.state == "active" for row in rows)
     return Finding(
@@ -185,9 +188,9 @@ def _overdue(rows: list[ScheduleRecord], now: Instant) -> Finding:
         check="schedules",
         level="fail",
         facts=facts,
-        says=f"{_count(len(late), 'schedule is', 'schedules are')} due and nobody fires",
+        says=f"{count(len(late), 'schedule is', 'schedules are')} due and nobody fires",
         hint="start a node with a ticker: evenbeat run",
-        details=_some(f"{name} for {_span(now - since)}" for since, _, name in late),
+        details=_some(f"{name} for {span(now - since, units=1)}" for since, _, name in late),
     )
 
 
@@ -207,12 +210,14 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
     details = []
     for (task, queue), number in counts.most_common():
         why = _why_waiting(task, queue, alive)
-        details.append(f"{task}: {_count(number, 'run')}, for up to {_span(now - oldest[task, queue])}{why}")
+        details.append(
+            f"{task}: {count(number, 'run')}, for up to {span(now - oldest[task, queue], units=1)}{why}"
+        )
     return Finding(
         check="queue",
         level="fail",
         facts=facts,
-        says=f"{_count(counts.total(), 'run waits', 'runs wait')} for a worker",
+        says=f"{count(counts.total(), 'run waits', 'runs wait')} for a worker",
         hint="start a node that has these tasks and queues: evenbeat run",
         details=_some(details),
     )
@@ -224,12 +229,7 @@ def _why_waiting(task: str, queue: str, alive: list[LiveNode]) -> str:
         return ""
     if any(node.has(task) and queue in node.queues for node in nodes):
         return "; nodes that have it are busy"
-    why = {
-        "no_worker": "no node at work has a worker",
-        "no_task": "no node at work has this task",
-        "no_queue": f"no node at work that has it takes from queue {queue}",
-    }
-    return f"; {why[why_no_taker(task, nodes)]}"
+    return f"; {lack_reason(why_no_taker(task, nodes), task, queue)}"
 
 
 def _expired(store: Store, now: Instant) -> Finding:
@@ -241,10 +241,10 @@ def _expired(store: Store, now: Instant) -> Finding:
         check="leases",
         level="fail",
         facts=facts,
-        says=f"{_count(len(runs), 'run has', 'runs have')} lost the worker, and nobody took over",
+        says=f"{count(len(runs), 'run has', 'runs have')} lost the worker, and nobody took over",
         hint="start a node, or queue them again: evenbeat doctor --repair",
         details=_some(
-            f"{run.id} of {run.worker}, for {_span(now - (run.lease_until or now))}" for run in runs
+            f"{run.id} of {run.worker}, for {span(now - (run.lease_until or now), units=1)}" for run in runs
         ),
     )
 
@@ -271,7 +271,7 @@ def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
         check="quarantine",
         level="fail",
         facts=facts,
-        says=f"{_count(len(details), 'row', 'rows')} could not be understood and stand still",
+        says=f"{count(len(details), 'row', 'rows')} could not be understood and stand still",
         hint="evenbeat doctor --repair wakes those that can be planned; declare, update or delete the others",
         details=_some(details),
     )
@@ -287,7 +287,7 @@ def _deferred(store: Store) -> list[Finding]:
         check="deferred",
         level="warn",
         facts=facts,
-        says=f"{_count(len(notes), 'schedule was', 'schedules were')} put off by a node that can't plan now",
+        says=f"{count(len(notes), 'schedule was', 'schedules were')} put off by a node that can't plan now",
         hint="look at that node's log: time-zone data (pip install -U tzdata), open files, memory",
         details=_some(f"{note.key}: {note.body}" for note in notes),
     )
@@ -313,21 +313,21 @@ def _duplicates(store: Store) -> Finding:
         ],
     }
     if not found:
-        says = f"no tick twice in {_count(looked_at, 'run')}"
+        says = f"no tick twice in {count(looked_at, 'run')}"
         if every:
-            says += f"; {_count(len(every), 'duplicate was', 'duplicates were')} cancelled"
+            says += f"; {count(len(every), 'duplicate was', 'duplicates were')} cancelled"
         details = _some(_duplicate_words(one) for one in every)
         return Finding(check="duplicates", level="ok", says=says, details=details, facts=facts)
     surplus = sum(len(one.surplus()) for one in found)
     hint = "report it, please: Evenbeat promises that this can't happen"
     if surplus:
-        hint = f"{_count(surplus, 'run is', 'runs are')} still queued: evenbeat doctor --repair cancels them"
+        hint = f"{count(surplus, 'run is', 'runs are')} still queued: evenbeat doctor --repair cancels them"
     return Finding(
         check="duplicates",
         level="fail",
         facts=facts,
         hint=hint,
-        says=f"{_count(len(found), 'tick was', 'ticks were')} settled more than once",
+        says=f"{count(len(found), 'tick was', 'ticks were')} settled more than once",
         details=_some(_duplicate_words(one) for one in found),
     )
 
@@ -423,7 +423,7 @@ def _node_words(node: LiveNode) -> str:
     where = f"{node.key} on {node.host}, pid {node.pid}" if node.host else node.key
     if not node.worker:
         return f"{where}, ticker only"
-    tasks = "" if node.tasks is None else f", {_count(len(node.tasks), 'task')}"
+    tasks = "" if node.tasks is None else f", {count(len(node.tasks), 'task')}"
     return where + tasks + ("" if node.ticker else ", worker only")
 
 
@@ -434,15 +434,3 @@ def _some(lines: Any) -> tuple[str, ...]:
     every = list(lines)
     more = [f"and {len(every) - _SOME:,} more"] if len(every) > _SOME else []
     return (*every[:_SOME], *more)
-
-
-def _count(number: int, thing: str, things: str | None = None) -> str:
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
-
-
-def _span(ms: int) -> str:
-    """The largest unit: a diagnosis is not about seconds."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
-        if ms >= size:
-            return f"{ms // size:,} {unit}"
-    return f"{ms // 1000} s"

@@ -8,15 +8,10 @@ from typing import Any
 from evenbeat.app.session import AppSession, this_user
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.json_text import from_json
+from evenbeat.core.options import NEW_SCHEDULE
 from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.tasks.options import (
-    NEW_SCHEDULE,
-    NewScheduleOptions,
-    ScheduleOptions,
-    read_schedule_fields,
-    refuse_unknown,
-)
+from evenbeat.tasks.options import NewScheduleOptions, ScheduleOptions, read_schedule_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
 

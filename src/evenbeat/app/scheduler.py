@@ -22,7 +22,8 @@ from evenbeat.core.checks import check_run
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant, Moment, read_moment
-from evenbeat.core.records import NORMAL, Execution, RunRecord
+from evenbeat.core.options import NEW_SCHEDULE, RUN
+from evenbeat.core.records import NORMAL, CatchUp, Execution, RunRecord
 from evenbeat.core.results import QueueStats, Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.node import Node
@@ -35,11 +36,10 @@ from evenbeat.stores.base import QueueCounts, RunQuery, Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import context
 from evenbeat.tasks.options import (
-    NEW_SCHEDULE,
-    RUN,
     NewScheduleOptions,
     RunOptions,
     read_run_fields,
+    read_schedule_fields,
     refuse_unknown,
 )
 from evenbeat.tasks.task import Call, ExecutorKind, Task, Tasks
@@ -153,7 +153,7 @@ class Scheduler:
                 value=policies[min(policies)],
                 hint="say when it runs: schedule=cron(…) or every(…)",
             )
-        fields = read_run_fields(options, Execution())
+        fields = read_schedule_fields(options, Execution(), CatchUp())
         if schedule is not None:
             check_trigger(schedule, "schedule")
         trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule

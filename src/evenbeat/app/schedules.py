@@ -17,6 +17,7 @@ from evenbeat.app.session import AppSession, this_user
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of, is_name
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
+from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import ScheduleState
 from evenbeat.core.results import Run, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, shown
@@ -24,7 +25,7 @@ from evenbeat.observe import views
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.ticks import trigger_of, upcoming_tick
 from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit
-from evenbeat.tasks.options import SCHEDULE, NewScheduleOptions, refuse_unknown
+from evenbeat.tasks.options import NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
 

@@ -11,11 +11,12 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from evenbeat.cli.phrases import span
 from evenbeat.core.instants import Instant, to_ms
 from evenbeat.core.json_text import to_json
 from evenbeat.errors import StoreUnavailable
 from evenbeat.observe.events import Event
+from evenbeat.observe.phrases import count, measured
+from evenbeat.observe.reasons import skip_reason
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -101,13 +102,13 @@ class LiveOutput:
         if event.kind == "fired" or event.kind == "idle" or event.kind.startswith("node_"):
             return None
         if event.kind == "skipped":
-            ticks, them = ("tick", "it") if event.count == 1 else ("ticks", "them")
-            said = f"{event.count:,} {ticks} not run: {_REASONS[event.reason].format(them)}"
-            return self._row(event.at, "○", "yellow", event.schedule or "", said)
+            reason = "" if event.reason is None else f": {skip_reason(event.reason, event.count)}"
+            words = f"{count(event.count, 'tick')} not run{reason}"
+            return self._row(event.at, "○", "yellow", event.schedule or "", words)
         if run is None:
             return self._row(event.at, "!", "bold red", event.kind.replace("_", " "), event.error or "")
         late, began, _ = self._started.pop(run.id, (0, time.monotonic(), run.task))
-        return self._ended(event, late, time.monotonic() - began)
+        return self._ended(event, late, (time.monotonic() - began) * 1000)
 
     def _ended(self, event: Event, late: int, took: float) -> Text:
         run = event.run
@@ -115,20 +116,16 @@ class LiveOutput:
         sign, style, what = _ENDS.get(event.kind, ("·", "dim", event.kind))
         if event.kind == "succeeded":
             result = "" if event.result is None else f" → {_short(to_json(event.result))}"
-            what = (
-                f"took {_brief(took if event.duration is None else event.duration.total_seconds())}{result}"
-            )
+            what = f"took {measured(took if event.duration is None else event.duration)}{result}"
         elif event.kind == "retrying":
-            wait = event.delay.total_seconds() if event.delay else 0
-            what = f"{_first_line(event.error, self._room())}; again in {_brief(wait)}"
+            what = f"{_first_line(event.error, self._room())}; again in {measured(event.delay or 0)}"
         elif event.error:
             what = f"{what}: {_first_line(event.error, self._room())}"
         row = self._row(event.at, sign, style, run.schedule or run.task, what, late)
         if event.kind in ("failed", "crashed"):
             row.append(f"\n{'':>11}{_where(event.error)}runs show {run.id}", style="dim")
         if run.coalesced:
-            ticks = "tick" if run.coalesced == 1 else "ticks"
-            row.append(f"  (for {run.coalesced:,} earlier {ticks}, too)", style="yellow")
+            row.append(f"  (for {count(run.coalesced, 'earlier tick')}, too)", style="yellow")
         if run.cause in ("run_now", "enqueue"):
             row.append("  (by hand)" if run.cause == "run_now" else "  (enqueued)", style="dim")
         return row
@@ -146,7 +143,7 @@ class LiveOutput:
         row.append(f"{at.astimezone():%H:%M:%S} ", style="dim")
         row.append(f"{sign} ", style=style)
         row.append(f"{name:<12} ", style="bold")
-        lateness = "" if late is None else f"+{late} ms" if late < _LATE else f"+{_brief(late / 1000)}"
+        lateness = "" if late is None else f"+{measured(late)}"
         row.append(f"{lateness:>9}  ", style="yellow" if late is not None and late >= _LATE else "dim")
         row.append(said, style="red" if style == "red" else "")
         return row
@@ -161,11 +158,12 @@ class LiveOutput:
         now = int(time.time() * 1000)
         with self._guard:
             running = [
-                f"{task} {_brief(time.monotonic() - began)}" for _, began, task in self._started.values()
+                f"{task} {measured((time.monotonic() - began) * 1000)}"
+                for _, began, task in self._started.values()
             ]
             coming = sorted((tick, name) for name, tick in self._next.items() if tick > now)
             counts = dict(self._counts)
-        upcoming = [f"{name} in {_brief((tick - now) / 1000)}" for tick, name in coming[:_MOST_NEXT]]
+        upcoming = [f"{name} in {measured(tick - now)}" for tick, name in coming[:_MOST_NEXT]]
         done = f"{counts['succeeded']:,} succeeded"
         for kind, words in (("retrying", "tried again"), ("failed", "failed"), ("skipped", "skipped")):
             if counts[kind]:
@@ -224,26 +222,6 @@ _ENDS = {
     "lost": ("✗", "red", "lost to another worker"),
     "crashed": ("✗", "red", "its process died"),
 }
-_REASONS = {
-    None: "",
-    "coalesced": "a later run stands for {}",
-    "late": "too late to be of use (catch_up=skip)",
-    "limit": "more than catch_up_limit were missed",
-    "overlap": "the run before was still active (overlap=skip)",
-    "paused": "the schedule was paused",
-    "changed": "the schedule was changed",
-    "rescheduled": "the next tick was moved",
-    "deleted": "the schedule was deleted",
-}
-
-
-def _brief(seconds: float) -> str:
-    """``0.4 ms``, ``230 ms``, ``2.1 s``, ``3 min 5 s``."""
-    if seconds < 0.01:
-        return f"{max(seconds * 1000, 0.1):.1f} ms"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 60 else span(int(seconds) * 1000)
 
 
 def _where(error: str | None) -> str:

@@ -1,58 +1,73 @@
-"""The options of runs and schedules as flags: those of ``evenbeat.tasks.options``."""
+"""Options as flags: made from the descriptions in ``evenbeat.core.options``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
-from evenbeat.core.records import CatchUpKind, OnCrash, Overlap
-from evenbeat.tasks.options import RUN, SCHEDULE
+from evenbeat.core.options import NEW_SCHEDULE, RUN, SCHEDULE, SETTINGS, Option
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# Name, what it takes, what it does.
-_FLAGS: dict[str, tuple[Any, str | None, str]] = {
-    "description": (str, "TEXT", "What it is for."),
-    "catch_up": (click.Choice(get_args(CatchUpKind)), None, "What becomes of missed ticks."),
-    "grace": (str, "DURATION", "With catch-up skip: ticks no later than this still run."),
-    "catch_up_limit": (int, "COUNT", "With catch-up all: no more than this many."),
-    "overlap": (click.Choice(get_args(Overlap)), None, "While the last run is still active."),
-    "max_concurrent": (int, "COUNT", "No more runs of it at once."),
-    "spread": (str, "DURATION", "Fire up to this much later, by an amount of its own."),
-    "retries": (int, "COUNT", "How many times a failed run is tried again."),
-    "backoff": (str, "DURATION", "The wait before the first retry; it doubles."),
-    "max_backoff": (str, "DURATION", "No wait is longer."),
-    "timeout": (str, "DURATION", "A run that takes longer is stopped and has failed."),
-    "on_crash": (click.Choice(get_args(OnCrash)), None, "When the worker of a run dies."),
-    "max_crashes": (int, "COUNT", "How many times at most it is then run again."),
-    "queue": (str, "NAME", "The queue of its runs."),
-    "priority": (str, "0-9", "Of its runs: higher first; also low, normal, high."),
+# By kind: the type of the value, and what the help shows in its place.
+_TAKES: dict[str, tuple[Any, str]] = {
+    "count": (int, "N"),
+    "duration": (str, "DURATION"),
+    "label": (str, "NAME"),
+    "labels": (str, "A,B"),
+    "priority": (str, "0-9"),
+    "text": (str, "TEXT"),
 }
 
 
-def schedule_options(function: _Function) -> _Function:
-    """All of ``ScheduleOptions``."""
-    return _flags(function, SCHEDULE)
-
-
 def run_options(function: _Function) -> _Function:
-    """All of ``RunOptions``."""
-    return _flags(function, RUN)
+    """Add all of ``RunOptions``."""
+    return _add(function, *RUN.values())
 
 
-def _flags(function: _Function, names: tuple[str, ...]) -> _Function:
-    for name, (kind, metavar, words) in reversed(_FLAGS.items()):
-        if name in names:
-            flag = f"--{name.replace('_', '-')}"
-            function = click.option(flag, name, type=kind, metavar=metavar, help=words)(function)
+def schedule_options(function: _Function) -> _Function:
+    """Add all of ``ScheduleOptions``."""
+    return _add(function, *SCHEDULE.values())
+
+
+def new_schedule_options(function: _Function) -> _Function:
+    """Add all of ``NewScheduleOptions``."""
+    return _add(function, *NEW_SCHEDULE.values())
+
+
+def setting_flags(*names: str) -> Callable[[_Function], _Function]:
+    """Return a decorator that adds the flags of these settings; their help shows the defaults."""
+
+    def decorate(function: _Function) -> _Function:
+        return _add(function, *(SETTINGS[name] for name in names), with_default=True)
+
+    return decorate
+
+
+def _add(function: _Function, *options: Option, with_default: bool = False) -> _Function:
+    for option in reversed(options):
+        function = _flag(option, with_default)(function)
     return function
 
 
-def said(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, as ``app`` takes them."""
-    given = {key: value for key, value in options.items() if value is not None}
-    if str(given.get("priority", "")).isdigit():
-        given["priority"] = int(given["priority"])
-    return given
+def _flag(option: Option, with_default: bool) -> Callable[[_Function], _Function]:
+    name, words = f"--{option.name.replace('_', '-')}", option.help.replace("`", "")
+    if option.kind == "flag":
+        return click.option(name, option.name, is_flag=True, default=None, help=words)
+    if with_default:
+        words = f"{words.removesuffix('.')} ({option.shown_default})."
+    if option.kind == "choice":
+        choice = click.Choice(option.choices, case_sensitive=False)
+        return click.option(name, option.name, type=choice, help=words)
+    kind, metavar = _TAKES[option.kind]
+    return click.option(name, option.name, type=kind, metavar=metavar, help=words)
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, as ``app`` takes them."""
+    found = {key: value for key, value in options.items() if value is not None}
+    if str(found.get("priority", "")).isdigit():
+        found["priority"] = int(found["priority"])
+    return found

@@ -1,26 +1,10 @@
-"""Dates and spans of time as people read them in a terminal."""
+"""Dates and texts as people read them in a terminal."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from evenbeat.core.instants import Instant
-
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
-
-
-def span(ms: int) -> str:
-    """The two largest units, rounded down: ``3 h 12 min``, ``1 d``, ``250 ms``."""
-    for index, (unit, size) in enumerate(_UNITS):
-        count, rest = divmod(ms, size)
-        if count:
-            words = f"{count:,} {unit}"
-            if unit != "ms":
-                smaller, smaller_size = _UNITS[index + 1]
-                if rest >= smaller_size:
-                    words += f" {rest // smaller_size} {smaller}"
-            return words
-    return "0 s"
 
 
 def timespec(instants: list[Instant]) -> str:
@@ -49,11 +33,6 @@ def rfc3339(moment: datetime) -> str:
 def sentence(words: str) -> str:
     """With a capital letter."""
     return words[:1].upper() + words[1:]
-
-
-def count(number: int, thing: str, things: str | None = None) -> str:
-    """``1 run``, ``2,000 runs``."""
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def printable(text: str, keep: str = "\n\t") -> str:

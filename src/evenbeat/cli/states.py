@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 
 from evenbeat.cli.layout import Cell
 from evenbeat.cli.phrases import one_line
-from evenbeat.cli.wall import Wall, took
+from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import to_ms
-from evenbeat.core.records import AttemptOutcome, Reason
+from evenbeat.core.records import AttemptOutcome
 from evenbeat.core.results import Run, RunWait, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidTrigger
+from evenbeat.observe.phrases import measured
+from evenbeat.observe.reasons import skip_reason, wait_reason
 from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
 from evenbeat.triggers.words import explain_bounds, explain_period
 
@@ -32,17 +34,6 @@ OUTCOMES: dict[AttemptOutcome, str] = {
     "cancelled": STYLES["cancelled"],
     "lost": STYLES["failed"],
     "handed back": STYLES["cancelled"],
-}
-
-_REASONS: dict[Reason, str] = {
-    "coalesced": "missed; a later run stands for {} (catch-up latest)",
-    "late": "found later than the grace allows (catch-up skip)",
-    "limit": "more were missed than the catch-up limit",
-    "overlap": "the run before was still active (overlap skip)",
-    "paused": "the schedule was paused",
-    "changed": "still waiting when the schedule was changed",
-    "rescheduled": "passed over when the next run was moved",
-    "deleted": "due when the schedule was deleted",
 }
 
 
@@ -106,7 +97,7 @@ def lateness(run: Run) -> Cell:
     # A run that waits for a retry is due when that comes: its start lies before.
     if run.lateness is None:
         return ""
-    return took(run.lateness), "yellow" if run.lateness >= timedelta(seconds=1) else ""
+    return measured(run.lateness), "yellow" if run.lateness >= timedelta(seconds=1) else ""
 
 
 def elapsed(since: datetime, wall: Wall) -> timedelta:
@@ -117,39 +108,23 @@ def elapsed(since: datetime, wall: Wall) -> timedelta:
 def duration(run: Run, wall: Wall) -> Cell:
     """How long the latest attempt took; of a running one, how long it has been running."""
     if run.state == "running" and run.started_at is not None:
-        return took(elapsed(run.started_at, wall)), STYLES["running"]
-    return "" if run.duration is None else took(run.duration)
+        return measured(elapsed(run.started_at, wall)), STYLES["running"]
+    return "" if run.duration is None else measured(run.duration)
 
 
 def reason(row: SkippedTicks, schedule: Schedule) -> str:
-    words = _REASONS[row.reason]
-    if row.reason == "coalesced" and schedule.overlap == "queue":
-        # Mostly nothing was missed: the run before was still active.
-        words = "a later run stands for {} (overlap queue)"
-    return words.format("it" if row.count == 1 else "them")
+    """Return why the ticks of a row of the ledger did not run."""
+    return skip_reason(row.reason, row.count, schedule.overlap)
 
 
 def waiting(run: Run, wait: RunWait, wall: Wall) -> str:
-    """Why a queued run has not started yet."""
-    until = "" if wait.until is None else f"until {wall.full(wait.until)}, {wall.away(wait.until)}, "
-    words = {
-        "later": "until it is due",
-        "retry": "for its next attempt",
-        "unfit": f"{until}for a node whose code its payload fits",
-        "no_worker": "for a worker: no live node executes runs",
-        "no_task": f"for a worker: no live node has the task {run.task}",
-        "no_queue": f"for a worker: no live node that has the task takes from queue {run.queue}",
-        "busy": f"for a free slot: {_nodes(wait)} {'is' if len(wait.nodes) == 1 else 'are'} busy",
-        "next": f"{_nodes(wait)} may take it any moment",
-    }[wait.reason]
+    """Return why a queued run has not started yet."""
+    words = wait_reason(wait.reason, run.task, run.queue, wait.nodes)
+    if wait.reason == "unfit" and wait.until is not None:
+        words = f"until {wall.full(wait.until)}, {wall.away(wait.until)}, {words}"
     if wait.until is not None and not wait.nodes:
         words += "; now no live node could take it"
     return words
-
-
-def _nodes(wait: RunWait) -> str:
-    more = f" and {len(wait.nodes) - 1:,} more" if len(wait.nodes) > 1 else ""
-    return "".join(wait.nodes[:1]) + more
 
 
 def bound(schedule: Schedule) -> Trigger:

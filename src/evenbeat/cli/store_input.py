@@ -85,7 +85,7 @@ def find_store(
             "name a database with --store or EVENBEAT_STORE",
         )
     if not create:
-        has_origin = settings.is_said("store") and not is_argument
+        has_origin = settings.is_set("store") and not is_argument
         _refuse_missing(store, f", which {place(said.origin)} names" if has_origin else "", empty)
     return FoundStore(store, said.shown)
 
@@ -109,7 +109,7 @@ def store_in_force(settings: Settings) -> Setting:
 
 
 def _is_of_app(settings: Settings) -> bool:
-    return settings.is_said("app") and not settings.is_said("store")
+    return settings.is_set("app") and not settings.is_set("store")
 
 
 def _store_of_app(settings: Settings, *, create: bool, empty: bool) -> FoundStore:
@@ -136,7 +136,7 @@ def _refuse_missing(store: Store, named: str, empty: bool) -> None:
 def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
     """What the code says counts; whoever set something else should know."""
     said = settings.of("store")
-    if settings.is_said("store") and without_password(said.value) != app.url:
+    if settings.is_set("store") and without_password(said.value) != app.url:
         warn(
             f"the code says {app.url}, which counts; {place(said.origin)} says {said.shown}: "
             "write Scheduler() without a store to let settings decide"
@@ -153,7 +153,7 @@ def opened(
     """
     settings = settings_here(store=store, tenant=tenant)
     app = Scheduler(find_store(settings, create=create).store, tenant=settings["tenant"])
-    if tasks and settings.is_said("app"):
+    if tasks and settings.is_set("app"):
         from evenbeat.app.loading import load_app
 
         for task in load_app(settings["app"]).tasks:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenbeat.cli.here import LocalZone
 from evenbeat.cli.layout import ruled
-from evenbeat.cli.phrases import date_time, rfc3339, span, timespec
+from evenbeat.cli.phrases import date_time, rfc3339, timespec
 from evenbeat.cli.trigger_input import TriggerInput
 from evenbeat.core.instants import LAST, Instant, from_ms, write_instant
+from evenbeat.observe.phrases import span
 from evenbeat.triggers import At, Cron
 from evenbeat.triggers.zones import Zone
 

@@ -7,9 +7,10 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from evenbeat.cli.here import LocalZone, local_zone
-from evenbeat.cli.phrases import date_time, span, timespec
+from evenbeat.cli.phrases import date_time, timespec
 from evenbeat.core.instants import Instant, read_instant, read_moment, to_ms
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.observe.phrases import span
 
 _WEEK = 6
 _DAY = timedelta(days=1)
@@ -124,12 +125,3 @@ class Wall(NamedTuple):
 
 def whole(ms: int) -> int:
     return ms - ms % 1000
-
-
-def took(duration: timedelta) -> str:
-    """``1.2 s``, ``3 min 5 s``, ``12 ms``."""
-    seconds = duration.total_seconds()
-    if 1 <= seconds < 60:
-        return f"{seconds:.1f} s"
-    ms = max(0, round(seconds * 1000))
-    return span(ms if ms < 1000 else whole(ms)) if ms else "0 ms"

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import msgspec
 
 from evenbeat.core.instants import FIRST, LAST
 from evenbeat.core.records import (
+    LONGEST_DESCRIPTION,
     LONGEST_PAYLOAD,
     LONGEST_SPREAD,
+    MOST_CAUGHT_UP,
     MOST_CONCURRENT,
+    MOST_CRASHES,
+    MOST_RETRIES,
     PRIORITIES,
+    CatchUpKind,
     Execution,
+    Kind,
+    OnCrash,
+    Overlap,
     RunRecord,
     ScheduleRecord,
 )
@@ -24,6 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 _RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
+_KINDS, _CATCH_UPS, _OVERLAPS, _ON_CRASH = map(get_args, (Kind, CatchUpKind, Overlap, OnCrash))
 
 
 def is_name(value: object) -> bool:
@@ -55,7 +65,7 @@ def check_task(value: object) -> None:
         raise InvalidValue(
             f"task {shown(value)} is not 1 to 200 visible characters", field="task", value=value, hint=hint
         )
-    _storable("task", value)
+    check_text("task", value)
 
 
 def read_priority(value: object) -> int:
@@ -76,49 +86,42 @@ def check_schedule(schedule: ScheduleRecord) -> ScheduleRecord:
     check_label(schedule.queue, "queue")
     check_task(schedule.task)
     read_priority(schedule.priority)
-    check_one_of("kind", schedule.kind, ("task", "flow"))
-    check_one_of("overlap", schedule.overlap, ("allow", "skip", "queue", "queue_all", "cancel_running"))
-    check_one_of("catch_up", schedule.catch_up.kind, ("latest", "all", "skip"))
-    _whole("catch_up.grace", schedule.catch_up.grace, 0)
-    _whole("catch_up.limit", schedule.catch_up.limit, 1, 10_000)
-    _whole("spread", schedule.spread, 0, LONGEST_SPREAD)
+    check_one_of("kind", schedule.kind, _KINDS)
+    check_one_of("overlap", schedule.overlap, _OVERLAPS)
+    check_one_of("catch_up", schedule.catch_up.kind, _CATCH_UPS)
+    check_whole("grace", schedule.catch_up.grace, 0)
+    check_whole("catch_up_limit", schedule.catch_up.limit, 1, MOST_CAUGHT_UP)
+    check_whole("spread", schedule.spread, 0, LONGEST_SPREAD)
     if schedule.max_concurrent is not None:
-        _whole("max_concurrent", schedule.max_concurrent, 1, MOST_CONCURRENT)
+        check_whole("max_concurrent", schedule.max_concurrent, 1, MOST_CONCURRENT)
     check_execution(schedule.execution)
     check_payload(schedule.payload)
     for field in ("pause_note", "paused_by", "managed_by"):
-        _storable(field, getattr(schedule, field))
+        check_text(field, getattr(schedule, field))
     check_description(schedule.description)
     return schedule
 
 
 def check_description(text: str) -> None:
     """Refuse a description, of a schedule or a lock, that is not a text or is too long."""
-    _storable("description", text)
-    if len(text) > 1000:
-        raise InvalidValue(
-            f"description is {len(text):,} characters long",
-            field="description",
-            value=text,
-            hint="at most 1,000",
-        )
+    check_text("description", text, LONGEST_DESCRIPTION)
 
 
 def check_texts(**texts: str) -> None:
     """Refuse texts that no database accepts, by the names of their fields."""
     for field, text in texts.items():
-        _storable(field, text)
+        check_text(field, text)
 
 
 def check_execution(execution: Execution) -> Execution:
     """Refuse options of an execution that are out of range."""
-    _whole("retries", execution.retries, 0, 1000)
-    _whole("backoff", execution.backoff, 0)
-    _whole("max_backoff", execution.max_backoff, 0)
+    check_whole("retries", execution.retries, 0, MOST_RETRIES)
+    check_whole("backoff", execution.backoff, 0)
+    check_whole("max_backoff", execution.max_backoff, 0)
     if execution.timeout is not None:
-        _whole("timeout", execution.timeout, 1)
-    check_one_of("on_crash", execution.on_crash, ("rerun", "fail"))
-    _whole("max_crashes", execution.max_crashes, 0, 1000)
+        check_whole("timeout", execution.timeout, 1)
+    check_one_of("on_crash", execution.on_crash, _ON_CRASH)
+    check_whole("max_crashes", execution.max_crashes, 0, MOST_CRASHES)
     return execution
 
 
@@ -138,7 +141,7 @@ def check_run(run: RunRecord) -> RunRecord:
     read_priority(run.priority)
     check_execution(run.execution)
     check_payload(run.payload)
-    _whole("run_at", run.run_at, FIRST, LAST)
+    check_whole("run_at", run.run_at, FIRST, LAST)
     return run
 
 
@@ -165,9 +168,14 @@ def check_payload(text: str, field: str = "payload") -> str:
     return text
 
 
-def _storable(field: str, text: str) -> None:
+def check_text(field: str, text: object, longest: int | None = None) -> None:
+    """Refuse a value that is not a text, is longer than ``longest`` characters, or that no database accepts."""
     if not isinstance(text, str):
         raise InvalidValue(f"{field} {shown(text)} is not a text", field=field, value=text)
+    if longest is not None and len(text) > longest:
+        raise InvalidValue(
+            f"{field} is {len(text):,} characters long", field=field, value=text, hint=f"at most {longest:,}"
+        )
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -184,8 +192,10 @@ def check_one_of(field: str, value: object, known: tuple[str, ...]) -> None:
         )
 
 
-def _whole(field: str, value: object, low: int, high: int = 1 << 53) -> None:
-    if not (isinstance(value, int) and not isinstance(value, bool) and low <= value <= high):
+def check_whole(field: str, value: object, low: int, high: int | None = None) -> None:
+    """Refuse a value that is not an integer of ``low`` to ``high`` (default: the largest that JSON keeps)."""
+    most = 1 << 53 if high is None else high
+    if not (isinstance(value, int) and not isinstance(value, bool) and low <= value <= most):
         raise InvalidValue(
-            f"{field} {shown(value)} is not a whole number of {low} to {high}", field=field, value=value
+            f"{field} {shown(value)} is not a whole number of {low:,} to {most:,}", field=field, value=value
         )

@@ -20,8 +20,12 @@ PRIORITIES = {"low": LOW, "normal": NORMAL, "high": HIGH}
 PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 LONGEST_PAYLOAD = 1_000_000
 LONGEST_ERROR = 10_000
+LONGEST_DESCRIPTION = 1_000
 LONGEST_SPREAD = 86_400_000
 MOST_CONCURRENT = 10_000
+MOST_RETRIES = 1_000
+MOST_CRASHES = 1_000
+MOST_CAUGHT_UP = 10_000
 # How many earlier attempts a run keeps, the newest, and how many characters of their errors.
 EARLIER_KEPT = 20
 EARLIER_ERROR = 500

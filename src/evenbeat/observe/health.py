@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from evenbeat.observe.phrases import span
 from evenbeat.observe.status_files import LoopStatus, NodeStatus, ProcessStatus
 
 LATE = 120.0
@@ -39,7 +40,7 @@ def judge(status: ProcessStatus, now: float) -> Verdict:
     """Return the findings about a process at ``now``, by ``time.monotonic``."""
     silent = now - status.written
     if silent > status.patience:
-        return Verdict((f"it has given no sign of life for {_span(silent)}: it is frozen",), ())
+        return Verdict((f"it has given no sign of life for {_for(silent)}: it is frozen",), ())
     problems = [*_late(status.loops, now, "")]
     notes = []
     for node in status.nodes:
@@ -50,9 +51,9 @@ def judge(status: ProcessStatus, now: float) -> Verdict:
             notes.append(f"{whose}it is starting")
         elif node.heard is not None and now - node.heard > SILENT:
             if node.executing:
-                notes.append(f"{whose}a job has kept the interpreter to itself for {_span(now - node.heard)}")
+                notes.append(f"{whose}a job has kept the interpreter to itself for {_for(now - node.heard)}")
             else:
-                problems.append(f"{whose}it has given no sign of life for {_span(now - node.heard)}")
+                problems.append(f"{whose}it has given no sign of life for {_for(now - node.heard)}")
         else:
             problems += _late(node.loops, now, whose)
             notes += _failing(node, now, whose)
@@ -62,7 +63,7 @@ def judge(status: ProcessStatus, now: float) -> Verdict:
 def _late(loops: tuple[LoopStatus, ...], now: float, whose: str) -> Iterator[str]:
     for loop in loops:
         if now - loop.due > LATE:
-            yield f"{whose}the {loop.name} has not stepped for {_span(now - loop.due)}"
+            yield f"{whose}the {loop.name} has not stepped for {_for(now - loop.due)}"
 
 
 def _failing(node: NodeStatus, now: float, whose: str) -> Iterator[str]:
@@ -70,11 +71,9 @@ def _failing(node: NodeStatus, now: float, whose: str) -> Iterator[str]:
     failing = [(loop.failing_since, loop) for loop in node.loops if loop.failing_since is not None]
     if failing:
         since, loop = min(failing, key=lambda pair: pair[0])
-        yield f"{whose}the {loop.name} has failed for {_span(now - since)} and keeps trying: {loop.error}"
+        yield f"{whose}the {loop.name} has failed for {_for(now - since)} and keeps trying: {loop.error}"
 
 
-def _span(seconds: float) -> str:
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(0, int(seconds))} s"
+def _for(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    return span(whole * 1000, units=1)

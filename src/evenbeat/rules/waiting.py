@@ -10,6 +10,9 @@ from evenbeat.core.records import RunRecord
 from evenbeat.core.results import WaitReason
 from evenbeat.rules.attempts import is_retrying, was_unfit
 
+Lack: TypeAlias = Literal["no_worker", "no_task", "no_queue"]
+"""Why no node can take a run."""
+
 
 class Taker(NamedTuple):
     """A live node that may take runs: its tasks and queues."""
@@ -58,7 +61,7 @@ def why_waiting(run: RunRecord, now: Instant, nodes: Iterable[Taker], busy: froz
     return Waiting(why_no_taker(run.task, nodes))
 
 
-def why_no_taker(task: str, nodes: Iterable[Taker]) -> Literal["no_worker", "no_task", "no_queue"]:
+def why_no_taker(task: str, nodes: Iterable[Taker]) -> Lack:
     """Return what all of these nodes lack, of which none can take a run of the task."""
     workers = [node for node in nodes if node.worker]
     if not workers:

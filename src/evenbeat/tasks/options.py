@@ -1,37 +1,32 @@
-"""What users may say about tasks, schedules and runs, and how it is read into the records' policies."""
+"""The options of tasks, schedules and runs: their types, and the policies that are read from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from msgspec.structs import replace
 
-from evenbeat.core.checks import check_execution, check_label, read_priority
-from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.durations import Duration
+from evenbeat.core.options import EXECUTION, SCHEDULE
 from evenbeat.core.records import CatchUp, CatchUpKind, Execution, OnCrash, Overlap
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, shown
+
+# The types of the options that core.options describes, for type checkers. A test compares the two.
 
 
 class RunOptions(TypedDict, total=False):
-    """How a run is executed. What is not said comes from the task."""
+    """How a run is executed. Options that are not given come from the task."""
 
     retries: int
-    """How many times a failed run is tried again (0)."""
     backoff: Duration
-    """The wait before the first retry, doubled with each (10s)."""
     max_backoff: Duration
-    """No wait is longer (1h)."""
     timeout: Duration | None
-    """An attempt that takes longer is asked to end; it counts as failed unless it returns (none)."""
     on_crash: OnCrash
-    """What becomes of a run whose worker died: ``rerun`` or ``fail``."""
     max_crashes: int
-    """How many times at most such a run is run again (3)."""
     queue: str
     priority: int | str
-    """0 to 9, or low, normal, high: higher first."""
 
 
 class ScheduleOptions(RunOptions, total=False):
@@ -39,36 +34,21 @@ class ScheduleOptions(RunOptions, total=False):
 
     description: str
     catch_up: CatchUpKind
-    """What becomes of missed ticks: ``latest`` (one run for all), ``all``, ``skip``."""
     grace: Duration
-    """With ``catch_up="skip"``: ticks no later than this still run (1m)."""
     catch_up_limit: int
-    """With ``catch_up="all"``: no more than this many of the missed ticks run (100)."""
     overlap: Overlap
-    """While the last run is active: ``allow``, ``skip``, ``queue``, ``queue_all``, ``cancel_running``."""
     max_concurrent: int | None
-    """No more runs of this schedule at once."""
     spread: Duration
-    """Ticks fire up to this much later, by an amount that depends on the name alone."""
 
 
 class NewScheduleOptions(ScheduleOptions, total=False):
-    """What may be said of a schedule that is made; of one that is there, ``pause`` and ``resume`` say it."""
+    """Options of a schedule that is created. To change them later, call ``pause`` and ``resume``."""
 
     paused: bool
-    """Made without ticks to come, until it is resumed."""
     note: str
-    """Why it is paused."""
 
 
-EXECUTION = ("retries", "backoff", "max_backoff", "timeout", "on_crash", "max_crashes")
-RUN = (*EXECUTION, "queue", "priority")
-SCHEDULE = (*RUN, "description", "catch_up", "grace", "catch_up_limit", "overlap", "max_concurrent", "spread")
-NEW_SCHEDULE = (*SCHEDULE, "paused", "note")
-_DURATIONS = frozenset(("backoff", "max_backoff", "timeout"))
-
-
-# What other schedulers call it.
+# The names that other schedulers use.
 _ELSEWHERE = {
     "max_instances": 'max_concurrent or overlap="skip"',
     "misfire_grace_time": 'grace, with catch_up="skip"',
@@ -89,8 +69,8 @@ _ELSEWHERE = {
 }
 
 
-def refuse_unknown(options: Iterable[str], known: Sequence[str], what: str) -> None:
-    """Type checkers see a misspelt option; people without one are told here."""
+def refuse_unknown(options: Iterable[str], known: Collection[str], what: str) -> None:
+    """Refuse a misspelt option with the nearest name; type checkers see it before."""
     for name in options:
         if name not in known:
             longer = (each for each in known if each.startswith(name))
@@ -100,47 +80,51 @@ def refuse_unknown(options: Iterable[str], known: Sequence[str], what: str) -> N
 
 
 def read_execution(options: Mapping[str, Any], base: Execution) -> Execution:
-    """``base`` with what the options say."""
-    said: dict[str, Any] = {}
-    for name in EXECUTION:
-        if name in options:
-            value = options[name]
-            is_none = value is None and name == "timeout"
-            said[name] = read_duration(value, name) if name in _DURATIONS and not is_none else value
-    return check_execution(replace(base, **said)) if said else base
+    """Return ``base`` with the options that are given."""
+    given = {name: option.read(options[name]) for name, option in EXECUTION.items() if name in options}
+    return replace(base, **given) if given else base
 
 
 def read_catch_up(options: Mapping[str, Any], base: CatchUp) -> CatchUp:
-    said: dict[str, Any] = {}
-    if "catch_up" in options:
-        said["kind"] = options["catch_up"]
-    if "grace" in options:
-        said["grace"] = read_duration(options["grace"], "grace")
-    if "catch_up_limit" in options:
-        said["limit"] = options["catch_up_limit"]
-    return replace(base, **said) if said else base
+    """Return ``base`` with the options that are given; ``InvalidValue`` for one that has no effect then."""
+    names = {"catch_up": "kind", "grace": "grace", "catch_up_limit": "limit"}
+    given = {field: SCHEDULE[name].read(options[name]) for name, field in names.items() if name in options}
+    policy = replace(base, **given) if given else base
+    if "grace" in options and policy.kind != "skip":
+        raise _ignored("grace", options["grace"], policy, 'add catch_up="skip", or leave grace out')
+    if "catch_up_limit" in options and policy.kind == "latest":
+        raise _ignored(
+            "catch_up_limit",
+            options["catch_up_limit"],
+            policy,
+            'add catch_up="all", or leave catch_up_limit out',
+        )
+    return policy
+
+
+def _ignored(name: str, value: object, policy: CatchUp, hint: str) -> InvalidValue:
+    return InvalidValue(
+        f'{name} {shown(value)} has no effect with catch_up="{policy.kind}"',
+        field=name,
+        value=value,
+        hint=hint,
+    )
 
 
 def read_run_fields(options: Mapping[str, Any], execution: Execution) -> dict[str, Any]:
-    """The fields of a run, or of a schedule, that ``RunOptions`` are about; ``execution`` is the base."""
+    """Return the fields of a run, or of a schedule, that ``RunOptions`` set; ``execution`` is the base."""
     fields: dict[str, Any] = {"execution": read_execution(options, execution)}
-    if "queue" in options:
-        check_label(options["queue"], "queue")
-        fields["queue"] = options["queue"]
-    if "priority" in options:
-        fields["priority"] = read_priority(options["priority"])
-    return fields
+    return fields | _read_fields(options, ("queue", "priority"))
 
 
 def read_schedule_fields(
     options: Mapping[str, Any], execution: Execution, catch_up: CatchUp
 ) -> dict[str, Any]:
-    """The fields of a schedule that the options say; ``execution`` and ``catch_up`` are the bases."""
+    """Return the fields of a schedule that the options set; ``execution`` and ``catch_up`` are the bases."""
     fields = read_run_fields(options, execution)
     fields["catch_up"] = read_catch_up(options, catch_up)
-    for name in ("description", "overlap", "max_concurrent"):
-        if name in options:
-            fields[name] = options[name]
-    if "spread" in options:
-        fields["spread"] = read_duration(options["spread"], "spread")
-    return fields
+    return fields | _read_fields(options, ("description", "overlap", "max_concurrent", "spread"))
+
+
+def _read_fields(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: SCHEDULE[name].read(options[name]) for name in names if name in options}

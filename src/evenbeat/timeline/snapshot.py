@@ -19,8 +19,8 @@ Id = TypeVar("Id", bound=Hashable)
 class Snapshot(Generic[Id]):
     """Ticks in the order (time, schedule), immutable: 12 bytes a tick.
 
-    It covers [start, end). ``times`` and ``owners`` are read-only memoryviews; ``numpy.asarray`` of them copies
-    nothing.
+    It covers [start, end). ``times`` and ``owners`` are read-only memoryviews, which ``numpy.asarray`` takes
+    without a copy.
     """
 
     __slots__ = ("_head", "end", "ids", "owners", "start", "times")

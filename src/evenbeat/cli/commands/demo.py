@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from evenbeat.cli.here import own_command
-from evenbeat.cli.phrases import span
 from evenbeat.core.durations import read_duration
+from evenbeat.observe.phrases import span
 
 if TYPE_CHECKING:
     from evenbeat.app.scheduler import Scheduler

@@ -11,11 +11,12 @@ import click
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.layout import styled
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import count, printable
+from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import find_store, settings_here, store_option
 from evenbeat.core.clocks import wall_clock
 from evenbeat.doctor import Finding, Repaired, diagnose, repair
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
+from evenbeat.observe.phrases import count
 from evenbeat.stores.base import Schema, Setting, Store
 
 if TYPE_CHECKING:

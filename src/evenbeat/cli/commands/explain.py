@@ -11,10 +11,11 @@ from evenbeat.cli.clock_changes import ClockChange, coming_changes, effect
 from evenbeat.cli.here import local_zone
 from evenbeat.cli.layout import headed, labelled, listed
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import date_time, span, timespec, utc_offset
+from evenbeat.cli.phrases import date_time, timespec, utc_offset
 from evenbeat.cli.ticks import Tick, coming_ticks, tick_document, why_no_more
 from evenbeat.cli.trigger_input import EXPRESSIONS, TriggerInput, read_trigger_input, trigger_arguments
 from evenbeat.core.instants import from_ms, write_instant
+from evenbeat.observe.phrases import span
 from evenbeat.triggers import At, Cron, Every
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from evenbeat.cli.bars import BarChart, bars, fitting
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.layout import Column, Fitted, listed, styled
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import count
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.records import ScheduleRecord
+from evenbeat.observe.phrases import count
 from evenbeat.rules.ticks import readable_trigger, spread_delay, trigger_of
 from evenbeat.stores.base import ScheduleQuery, Store
 

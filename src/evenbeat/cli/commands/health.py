@@ -8,9 +8,10 @@ import time
 import click
 
 from evenbeat.cli.failures import ExitCode, warn
-from evenbeat.cli.phrases import count, printable
+from evenbeat.cli.phrases import printable
 from evenbeat.observe import status_files
 from evenbeat.observe.health import SILENT, Verdict, judge
+from evenbeat.observe.phrases import count
 from evenbeat.observe.status_files import ProcessStatus, can_be_written, read_all
 
 _STYLES = {"ok": "green", "note": "yellow", "fail": "red"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -10,11 +11,11 @@ import click
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Cell, Column, Fitted
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import span
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.cli.wall import Wall
 from evenbeat.core.durations import read_duration
 from evenbeat.core.results import QueueStats
+from evenbeat.observe.phrases import span
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,7 +62,9 @@ def command(period: str, store: str | None, as_json: bool) -> None:
         )
 
     documents = [json_form(queue) | {"trend": queue.trend} for queue in queues]
-    answer({"period": length, "queues": documents}, people, as_json=as_json)
+    answer(
+        {"period": json_form(timedelta(milliseconds=length)), "queues": documents}, people, as_json=as_json
+    )
 
 
 def _number(number: int) -> str:

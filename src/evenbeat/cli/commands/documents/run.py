@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 
-from evenbeat.config import LOG_FORMATS, LOG_LEVELS
+from evenbeat.cli.option_flags import setting_flags
 
 
 @click.command("run")
 @click.argument("processor", metavar="PROCESSOR")
-@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="text for people, json for programs.")
-@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Default: info.")
+@setting_flags("log_format", "log_level")
 def command(processor: str, **flags: Any) -> int:
     """Run a processor: process the documents that are due.
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from evenbeat.cli.json_form import json_form
-from evenbeat.cli.option_flags import run_options, said
+from evenbeat.cli.option_flags import given, run_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import opened, options_unknown, store_options
@@ -42,7 +42,7 @@ def command(
     with opened(store, tenant, tasks=True) as app:
         wall = Wall.at(app.store.now())
         moment = None if at is None else from_ms(wall.read(at, "--at"))
-        run = app.enqueue(task, payload, at=moment, id=run_id, **said(options))
+        run = app.enqueue(task, payload, at=moment, id=run_id, **given(options))
 
     def people() -> list[str]:
         if run_id is not None and to_ms(run.created_at) < wall.now:

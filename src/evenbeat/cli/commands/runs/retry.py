@@ -2,63 +2,42 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
 
-from evenbeat.cli.bulk import Verb, act_on_all, all_option, check_one_of_them, limit_option, yes_option
+from evenbeat.app.runs import Runs
+from evenbeat.cli.bulk import Action, act, bulk_options
 from evenbeat.cli.failures import ExitCode
-from evenbeat.cli.json_form import json_form
-from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.run_filter import read_filter, run_filter_options
-from evenbeat.cli.store_input import opened, store_options
-from evenbeat.cli.wall import Wall
+from evenbeat.core.results import Run
 
-_RETRY = Verb("retry", "queued", " again")
+
+def _report(run: Run, asked: str) -> tuple[str, ExitCode]:
+    if run.id == asked:
+        return f"queued {run.id} again", ExitCode.OK
+    return f"queued a new run with the same payload: evenbeat runs show {run.id}", ExitCode.OK
+
+
+_RETRY = Action(
+    name="retry",
+    done="queued {runs} again",
+    states=("failed", "cancelled"),
+    default_states="failed",
+    one=Runs.retry,
+    every=Runs.retry_all,
+    report=_report,
+)
 
 
 @click.command("retry")
-@click.argument("run_id", metavar="[ID]", required=False)
-@all_option
-@click.option("--state", type=click.Choice(("failed", "cancelled")), help="With --all: failed unless told.")
-@run_filter_options
-@limit_option
-@yes_option
-@store_options
-@json_option
-def command(
-    run_id: str | None,
-    every: bool,
-    state: Any,
-    limit: int,
-    yes: bool,
-    store: str | None,
-    tenant: str | None,
-    as_json: bool,
-    **options: Any,
-) -> ExitCode:
-    """Try a failed or cancelled run again, now; or all that match.
+@bulk_options(_RETRY)
+def command(**given: Any) -> ExitCode:
+    """Retry a failed or cancelled run now; or all that match.
 
-    With all its retries. Where the schedule bounds its active runs, it is asked for a new run with the
-    same payload.
+    The run gets all its retries again. If its schedule limits the active runs, the schedule gets a new run
+    with the same payload.
 
-    --all counts the runs that match and asks first; add --yes in a script. The exit code is 1 if any could
-    not be retried.
+    --all counts the runs that match and asks first; add --yes in a script. The exit code is 1 if any of them
+    could not be retried.
     """
-    check_one_of_them(run_id, every, [state, *options.values()])
-    with opened(store, tenant) as app:
-        if run_id is None:
-            wall = Wall.at(app.store.now())
-            chosen = read_filter(app, wall, options)
-            act = partial(app.runs.retry_all, state=state or "failed", limit=limit, **chosen)
-            return act_on_all(_RETRY, act, wall, yes=yes, as_json=as_json)
-        run = app.runs.retry(run_id)
-
-    def people() -> list[str]:
-        if run.id == run_id:
-            return [f"queued {run.id} again"]
-        return [f"queued a new run with the same payload: evenbeat runs show {run.id}"]
-
-    answer({"run": json_form(run)}, people, as_json=as_json)
-    return ExitCode.OK
+    return act(_RETRY, **given)

@@ -12,12 +12,13 @@ import click
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted, listed, styled
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import count, one_line, printable
+from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, waiting
 from evenbeat.cli.store_input import opened, store_options
-from evenbeat.cli.wall import Wall, took
+from evenbeat.cli.wall import Wall
 from evenbeat.core.records import EARLIER_KEPT, FINAL_STATES
 from evenbeat.core.results import Run, RunAttempt, RunWait
+from evenbeat.observe.phrases import count, measured
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,7 +71,7 @@ def _when(run: Run, wait: RunWait | None, wall: Wall) -> Iterator[tuple[str, Ren
     if run.tick is not None or not run.is_retrying:
         yield "due", f"{wall.full(run.scheduled_at)}, {wall.away(run.scheduled_at)}"
     if run.started_at is not None:
-        late = f", {took(run.lateness)} late" if run.lateness else ""
+        late = f", {measured(run.lateness)} late" if run.lateness else ""
         yield "started", wall.full(run.started_at) + late
     if run.is_retrying:
         yield "again", f"{wall.full(run.run_at)}, {wall.away(run.run_at)}"
@@ -79,9 +80,9 @@ def _when(run: Run, wait: RunWait | None, wall: Wall) -> Iterator[tuple[str, Ren
     if run.finished_at is not None:
         yield "ended", wall.full(run.finished_at)
     if run.state == "running" and run.started_at is not None:
-        yield "took", f"{took(elapsed(run.started_at, wall))} so far"
+        yield "took", f"{measured(elapsed(run.started_at, wall))} so far"
     elif run.duration is not None:
-        yield "took", took(run.duration)
+        yield "took", measured(run.duration)
 
 
 def _how(run: Run, lines: int) -> Iterator[tuple[str, RenderableType]]:
@@ -122,7 +123,7 @@ def _attempt_table(run: Run, wall: Wall) -> Fitted:
     def took_of(attempt: RunAttempt) -> str:
         if attempt.started_at is None or attempt.ended_at is None:
             return ""
-        return took(attempt.ended_at - attempt.started_at)
+        return measured(attempt.ended_at - attempt.started_at)
 
     return Fitted(
         [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenbeat.cli.json_form import json_form
-from evenbeat.cli.option_flags import said, schedule_options
+from evenbeat.cli.option_flags import given, new_schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import sentence
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     help="No tick before this; an interval counts from it. 2026-03-01T09:00 or +2h.",
 )
 @click.option("--run-now", is_flag=True, help="Run it once at once, besides.")
-@click.option("--paused", is_flag=True, help="Made paused: it waits to be resumed.")
-@click.option("--note", metavar="TEXT", default="", help="Why it is paused.")
-@schedule_options
+@new_schedule_options
 @store_options
 @json_option
 def command(
@@ -47,8 +45,6 @@ def command(
     tz: str | None,
     start_at: str | None,
     run_now: bool,
-    paused: bool,
-    note: str,
     store: str | None,
     tenant: str | None,
     as_json: bool,
@@ -63,12 +59,13 @@ def command(
     with opened(store, tenant, create=True, tasks=True) as app:
         wall = Wall.at(app.store.now())
         start = None if start_at is None else from_ms(wall.read(start_at, "--start-at"))
-        given = said(options) | {"paused": paused, "note": note, "run_now": run_now, "start_at": start}
-        made = app.schedules.add(name, written, task, payload, **given)
+        made = app.schedules.add(
+            name, written, task, payload, run_now=run_now, start_at=start, **given(options)
+        )
 
     def people() -> Iterable[RenderableType]:
         yield f"added {made.name}: {sentence(in_words(made).partition('; ')[0])}"
-        if paused:
+        if made.paused:
             yield f"paused until it is resumed: evenbeat schedules resume {made.name}"
         elif made.next_run is None:
             yield "it has no ticks to come"

@@ -8,12 +8,12 @@ import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import count
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
+from evenbeat.observe.phrases import count
 
 # Queued runs that are looked at: enough to say how many there are of any schedule but a flood.
 _RUNS = 1_000

@@ -9,9 +9,10 @@ import click
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
-from evenbeat.cli.wall import Wall, took
+from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms
 from evenbeat.errors import InvalidValue
+from evenbeat.observe.phrases import measured
 
 
 @click.command("reschedule")
@@ -51,7 +52,7 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
         assert moved.next_run is not None
         yield f"next run of {name}: {wall.full(moved.next_run)}, {wall.away(moved.next_run)}"
         if moved.spread_delay:
-            yield f"that is {wall.full(tick)} and its share of the spread, {took(moved.spread_delay)}"
+            yield f"that is {wall.full(tick)} and its share of the spread, {measured(moved.spread_delay)}"
         if until is not None:
             yield f"it is paused until {wall.full(until)}"
         elif moved.paused:

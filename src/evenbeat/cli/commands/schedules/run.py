@@ -12,7 +12,7 @@ from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 
 
-@click.command("trigger")
+@click.command("run")
 @click.argument("name", shell_complete=complete_schedule)
 @payload_option
 @store_options

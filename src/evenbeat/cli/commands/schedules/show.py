@@ -11,16 +11,17 @@ import click
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import count, one_line, printable
+from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.states import bound, in_words, priority_words, reason, schedule_state
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
-from evenbeat.cli.wall import Wall, took, whole
+from evenbeat.cli.wall import Wall, whole
 from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import to_ms, write_instant
 from evenbeat.core.records import CatchUp, Execution
 from evenbeat.core.results import Schedule, ScheduleStats, SkippedTicks
+from evenbeat.observe.phrases import count, measured
 from evenbeat.triggers import Cron
 from evenbeat.triggers.zones import read_zone
 
@@ -138,7 +139,7 @@ def _policies(schedule: Schedule) -> Iterator[str]:
     if schedule.max_concurrent is not None:
         yield f"at most {count(schedule.max_concurrent, 'run')} at once"
     if schedule.spread:
-        share = took(schedule.spread_delay)
+        share = measured(schedule.spread_delay)
         yield f"spread over {write_duration(schedule.spread)} (fires {share} after each tick)"
 
 

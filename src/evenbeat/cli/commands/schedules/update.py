@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenbeat.cli.json_form import json_form
-from evenbeat.cli.option_flags import said, schedule_options
+from evenbeat.cli.option_flags import given, schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import printable
@@ -18,6 +18,7 @@ from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.cli.wall import Wall
 from evenbeat.core.durations import write_duration
+from evenbeat.core.options import SCHEDULE
 from evenbeat.core.results import Schedule
 from evenbeat.tasks.options import SCHEDULE
 from evenbeat.triggers import Cron, parse_trigger
@@ -89,7 +90,7 @@ def _without(options: dict[str, Any]) -> dict[str, Any]:
         if options[name] is not None:
             flag = name.replace("_", "-")
             raise click.UsageError(f"--{flag} and --no-{flag} exclude each other")
-    return said(options) | dict.fromkeys(removed)
+    return given(options) | dict.fromkeys(removed)
 
 
 def _differences(before: Schedule, after: Schedule) -> Iterator[str]:

@@ -1,0 +1,401 @@
+"""The options of runs, schedules, nodes and commands, each described once.
+
+Keyword arguments in Python, flags of the command line, settings in variables and files, and the tables in
+docs/reference.md all come from these descriptions: name, kind, default, bounds and help.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+
+from evenbeat.core.checks import check_label, check_one_of, check_text, check_whole, read_priority
+from evenbeat.core.durations import read_duration, write_duration
+from evenbeat.core.records import (
+    LONGEST_DESCRIPTION,
+    LONGEST_SPREAD,
+    MOST_CAUGHT_UP,
+    MOST_CONCURRENT,
+    MOST_CRASHES,
+    MOST_RETRIES,
+    CatchUp,
+    CatchUpKind,
+    Execution,
+    OnCrash,
+    Overlap,
+    ScheduleRecord,
+)
+from evenbeat.errors import InvalidValue, shown
+
+OptionKind: TypeAlias = Literal["count", "duration", "choice", "label", "labels", "priority", "text", "flag"]
+Options: TypeAlias = Mapping[str, "Option"]
+"""Descriptions by name, in the order in which they are listed."""
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """The description of one option."""
+
+    name: str
+    kind: OptionKind
+    help: str
+    """Sentences for people. Backticks mark code, which the command line shows without them."""
+    default: Any = None
+    """The value that the reader would return: durations in milliseconds."""
+    low: int = 0
+    """The lowest count, or the shortest duration in milliseconds."""
+    high: int | None = None
+    """The highest count, the longest duration in milliseconds, or the most characters of a text."""
+    choices: tuple[str, ...] = ()
+    is_optional: bool = False
+    """Whether None is a value, which stands for no limit."""
+    default_words: str | None = None
+    """The default for people, where its value differs from machine to machine."""
+
+    def read(self, value: Any) -> Any:
+        """Return the value as it is kept: a duration in milliseconds, a priority as a number.
+
+        Raises ``InvalidValue`` for a value of another type or out of bounds.
+        """
+        if value is None and self.is_optional:
+            return None
+        return _READERS[self.kind](self, value)
+
+    @property
+    def shown_default(self) -> str:
+        """The default as a user would write it; ``none`` where there is none."""
+        if self.default_words is not None:
+            return self.default_words
+        if self.default is None:
+            return "none"
+        if self.kind == "duration":
+            return write_duration(self.default)
+        return ", ".join(self.default) if self.kind == "labels" else str(self.default)
+
+
+def _read_count(option: Option, value: Any) -> int:
+    check_whole(option.name, value, option.low, option.high)
+    assert isinstance(value, int)
+    return value
+
+
+def _read_duration(option: Option, value: Any) -> int:
+    ms = read_duration(value, option.name)
+    if ms < option.low:
+        raise _out_of_bounds(option, value, f"shorter than {write_duration(option.low)}")
+    if option.high is not None and ms > option.high:
+        raise _out_of_bounds(option, value, f"longer than {write_duration(option.high)}")
+    return ms
+
+
+def _out_of_bounds(option: Option, value: Any, problem: str) -> InvalidValue:
+    quoted = str(value) if isinstance(value, timedelta) else shown(value)
+    return InvalidValue(f"{option.name} {quoted} is {problem}", field=option.name, value=value)
+
+
+def _read_choice(option: Option, value: Any) -> str:
+    check_one_of(option.name, value, option.choices)
+    assert isinstance(value, str)
+    return value
+
+
+def _read_label(option: Option, value: Any) -> str:
+    check_label(value, option.name)
+    assert isinstance(value, str)
+    return value
+
+
+def _read_labels(option: Option, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, Iterable):
+        raise InvalidValue(
+            f"{option.name} {shown(value)} are not names",
+            field=option.name,
+            value=value,
+            hint='write ["default", "mail"]',
+        )
+    labels = (value,) if isinstance(value, str) else tuple(value)
+    for label in labels:
+        check_label(label, option.name.removesuffix("s"))
+    if not labels:
+        raise InvalidValue(
+            f"{option.name} is empty", field=option.name, value=value, hint='write ["default"]'
+        )
+    return labels
+
+
+def _read_priority(_: Option, value: Any) -> int:
+    return read_priority(value)
+
+
+def _read_text(option: Option, value: Any) -> str:
+    check_text(option.name, value, option.high)
+    assert isinstance(value, str)
+    return value
+
+
+def _read_flag(option: Option, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(
+            f"{option.name} {shown(value)} is not True or False", field=option.name, value=value
+        )
+    return value
+
+
+_READERS = {
+    "count": _read_count,
+    "duration": _read_duration,
+    "choice": _read_choice,
+    "label": _read_label,
+    "labels": _read_labels,
+    "priority": _read_priority,
+    "text": _read_text,
+    "flag": _read_flag,
+}
+
+
+def _by_name(*options: Option) -> dict[str, Option]:
+    return {option.name: option for option in options}
+
+
+_RUNS, _MISSED = Execution(), CatchUp()
+_SCHEDULES = ScheduleRecord(name="defaults", task="defaults", trigger="@daily")
+
+EXECUTION: Options = _by_name(
+    Option(
+        name="retries",
+        kind="count",
+        default=_RUNS.retries,
+        high=MOST_RETRIES,
+        help="How many times a failed run is retried.",
+    ),
+    Option(
+        name="backoff",
+        kind="duration",
+        default=_RUNS.backoff,
+        help="The wait before the first retry; it doubles with each retry.",
+    ),
+    Option(
+        name="max_backoff",
+        kind="duration",
+        default=_RUNS.max_backoff,
+        help="The longest wait before a retry.",
+    ),
+    Option(
+        name="timeout",
+        kind="duration",
+        default=_RUNS.timeout,
+        low=1,
+        is_optional=True,
+        help="An attempt that takes longer is asked to stop, and fails unless it returns all the same.",
+    ),
+    Option(
+        name="on_crash",
+        kind="choice",
+        default=_RUNS.on_crash,
+        choices=get_args(OnCrash),
+        help="Whether a run is run again or fails when its worker dies.",
+    ),
+    Option(
+        name="max_crashes",
+        kind="count",
+        default=_RUNS.max_crashes,
+        high=MOST_CRASHES,
+        help="How many times at most a run is run again after its worker died.",
+    ),
+)
+
+RUN: Options = {
+    **EXECUTION,
+    **_by_name(
+        Option(
+            name="queue",
+            kind="label",
+            default=_SCHEDULES.queue,
+            help="The queue in which a run waits for a worker.",
+        ),
+        Option(
+            name="priority",
+            kind="priority",
+            default=_SCHEDULES.priority,
+            help="0 to 9, or low (2), normal (5), high (8): runs with a higher priority start first.",
+        ),
+    ),
+}
+
+SCHEDULE: Options = {
+    **RUN,
+    **_by_name(
+        Option(
+            name="description",
+            kind="text",
+            default=_SCHEDULES.description,
+            default_words="",
+            high=LONGEST_DESCRIPTION,
+            help=f"What the schedule is for, in at most {LONGEST_DESCRIPTION:,} characters.",
+        ),
+        Option(
+            name="catch_up",
+            kind="choice",
+            default=_MISSED.kind,
+            choices=get_args(CatchUpKind),
+            help="Which missed ticks run: only the latest, which stands for all of them; all; or none.",
+        ),
+        Option(
+            name="grace",
+            kind="duration",
+            default=_MISSED.grace,
+            help="Only for `catch_up` skip: ticks that are at most this late still run.",
+        ),
+        Option(
+            name="catch_up_limit",
+            kind="count",
+            default=_MISSED.limit,
+            low=1,
+            high=MOST_CAUGHT_UP,
+            help="Only for `catch_up` all and skip: at most this many missed ticks run, the newest ones.",
+        ),
+        Option(
+            name="overlap",
+            kind="choice",
+            default=_SCHEDULES.overlap,
+            choices=get_args(Overlap),
+            help="What a tick does while the last run is active.",
+        ),
+        Option(
+            name="max_concurrent",
+            kind="count",
+            default=_SCHEDULES.max_concurrent,
+            low=1,
+            high=MOST_CONCURRENT,
+            is_optional=True,
+            help="How many runs of the schedule may be active at once; further ticks wait.",
+        ),
+        Option(
+            name="spread",
+            kind="duration",
+            default=_SCHEDULES.spread,
+            high=LONGEST_SPREAD,
+            help="Ticks fire up to this much later, by an amount that depends on the schedule's name alone.",
+        ),
+    ),
+}
+
+NEW_SCHEDULE: Options = {
+    **SCHEDULE,
+    **_by_name(
+        Option(
+            name="paused",
+            kind="flag",
+            default=False,
+            help="Create the schedule paused: it waits to be resumed.",
+        ),
+        Option(name="note", kind="text", default="", default_words="", help="Why the schedule is paused."),
+    ),
+}
+
+_MOST_AT_ONCE = 10_000
+
+NODE: Options = _by_name(
+    Option(
+        name="thread_concurrency",
+        kind="count",
+        default=10,
+        low=1,
+        high=_MOST_AT_ONCE,
+        help="How many `def` tasks run at once.",
+    ),
+    Option(
+        name="async_concurrency",
+        kind="count",
+        default=100,
+        low=1,
+        high=_MOST_AT_ONCE,
+        help="How many `async def` tasks run at once. An API that they call gets as many requests at once: "
+        "lower it for an API with a limit.",
+    ),
+    Option(
+        name="process_concurrency",
+        kind="count",
+        default=os.cpu_count() or 1,
+        default_words="cores",
+        low=1,
+        high=_MOST_AT_ONCE,
+        help='How many `executor="process"` tasks run at once, each in a process of its own.',
+    ),
+    Option(
+        name="queues",
+        kind="labels",
+        default=(_SCHEDULES.queue,),
+        help="The queues from which the node takes runs.",
+    ),
+    Option(
+        name="lease",
+        kind="duration",
+        default=30_000,
+        low=1_000,
+        help="How long a run stays with a worker that stops heartbeating.",
+    ),
+    Option(
+        name="poll_interval",
+        kind="duration",
+        default=30_000,
+        low=10,
+        help="How often the node looks for work without a notification.",
+    ),
+    Option(
+        name="drain_timeout",
+        kind="duration",
+        default=30_000,
+        help="How long running tasks may take to end when the node stops.",
+    ),
+    Option(
+        name="retention", kind="duration", default=30 * 86_400_000, help="How long finished runs are kept."
+    ),
+)
+
+SETTINGS: Options = {
+    **_by_name(
+        Option(name="app", kind="text", help="The app to run: `app.py` or `shop.jobs:app`."),
+        Option(name="store", kind="text", default="sqlite:///evenbeat.db", help="The store's URL."),
+        Option(
+            name="tenant",
+            kind="label",
+            default=_SCHEDULES.tenant,
+            help="The tenant whose schedules and runs are meant.",
+        ),
+    ),
+    **NODE,
+    **_by_name(
+        Option(
+            name="processes",
+            kind="count",
+            default=1,
+            low=1,
+            high=_MOST_AT_ONCE,
+            help="How many processes `evenbeat run` supervises, each with a node.",
+        ),
+        Option(
+            name="wait_for_store",
+            kind="duration",
+            default=60_000,
+            help="How long `evenbeat run` waits at its start for a store that does not answer.",
+        ),
+        Option(
+            name="log_format",
+            kind="choice",
+            default="text",
+            choices=("text", "json"),
+            help="Log lines as text for people, or as a JSON object each.",
+        ),
+        Option(
+            name="log_level",
+            kind="choice",
+            default="info",
+            choices=("debug", "info", "warning", "error", "critical"),
+            help="The lowest level that is logged.",
+        ),
+    ),
+}

@@ -1,0 +1,46 @@
+"""Lengths of time and numbers of things, as people read them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+
+
+def span(length: timedelta | float, *, units: int = 2) -> str:
+    """Return a length of time (milliseconds if it is a number) in its largest units, rounded down.
+
+    ``3 h 12 min``, ``1 d``, ``250 ms``; with one unit, ``3 h``.
+    """
+    ms = int(_milliseconds(length))
+    for index, (unit, size) in enumerate(_UNITS):
+        number, rest = divmod(ms, size)
+        if number > 0:
+            words = f"{number:,} {unit}"
+            if units > 1 and unit != "ms":
+                smaller, smaller_size = _UNITS[index + 1]
+                if rest >= smaller_size:
+                    words += f" {rest // smaller_size} {smaller}"
+            return words
+    return "0 s"
+
+
+def measured(length: timedelta | float) -> str:
+    """Return a measured length of time: ``0.4 ms``, ``230 ms``, ``2.1 s``, ``3 min 5 s``."""
+    ms = max(0.0, _milliseconds(length))
+    if round(ms) >= 60_000:
+        return span(ms - ms % 1000)
+    if round(ms) >= 1_000:
+        return f"{ms / 1000:.1f} s"
+    if ms >= 10 or ms == int(ms):
+        return f"{ms:.0f} ms"
+    return f"{max(ms, 0.1):.1f} ms"
+
+
+def count(number: int, thing: str, things: str | None = None) -> str:
+    """Return ``1 run`` or ``2,000 runs``."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def _milliseconds(length: timedelta | float) -> float:
+    return length / timedelta(milliseconds=1) if isinstance(length, timedelta) else length

@@ -1,0 +1,56 @@
+"""Reasons in words: why ticks did not run, and why a run has not started yet."""
+
+from __future__ import annotations
+
+from evenbeat.core.records import Overlap, Reason
+from evenbeat.rules.waiting import Lack, WaitReason
+
+_SKIPPED: dict[Reason, str] = {
+    "coalesced": "missed; a later run stands for {them} (catch-up latest)",
+    "late": "found later than the grace allows (catch-up skip)",
+    "limit": "more were missed than the catch-up limit",
+    "overlap": "the run before was still active (overlap skip)",
+    "paused": "the schedule was paused",
+    "changed": "still waiting when the schedule was changed",
+    "rescheduled": "passed over when the next run was moved",
+    "deleted": "due when the schedule was deleted",
+}
+
+_WAITING: dict[WaitReason, str] = {
+    "later": "until it is due",
+    "retry": "for its next attempt",
+    "unfit": "for a node whose code its payload fits",
+    "no_worker": "for a worker: {lack}",
+    "no_task": "for a worker: {lack}",
+    "no_queue": "for a worker: {lack}",
+    "busy": "for a free slot: {nodes} busy",
+    "next": "{name} may take it any moment",
+}
+
+_LACKING: dict[Lack, str] = {
+    "no_worker": "no live node executes runs",
+    "no_task": "no live node has the task {task}",
+    "no_queue": "no live node that has the task takes from queue {queue}",
+}
+
+
+def skip_reason(reason: Reason, ticks: int, overlap: Overlap | None = None) -> str:
+    """Return why so many ticks of a schedule with this overlap policy did not run."""
+    words = _SKIPPED[reason]
+    if reason == "coalesced" and overlap == "queue":
+        # Mostly no tick was missed: the run before was still active.
+        words = "a later run stands for {them} (overlap queue)"
+    return words.format(them="it" if ticks == 1 else "them")
+
+
+def lack_reason(lack: Lack, task: str, queue: str) -> str:
+    """Return why no node can take a run of the task from the queue."""
+    return _LACKING[lack].format(task=task, queue=queue)
+
+
+def wait_reason(reason: WaitReason, task: str, queue: str, nodes: tuple[str, ...]) -> str:
+    """Return what a run of the task waits for in the queue; ``nodes`` are those that could take it."""
+    more = f" and {len(nodes) - 1:,} more" if len(nodes) > 1 else ""
+    able = "".join(nodes[:1]) + more
+    lack = lack_reason(reason, task, queue) if reason in ("no_worker", "no_task", "no_queue") else ""
+    return _WAITING[reason].format(lack=lack, name=able, nodes=f"{able} {'are' if more else 'is'}")
