@@ -91,6 +91,20 @@ def test_a_wrong_example_fails(failed: set[str], title: str) -> None:
     assert title in failed
 
 
+def test_examples_import_public_modules_only() -> None:
+    """Whatever documents import from Evenbeat, users will: only these modules keep their names."""
+    public = {"evenbeat", "evenbeat.documents", "evenbeat.testing", "evenbeat.stores.base", "evenbeat.timeline"}
+    pattern = r"^[ \t>.]*(?:from[ \t]+(evenbeat[\w.]*)[ \t]+import[ \t]+(\w+)|import[ \t]+(evenbeat[\w.]*))"
+    for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        # Comments set the scene for an example; readers don't see them.
+        visible = re.sub(r"<!--.*?-->", "", document.read_text("utf-8"), flags=re.DOTALL)
+        for module, name, alone in re.findall(pattern, visible, re.MULTILINE):
+            assert (module or alone) in public, f"{document.relative_to(ROOT)}: {module or alone}"
+            # `from evenbeat import timeline` imports a module as well.
+            is_module = module == "evenbeat" and (ROOT / "src/evenbeat" / name).is_dir()
+            assert not is_module or f"evenbeat.{name}" in public, f"{document.relative_to(ROOT)}: {name}"
+
+
 def test_the_runner_ignores_no_block_of_our_documents() -> None:
     """The runner knows the words ``python`` and ``console`` alone; ``python title=…`` would not run."""
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:

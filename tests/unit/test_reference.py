@@ -17,11 +17,9 @@ from evenbeat.app.locks import Lock
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules import Schedules
 from evenbeat.config import read_settings
-from evenbeat.core.durations import read_duration
-from evenbeat.core.records import CatchUp, Execution, RunRecord, ScheduleRecord
-from evenbeat.node.settings import NodeOptions, NodeSettings
+from evenbeat.core.records import RunRecord
 from evenbeat.observe.events import EventKind
-from evenbeat.tasks import options
+from tests.option_tables import page_with_tables
 
 PAGE = (Path(__file__).parents[2] / "docs/reference.md").read_text("utf-8")
 APP = evenbeat.Scheduler("memory://")
@@ -67,10 +65,6 @@ def rows(text: str, column: str | None = None) -> Iterator[list[str]]:
 def codes(text: str, column: str | None = None) -> list[str]:
     """What stands in backticks in the first cells."""
     return [code for row in rows(text, column) for code in re.findall(r"`([^`]+)`", row[0])]
-
-
-def defaults(text: str, column: str) -> dict[str, str]:
-    return {row[0].strip("`"): row[1] for row in rows(text, column)}
 
 
 def public(kind: type) -> set[str]:
@@ -139,39 +133,8 @@ def test_async_twins_are_as_the_page_says() -> None:
     assert twins == set(re.findall(r"\w+", said[1]))
 
 
-def test_options_are_listed_with_their_defaults() -> None:
-    text = section("Task, schedule and run options")
-    run = defaults(text, "run option")
-    assert list(run) == list(options.RUN)
-    execution, schedule = Execution(), ScheduleRecord(name="n", task="t", trigger="every 1m")
-    same(run, {name: getattr(execution, name) for name in options.EXECUTION})
-    same(run, {"queue": schedule.queue, "priority": schedule.priority})
-    policies = defaults(text, "schedule option")
-    assert [*run, *policies] == list(options.NEW_SCHEDULE)
-    late = CatchUp()
-    same(policies, {"catch_up": late.kind, "grace": late.grace, "catch_up_limit": late.limit})
-    same(policies, {name: getattr(schedule, name) for name in ("overlap", "max_concurrent", "spread")})
-
-
-def test_node_options_are_listed_with_their_defaults() -> None:
-    listed = defaults(section("Node options"), "node option")
-    assert list(listed) == list(NodeOptions.__annotations__)
-    settings = NodeSettings()
-    assert listed.pop("process_concurrency") == "cores"
-    assert listed.pop("queues") == ", ".join(settings.queues)
-    same(listed, {name: getattr(settings, name) for name in listed})
-
-
-def same(listed: dict[str, str], real: dict[str, Any]) -> None:
-    for name, value in real.items():
-        said: Any = listed[name]
-        if said == "none":
-            said = None
-        elif re.fullmatch(r"\d+(s|m|h|d)", said):
-            said = read_duration(said, name)
-        elif said.isdecimal():
-            said = int(said)
-        assert said == value, name
+def test_the_tables_of_options_are_made_from_their_descriptions() -> None:
+    assert page_with_tables(PAGE) == PAGE, "write them anew: python -m tests.option_tables"
 
 
 def test_events_are_listed_with_their_fields() -> None:

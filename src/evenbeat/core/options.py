@@ -220,7 +220,7 @@ RUN: Options = {
             name="priority",
             kind="priority",
             default=_SCHEDULES.priority,
-            help="0 to 9, or low (2), normal (5), high (8): runs with a higher priority start first.",
+            help="Runs with a higher priority start first: 0 to 9, or low (2), normal (5), high (8).",
         ),
     ),
 }
@@ -234,7 +234,7 @@ SCHEDULE: Options = {
             default=_SCHEDULES.description,
             default_words="",
             high=LONGEST_DESCRIPTION,
-            help=f"What the schedule is for, in at most {LONGEST_DESCRIPTION:,} characters.",
+            help="What the schedule is for.",
         ),
         Option(
             name="catch_up",

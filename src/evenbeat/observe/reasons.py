@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from evenbeat.core.records import Overlap, Reason
-from evenbeat.rules.waiting import Lack, WaitReason
+from evenbeat.core.results import WaitReason
+from evenbeat.rules.waiting import Lack
 
 _SKIPPED: dict[Reason, str] = {
     "coalesced": "missed; a later run stands for {them} (catch-up latest)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord

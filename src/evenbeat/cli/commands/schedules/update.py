@@ -20,7 +20,6 @@ from evenbeat.cli.wall import Wall
 from evenbeat.core.durations import write_duration
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.results import Schedule
-from evenbeat.tasks.options import SCHEDULE
 from evenbeat.triggers import Cron, parse_trigger
 
 if TYPE_CHECKING:
