@@ -76,9 +76,12 @@ def _values(option: Option) -> Iterator[str]:
     elif option.choices:
         yield from (f"`{choice}`" for choice in option.choices)
     else:
-        yield {"label": "a name", "labels": "names", "priority": "0 to 9, `low`, `normal`, `high`", "flag": "True, False"}[
-            option.kind
-        ]
+        yield {
+            "label": "a name",
+            "labels": "names",
+            "priority": "0 to 9, `low`, `normal`, `high`",
+            "flag": "True, False",
+        }[option.kind]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What is wrong with a store, or with who works on it: found, and where it is safe, put right.
+"""Checks of a store and its nodes, and repairs of what is safe to repair.
 
-Everything here asks the store by its protocol, so that it holds for every database. ``now`` is the store's
-own time.
+Everything here uses the protocol of stores alone, so it works with every database. ``now`` is the store's
+time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from evenbeat.rules.waiting import why_no_taker
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 
 LATE = 60_000
-"""What is due for longer than this waits for somebody who is not there."""
+"""Milliseconds. A schedule or run that is due for longer waits for a node that is not there."""
 LEASE_OVER = 10_000
-"""Nodes look for ended leases every few seconds."""
+"""Milliseconds after the end of a lease: nodes look for ended leases every few seconds."""
 _CLOCKS_APART = 2_000
 _PAGE = 500
-# History is read as far back as this: enough to see a fault, and seconds at most.
+# The most runs and rows that are read: enough to see a fault, in seconds at most.
 _RUNS = 100_000
 _LEDGER = 10_000
 
@@ -40,7 +40,7 @@ Level: TypeAlias = Literal["ok", "warn", "fail"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check found. ``warn`` may be as it should be; ``fail`` is not."""
+    """The result of a check. ``warn`` may be intended; ``fail`` is a problem."""
 
     check: str
     level: Level
@@ -48,11 +48,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
     details: tuple[str, ...] = ()
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
-    """For programs."""
+    """Details for programs."""
 
 
 class Duplicate(NamedTuple):
-    """A tick that was settled more than once: runs, and the ledger's row if there is one."""
+    """A tick that was settled more than once: its runs, and its row of the ledger if there is one."""
 
     tenant: str
     schedule: str
@@ -62,9 +62,9 @@ class Duplicate(NamedTuple):
     ledger: Skipped | None
 
     def surplus(self) -> list[RunRecord]:
-        """Those of the runs that can still be stopped without losing the tick: queued ones.
+        """Return the queued runs that can be cancelled without losing the tick.
 
-        Where no run of the tick has begun, and the ledger has not settled it, the oldest one stays.
+        If no run of the tick has begun, and the ledger has no row of it, the oldest run stays.
         """
         queued = sorted(
             (run for run in self.runs if run.state == "queued"), key=lambda run: (run.created_at, run.id)
@@ -74,16 +74,16 @@ class Duplicate(NamedTuple):
 
     @property
     def is_repaired(self) -> bool:
-        """Whether the tick is settled once, since all runs but one were cancelled."""
+        """Whether the tick is settled once now, because all runs but one were cancelled."""
         kept = sum(run.state != "cancelled" for run in self.runs)
         return kept + (self.ledger is not None) <= 1
 
 
-# -- looking -----------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------
 
 
 def diagnose(store: Store, local: Instant) -> list[Finding]:
-    """All checks of an open store; ``local`` is the clock of this machine."""
+    """Return the results of all checks of an open store; ``local`` is the clock of this machine."""
     now = store.now()
     rows = list(_schedules(store))
     alive = live_nodes(store)
@@ -100,12 +100,12 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
 
 
 def expired_runs(store: Store, now: Instant) -> list[RunRecord]:
-    """Running ones whose lease ended a while ago, and nobody has taken them over."""
+    """Return running runs whose lease ended a while ago, and that no node has taken over."""
     return list(store.lost_runs(now - LEASE_OVER, _RUNS).runs)
 
 
 def duplicates(store: Store) -> tuple[list[Duplicate], int]:
-    """Ticks with two runs, or a run and a row of the ledger; and how many runs were looked at."""
+    """Return ticks with two runs, or with a run and a row of the ledger; and how many runs were examined."""
     by_tick: dict[tuple[str, str, int, Instant], list[RunRecord]] = defaultdict(list)
     looked_at = 0
     for run in _runs(store, RunQuery(limit=_PAGE)):
@@ -127,7 +127,7 @@ def duplicates(store: Store) -> tuple[list[Duplicate], int]:
 
 
 def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped | None:
-    # Within a generation the watermark only grows: a range of the ledger has no run inside.
+    # Within a generation the watermark only grows, so no run lies within a range of the ledger.
     for row in ledger:
         if row.generation == generation and row.first <= tick <= row.last:
             return row
@@ -144,7 +144,7 @@ def _clock(now: Instant, local: Instant, rows: list[ScheduleRecord]) -> Finding:
             level="fail",
             facts=facts,
             says=f"the store has rows from {span(written - now, units=1)} in the future: its clock went back",
-            hint="set the clock right; until then nothing is due that was due already",
+            hint="correct the clock; until then no tick is due that was due before",
         )
     if abs(apart) > _CLOCKS_APART:
         length = span(abs(apart), units=1)
@@ -153,7 +153,7 @@ def _clock(now: Instant, local: Instant, rows: list[ScheduleRecord]) -> Finding:
             check="clock",
             level="warn",
             facts=facts,
-            says=f"the store's clock is {length} {ahead} this machine's; the store's counts",
+            says=f"the store's clock is {length} {ahead} this machine's; the store's is used",
             hint="keep both in step with NTP",
         )
     return Finding(check="clock", level="ok", says="the store and this machine agree", facts=facts)
@@ -163,13 +163,13 @@ def _nodes(alive: list[LiveNode], rows: list[ScheduleRecord]) -> Finding:
     facts = {"nodes": [_node_facts(node) for node in alive]}
     if alive:
         details = _some(_node_words(node) for node in alive)
-        says = f"{count(len(alive), 'node')} at work"
+        says = f"{count(len(alive), 'node')} running"
         return Finding(check="nodes", level="ok", says=says, details=details, facts=facts)
     needed = any(row.state == "active" for row in rows)
     return Finding(
         check="nodes",
         level="warn" if needed else "ok",
-        says="no node is at work" if needed else "no node is at work, and there is nothing to fire",
+        says="no node is running" if needed else "no node is running, and there is nothing to fire",
         hint="start one: evenbeat run" if needed else None,
         facts=facts,
     )
@@ -188,7 +188,7 @@ def _overdue(rows: list[ScheduleRecord], now: Instant) -> Finding:
         check="schedules",
         level="fail",
         facts=facts,
-        says=f"{count(len(late), 'schedule is', 'schedules are')} due and nobody fires",
+        says=f"{count(len(late), 'schedule is', 'schedules are')} due and no node fires",
         hint="start a node with a ticker: evenbeat run",
         details=_some(f"{name} for {span(now - since, units=1)}" for since, _, name in late),
     )
@@ -236,12 +236,12 @@ def _expired(store: Store, now: Instant) -> Finding:
     runs = expired_runs(store, now)
     facts = {"runs": [run.id for run in runs]}
     if not runs:
-        return Finding(check="leases", level="ok", says="every running run has a worker", facts=facts)
+        return Finding(check="leases", level="ok", says="every running run has a live worker", facts=facts)
     return Finding(
         check="leases",
         level="fail",
         facts=facts,
-        says=f"{count(len(runs), 'run has', 'runs have')} lost the worker, and nobody took over",
+        says=f"{count(len(runs), 'run has', 'runs have')} no live worker, and no node took over",
         hint="start a node, or queue them again: evenbeat doctor --repair",
         details=_some(
             f"{run.id} of {run.worker}, for {span(now - (run.lease_until or now), units=1)}" for run in runs
@@ -250,10 +250,10 @@ def _expired(store: Store, now: Instant) -> Finding:
 
 
 def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
-    # A note stays when somebody puts the row right in the database itself.
+    # A note stays if the row was repaired in the database itself.
     sound = {row.key for row in rows if not row.damage and not _is_asleep(row)}
     notes = [note for note in store.find_records("quarantine") if (note.tenant, note.key) not in sound]
-    # Asleep though active: whatever wrote the note may be purged, or was somebody else.
+    # Active rows without a next wake-up; their note may be missing.
     noted = {(note.tenant, note.key) for note in notes}
     damaged = [row for row in rows if row.damage and row.key not in noted]
     asleep = [row for row in rows if not row.damage and _is_asleep(row) and row.key not in noted]
@@ -266,19 +266,19 @@ def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
         return Finding(check="quarantine", level="ok", says="every row could be read", facts=facts)
     details = [f"{note.key}: {note.body}" for note in notes]
     details += [f"{row.name}: {row.damage}" for row in damaged]
-    details += [f"{row.name}: active, but asleep for ever" for row in asleep]
+    details += [f"{row.name}: active, but it has no next wake-up" for row in asleep]
     return Finding(
         check="quarantine",
         level="fail",
         facts=facts,
-        says=f"{count(len(details), 'row', 'rows')} could not be understood and stand still",
+        says=f"{count(len(details), 'row', 'rows')} could not be read and do not fire",
         hint="evenbeat doctor --repair wakes those that can be planned; declare, update or delete the others",
         details=_some(details),
     )
 
 
 def _deferred(store: Store) -> list[Finding]:
-    """Schedules that a node could not plan for reasons of its own; only worth a word if there are any."""
+    """Return a finding if a node deferred schedules that it could not plan; else nothing."""
     notes = store.find_records("deferred")
     facts = {"records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes]}
     if not notes:
@@ -337,23 +337,23 @@ def _duplicate_words(one: Duplicate) -> str:
     return words if one.ledger is None else f"{words}; recorded as skipped: {one.ledger.reason}"
 
 
-# -- putting right -----------------------------------------------------------------------------------------
+# -- repairs -----------------------------------------------------------------------------------------------
 
 
 class Repaired(NamedTuple):
     requeued: list[str]
-    """Runs whose workers are gone: queued again, or failed where their policy says so."""
+    """Runs without a live worker: queued again, or failed if their policy says so."""
     cancelled: list[str]
     """Runs of ticks that were settled already."""
     woken: list[str]
-    """Schedules that slept though nothing is wrong with them."""
+    """Schedules that had no next wake-up although they can be planned."""
 
 
 def repair(store: Store) -> Repaired:
-    """Put right what can be without a judgement. Rows that can't be understood are left to people."""
+    """Repair what needs no judgement; return the changes. Rows that can't be read are left to people."""
     now = store.now()
     lost = expired_runs(store, now)
-    # Settled only if the lease has still ended by then: a heartbeat in between saves the run.
+    # Applies only if the lease has still ended then: a heartbeat in between keeps the run.
     accepted = _settled(store, [attempts.crashed(run, now, uuid4().hex) for run in lost])
     requeued = [run.id for run, done in zip(lost, accepted, strict=True) if done]
     surplus = [run for one in duplicates(store)[0] for run in one.surplus()]
@@ -367,7 +367,7 @@ def repair(store: Store) -> Repaired:
 
 
 def _settled(store: Store, transitions: list[Transition]) -> list[bool]:
-    """One that can't be written keeps no other from being put right."""
+    """Settle the transitions, in parts, so that one that can't be written does not block the others."""
     return list(chain.from_iterable(settle_in_parts(store, transitions, "doctor")))
 
 
@@ -376,14 +376,14 @@ def _is_asleep(row: ScheduleRecord) -> bool:
 
 
 def _wake(store: Store, row: ScheduleRecord, now: Instant) -> bool:
-    """Wake a schedule that can be planned here, and drop the note that put it to sleep."""
+    """Wake a schedule that can be planned here, and delete its quarantine note; return whether it worked."""
     if row.damage or row.next_tick is None:
         return False
     awake = replace(row, wake_at=row.next_tick)
     try:
         plan(awake, now)
     except Exception:
-        return False  # it would be put to sleep again
+        return False  # a node would quarantine it again
     written = store.put_schedules([Write(Planned(replace(awake, revision=row.revision + 1)), row.version)])[0]
     note = store.get_record("quarantine", row.tenant, row.name)
     if written.accepted and note is not None:

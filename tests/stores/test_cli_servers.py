@@ -53,7 +53,7 @@ def test_upgrade_makes_what_doctor_finds(url: str) -> None:
     assert "up to date" in evenbeat("db", "upgrade", "--store", url).output
     said = evenbeat("doctor", url)
     assert "1, the newest" in said.output
-    assert "every running run has a worker" in said.output
+    assert "every running run has a live worker" in said.output
 
 
 def test_schedules_and_runs_are_seen_and_changed(url: str) -> None:

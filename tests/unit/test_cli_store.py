@@ -946,10 +946,10 @@ def test_all_is_well_with_a_new_store(app: Scheduler) -> None:
         "ok  schema      1, the newest",
         "ok  safety      journal_mode wal, synchronous full",
         "ok  clock       the store and this machine agree",
-        "ok  nodes       no node is at work, and there is nothing to fire",
+        "ok  nodes       no node is running, and there is nothing to fire",
         "ok  schedules   none of 0 is overdue",
         "ok  queue       no run has waited for over a minute",
-        "ok  leases      every running run has a worker",
+        "ok  leases      every running run has a live worker",
         "ok  quarantine  every row could be read",
         "ok  duplicates  no tick twice in 0 runs",
         "",
@@ -965,7 +965,7 @@ def test_nobody_at_work_is_a_warning_until_something_is_due(app: Scheduler, cloc
     clock.pass_(3 * HOUR)
     assert levels(1)["schedules"] == "fail"
     text = printed("doctor", code=1)
-    assert "1 schedule is due and nobody fires" in text
+    assert "1 schedule is due and no node fires" in text
     assert "a for 2 h" in text
     assert text.endswith("1 problem, 1 warning\n")
 
@@ -977,12 +977,12 @@ def test_live_nodes_are_listed_and_asked_for_tasks(app: Scheduler, clock: Clock)
     clock.pass_(5 * MINUTE)
 
     text = printed("doctor", code=1)
-    assert "1 node at work" in text
+    assert "1 node running" in text
     assert "host-1 on box, pid 12, 1 task" in text
     assert "3 runs wait for a worker" in text
     assert "t: 1 run, for up to 5 min; nodes that have it are busy" in text
-    assert "u: 1 run, for up to 5 min; no node at work has this task" in text
-    assert "t: 1 run, for up to 5 min; no node at work that has it takes from queue mail" in text
+    assert "u: 1 run, for up to 5 min; no live node has the task u" in text
+    assert "t: 1 run, for up to 5 min; no live node that has the task takes from queue mail" in text
 
 
 def test_who_only_fires_executes_nothing_and_who_only_executes_fires_nothing(
@@ -993,8 +993,8 @@ def test_who_only_fires_executes_nothing_and_who_only_executes_fires_nothing(
     app.schedules.add("a", "* * * * *", "t")
     clock.pass_(5 * MINUTE)
     text = printed("doctor", code=1)
-    assert "1 node at work" in text
-    assert "no node at work has a worker" in text
+    assert "1 node running" in text
+    assert "no live node executes runs" in text
     assert "host-1 on box, pid 12, ticker only" in text
 
     (record,) = app.store.find_records("node")
@@ -1007,7 +1007,7 @@ def test_a_node_that_says_nothing_readable_is_a_node(app: Scheduler) -> None:
     app.store.put_record(Record(kind="node", key="a", body="?"))
     app.store.put_record(Record(kind="node", key="b", body="[]"))
 
-    assert "2 nodes at work" in printed("doctor")
+    assert "2 nodes running" in printed("doctor")
 
 
 def test_runs_whose_workers_are_gone_are_found_and_queued_again(app: Scheduler, clock: Clock) -> None:
@@ -1021,7 +1021,7 @@ def test_runs_whose_workers_are_gone_are_found_and_queued_again(app: Scheduler, 
     document = answered("doctor", "--repair")
     assert document["repaired"] == {"requeued": ["r"], "cancelled": [], "woken": []}
     assert (app.runs.get("r").state, app.runs.get("r").crashes) == ("queued", 1)
-    assert printed("doctor", "--repair").startswith("there was nothing to put right\n\n")
+    assert printed("doctor", "--repair").startswith("there was nothing to repair\n\n")
 
 
 def test_rows_in_quarantine_are_shown_and_those_that_can_be_planned_are_woken(
@@ -1121,7 +1121,7 @@ def test_a_variable_that_is_misspelt_is_a_warning_on_stderr(monkeypatch: pytest.
     result = run("config", "show")
     assert result.exit_code == 0
     assert result.stderr == (
-        "warning: EVENBEAT_STROE is no setting and was passed over: did you mean EVENBEAT_STORE?\n"
+        "warning: EVENBEAT_STROE is not a setting and is ignored: did you mean EVENBEAT_STORE?\n"
     )
 
 
@@ -1142,7 +1142,7 @@ def test_a_store_of_no_known_kind_is_refused_with_where_it_was_said(monkeypatch:
 
 
 def test_db_upgrade_makes_the_tables_and_says_so(tmp_path: Path) -> None:
-    assert printed("db", "upgrade") == "made the tables of sqlite:///evenbeat.db: schema 1\n"
+    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 1\n"
     assert printed("db", "upgrade") == "sqlite:///evenbeat.db is up to date: schema 1\n"
     assert answered("db", "upgrade") == {"store": "sqlite:///evenbeat.db", "from": 1, "to": 1}
     assert printed("db", "upgrade", "--sql") == "-- sqlite:///evenbeat.db is up to date: schema 1\n"
@@ -1221,7 +1221,7 @@ def test_a_database_that_is_not_there_is_not_made_by_accident(args: tuple[str, .
     assert failed(*args) == (
         "error: there is no database evenbeat.db\n"
         "hint: name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
-        "'evenbeat db upgrade' makes this one\n"
+        "'evenbeat db upgrade' creates this one\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -1246,9 +1246,9 @@ def test_a_database_of_others_gets_no_tables_by_accident(tmp_path: Path) -> None
     connection.close()
 
     for args in READING:
-        assert "error: there are no tables of Evenbeat in evenbeat.db\n" in failed(*args)
+        assert "error: there are no Evenbeat tables in evenbeat.db\n" in failed(*args)
     assert schema_version(str(tmp_path / "evenbeat.db")) == 0
-    assert printed("db", "upgrade") == "made the tables of sqlite:///evenbeat.db: schema 1\n"
+    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 1\n"
     assert printed("runs", "list") == "no runs\n"
 
 
@@ -1564,7 +1564,7 @@ def test_a_run_is_enqueued_by_hand(app: Scheduler) -> None:
     words = printed("runs", "enqueue", "mail", "--payload", '{"to": "ops"}', "--id", "m1", "--queue", "slow")
     assert words == (
         "queued a run of mail in queue slow: evenbeat runs show m1\n"
-        "options that the code gives the task are not known here; name its app with EVENBEAT_APP\n"
+        "the options that the code gives the task are not known here: name its app with EVENBEAT_APP\n"
     )
     found = app.runs.get("m1")
     assert (found.task, found.payload, found.queue, found.state) == ("mail", {"to": "ops"}, "slow", "queued")
@@ -1617,7 +1617,7 @@ def test_a_run_by_hand_gets_the_options_of_its_task_where_the_app_is_known(
 
 
 def test_a_task_that_the_app_does_not_have_is_said(shop: Scheduler) -> None:
-    said = "options that the code gives the task are not known here; the app has no such task"
+    said = "the options that the code gives the task are not known here: the app has no such task"
     words = printed("runs", "enqueue", "mial", "--id", "m1")
     assert words.endswith(f"{said}: did you mean mail?\n")
     assert printed("schedules", "add", "a", "@daily", "unlike").endswith(f"{said}\n")
@@ -1752,7 +1752,7 @@ def test_an_update_that_makes_no_sense_is_refused(
 def test_queues_are_shown_with_what_waits_who_takes_it_and_whether_it_drains(
     app: Scheduler, clock: Clock
 ) -> None:
-    assert printed("queues") == "no queues: nothing is queued, and no node is at work\n"
+    assert printed("queues") == "no queues: nothing is queued, and no node is running\n"
     node(app, host="box", pid=12, tasks={"t": "thread"}, queues=["default"], slots={"thread": 1})
     app.enqueue("t", queue="slow")
     clock.pass_(12 * MINUTE)

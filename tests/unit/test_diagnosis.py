@@ -91,7 +91,7 @@ def test_a_schedule_that_sleeps_for_ever_is_found_without_a_note(here: Here) -> 
     here.store.delete_record("quarantine", note.tenant, note.key, note.version)
 
     found = here.findings()["quarantine"]
-    assert (found.level, found.details) == ("fail", ("a: active, but asleep for ever",))
+    assert (found.level, found.details) == ("fail", ("a: active, but it has no next wake-up",))
 
 
 def test_repair_wakes_what_sleeps_though_it_can_be_planned(here: Here) -> None:

@@ -93,7 +93,13 @@ def test_a_wrong_example_fails(failed: set[str], title: str) -> None:
 
 def test_examples_import_public_modules_only() -> None:
     """Whatever documents import from Evenbeat, users will: only these modules keep their names."""
-    public = {"evenbeat", "evenbeat.documents", "evenbeat.testing", "evenbeat.stores.base", "evenbeat.timeline"}
+    public = {
+        "evenbeat",
+        "evenbeat.documents",
+        "evenbeat.testing",
+        "evenbeat.stores.base",
+        "evenbeat.timeline",
+    }
     pattern = r"^[ \t>.]*(?:from[ \t]+(evenbeat[\w.]*)[ \t]+import[ \t]+(\w+)|import[ \t]+(evenbeat[\w.]*))"
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         # Comments set the scene for an example; readers don't see them.

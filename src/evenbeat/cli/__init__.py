@@ -1,10 +1,10 @@
-"""The ``evenbeat`` command: thin, and each part of it is loaded when it is called."""
+"""The ``evenbeat`` command. Each subcommand is imported when it is called."""
 
 import sys
 
 
 def main() -> None:
-    """The entry point of the console script."""
+    """Run the console script."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe that can't show a character gets "?", not a traceback.
         if hasattr(stream, "reconfigure"):

@@ -1,4 +1,4 @@
-"""Counts over time as bars of block characters."""
+"""Bar charts of counts over time, in block characters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Bar(NamedTuple):
 
 
 def bars(counts: list[int], start: Instant, minutes: int, zone: LocalZone) -> list[Bar]:
-    """Counts by the minute from ``start`` on, so many minutes together, cut where the local clock is even."""
+    """Return the counts per minute from ``start`` on, summed over ``minutes``; bars begin at even local
+    times."""
     moment = zone.show(start)
     since_midnight = moment.hour * 60 + moment.minute
     lead = since_midnight % minutes if _DAY % minutes == 0 else 0
@@ -39,7 +40,8 @@ def bars(counts: list[int], start: Instant, minutes: int, zone: LocalZone) -> li
 
 
 class BarChart(NamedTuple):
-    """For rich. ``minutes``: of a bar; None: as few as the line has room for."""
+    """A chart for rich. ``minutes`` is the length of a bar; None: the shortest for which the line has
+    room."""
 
     counts: list[int]
     start: Instant
@@ -69,7 +71,7 @@ class BarChart(NamedTuple):
 
 
 def fitting(counts: list[int], start: Instant, width: int, zone: LocalZone) -> int:
-    """The shortest step with which the bars, and the figure beside them, need no more than ``width``."""
+    """Return the shortest length of a bar, in minutes, with which the chart is at most ``width`` wide."""
     for step in _STEPS:
         found = bars(counts, start, step, zone)
         top = max((bar.runs for bar in found), default=0)
@@ -79,7 +81,7 @@ def fitting(counts: list[int], start: Instant, width: int, zone: LocalZone) -> i
 
 
 def _cell(count: int, top: int, row: int, ascii_only: bool) -> str:
-    """The piece of a bar in one row; a bar that is not empty is never invisible."""
+    """Return the character of a bar in one row; a bar of 1 or more is always visible."""
     if count == 0:
         return " "
     eighths = max(1, round(count * _HEIGHT * 8 / top)) - row * 8
@@ -89,7 +91,7 @@ def _cell(count: int, top: int, row: int, ascii_only: bool) -> str:
 
 
 def _axis(shown: list[Bar], minutes: int, zone: LocalZone, room: int) -> str:
-    """Times of day under the bars at which they begin: as many as have room, at even hours."""
+    """Return the times of day under the bars: as many as have room, at even hours."""
     every = next((hours for hours in (1, 2, 3, 6, 12) if hours * 60 // minutes > _LABEL), 24)
     line = ""
     for column, bar in enumerate(shown):
@@ -103,7 +105,7 @@ def _axis(shown: list[Bar], minutes: int, zone: LocalZone, room: int) -> str:
 
 
 def _text(*parts: str) -> Text:
-    """Texts and their styles in turn."""
+    """Return a line of the texts; each text is followed by its style."""
     from rich.text import Text
 
     line = Text(no_wrap=True)

@@ -1,4 +1,4 @@
-"""What the coming changes of a zone's clock do to a cron, with their dates."""
+"""The effects of coming clock changes on a cron, with their dates."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from evenbeat.triggers.words import clock
 from evenbeat.triggers.zones import Zone
 
 _LOOK_AHEAD = 10 * 366 * 86_400
-"""A zone that has changed nothing for so long has given it up."""
+"""Seconds. A zone without a change for so long is taken to have none any more."""
 
 
 class ClockChange(NamedTuple):
-    """At ``at`` (seconds UTC) the offset changes from ``before`` to ``after``."""
+    """A change of the offset from ``before`` to ``after``, at ``at`` (seconds UTC)."""
 
     at: int
     before: int
@@ -36,7 +36,7 @@ class ClockChange(NamedTuple):
 
 
 def coming_changes(zone: Zone, since: Instant, count: int) -> list[ClockChange]:
-    """The next changes of the zone's clock after ``since``, at most ``count``."""
+    """Return the next changes of the zone's clock after ``since``, at most ``count``."""
     return list(islice(_changes(zone, since // 1000), count))
 
 
@@ -44,14 +44,14 @@ def _changes(zone: Zone, second: int) -> Iterator[ClockChange]:
     end = second + _LOOK_AHEAD
     while zone.fixed is None and second < end:
         window = zone.window(second)
-        # Windows also end where nothing changes.
+        # Some windows end without a change.
         if window.after != window.offset:
             yield ClockChange(window.hi, window.offset, window.after)
         second = window.hi
 
 
 def effect(cron: Cron, change: ClockChange) -> str:
-    """What a change does to the ticks of a cron, in words."""
+    """Return the effect of a change on the ticks of a cron, in words."""
     # The wall-clock times that do not exist on this day, or exist twice.
     low, high = sorted((change.at + change.before, change.at + change.after))
     first, last = cron.expression.at_or_after(low), cron.expression.at_or_before(high - 1)

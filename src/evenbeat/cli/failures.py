@@ -1,4 +1,4 @@
-"""How a command fails: a clear line on stderr and an exit code. No traceback for what a user wrote."""
+"""Failures of commands: a line on stderr and an exit code, never a traceback for a mistake of the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 from evenbeat.cli.phrases import printable
 from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue
 
-# What is shown of a long expression around its error.
+# The characters that are shown of a long expression around its error.
 _WINDOW = 70
 # A full or failing disk, which print reports without the name of a file.
 _OUTPUT_LOST = (errno.ENOSPC, errno.EIO)
@@ -25,17 +25,17 @@ _OUTPUT_LOST = (errno.ENOSPC, errno.EIO)
 class ExitCode(IntEnum):
     OK = 0
     FAILED = 1
-    """It could not be done, or it was done and the answer is bad news."""
+    """The command failed, or it found a problem."""
     REFUSED = 2
-    """The command or a value was not understood; nothing was done."""
+    """The command or a value was not valid; nothing was done."""
     INTERRUPTED = 130
-    """Ctrl-C. As shells report it: 128 + the number of the signal."""
+    """Ctrl-C interrupted it. As shells report it: 128 + the number of the signal."""
     PIPE_CLOSED = 141
-    """The reader of the output went away, as ``head`` does."""
+    """The reader of the output closed the pipe, as ``head`` does."""
 
 
 class ExpressionRefused(EvenbeatError):
-    """An expression on the command line was refused; ``refusal`` says why, in the words of the library."""
+    """An expression on the command line was refused; ``refusal`` is the error of the library."""
 
     def __init__(self, text: str, refusal: InvalidValue, hint: str | None = None) -> None:
         super().__init__(str(refusal))
@@ -45,7 +45,7 @@ class ExpressionRefused(EvenbeatError):
 
 
 class Failed(EvenbeatError):
-    """It was understood and could not be done; ``hint`` says what to do about it."""
+    """A valid command could not be done; ``hint`` says what to do about it."""
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -66,7 +66,7 @@ class Reporting(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        # Where no shell puts file names in place of *, as on Windows, click would.
+        # Without this, click replaces * by file names on Windows.
         extra = {"windows_expand_args": False, "color": _color(), **extra}
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -92,7 +92,7 @@ class Reporting(click.Group):
 
 @contextmanager
 def _watched() -> Iterator[None]:
-    """What may happen to any command at any time, as an exit code."""
+    """Turn interruptions and lost output, which may happen to any command, into exit codes."""
     try:
         yield
     except KeyboardInterrupt:
@@ -109,7 +109,7 @@ def _watched() -> Iterator[None]:
 
 
 def report(error: click.ClickException | EvenbeatError) -> int:
-    """Say on stderr what went wrong; the answer is the exit code."""
+    """Print the error on stderr; return the exit code."""
     for line in describe(error):
         label, colon, rest = line.partition(": ")
         if colon and label in _LABELS:
@@ -119,13 +119,13 @@ def report(error: click.ClickException | EvenbeatError) -> int:
         click.echo(line, err=True, color=_color())
     if isinstance(error, click.ClickException):
         return error.exit_code
-    # A value that was not understood; all else was understood and could not be done.
+    # Values that are not valid; all other errors are of valid commands that could not be done.
     refused = isinstance(error, (InvalidValue, ExpressionRefused))
     return ExitCode.REFUSED if refused else ExitCode.FAILED
 
 
 def warn(message: str) -> None:
-    """Say on stderr what looks like a mistake; the command goes on."""
+    """Print a warning on stderr; the command goes on."""
     click.echo(click.style("warning: ", fg="yellow", bold=True) + message, err=True, color=_color())
 
 
@@ -133,7 +133,7 @@ _LABELS: dict[str, dict[str, Any]] = {"error": {"fg": "red", "bold": True}, "hin
 
 
 def describe(error: click.ClickException | EvenbeatError) -> list[str]:
-    """The lines that say what went wrong: one, and for an expression the place in it."""
+    """Return the lines of an error: one, and for an expression the place in it."""
     if isinstance(error, ExpressionRefused):
         return list(_describe_expression(error))
     if isinstance(error, Failed):
@@ -148,7 +148,7 @@ def describe(error: click.ClickException | EvenbeatError) -> list[str]:
 
 
 def _click_message(error: click.ClickException) -> str:
-    """click's message in our form: lower case, no full stop, and the nearest name after a colon."""
+    """Return click's message in our form: lower case, no full stop, and the nearest name after a colon."""
     if isinstance(error, click.NoSuchOption):
         near = error.possibilities or []
         return f"no such option {error.option_name!r}" + (
@@ -168,13 +168,14 @@ def _describe_expression(error: ExpressionRefused) -> Iterator[str]:
 
 
 def _as_text(words: str) -> str:
-    """The library advises in Python, every("10m") and gap="skip"; here one writes every 10m and gap=skip."""
+    """Return advice of the library as one writes it here: every("10m") as every 10m, gap="skip" as
+    gap=skip."""
     words = re.sub(r'\b(every|at)\("([^"]*)"\)', r"\1 \2", words)
     return re.sub(r'\b(gap|repeat)="(\w+)"', r"\1=\2", words)
 
 
 def _locate(text: str, error: InvalidValue) -> tuple[str, tuple[int, int] | None]:
-    """The text to show, and (start, length) of what was refused in it if that can be told."""
+    """Return the text to show, and (start, length) of the refused part if it can be found."""
     value = error.value if isinstance(error.value, str) else ""
     if isinstance(error, InvalidTrigger):
         # The library may have seen only the rule, without the options.
@@ -192,7 +193,7 @@ def _locate(text: str, error: InvalidValue) -> tuple[str, tuple[int, int] | None
 
 
 def _find(text: str, field: str, value: str) -> tuple[int, int] | None:
-    """Where ``field=value`` or the value stands, if it stands in one place only."""
+    """Return (start, length) of the value, or of ``field=value``, if it occurs only once."""
     padded = f" {text} "
     if not value and (option := re.search(rf"(?<= {re.escape(field)}=)\S+", padded)):
         return option.start() - 1, len(option[0])
@@ -204,7 +205,7 @@ def _find(text: str, field: str, value: str) -> tuple[int, int] | None:
 
 
 def _pointed(text: str, start: int, length: int) -> Iterator[str]:
-    """The text, cut to a window if it is long, and a line of carets under the place."""
+    """Yield the text, cut to a window if it is long, and a line of carets under the place."""
     cut = max(0, min(start - _WINDOW // 2, len(text) - _WINDOW))
     end = min(start + length, cut + _WINDOW)
     before, marked, after = (
@@ -225,12 +226,12 @@ def _cells(text: str) -> int:
 
 
 def _color() -> bool | None:
-    """False where no colour is wanted; None leaves it to whether a terminal listens."""
+    """Return False where no colour is wanted; None uses colours in a terminal only."""
     return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def _drop_output() -> None:
-    """Send what is still buffered nowhere: the interpreter would complain about it at exit."""
+    """Discard the buffered output: the interpreter would fail to flush it at exit."""
     try:
         stdout = sys.stdout.fileno()
     except (OSError, ValueError):  # not a real file: nothing is left to flush

@@ -1,7 +1,7 @@
 """Groups of commands that are imported only when they are called.
 
-A group knows its commands from a table: the name, the section of the help, the one-line help and the
-module. So ``--help`` of twenty commands costs no more than that of one.
+A group has a table of its commands: the name, the section of the help, the one-line help and the module. So
+``--help`` of twenty commands imports none of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Lazy(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group with a table of commands, in sections that the help keeps."""
+    """A group with a table of commands; its help lists them in sections."""
 
     context_class = HelpContext
 
@@ -61,19 +61,19 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name, lazy.help) for name, lazy in commands.items()], col_spacing=3)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # Whoever asks a group for help looks for a command first.
+        # The commands come before the options: readers of a group's help look for a command.
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
 
 def did_you_mean(word: str, known: Mapping[str, object]) -> str:
-    """``: did you mean next?``, or nothing if nothing is near."""
+    """Return ``: did you mean next?``, or an empty text without a similar word."""
     near = get_close_matches(word, known, n=3, cutoff=0.5)
     return f": did you mean {' or '.join(near)}?" if near else ""
 
 
 def lazy_group(name: str, words: str, commands: Mapping[str, Lazy]) -> LazyGroup:
-    """A group inside another one: it shows its help when it is called alone."""
+    """Return a group inside another one; called without a command, it prints its help."""
 
     @click.group(
         name,

@@ -1,4 +1,4 @@
-"""How ``--help`` looks. Without rich: it would take as long to load as all the rest."""
+"""The layout of ``--help``. Without rich, which takes as long to import as everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The here and now of the person at the terminal: the only place of the CLI that reads either."""
+"""The local time zone and the current time: the only module of the CLI that reads either."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from evenbeat.triggers.zones import Zone, read_zone
 
 
 class LocalZone(NamedTuple):
-    """The zone of this machine, by its IANA name where that can be found out."""
+    """The zone of this machine, with its IANA name if that is known."""
 
     name: str
     zone: Zone | None
 
     def show(self, instant: Instant) -> datetime:
-        # astimezone(None) asks the operating system, which knows rules even where it names no zone.
+        # astimezone(None) asks the operating system, which has rules even without the name of a zone.
         info: tzinfo | None = None if self.zone is None else self.zone.info
         return from_ms(instant).astimezone(info)
 
     @property
     def tzinfo(self) -> tzinfo:
-        """For reading a time without an offset. Where the zone has no name, the offset of now."""
+        """The zone for times without an offset; the current offset if the zone has no name."""
         if self.zone is not None:
             return self.zone.info
         offset = datetime.now().astimezone().tzinfo
@@ -44,12 +44,12 @@ class LocalZone(NamedTuple):
 
 
 def now() -> Instant:
-    """The present second. Milliseconds would only make the ticks of ``every`` hard to read."""
+    """Return the current second. Milliseconds would make the ticks of ``every`` hard to read."""
     return int(time.time()) * 1000
 
 
 def own_command() -> str:
-    """How this command can be called again from the same shell: ``evenbeat`` where that finds it."""
+    """Return a command that calls this program from the same shell: ``evenbeat`` if that is on the path."""
     called = sys.argv[0]
     if os.path.basename(called) != "evenbeat" or not os.path.isfile(called):
         return f"{shlex.quote(sys.executable)} -m evenbeat"
@@ -60,7 +60,7 @@ def own_command() -> str:
 
 
 def local_zone() -> LocalZone:
-    """The zone that TZ names, else the one that the system is set to."""
+    """Return the zone that TZ names, else that of the system."""
     setting = os.environ.get("TZ")
     names = _system_zones() if setting is None else [setting.removeprefix(":") or "UTC"]
     for name in names:
@@ -74,7 +74,7 @@ def local_zone() -> LocalZone:
 
 
 def _system_zones(etc: Path = Path("/etc")) -> list[str]:
-    """Candidates, best first. None on Windows, which names its zones in its own way."""
+    """Return candidates, best first. There are none on Windows, whose zones have other names."""
     names: list[str] = []
     if os.name != "posix":
         return names

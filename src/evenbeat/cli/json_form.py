@@ -12,7 +12,7 @@ from evenbeat.core.instants import to_ms, write_instant
 
 
 def json_form(record: object) -> Any:
-    """A record of ``evenbeat.observe.views`` as builtins."""
+    """Return a record of ``evenbeat.core.results`` as dicts, lists, texts and numbers."""
     if isinstance(record, msgspec.Struct):
         return {name: json_form(getattr(record, name)) for name in record.__struct_fields__}
     if isinstance(record, datetime):

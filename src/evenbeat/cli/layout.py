@@ -1,4 +1,4 @@
-"""Pieces of text for people that several commands share. rich is imported when they are made."""
+"""Layouts that several commands share. rich is imported when one is made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GAP = 2
 
 
 def headed(words: str) -> Iterator[RenderableType]:
-    """A trigger in words: what it does as the heading, what the clock's changes do to it below."""
+    """Yield a trigger in words: its rule as the heading, the effect of clock changes below."""
     from rich.text import Text
 
     heading, _, detail = words.partition("; ")
@@ -29,7 +29,7 @@ def headed(words: str) -> Iterator[RenderableType]:
 
 
 def listed(rows: Iterable[tuple[str, RenderableType]]) -> Table:
-    """Labels and what they stand for; long texts wrap beside their label, not under it."""
+    """Return a table of labels and texts; long texts wrap beside their label, not under it."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -41,12 +41,12 @@ def listed(rows: Iterable[tuple[str, RenderableType]]) -> Table:
 
 
 def labelled(label: str, lines: Iterable[RenderableType]) -> list[tuple[str, RenderableType]]:
-    """Rows for ``listed``: the label stands beside the first line."""
+    """Return rows for ``listed``, with the label beside the first line."""
     return [(label if index == 0 else "", line) for index, line in enumerate(lines)]
 
 
 def ruled(*, ascii_only: bool) -> Table:
-    """A table with a line under its heading and no others."""
+    """Return a table with a line under its heading and no other lines."""
     from rich.box import SIMPLE_HEAD, Box
     from rich.table import Table
 
@@ -58,12 +58,12 @@ class Column(NamedTuple):
     title: str
     cells: list[Cell]
     drop: int = 0
-    """Where the line is too short, the column with the highest number goes first; 0: never."""
+    """If the line is too short, the column with the highest number is dropped first; 0: never."""
     wraps: int = 0
-    """It may wrap, and asks for no more than this width where others need theirs."""
+    """The width to which the column may wrap if others need the room; 0: it never wraps."""
     justify: Literal["left", "right"] = "left"
     alone: str | None = None
-    """Its title where the column before it was dropped."""
+    """Its title if the column before it was dropped."""
 
     def widest(self) -> int:
         from rich.cells import cell_len
@@ -71,17 +71,17 @@ class Column(NamedTuple):
         return max(cell_len(cell if isinstance(cell, str) else cell[0]) for cell in [self.title, *self.cells])
 
     def width(self) -> int:
-        """What it asks for."""
+        """Return the width that the column needs."""
         return min(self.widest(), self.wraps) if self.wraps else self.widest()
 
 
 class Fitted(NamedTuple):
-    """A table that gives up columns, then wraps, until it fits the line. For rich."""
+    """A table for rich that drops columns, then wraps, until it fits the line."""
 
     columns: list[Column]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        # A column in which nobody has anything to say is left out.
+        # A column without any text is left out.
         columns = [column for column in self.columns if any(column.cells)]
         while (left := options.max_width - sum(column.width() + _GAP for column in columns) + _GAP) < 0:
             droppable = [column for column in columns if column.drop]
@@ -95,10 +95,10 @@ class Fitted(NamedTuple):
         for column in columns:
             width = column.width()
             if left >= 0:
-                # What is left goes to the columns that wrap, the first ones first.
+                # The remaining width goes to the columns that wrap, the first ones first.
                 more = min(left, column.widest() - width)
                 width, left = width + more, left - more
-            # Where nothing helps, names are folded, not cut: they are for copying.
+            # If all of that is not enough, names are folded, not cut: people copy them.
             fits = left >= 0
             table.add_column(
                 column.title,

@@ -1,4 +1,4 @@
-"""What a node does, as it does it: a line per run, and below them what runs and what comes next."""
+"""Live output of a node: a line per run, and below them the active runs and the next ticks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from evenbeat.app.scheduler import Scheduler
 
-# Later than this is worth a colour.
+# Milliseconds. A greater lateness is coloured.
 _LATE = 1_000
 _MOST_NEXT = 4
 _LOOK_EVERY = 5.0
 
 
 class LiveOutput:
-    """Listens to a scheduler's events and shows them. Lines alone where no terminal is."""
+    """Shows the events of a scheduler; without a terminal, only the lines of runs."""
 
     def __init__(self, app: Scheduler) -> None:
         from rich.console import Console
@@ -64,13 +64,14 @@ class LiveOutput:
             self._live.stop()
 
     def _show_logs(self) -> None:
-        """What jobs log, between the lines, and kept with their runs; of Evenbeat's own, what went wrong."""
+        """Show the log records of tasks between the lines, and of Evenbeat itself only warnings and
+        errors."""
         logging.getLogger("evenbeat").setLevel(logging.WARNING)
-        # The lines show these themselves.
+        # The lines of runs show the same.
         logging.getLogger("evenbeat.node.worker").setLevel(logging.CRITICAL)
         root = logging.getLogger()
         if root.handlers:
-            return  # the app has said itself where its logs go
+            return  # the app has configured its logs itself
         root.setLevel(logging.INFO)
         root.addHandler(_LogLines(self))
 
@@ -85,7 +86,7 @@ class LiveOutput:
         with self._guard:
             line = self._line(event)
         if line is not None:
-            # Wrapped between words where there is an edge; whole lines for what reads a pipe.
+            # Wrapped between words in a terminal; whole lines in a pipe.
             self.console.print(line, soft_wrap=not self.console.is_terminal)
 
     def _line(self, event: Event) -> Text | None:
@@ -131,7 +132,7 @@ class LiveOutput:
         return row
 
     def _room(self) -> int:
-        """How much of an error a line takes, beside what else it says."""
+        """Return how many characters of an error fit beside the rest of a line."""
         return max(24, min(60, self.console.width - 56)) if self.console.is_terminal else 60
 
     def _row(
@@ -180,14 +181,14 @@ class LiveOutput:
         return Group(rule, *rows)
 
     def _look(self) -> None:
-        """What comes next, also of schedules that have not fired since the start."""
+        """Read the next ticks from the store, also of schedules that have not fired since the start."""
         if time.monotonic() - self._looked < _LOOK_EVERY or not self._app.is_running:
             return
         self._looked = time.monotonic()
         try:
             found = self._app.schedules.list(all_tenants=True, limit=1_000)
         except StoreUnavailable:
-            return  # the node says so; what raises here ends the lines below for good
+            return  # the node reports it; an error here would end the lines below for good
         with self._guard:
             self._next = {
                 schedule.name: int(schedule.next_run.timestamp() * 1000)
@@ -225,7 +226,7 @@ _ENDS = {
 
 
 def _where(error: str | None) -> str:
-    """``app.py:12 in greet · ``: the last place in the task's own code, as ``describe`` writes it."""
+    """Return ``app.py:12 in greet · ``: the last line of the task's own code in a traceback."""
     places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', error or "")
     if not places:
         return ""

@@ -1,4 +1,4 @@
-"""Where a command's answer goes: a JSON document for programs, or text for people."""
+"""The output of commands: a JSON document for programs, or text for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# Wide enough that nothing is ever wrapped: what reads a pipe wants whole lines.
+# Wide enough that nothing is ever wrapped: readers of a pipe want whole lines.
 _UNBOUNDED = 10_000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
@@ -23,19 +23,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Answer with 
 def answer(
     document: Mapping[str, Any], people: Callable[[], Iterable[RenderableType]], *, as_json: bool
 ) -> None:
-    """Print the document as JSON, or what ``people`` makes of it. rich is imported only for them."""
+    """Print the document as JSON, or the text that ``people`` returns. Only the text imports rich."""
     text = json.dumps(document, indent=2, ensure_ascii=False) if as_json else _render(people())
-    # Colours were decided about when rendering; color=True keeps click from deciding again.
+    # Rendering has decided about colours; color=True keeps click from deciding again.
     click.echo(text, color=True)
 
 
 def show_before_asking(parts: Iterable[RenderableType]) -> None:
-    """Print on stderr what a question is about; the answer of the command alone goes to stdout."""
+    """Print the subject of a question on stderr; stdout is for the answer of the command alone."""
     click.echo(_render(parts), color=True, err=True)
 
 
 def _render(parts: Iterable[RenderableType]) -> str:
-    """As wide as the terminal or COLUMNS says, unbounded in a pipe; plain where NO_COLOR is set."""
+    """Render as wide as the terminal or COLUMNS, unbounded in a pipe; without colours if NO_COLOR is set."""
     from rich.console import Console
 
     page = _Page()
@@ -49,12 +49,12 @@ def _render(parts: Iterable[RenderableType]) -> str:
     )
     for part in parts:
         console.print(part)
-    # rich fills lines with spaces, which nobody wants to select, diff or document.
+    # rich pads lines with spaces, which get in the way of selecting, diffing and documenting.
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
 class _Page(io.StringIO):
-    """Text in memory that rich takes for stdout. Writing it is ours, and so is a pipe that breaks."""
+    """Text in memory that rich takes for stdout, so that writing it, and a broken pipe, stay with us."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]

@@ -22,8 +22,8 @@ def _read(ctx: click.Context, param: click.Parameter, value: str | None) -> dict
 
 
 def _refuse_constant(word: str) -> None:
-    """Python's reader takes NaN and infinity for numbers."""
-    raise ValueError(f"it has no word {word}; write null or a text instead")
+    """Refuse NaN and infinity, which Python's reader takes for numbers."""
+    raise ValueError(f"it has no {word}; write null or a text instead")
 
 
 payload_option = click.option(

@@ -8,42 +8,42 @@ from evenbeat.core.instants import Instant
 
 
 def timespec(instants: list[Instant]) -> str:
-    """The coarsest precision that shows all of them in full, in the words of ``isoformat``."""
+    """Return the coarsest precision that shows all of them in full, as a ``timespec`` of ``isoformat``."""
     if any(instant % 1000 for instant in instants):
         return "milliseconds"
     return "seconds" if any(instant % 60_000 for instant in instants) else "minutes"
 
 
 def date_time(moment: datetime, precision: str = "minutes", *, weekday: bool = True) -> str:
-    """``Mon 2026-03-02 09:00 +01:00``."""
+    """Return ``Mon 2026-03-02 09:00 +01:00``."""
     day = f"{moment:%a} " if weekday else ""
     return f"{day}{moment.replace(tzinfo=None).isoformat(' ', precision)} {utc_offset(moment)}"
 
 
 def utc_offset(moment: datetime) -> str:
-    """``+01:00``; with seconds before zones were invented."""
+    """Return ``+01:00``; with seconds for dates before time zones had whole minutes."""
     return moment.isoformat().removeprefix(moment.replace(tzinfo=None).isoformat())
 
 
 def rfc3339(moment: datetime) -> str:
-    """With its own offset, and milliseconds only where there are some."""
+    """Return the RFC 3339 text with its own offset, and with milliseconds only if there are any."""
     return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
 
 
 def sentence(words: str) -> str:
-    """With a capital letter."""
+    """Return the words with a capital letter."""
     return words[:1].upper() + words[1:]
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    """No control characters but ``keep``: they would rewrite the reader's terminal, or move a caret."""
+    """Return the text with control characters replaced, except ``keep``: they could rewrite the terminal."""
     return "".join(
         char if char.isprintable() or char in keep else "\N{REPLACEMENT CHARACTER}" for char in text
     )
 
 
 def one_line(text: str) -> str:
-    """The line of a text that says most: the first, or the last one of a Python traceback."""
+    """Return the most telling line of a text: the first, or the last one of a Python traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""The root command: the table of all commands, and what holds for each of them."""
+"""The root command, with the table of all commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Root(Reporting, LazyGroup):
     cls=Root,
     sections={
         "Run it": {
-            "dev": Lazy("evenbeat.cli.commands.dev", "Run an app here, and again when its files change."),
+            "dev": Lazy(
+                "evenbeat.cli.commands.dev", "Run an app here, and restart it when its files change."
+            ),
             "run": Lazy("evenbeat.cli.commands.run", "Run an app: fire its schedules, execute its tasks."),
             "documents": Lazy(
                 "evenbeat.cli.commands.documents", "Process documents of a collection or table you have."
@@ -28,31 +30,30 @@ class Root(Reporting, LazyGroup):
         },
         "When it runs": {
             "next": Lazy("evenbeat.cli.commands.next", "Show the next ticks of a trigger."),
-            "explain": Lazy("evenbeat.cli.commands.explain", "Say in words what a trigger does, and when."),
+            "explain": Lazy(
+                "evenbeat.cli.commands.explain", "Explain a trigger in words, with its next ticks."
+            ),
             "forecast": Lazy(
-                "evenbeat.cli.commands.forecast", "Show the load ahead, and where schedules meet."
+                "evenbeat.cli.commands.forecast", "Show the load ahead, and which schedules start together."
             ),
         },
         "Schedules and runs": {
-            "schedules": Lazy("evenbeat.cli.commands.schedules", "Look at schedules, make and change them."),
-            "runs": Lazy(
-                "evenbeat.cli.commands.runs", "Look at runs, make them, try them again, cancel them."
-            ),
+            "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
+            "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry and cancel runs."),
             "queues": Lazy(
-                "evenbeat.cli.commands.queues", "Show what waits in each queue, and whether it drains."
+                "evenbeat.cli.commands.queues",
+                "Show how many runs wait in each queue, and whether it drains.",
             ),
         },
         "The store and this machine": {
             "health": Lazy(
                 "evenbeat.cli.commands.health", "Check the nodes on this host, for containers and services."
             ),
-            "doctor": Lazy(
-                "evenbeat.cli.commands.doctor", "Check the store, and whether anybody works on it."
-            ),
-            "db": Lazy("evenbeat.cli.commands.db", "Make the database, or bring it up to date."),
+            "doctor": Lazy("evenbeat.cli.commands.doctor", "Check the store, and whether nodes work on it."),
+            "db": Lazy("evenbeat.cli.commands.db", "Create or upgrade the tables of the store."),
             "config": Lazy("evenbeat.cli.commands.config", "Show the settings and where they come from."),
             "completion": Lazy(
-                "evenbeat.cli.commands.completion", "Print what makes a shell complete commands."
+                "evenbeat.cli.commands.completion", "Print the script that makes a shell complete commands."
             ),
         },
     },
@@ -60,7 +61,7 @@ class Root(Reporting, LazyGroup):
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
     options_metavar="",
-    epilog="'evenbeat COMMAND --help' tells more about a command.",
+    epilog="'evenbeat COMMAND --help' shows the options of a command.",
 )
 @click.version_option(__version__, message="evenbeat %(version)s")
 @click.pass_context

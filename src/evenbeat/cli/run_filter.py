@@ -1,4 +1,4 @@
-"""Which runs a command is about: options that ``list``, ``retry --all`` and ``cancel --all`` share."""
+"""The options that choose runs, of ``list``, ``retry --all`` and ``cancel --all``."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ from evenbeat.core.instants import from_ms
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--schedule", metavar="NAME", shell_complete=complete_schedule, help="Only of this one."),
-    click.option("--task", metavar="TASK", help="Only of this task."),
-    click.option("--queue", metavar="NAME", help="Only of this queue."),
-    click.option("--worker", metavar="NAME", help="Only those that this node executes, or executed last."),
+    click.option(
+        "--schedule", metavar="NAME", shell_complete=complete_schedule, help="Only runs of this schedule."
+    ),
+    click.option("--task", metavar="TASK", help="Only runs of this task."),
+    click.option("--queue", metavar="NAME", help="Only runs of this queue."),
+    click.option("--worker", metavar="NAME", help="Only runs that this node executes, or executed last."),
     click.option(
         "--since",
         metavar="WHEN",
-        help="Only what was running, or ended, after this: 02:55, a date, or 2h ago.",
+        help="Only runs that were running, or ended, after this: 02:55, a date, or 2h ago.",
     ),
-    click.option("--until", metavar="WHEN", help="Only what was running, or ended, before this."),
+    click.option("--until", metavar="WHEN", help="Only runs that were running, or ended, before this."),
     all_tenants_option,
 )
 
 
 def run_filter_options(function: _Function) -> _Function:
+    """Add the options that choose runs."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 def read_filter(app: Scheduler, wall: Wall, options: dict[str, Any]) -> RunFilter:
-    """The options as ``app.runs`` takes them. A schedule that is misspelt is an error, not an empty list."""
+    """Return the options as ``app.runs`` takes them; ``ScheduleNotFound`` for a misspelt schedule."""
     if options["schedule"] is not None and not options["all_tenants"]:
         app.schedules.get(options["schedule"])
     since, until = wall.read_window(options["since"], options["until"])
@@ -53,5 +56,5 @@ def read_filter(app: Scheduler, wall: Wall, options: dict[str, Any]) -> RunFilte
 
 
 def is_narrowed(options: dict[str, Any]) -> bool:
-    """Whether less than all runs are asked for."""
+    """Return whether an option narrows the choice."""
     return any(value is not None for name, value in options.items() if name != "all_tenants")

@@ -11,18 +11,18 @@ from evenbeat.core.results import Run
 
 
 def run_table(runs: Sequence[Run], wall: Wall, *, of_schedule: bool = False) -> Fitted:
-    """``of_schedule``: they are all of one, which need not be repeated."""
+    """Return a table of runs; ``of_schedule`` leaves the task out, since all have the same."""
     columns = [
         Column("run", [run.id for run in runs]),
         Column("state", [run_state(run) for run in runs]),
         Column("due", [wall.near(run.scheduled_at) for run in runs]),
         Column("late", [lateness(run) for run in runs], drop=4, justify="right"),
         Column("took", [duration(run, wall) for run in runs], drop=2, justify="right"),
-        # Of those that are over, who executed them is rarely asked: "show" tells.
+        # Only of running ones: "runs show" has the worker of a run that is over.
         Column(
             "worker", [run.worker or "" if run.state == "running" else "" for run in runs], drop=3, wraps=12
         ),
-        # The first attempt is what everybody expects.
+        # Only from the second attempt on: most runs need one.
         Column("attempt", [str(run.attempt) if run.attempt > 1 else "" for run in runs], drop=5),
     ]
     if not of_schedule:

@@ -38,12 +38,12 @@ OUTCOMES: dict[AttemptOutcome, str] = {
 
 
 def priority_words(item: Schedule | Run) -> str:
-    """``8 (high)``, or ``7``, which has no name."""
+    """Return ``8 (high)``, or ``7``, which has no name."""
     return f"{item.priority}" + ("" if item.priority_name is None else f" ({item.priority_name})")
 
 
 def schedule_state(schedule: Schedule, wall: Wall) -> Cell:
-    """``paused until Tue 09:00: migration``."""
+    """Return ``paused until Tue 09:00: migration``."""
     if schedule.damage:
         return "unreadable", STYLES["failed"]
     words: str = schedule.state
@@ -66,7 +66,7 @@ def run_state(run: Run) -> Cell:
 
 
 def next_run(schedule: Schedule, wall: Wall) -> tuple[Cell, Cell]:
-    """When it runs next, and how far away that is; empty while nothing is to come."""
+    """Return when it runs next, and how far away that is; both empty without a next run."""
     moment = schedule.next_run
     waits = schedule.state == "paused" and schedule.paused_until is None
     if moment is None or waits or schedule.damage:
@@ -80,7 +80,7 @@ def next_run(schedule: Schedule, wall: Wall) -> tuple[Cell, Cell]:
 
 
 def last_result(history: ScheduleStats, wall: Wall) -> Cell:
-    """``ok 3 min ago``."""
+    """Return ``ok 3 min ago``."""
     if history.last_run is None:
         return ""
     if history.last_run == history.last_failure:
@@ -93,20 +93,20 @@ def last_result(history: ScheduleStats, wall: Wall) -> Cell:
 
 
 def lateness(run: Run) -> Cell:
-    """How much later than it was to start it did; a second or more stands out."""
-    # A run that waits for a retry is due when that comes: its start lies before.
+    """Return how late the run started; a second or more is coloured."""
+    # Not known of a run that was retried.
     if run.lateness is None:
         return ""
     return measured(run.lateness), "yellow" if run.lateness >= timedelta(seconds=1) else ""
 
 
 def elapsed(since: datetime, wall: Wall) -> timedelta:
-    """Return how long ago that was."""
+    """Return the time since a moment."""
     return timedelta(milliseconds=max(0, wall.now - to_ms(since)))
 
 
 def duration(run: Run, wall: Wall) -> Cell:
-    """How long the latest attempt took; of a running one, how long it has been running."""
+    """Return how long the latest attempt took, or has been running."""
     if run.state == "running" and run.started_at is not None:
         return measured(elapsed(run.started_at, wall)), STYLES["running"]
     return "" if run.duration is None else measured(run.duration)
@@ -128,18 +128,18 @@ def waiting(run: Run, wait: RunWait, wall: Wall) -> str:
 
 
 def bound(schedule: Schedule) -> Trigger:
-    """Its trigger, with what its name decides."""
+    """Return the trigger of a schedule, with ``H`` resolved by the schedule's name."""
     trigger = parse_trigger(schedule.trigger)
     return trigger.bind(schedule.name, 0) if isinstance(trigger, Cron) else trigger
 
 
 def in_words(schedule: Schedule) -> str:
-    """What its trigger does."""
+    """Return the trigger of a schedule in words."""
     try:
         trigger = bound(schedule)
     except InvalidTrigger as error:
         return str(error)
     if isinstance(trigger, Every) and trigger.start is None and trigger.period:
-        # It counts from when the schedule was made, of which the trigger by itself knows nothing.
+        # It counts from the creation of the schedule, which the trigger does not know.
         return explain_period(trigger.period) + explain_bounds(None, trigger.until)
     return trigger.explain()

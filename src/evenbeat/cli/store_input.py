@@ -1,4 +1,4 @@
-"""The store on the command line: which one, whose schedules, and what is missing there."""
+"""The store on the command line: its options, its settings, and errors about what is missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FoundStore(NamedTuple):
 
     store: Store
     where: str
-    """Its URL, fit to be shown."""
+    """Its URL, without a password."""
 
 
 store_option = click.option("--store", metavar="URL", help="The store; else EVENBEAT_STORE or the project's.")
@@ -45,12 +45,12 @@ all_tenants_option = click.option("--all-tenants", is_flag=True, help="Those of 
 
 
 def store_options(function: _Function) -> _Function:
-    """--store and --tenant, as ``opened`` takes them."""
+    """Add --store and --tenant, as ``opened`` takes them."""
     return store_option(tenant_option(function))
 
 
 def settings_here(**flags: Any) -> Settings:
-    """The settings; what looks like a mistake in the environment is said."""
+    """Return the settings; warn of variables that look like a mistake."""
     settings = read_settings(flags)
     for warning in settings.warnings:
         warn(warning)
@@ -58,7 +58,7 @@ def settings_here(**flags: Any) -> Settings:
 
 
 def place(origin: Origin) -> str:
-    """Where a setting was said; a file of the working directory needs no path."""
+    """Return where a setting was set; a file in the working directory without its path."""
     near = origin.file is not None and origin.file.parent == Path.cwd()
     return str(origin._replace(file=Path(origin.file.name)) if near and origin.file else origin)
 
@@ -66,8 +66,11 @@ def place(origin: Origin) -> str:
 def find_store(
     settings: Settings, *, create: bool = False, empty: bool = False, is_argument: bool = False
 ) -> FoundStore:
-    """The store that the settings name. Only with ``create`` may its tables be missing, with ``empty`` those
-    of a server. ``is_argument``: the URL stands on the command line, without a flag."""
+    """Return the store that the settings name.
+
+    Missing tables are an error, unless ``create`` or, on a server, ``empty`` allows them. ``is_argument``
+    means that the URL was given as an argument, not as a flag.
+    """
     said = settings.of("store")
     if _is_of_app(settings):
         return _store_of_app(settings, create=create, empty=empty)
@@ -81,7 +84,7 @@ def find_store(
         ) from error
     if urlsplit(said.value).scheme == "memory":
         raise Failed(
-            "a store in memory lives and ends with its process: there is nothing to see from outside",
+            "a store in memory is visible only inside its process",
             "name a database with --store or EVENBEAT_STORE",
         )
     if not create:
@@ -91,9 +94,9 @@ def find_store(
 
 
 def store_in_force(settings: Settings) -> Setting:
-    """The setting of the store; where no store is said but an app is, what the app's code says.
+    """Return the setting of the store; if only an app is set, the store of the app's code.
 
-    Its value is None, with a warning, if the app can't be imported.
+    If the app can't be imported, print a warning; the value is then None.
     """
     if not _is_of_app(settings):
         return settings.of("store")
@@ -113,7 +116,7 @@ def _is_of_app(settings: Settings) -> bool:
 
 
 def _store_of_app(settings: Settings, *, create: bool, empty: bool) -> FoundStore:
-    """Where no store is said but an app is: the one that the app works on."""
+    """Return the store of the app's code, for settings that name an app and no store."""
     from evenbeat.app.loading import load_store
 
     found = FoundStore(*load_store(settings["app"]))
@@ -129,17 +132,17 @@ def _refuse_missing(store: Store, named: str, empty: bool) -> None:
         raise Failed(
             f"{missing}{named}",
             "name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
-            "'evenbeat db upgrade' makes this one",
+            "'evenbeat db upgrade' creates this one",
         )
 
 
 def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
-    """What the code says counts; whoever set something else should know."""
+    """Warn if a setting names another store than the code, which overrides it."""
     said = settings.of("store")
     if settings.is_set("store") and without_password(said.value) != app.url:
         warn(
-            f"the code says {app.url}, which counts; {place(said.origin)} says {said.shown}: "
-            "write Scheduler() without a store to let settings decide"
+            f"the code names the store {app.url}, which overrides {said.shown} of {place(said.origin)}; "
+            "write Scheduler() without a store to let the settings decide"
         )
 
 
@@ -147,9 +150,9 @@ def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
 def opened(
     store: str | None, tenant: str | None, *, create: bool = False, tasks: bool = False
 ) -> Iterator[Scheduler]:
-    """A scheduler on the store that the options and settings name, closed at the end.
+    """Yield a scheduler on the store that the options and settings name, and close it.
 
-    With ``tasks``, it has those of the app that the settings name, if they name one.
+    With ``tasks``, it has the tasks of the app that the settings name, if they name one.
     """
     settings = settings_here(store=store, tenant=tenant)
     app = Scheduler(find_store(settings, create=create).store, tenant=settings["tenant"])
@@ -172,7 +175,7 @@ def opened(
 
 
 def options_unknown(tasks: Tasks, task: str) -> Iterator[str]:
-    """A line for who names a task that is not among these, which ``opened`` has found."""
+    """Yield a line if the task is not among these tasks of the app."""
     if tasks.get(task) is not None:
         return
     if not len(tasks):
@@ -180,11 +183,11 @@ def options_unknown(tasks: Tasks, task: str) -> Iterator[str]:
     else:
         near = get_close_matches(task, [known.name for known in tasks], n=1, cutoff=0.6)
         why = "the app has no such task" + (f": did you mean {near[0]}?" if near else "")
-    yield f"options that the code gives the task are not known here; {why}"
+    yield f"the options that the code gives the task are not known here: {why}"
 
 
 def complete_schedule(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names for the shell. Whatever goes wrong, a completion says nothing and harms nothing."""
+    """Return names of schedules for the shell. After any error there are none: completion never fails."""
     try:
         settings = read_settings({"store": ctx.params.get("store"), "tenant": ctx.params.get("tenant")})
         app = Scheduler(find_store(settings).store, tenant=settings["tenant"])
@@ -197,7 +200,7 @@ def complete_schedule(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 
 def _nearest(app: Scheduler, tenant: str, name: str) -> str:
-    """What somebody who asked for that name may have meant."""
+    """Return a hint for a name that does not exist: similar names, or the tenant that has it."""
     rows = app.schedules.list(all_tenants=True)
     elsewhere = [row.tenant for row in rows if row.name == name]
     near = get_close_matches(name, [row.name for row in rows if row.tenant == tenant], n=3, cutoff=0.6)
@@ -211,19 +214,17 @@ def _nearest(app: Scheduler, tenant: str, name: str) -> str:
 
 
 def _missing(store: Store) -> str | None:
-    """What a store lacks to be looked at. Opening it would make that: not by accident."""
+    """Return what is missing in a store, or None. Opening the store would create it, so that comes first."""
     try:
         schema = store.schema()
     except StoreUnavailable:
-        return None  # whoever opens it says why
+        return None  # opening it reports why
     if schema.found or not schema.known:
         return None
     path = getattr(store, "path", None)
     if not isinstance(path, str):
-        return "there are no tables of Evenbeat in the database"
+        return "there are no Evenbeat tables in the database"
     name = os.path.basename(path) if os.path.dirname(path) == os.getcwd() else path
     return (
-        f"there are no tables of Evenbeat in {name}"
-        if os.path.exists(path)
-        else f"there is no database {name}"
+        f"there are no Evenbeat tables in {name}" if os.path.exists(path) else f"there is no database {name}"
     )

@@ -1,4 +1,4 @@
-"""The coming ticks of a trigger: found, as a document, and as a table."""
+"""The coming ticks of a trigger, as a JSON document and as a table."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _DAY = 86_400_000
 class Tick(NamedTuple):
     instant: Instant
     away: int
-    """Milliseconds from the moment asked about."""
+    """Milliseconds from ``--from``, or from now."""
     note: str | None
-    """What a change of the clock did to it."""
+    """The effect of a clock change on this tick."""
 
 
 def coming_ticks(asked: TriggerInput, count: int) -> list[Tick]:
-    """The first ticks after ``asked.since``: as many as there are, at most ``count``."""
+    """Return the first ticks after ``asked.since``: as many as there are, at most ``count``."""
     trigger = asked.trigger
     return [
         Tick(instant, instant - asked.since, trigger.note(instant) if isinstance(trigger, Cron) else None)
@@ -41,7 +41,7 @@ def coming_ticks(asked: TriggerInput, count: int) -> list[Tick]:
 
 
 def why_no_more(asked: TriggerInput, ticks: list[Tick]) -> str:
-    """Why a trigger has no ticks but these."""
+    """Return why a trigger has no further ticks."""
     trigger = asked.trigger
     if isinstance(trigger, At) or (not isinstance(trigger, Cron) and trigger.period == 0):
         if ticks:
@@ -66,7 +66,7 @@ def why_no_more(asked: TriggerInput, ticks: list[Tick]) -> str:
 
 
 def tick_document(tick: Tick, zone: Zone, mine: LocalZone) -> dict[str, Any]:
-    """RFC 3339 throughout, so that no reader needs a calendar."""
+    """Return a tick as a document with RFC 3339 texts, so that no reader needs a calendar."""
     whole, ms = divmod(tick.away, 1000)
     return {
         "at": write_instant(tick.instant),
@@ -78,7 +78,7 @@ def tick_document(tick: Tick, zone: Zone, mine: LocalZone) -> dict[str, Any]:
 
 
 class _Footnote(NamedTuple):
-    """A note that holds for the rows ``first`` to ``last``."""
+    """A note on the rows ``first`` to ``last``."""
 
     first: int
     last: int
@@ -96,7 +96,7 @@ class _Footnote(NamedTuple):
 
 
 def clock_notes(ticks: list[Tick]) -> list[tuple[str, str]]:
-    """The notes as (rows, text). Ticks in a row, within a day, with the same to say share one."""
+    """Return the notes as (rows, text). Adjacent ticks of a day with the same note share one."""
     notes: list[_Footnote] = []
     for number, tick in enumerate(ticks, 1):
         if tick.note is None:
@@ -111,9 +111,9 @@ def clock_notes(ticks: list[Tick]) -> list[tuple[str, str]]:
 
 
 class TickTable(NamedTuple):
-    """Number, date in the trigger's zone, date in mine if that differs, and how far away.
+    """A table for rich: number, date in the trigger's zone, date in the local zone if that differs, distance.
 
-    For rich. Where the line is too short, the weekdays go first, then my zone: a date is never broken.
+    If the line is too short, the weekdays are dropped first, then the local zone: a date is never broken.
     """
 
     ticks: list[Tick]
@@ -152,5 +152,5 @@ class TickTable(NamedTuple):
 
 
 def _away(tick: Tick) -> str:
-    """A tick of a schedule that nobody has fired yet may be past."""
+    """Return the distance of a tick. One that is past and not fired yet is due."""
     return span(tick.away) if tick.away >= 0 else "due"

@@ -1,4 +1,4 @@
-"""A trigger on the command line: the arguments that describe one, and what they come to."""
+"""A trigger on the command line: its arguments, and the trigger that they describe."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ Quote it, so that the shell leaves the * alone.
 
 
 class TriggerInput(msgspec.Struct, frozen=True, kw_only=True):
-    """A trigger as a schedule made at ``since`` would keep it, and how to show it."""
+    """A trigger as a schedule that was created at ``since`` would have it, and how to show it."""
 
     trigger: Cron | Every | At
     written: Cron | Every | At
-    """As it was written: ``H`` and the start of a period are still open."""
+    """The trigger as the user wrote it: ``H`` and the start of a period are still open."""
     zone: Zone
     """The zone to show dates in."""
     since: Instant
     notes: tuple[str, ...]
-    """What a reader should know to read the answer right."""
+    """Notes below the answer."""
 
 
 def trigger_arguments(function: _Function) -> _Function:
-    """EXPR, --tz, --from and --name, as ``read_trigger_input`` takes them."""
+    """Add EXPR, --tz, --from and --name, as ``read_trigger_input`` takes them."""
     for decorate in (
         click.option("--name", metavar="NAME", help="The schedule's name, which decides what H stands for."),
         click.option(
@@ -68,7 +68,8 @@ def trigger_arguments(function: _Function) -> _Function:
 def read_trigger_input(
     expr: tuple[str, ...], *, tz: str | None, since: str | None, name: str | None
 ) -> TriggerInput:
-    """What the arguments come to. A refused expression is reported with the place in it."""
+    """Return the trigger that the arguments describe; ``ExpressionRefused`` for an expression that is not
+    valid."""
     text = " ".join(" ".join(expr).split())
     asked = None if tz is None else read_zone(tz)
     own = next((word.partition("=")[2] for word in text.split() if word.startswith("tz=")), None)
@@ -95,7 +96,7 @@ def _parse(text: str, expr: tuple[str, ...], zone: Zone | None) -> Cron | Every 
     rule = [word.lower() for word in text.split() if "=" not in word]
     complete = text
     if zone is not None and rule[:1] not in (["every"], ["@every"]):
-        # As part of the text, the zone also says where a start or a date without an offset lies.
+        # As part of the text, the zone also applies to a start or a date without an offset.
         complete = f"{text} tz={zone.key}"
     try:
         return parse_trigger(complete)
@@ -104,7 +105,7 @@ def _parse(text: str, expr: tuple[str, ...], zone: Zone | None) -> Cron | Every 
 
 
 def _hint(expr: tuple[str, ...]) -> str | None:
-    """What to do, where the library can't know it; None leaves it the word."""
+    """Return a hint about the shell; None keeps the hint of the library."""
     if len(expr) > 1 and any(not word.isdigit() and os.path.exists(word) for word in expr):
         return "the shell put file names in place of *: quote the expression, '0 9 * * *'"
     return None

@@ -1,4 +1,4 @@
-"""Moments as the person at the terminal sees them: in their zone, and from now."""
+"""Moments as people read and write them in a terminal: in the local zone, and from now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOON = 600_000
 
 
 class Wall(NamedTuple):
-    """The clock on the wall: ``now`` by the store's clock, shown in the local zone."""
+    """The local zone, and ``now`` by the store's clock."""
 
     zone: LocalZone
     now: Instant
@@ -30,12 +30,12 @@ class Wall(NamedTuple):
         return cls(local_zone(), now)
 
     def full(self, moment: datetime) -> str:
-        """``Mon 2026-03-02 09:00 +01:00``."""
+        """Return ``Mon 2026-03-02 09:00 +01:00``."""
         instant = whole(to_ms(moment))
         return date_time(self.zone.show(instant), timespec([instant]))
 
     def near(self, moment: datetime) -> str:
-        """As short as it can be told from now: ``09:00`` today, ``Tue 09:00`` this week, else the date."""
+        """Return the shortest clear text: ``09:00`` today, ``Tue 09:00`` this week, else the date."""
         instant = to_ms(moment)
         there, here = self.zone.show(instant), self.zone.show(self.now)
         time = there.time().isoformat("minutes" if instant % 60_000 == 0 else "seconds")
@@ -45,23 +45,23 @@ class Wall(NamedTuple):
         return f"{there:%a} {time}" if days <= _WEEK else f"{there.date()} {time}"
 
     def away(self, moment: datetime) -> str:
-        """``in 3 h 12 min``, ``2 d ago``, ``now``."""
+        """Return ``in 3 h 12 min``, ``2 d ago`` or ``now``."""
         ms = to_ms(moment) - self.now
         if abs(ms) < _NOW:
             return "now"
-        # Milliseconds are noise beside seconds, and soon seconds beside minutes.
+        # Milliseconds beside seconds, and soon seconds beside minutes, only distract.
         unit = 1_000 if abs(ms) < _SOON else 60_000
         near = abs(ms) // unit * unit
         return f"in {span(near)}" if ms > 0 else f"{span(near)} ago"
 
     def ago(self, moment: datetime) -> str:
-        """``2 h ago``: the largest unit, of a moment that is past."""
+        """Return ``2 h ago``: the largest unit, for a moment in the past."""
         words = self.away(moment)
         return words if words == "now" else " ".join(words.split()[:2]) + " ago"
 
     def read(self, text: str, field: str) -> Instant:
-        """A time to come: a date and time, here unless it has an offset; a time of day, the next one; or a
-        duration from now: ``2h``, ``+2h``."""
+        """Return a time to come: a date and time (local without an offset), the next such time of day, or a
+        duration from now (``2h``, ``+2h``)."""
         try:
             if _TIME_OF_DAY.fullmatch(text.strip()):
                 return self._time_of_day(text.strip(), field, self.now)
@@ -75,9 +75,9 @@ class Wall(NamedTuple):
             ) from error
 
     def read_window(self, since: str | None, until: str | None) -> tuple[Instant | None, Instant | None]:
-        """A stretch of the past: dates and times, durations before now (``2h``), or times of day.
+        """Return a period of the past from dates and times, durations before now (``2h``), or times of day.
 
-        A time of day is the last one that has come; that of an end, the first one after the start.
+        A time of day is the latest one in the past; as an end, the first one after the start.
         """
         start = None if since is None else self._read_past(since, "--since", None)
         end = None if until is None else self._read_past(until, "--until", start)
@@ -93,7 +93,7 @@ class Wall(NamedTuple):
     def _read_past(self, text: str, field: str, after: Instant | None) -> Instant:
         if text.strip().startswith("+"):
             raise InvalidValue(
-                f"{field} {text.strip()} is from now on, and the past is listed",
+                f"{field} {text.strip()} is in the future, and only past runs are listed",
                 field=field,
                 value=text,
                 hint=f"write {text.strip().removeprefix('+')}, which counts back from now",
@@ -111,7 +111,7 @@ class Wall(NamedTuple):
             ) from error
 
     def _time_of_day(self, text: str, field: str, after: Instant | None) -> Instant:
-        """The first such time after ``after``; without that, the last one that has come."""
+        """Return the first such time after ``after``; without that, the latest one in the past."""
         hour, _, rest = text.partition(":")
         day = self.zone.show(self.now if after is None else after).date()
 

@@ -1,1 +1,1 @@
-"""The demonstration: an app with a job of every kind."""
+"""The demo: an app with tasks of every kind."""

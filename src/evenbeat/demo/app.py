@@ -1,4 +1,4 @@
-"""What ``evenbeat demo`` runs: cron with seconds, intervals, a one-shot, async, CPU-bound, failing, slow.
+"""The app of ``evenbeat demo``: cron with seconds, intervals, a one-shot, async, CPU-bound, failing, slow.
 
 Copy from here. ``evenbeat dev`` runs a file like this one.
 """
@@ -25,13 +25,13 @@ def clock(run: RunContext) -> str:
 
 @app.task(schedule=every("2s"))
 async def pulse() -> None:
-    """An interval, async: its phase is kept, whatever happens."""
+    """An async interval: it keeps its phase, whatever happens."""
     await asyncio.sleep(0.02)
 
 
 @app.task(schedule=every("7s"), retries=2, backoff="1s")
 def flaky(run: RunContext) -> str:
-    """Fails at first, and is tried again by itself."""
+    """Fails at first, and is retried."""
     if run.failures == 0:
         raise ConnectionError("the mail server did not answer")
     return f"sent with attempt {run.attempt}"
@@ -49,7 +49,7 @@ def primes(below: int = 5_000_000) -> int:
 
 @app.task(schedule=every("12s"), overlap="skip", timeout="30s")
 def slow(run: RunContext) -> str:
-    """Takes a while; a tick that comes meanwhile is skipped, and recorded as such."""
+    """Takes a while; ticks in the meantime are skipped, and recorded."""
     for step in range(1, 5):
         run.raise_if_cancelled()  # ends here when it is cancelled
         time.sleep(1)
@@ -59,7 +59,7 @@ def slow(run: RunContext) -> str:
 
 @app.task(schedule=every("10s"), catch_up="all", catch_up_limit=5)
 def ledger(run: RunContext) -> str:
-    """Wants every tick: those that were missed are made up for, at most five."""
+    """Needs every tick: missed ticks run later, at most five."""
     return f"booked {run.scheduled_at:%H:%M:%S}"
 
 
@@ -71,5 +71,5 @@ def reminder() -> str:
 
 @app.task
 def welcome(name: str = "you") -> str:
-    """A one-shot: enqueued by hand, once."""
+    """A one-shot: enqueued once, without a schedule."""
     return f"hello, {name}"

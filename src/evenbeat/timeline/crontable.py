@@ -1,4 +1,4 @@
-"""Many cron triggers as columns of bitsets, to be asked hour by hour.
+"""Many cron triggers as columns of bitsets, evaluated hour by hour.
 
 Time is cut into segments of at most an hour, in whole minutes, in which no wall clock involved
 changes its hour or its offset. Within one, the minutes at which a trigger ticks are its own minutes,
@@ -27,7 +27,8 @@ _DAY = 86_400
 
 
 class Segment(NamedTuple):
-    """``minutes`` minutes from the minute ``first`` (since 1970) on; bit i of ``ticking`` is minute i."""
+    """A stretch of ``minutes`` minutes from the minute ``first`` (since 1970) on; bit i of ``ticking`` is
+    minute i."""
 
     first: int
     minutes: int
@@ -36,7 +37,8 @@ class Segment(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """[start, end) in seconds, in which a wall clock is ``offset`` from UTC and all its labels count."""
+    """A stretch [start, end) in seconds in which a wall clock is ``offset`` from UTC and all its labels
+    count."""
 
     start: int
     end: int
@@ -44,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class CronTable:
-    """A row for each of the triggers, which are distinct."""
+    """A table with a row for each of the triggers, which are distinct."""
 
     def __init__(self, triggers: Sequence[Cron]) -> None:
         self._triggers = triggers
@@ -58,7 +60,7 @@ class CronTable:
         self.ticks_a_minute = np.array([mask.bit_count() for mask in seconds], np.int64)
         minutes = np.array([trigger.expression.minutes.bit_count() for trigger in triggers], np.int64)
         self.ticks_an_hour = minutes * self.ticks_a_minute
-        """In an hour that matches at all."""
+        """By row, in an hour that matches at all."""
         self.has_seconds: Flags = np.array([mask != 1 for mask in seconds], np.bool_)
         self._second_lists = {mask: np.array(bits(mask), np.int64) for mask in set(seconds)}
 
@@ -66,20 +68,21 @@ class CronTable:
         return len(self._triggers)
 
     def seconds_of(self, rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The matching seconds of each row, one after the other, and how many each has."""
+        """Return the matching seconds of each row, one after the other, and how many each has."""
         lists = [self._second_lists[self._triggers[row].expression.seconds] for row in rows.tolist()]
         lengths = np.array([len(seconds) for seconds in lists], np.int64)
         return np.concatenate([np.empty(0, np.int64), *lists]), lengths
 
     def segments(self, start: Instant, end: Instant) -> Iterator[Segment]:
-        """The segments of the whole minutes around [start, end), in order, without the irregular rows."""
+        """Yield the segments of the whole minutes around [start, end), in order, without the irregular
+        rows."""
         first, last = start // 60_000 * 60, -(-end // 60_000) * 60
         groups = [
             (group, pieces)
             for group in self._groups
             if (pieces := group.regular_pieces(first, last)) is not None
         ]
-        # UTC's own hours, too: where all clocks are between pieces, a segment still ends.
+        # UTC's own hours, too: a segment also ends where all clocks are between pieces.
         cuts = {first, last, *range(first - first % 3600 + 3600, last, 3600)}
         for _, pieces in groups:
             for piece in pieces:
@@ -95,10 +98,10 @@ class CronTable:
             yield Segment(begin // 60, (stop - begin) // 60, np.where(whole, ticking & mask, np.uint64(0)))
 
     def irregular(self, start: Instant, end: Instant) -> Iterator[tuple[Instant, int]]:
-        """(tick, row) of what the segments leave out of [start, end), in any order.
+        """Yield the (tick, row) pairs in [start, end) that the segments leave out, in any order.
 
-        Rows whose start or until lies inside, clocks that are not in step with UTC's minutes (none
-        has been since 1972), and the single tick that stands for the labels of a gap.
+        These are the ticks of rows whose start or until lies inside, of clocks that are not in step with
+        UTC's minutes (none has been since 1972), and the single tick that stands for the labels of a gap.
         """
         first, last = start // 60_000 * 60, -(-end // 60_000) * 60
         overlapping = (self._starts < end) & (self._untils >= start)
@@ -115,7 +118,7 @@ class CronTable:
                 yield tick, row
 
     def _whole(self, start: Instant, end: Instant) -> Flags:
-        """Rows that are in force throughout."""
+        """Return which rows are in force throughout."""
         return (self._starts <= start) & (self._untils >= end - 1)
 
 
@@ -134,13 +137,13 @@ class _Group:
         self._months = np.array([d.months for d in days], np.uint16)
         self._dow = np.array([d.dow & ALL_WEEKDAYS for d in days], np.uint8)
         self._both: Flags = np.array([d.both for d in days], np.bool_)
-        # L, W and # ask for the shape of the month: these few are asked one by one.
+        # L, W and # depend on the shape of the month: these few rows are evaluated one by one.
         self._special = [i for i, d in enumerate(days) if d.dom > ALL_DAYS or d.dow > ALL_WEEKDAYS]
         self._day = -(1 << 62)
         self._on_day: Flags = np.zeros(len(triggers), np.bool_)
 
     def regular_pieces(self, first: int, last: int) -> list[Piece] | None:
-        """The pieces of [first, last); None if any is out of step with UTC's minutes."""
+        """Return the pieces of [first, last); None if any is out of step with UTC's minutes."""
         pieces = []
         second = first
         while second < last:
@@ -155,7 +158,7 @@ class _Group:
         return pieces
 
     def ticking(self, pieces: list[Piece], begin: int) -> Bits:
-        """The minutes from ``begin`` to the end of the hour on the wall at which each row ticks."""
+        """Return the minutes from ``begin`` to the end of the hour on the wall at which each row ticks."""
         piece = next((piece for piece in pieces if piece.start <= begin < piece.end), None)
         if piece is None:
             return np.zeros(len(self.rows), np.uint64)
@@ -167,7 +170,7 @@ class _Group:
         return np.where(ticking, self._minutes >> np.uint64(minute), np.uint64(0))
 
     def shifted(self, first: int, last: int) -> Iterator[tuple[Instant, int]]:
-        """(tick, row) for each gap: the rows with a label inside it, and none right after it."""
+        """Yield (tick, row) for each gap and each row with a label inside it and none right after it."""
         second = first
         while second < last and self._gap == "shift":
             lo, second, offset, before, _ = self._zone.window(second)

@@ -1,4 +1,4 @@
-"""Many intervals and single instants as columns: their ticks by one formula for all."""
+"""Many intervals and single instants as columns, with one formula for all their ticks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK = 512
 
 
 class Intervals:
-    """A row for each schedule; ``owners[i]`` is the position of that schedule in the plan."""
+    """A table with a row for each schedule; ``owners[i]`` is the position of that schedule in the plan."""
 
     def __init__(self, triggers: Sequence[Every | At], owners: Owners) -> None:
         columns = [_column(trigger) for trigger in triggers]
@@ -30,7 +30,7 @@ class Intervals:
         self._owners = owners
 
     def between(self, start: Instant, end: Instant) -> tuple[Times, Owners]:
-        """The ticks in [start, end), row by row."""
+        """Return the ticks in [start, end), row by row."""
         low = np.maximum(self._start, start)
         first = self._anchor - (self._anchor - low) // self._period * self._period
         high = np.minimum(self._until, end - 1)
@@ -41,11 +41,11 @@ class Intervals:
         return times, np.repeat(self._owners, counts)
 
     def at_most(self, length: int) -> int:
-        """No window of so many milliseconds has more ticks."""
+        """Return a bound: no window of so many milliseconds has more ticks."""
         return int((length // self._period + 1).sum())
 
     def per_minute(self, first: int, last: int) -> Column:
-        """How many ticks there are in each of the minutes [first, last) since 1970."""
+        """Return how many ticks there are in each of the minutes [first, last) since 1970."""
         edges = np.arange(first, last + 1) * _MINUTE
         counts = np.zeros(last - first, np.int64)
         if len(self._period) == 0:
@@ -62,7 +62,7 @@ class Intervals:
 
 
 def _column(trigger: Every | At) -> tuple[int, int, int, int]:
-    """(anchor, period, start, until)."""
+    """Return (anchor, period, start, until)."""
     if isinstance(trigger, At):
         return trigger.instant, _ONCE, trigger.instant, LAST
     start = FIRST if trigger.start is None else trigger.start

@@ -1,4 +1,4 @@
-"""The load ahead: how many runs each coming minute brings, and whose they are."""
+"""The load ahead: how many runs start in each coming minute, and of which schedules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenbeat.timeline.plan import Plan
 from evenbeat.triggers import Trigger
 
 _MINUTE = 60_000
-# Ticks that are moved are counted one by one: 24 MB of them at most.
+# Ticks that are counted one by one: 24 MB at most.
 _UNROLLED = 2_000_000
 
 
@@ -25,18 +25,18 @@ class Expected(NamedTuple):
     id: str
     trigger: Trigger
     first: Instant | None = None
-    """Its next tick: none of the trigger's before it counts. It may lie off the trigger's own."""
+    """Its next tick, which may differ from the trigger's ticks; earlier ticks of the trigger don't count."""
     delay: int = 0
-    """By how much its ticks are spread."""
+    """Its share of the spread, in milliseconds."""
     moved: Instant | None = None
-    """The trigger's own tick that ``first`` stands for: up to there, none of the others counts."""
+    """The trigger's own tick that was moved to ``first``; ticks up to this one don't count."""
 
 
 class Load:
     """Runs by the minute in [start, end), both in whole minutes.
 
-    Most schedules fire as their triggers say and are counted without being unrolled; those that are spread
-    or were moved are counted one by one.
+    Most schedules fire at the ticks of their triggers and are counted without being unrolled; ticks of spread
+    or moved schedules are counted one by one.
     """
 
     def __init__(self, schedules: Iterable[Expected], start: Instant, end: Instant) -> None:
@@ -56,7 +56,7 @@ class Load:
         self._times, self._owners, self.complete = _unrolled(moved, self.start, self.end)
         """``complete``: False if there were too many ticks of spread schedules to count them all."""
         counts = self._plain.histogram(self.start, self.end).counts
-        # Without the length, bincount of nothing is nothing.
+        # Without minlength, bincount of no ticks would be empty.
         minutes = (self._times - self.start) // _MINUTE
         self.counts: npt.NDArray[np.int64] = counts + np.bincount(minutes, minlength=len(counts))
 
@@ -67,12 +67,12 @@ class Load:
         return [int(count) for count in self.counts]
 
     def busiest(self, limit: int) -> list[Instant]:
-        """The minutes with the most runs, the fullest first, the earlier first among equals."""
+        """Return the minutes with the most runs, the fullest first, the earlier first among equals."""
         order = np.argsort(-self.counts, kind="stable")[:limit]
         return [self.start + int(minute) * _MINUTE for minute in order if self.counts[minute]]
 
     def whose(self, minute: Instant) -> Counter[str]:
-        """How many runs of which schedule start in that minute."""
+        """Return how many runs of each schedule start in that minute."""
         found = Counter(
             schedule
             for _, schedule in self._plain.unroll(minute, minute + _MINUTE).query(minute, minute + _MINUTE)
@@ -83,7 +83,7 @@ class Load:
 
 
 def _unrolled(moved: list[Expected], start: Instant, end: Instant) -> tuple[Times, Owners, bool]:
-    """The ticks of schedules that are spread or moved, at the times they fire, within [start, end)."""
+    """Return the ticks in [start, end) of spread or moved schedules, at the times they fire."""
     moved = sorted(moved, key=lambda schedule: schedule.id)
     delays = np.array([schedule.delay for schedule in moved], np.int64)
     since = start - int(delays.max(initial=0))
@@ -92,7 +92,7 @@ def _unrolled(moved: list[Expected], start: Instant, end: Instant) -> tuple[Time
     )
     plan = Plan((schedule.id, schedule.trigger) for schedule in moved)
     snapshot = plan.unroll(since, end, limit=_UNROLLED)
-    # The next tick itself is added by hand: it may lie off the trigger.
+    # The next tick itself is added here: the trigger may not have it.
     resumed = np.array([schedule.moved or schedule.first or since - 1 for schedule in moved], np.int64)
     ticks, whose = np.asarray(snapshot.times), np.asarray(snapshot.owners)
     later = ticks > np.maximum(firsts, resumed)[whose]

@@ -1,6 +1,6 @@
 """Planning: the coming ticks of many schedules at once, by array arithmetic.
 
-Equal triggers are compiled once for all their schedules. Ticks on the minute come out of the cron
+Equal triggers are compiled once for all their schedules. Ticks on the minute come from the cron
 table (crontable.py) minute by minute, in the order of the timeline, without a sort; the rest
 (seconds, intervals, single instants, the edges of clock changes) is added and sorted in.
 """
@@ -26,7 +26,7 @@ _MINUTE = 60_000
 
 
 class Histogram(NamedTuple):
-    """Ticks per bucket: ``counts[i]`` of them lie in [start + i * step, start + (i + 1) * step)."""
+    """Ticks per bucket: ``counts[i]`` ticks lie in [start + i * step, start + (i + 1) * step)."""
 
     start: Instant
     step: int
@@ -64,7 +64,7 @@ class Plan(Generic[Id]):
         return len(self.ids)
 
     def unroll(self, start: Instant, end: Instant, limit: int | None = None) -> Snapshot[Id]:
-        """The ticks in [start, end), as a snapshot.
+        """Return the ticks in [start, end), as a snapshot.
 
         With more than ``limit`` of them, the window is cut to the whole minutes that fit; the
         snapshot's ``end`` says so.
@@ -88,14 +88,14 @@ class Plan(Generic[Id]):
         if not in_order:
             times = np.concatenate([times, *(ticks for ticks, _ in extras)])
             owners = np.concatenate([owners, *(whose for _, whose in extras)])
-        # Segments are whole minutes: the first and the last may stick out.
+        # Segments are whole minutes: the first and the last may reach beyond the window.
         inside = (times >= start) & (times < end)
         if not inside.all():
             times, owners = times[inside], owners[inside]
         return Snapshot(times, owners, self.ids, start=start, end=end, in_order=in_order)
 
     def histogram(self, start: Instant, end: Instant, minutes: int = 1) -> Histogram:
-        """Ticks per ``minutes`` minutes, from the minute of ``start`` to the one before ``end``.
+        """Count the ticks per ``minutes`` minutes, from the minute of ``start`` to the one before ``end``.
 
         Nothing is unrolled: a schedule that ticks every second costs no more than a daily one.
         """
@@ -118,12 +118,12 @@ class Plan(Generic[Id]):
         return Histogram(first * _MINUTE, minutes * _MINUTE, counts.reshape(-1, minutes).sum(axis=1))
 
     def _at_most(self, length: int) -> int:
-        """No window of so many milliseconds has more ticks: cheap, and usually enough to know."""
+        """Return a bound: no window of so many milliseconds has more ticks. Cheap, and usually enough."""
         hours = length // (60 * _MINUTE) + 2
         return hours * int(self._users @ self._table.ticks_an_hour) + self._intervals.at_most(length)
 
     def _fitting(self, start: Instant, end: Instant, limit: int) -> Instant:
-        """The latest end, in whole minutes from ``start`` on, with no more than ``limit`` ticks."""
+        """Return the latest end, in whole minutes from ``start`` on, with no more than ``limit`` ticks."""
         first, _, counts = self.histogram(start, end)
         fits = int(np.searchsorted(np.cumsum(counts), limit, side="right"))
         # At least a minute: a timeline that never advances would be worse than a large one.
@@ -136,7 +136,7 @@ class Plan(Generic[Id]):
         return times, np.concatenate([np.empty(0, np.uint32), *owners])
 
     def _expand(self, first: int, ticking: Bits) -> tuple[Times, Owners]:
-        """The ticks of the schedules with seconds, in one segment."""
+        """Return the ticks of the schedules with seconds, in one segment."""
         which, minute = np.nonzero(_unpacked(ticking[self._by_second.rows]))
         seconds, counts = self._table.seconds_of(self._by_second.rows[which])
         times = np.repeat((first + minute) * _MINUTE, counts) + seconds * 1000
@@ -144,14 +144,14 @@ class Plan(Generic[Id]):
 
 
 class _Owned:
-    """Some of the plan's schedules: where they stand in the plan, and in the cron table."""
+    """Some of the plan's schedules: their positions in the plan and in the cron table."""
 
     def __init__(self, rows: Rows, chosen: Flags) -> None:
         self.owners: Owners = np.flatnonzero(chosen).astype(np.uint32)
         self.rows: Rows = rows[chosen]
 
     def by_row(self) -> list[Owners]:
-        """The owners of each row of the table."""
+        """Return the owners of each row of the table."""
         order = np.argsort(self.rows, kind="stable")
         edges = np.cumsum(np.bincount(self.rows))[:-1]
         return np.split(self.owners[order], edges)
@@ -167,6 +167,6 @@ def _set_at(ticking: Bits, minute: int) -> npt.NDArray[np.intp]:
 
 
 def _unpacked(ticking: Bits) -> npt.NDArray[np.uint8]:
-    """A row of 64 zeros and ones for each integer, lowest bit first."""
+    """Return a row of 64 zeros and ones for each integer, lowest bit first."""
     rows = ticking.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
     return np.unpackbits(rows, axis=1, bitorder="little")

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class RebuildPolicy(msgspec.Struct, frozen=True):
-    """A new snapshot every ``period``, reaching ``lookahead`` ms ahead, of at most ``limit`` ticks.
+    """The rule for rebuilding: a new snapshot every ``period``, reaching ``lookahead`` ms ahead, of at most
+    ``limit`` ticks.
 
-    Should the limit cut the snapshot shorter than the period, it is renewed when it ends.
+    If the limit makes the snapshot shorter than the period, it is rebuilt when it ends.
     """
 
     period: int = 30_000
@@ -44,7 +45,7 @@ class Timeline(Generic[Id]):
         self._built_at: Instant = 0
 
     def schedule(self, schedules: Iterable[tuple[Id, Trigger]]) -> None:
-        """Replace what is planned, on start and whenever a schedule is added, changed or removed.
+        """Replace the planned schedules: on start, and when one is added, changed or removed.
 
         The next ``step`` builds the snapshot. Safe from any thread.
         """

@@ -1,1 +1,1 @@
-"""One module per command; its ``command`` is what the group calls."""
+"""One module per command; the group calls its ``command``."""

@@ -16,9 +16,9 @@ _SHELLS = {
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands.
+    """Print the script that makes a shell complete commands.
 
-    Options, and the names of schedules from the store.
+    The shell then completes commands, options, and the names of schedules from the store.
     """
     complete = get_completion_class(shell)
     assert complete is not None

@@ -1,4 +1,4 @@
-"""``evenbeat demo``: a lively scheduler in one command."""
+"""``evenbeat demo``: an app with jobs of every kind, live."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ _UNWATCHED = "15s"
 
 
 @click.command("demo")
-@click.option("--for", "length", metavar="DURATION", help="Stop by itself after this long, like 30s.")
-@click.option("--fresh", is_flag=True, help="Forget the last time: begin with an empty database.")
+@click.option("--for", "length", metavar="DURATION", help="Stop after this long, such as 30s.")
+@click.option("--fresh", is_flag=True, help="Delete the database of the last time first.")
 def command(length: str | None, fresh: bool) -> None:
     """Run jobs of every kind on an SQLite file, and watch.
 
-    The file is evenbeat-demo.db, here. Stop it with Ctrl-C, wait a while and start it again: what was
-    missed meanwhile is caught up with, by the policy of each schedule. Where nobody watches (no
-    terminal) it stops by itself after 15 seconds.
+    The file is evenbeat-demo.db, in this folder. Stop the demo with Ctrl-C, wait a while and start it again:
+    each schedule catches up on missed ticks by its own policy. Without a terminal it stops after 15 seconds.
     """
     from evenbeat.cli.live import LiveOutput
     from evenbeat.demo.app import app, welcome
@@ -47,7 +46,7 @@ def command(length: str | None, fresh: bool) -> None:
         try:
             until_signalled(app.hurry, timeout=end)
         finally:
-            live.say("stopping: running jobs end, nothing new starts (Ctrl-C again hurries) …")
+            live.say("stopping: running jobs may end, no new ones start (Ctrl-C again ends the wait) …")
             app.stop()
     counts = app.runs.count(all_tenants=True)
     app.close()
@@ -55,20 +54,19 @@ def command(length: str | None, fresh: bool) -> None:
         f"{counts[state]:,} {state}" for state in ("succeeded", "failed", "queued") if state in counts
     )
     live.say(f"Stopped; evenbeat-demo.db has {over}.")
-    live.say("Start it again, after a while, to see what was missed being caught up with. And look inside:")
+    live.say("Start it again after a while to see how it catches up on missed ticks. To look inside:")
     evenbeat = own_command()
     live.say(f"  {evenbeat} schedules list --store sqlite:///evenbeat-demo.db", "")
     live.say(f"  {evenbeat} runs list --store sqlite:///evenbeat-demo.db", "")
 
 
 def _look_back(live: LiveOutput, app: Scheduler) -> None:
-    """Say how long nobody was there."""
+    """Show how long the demo was stopped."""
     last = app.runs.list(all_tenants=True, limit=1)
     if last:
         away = (datetime.now(UTC) - last[0].created_at).total_seconds()
         live.say(
-            f"Nobody was here for {span(int(away) * 1000)}: watch what becomes of the ticks of that time.",
-            "yellow",
+            f"Stopped for {span(int(away) * 1000)}: watch what happens to the ticks of that time.", "yellow"
         )
 
 

@@ -1,4 +1,4 @@
-"""``evenbeat dev``: run an app, show what it does, start it again when its files change."""
+"""``evenbeat dev``: run an app, show its runs, restart it when its files change."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from evenbeat.config import Settings
 
 _LOOK_EVERY = 0.4
-# A folder with more files than this is watched in part: looking must stay cheap.
+# Only so many files of a folder are watched: looking must stay cheap.
 _MOST_FILES = 2_000
-# Jobs that still run when a file changes: whoever edits does not want to wait.
+# How long running jobs may take to end after a change: the editor waits for the restart.
 _DRAIN = "3s"
 
 
 @click.command("dev")
 @click.argument("app", metavar="[APP]", required=False)
-@click.option("--no-reload", is_flag=True, help="Don't start it again when a file changes.")
+@click.option("--no-reload", is_flag=True, help="Don't restart the app when a file changes.")
 @click.option(
-    "--once", type=int, hidden=True, help="The descriptor that ends when the watching process does."
+    "--once", type=int, hidden=True, help="The descriptor that is closed when the watching process ends."
 )
 def command(app: str | None, no_reload: bool, once: int | None) -> None:
-    """Run an app here, and again when its files change.
+    """Run an app here, and restart it when its files change.
 
-    APP is a file (app.py) or a module with the name of the scheduler in it (shop.jobs:app); evenbeat.toml
-    can say it, too. One ticker and one worker, in one process; in production use 'evenbeat run'.
+    APP is a file (app.py) or a module, with the name of the scheduler in it (shop.jobs:app); the setting
+    "app" names it, too. The app runs in one process with a ticker and a worker; in production use 'evenbeat
+    run'.
     """
     from evenbeat.cli.store_input import settings_here
 
@@ -56,12 +57,14 @@ def command(app: str | None, no_reload: bool, once: int | None) -> None:
     if no_reload or once is not None:
         raise SystemExit(_serve(target, settings, quick=once is not None))
     if not hasattr(os, "fork"):
-        raise Failed("starting an app again needs processes as POSIX has them", "give --no-reload")
+        raise Failed(
+            "restarting an app needs process groups, which this system does not have", "add --no-reload"
+        )
     raise SystemExit(_Watch(target).until_stopped())
 
 
 def _end_with(watcher: int) -> None:
-    """Stop when the watching process is gone, whatever ended it: nobody would see or stop this one."""
+    """Stop when the watching process is gone, whatever ended it: nothing else would stop this one."""
     os.read(watcher, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -92,13 +95,13 @@ def _serve(target: str, settings: Settings, *, quick: bool) -> int:
 
 
 class _Watch:
-    """Runs the app in a process of its own, and starts that again after each change."""
+    """Runs the app in a process of its own, and restarts that after each change."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._folder = _folder_of(target)
         self._signals: list[int] = []
-        # Nothing is ever written: the app reads its end when this process is gone.
+        # Nothing is ever written: the app's end of the pipe reads an end of file when this process is gone.
         self._alive = os.pipe()
 
     def until_stopped(self) -> int:
@@ -113,7 +116,7 @@ class _Watch:
             seen = now
             if changed:
                 self._end(child)
-                self._say(f"{os.path.relpath(changed[0])} changed: starting again")
+                self._say(f"{os.path.relpath(changed[0])} changed: restarting")
                 child = self._start()
             elif child.poll() is not None and not self._signals:
                 self._say("the app ended: waiting for a change of its files (Ctrl-C stops)")
@@ -128,11 +131,11 @@ class _Watch:
     def _start(self) -> subprocess.Popen[bytes]:
         reading = self._alive[0]
         command = [sys.executable, "-m", "evenbeat", "dev", "--once", str(reading), self._target]
-        # Not of the terminal's group: Ctrl-C is passed on from here, once.
+        # Not in the terminal's process group: this process passes Ctrl-C on, once.
         return subprocess.Popen(command, process_group=0, pass_fds=(reading,))  # noqa: S603  # ourselves
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
-        """Have it drain; a further signal makes it hurry."""
+        """Let the app drain; a further signal ends the wait."""
         passed_on = len(self._signals)
         if child.poll() is None:
             child.terminate()
@@ -147,19 +150,19 @@ class _Watch:
 
 
 def _folder_of(target: str) -> Path:
-    """Where the app's files are: the folder of the file, or the working directory."""
+    """Return the folder of the app's file, or the working directory."""
     path = Path(target.rpartition(":")[0] or target)
     return path.parent.resolve() if path.suffix == ".py" and path.parent.is_dir() else Path.cwd()
 
 
 def _stamps(folder: Path) -> dict[Path, int]:
-    """The Python files below a folder, and when they were changed."""
+    """Return the Python files below a folder, and when they were changed."""
     stamps: dict[Path, int] = {}
     for path in _sources(folder):
         try:
             stamps[path] = path.stat().st_mtime_ns
         except OSError:
-            continue  # gone in between
+            continue  # deleted in between
         if len(stamps) >= _MOST_FILES:
             break
     return stamps
@@ -167,7 +170,7 @@ def _stamps(folder: Path) -> dict[Path, int]:
 
 def _sources(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
-        # Environments, caches and version control are not what is edited.
+        # Nobody edits environments, caches and version control.
         hidden = (".", "__pycache__", "node_modules", "site-packages", "venv")
         folders[:] = sorted(name for name in folders if not name.startswith(hidden))
         yield from (Path(place, name) for name in sorted(files) if name.endswith((".py", ".toml")))

@@ -1,4 +1,4 @@
-"""``evenbeat doctor``: is the store well, and does anybody work on it?"""
+"""``evenbeat doctor``: checks of a store, and of the nodes that work on it."""
 
 from __future__ import annotations
 
@@ -27,24 +27,22 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 @click.command("doctor")
 @click.argument("url", required=False)
-@click.option("--repair", "repairs", is_flag=True, help="Put right what is safe to put right, then look.")
+@click.option("--repair", "repairs", is_flag=True, help="Repair what is safe to repair, then check.")
 @store_option
 @json_option
 def command(url: str | None, repairs: bool, store: str | None, as_json: bool) -> ExitCode:
-    """Check the store, and whether anybody works on it.
+    """Check the store, and whether nodes work on it.
 
-    The store at URL, or else the project's.
+    Checks the store at URL, by default that of the settings, for all tenants. The exit code is 1 if a check
+    failed; warnings alone are 0.
 
-    All tenants. The exit code is 1 if a check failed; warnings alone are 0.
-
-    --repair queues runs again whose workers are gone, cancels queued runs of ticks that were settled
-    already, and wakes schedules that sleep though they can be planned. Rows that can't be understood are
-    left to you.
+    --repair queues runs without a live worker again, cancels queued runs of ticks that were settled already,
+    and wakes schedules that don't fire although they can be planned. Rows that can't be read are left to you.
     """
     settings = settings_here(store=url or store)
     database, where = find_store(settings, empty=True, is_argument=url is not None)
     done: Repaired | None = None
-    # What the store warns of when it is opened is in the table below.
+    # The table below has the warnings that the store logs when it is opened.
     log = logging.getLogger("evenbeat.store")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -93,9 +91,10 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
 
 
 def _store_checks(store: Store, where: str) -> Iterator[Finding]:
-    """Whether the store can be reached, and is as safe as it should be. Nothing follows a failure.
+    """Check whether the store can be reached, and whether its settings are safe; the first failure ends the
+    checks.
 
-    A server is looked at before the store is opened, which would refuse one that is not safe.
+    A server is checked before the store is opened, since opening refuses a server that is not safe.
     """
     is_file = hasattr(store, "path")
     try:
@@ -121,7 +120,7 @@ def _schema_finding(schema: Schema) -> Finding:
             level="ok",
             says="none yet",
             facts={"schema": 0},
-            hint="'evenbeat db upgrade' makes it, or the first node",
+            hint="'evenbeat db upgrade' creates it, or the first node",
         )
     upgraded = "" if schema.found == schema.known else f", upgraded from {schema.found} just now"
     says = f"{schema.known}, the newest{upgraded}"
@@ -172,5 +171,5 @@ def _repair_words(done: Repaired) -> Iterator[RenderableType]:
     if done.woken:
         yield f"woken: {', '.join(done.woken)}"
     if not done.requeued and not done.cancelled and not done.woken:
-        yield "there was nothing to put right"
+        yield "there was nothing to repair"
     yield ""

@@ -1,4 +1,4 @@
-"""``evenbeat explain``: a trigger in words, and what the clock's changes do to it."""
+"""``evenbeat explain``: a trigger in words, and the effect of clock changes on it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _CHANGES = 2
 def command(
     expr: tuple[str, ...], tz: str | None, since: str | None, name: str | None, as_json: bool
 ) -> None:
-    """Say in words what a trigger does, and when.
+    """Explain a trigger in words, with its next ticks.
 
-    With the next changes of the clock in its zone and what they do to it.
+    Shows the next clock changes in its zone and their effect on it, too.
     """
     asked = read_trigger_input(expr, tz=tz, since=since, name=name)
     ticks = coming_ticks(asked, _TICKS)
@@ -71,7 +71,7 @@ def command(
 
 
 def _changes(asked: TriggerInput) -> list[tuple[ClockChange, str]]:
-    """The changes that a trigger lives to see, and their effect."""
+    """Return the clock changes before the end of a trigger, and their effect."""
     trigger = asked.trigger
     if not isinstance(trigger, Cron):
         return []

@@ -1,4 +1,4 @@
-"""``evenbeat forecast``: the load that the store's schedules bring."""
+"""``evenbeat forecast``: the coming load of the store's schedules."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600_000
 _PAGE = 500
-# Minutes that are looked into; those with the same schedules are one line.
+# The busiest minutes that are examined; those with the same schedules are one line.
 _LOOKED_AT = 60
 _LINES = 5
 _NAMES = 6
-# A peak of so many runs, so many times the mean, is worth advice.
+# A peak of at least so many runs, and so many times the mean, gets a hint.
 _PEAK, _STEEP = 5, 4
 
 
@@ -65,9 +65,9 @@ class Meeting(NamedTuple):
 def command(
     hours: int, minutes: int | None, all_tenants: bool, store: str | None, tenant: str | None, as_json: bool
 ) -> None:
-    """Show the load ahead, and where schedules meet.
+    """Show the load ahead, and which schedules start together.
 
-    Runs of retries and by hand can't be foreseen, nor what overlapping runs delay.
+    Retries, runs by hand and delays by overlapping runs are not part of it.
     """
     from evenbeat.timeline.extra import has_numpy
 
@@ -129,13 +129,13 @@ def command(
 
 
 def _firing(store: Store, tenant: str | None) -> Iterator[ScheduleRecord]:
-    """The schedules that will fire by themselves."""
+    """Yield the schedules that will fire."""
     query = ScheduleQuery(tenant=tenant, states=("active", "paused"), limit=_PAGE)
     while True:
         page = store.find_schedules(query)
         for row in page.items:
             goes_on = row.state == "active" or row.paused_until is not None
-            # One that can't be read here does not fire: ``schedules list`` and ``doctor`` name it.
+            # A schedule that can't be read does not fire: ``schedules list`` and ``doctor`` name it.
             if row.next_tick is not None and goes_on and readable_trigger(row) is not None:
                 yield row
         if page.cursor is None:
@@ -157,7 +157,7 @@ def _expected(row: ScheduleRecord, with_tenant: bool) -> Expected:
 
 
 def _meetings(load: Load) -> list[Meeting]:
-    """Where two or more schedules start in the same minute, the fullest first."""
+    """Return the minutes in which two or more schedules start, the fullest first."""
     found: dict[tuple[str, ...], Meeting] = {}
     for minute in load.busiest(_LOOKED_AT):
         whose = load.whose(minute)
@@ -171,7 +171,7 @@ def _meetings(load: Load) -> list[Meeting]:
 def _notes(load: Load, meetings: list[Meeting]) -> Iterator[str]:
     mean = load.total() / max(1, len(load.counts))
     if meetings and meetings[0].runs >= _PEAK and meetings[0].runs >= _STEEP * mean:
-        yield "H in place of the minute gives each schedule its own ('H * * * *'); or give them a spread"
+        yield "write H for the minute ('H * * * *'): each schedule gets its own; or give them a spread"
     if not load.complete:
         yield "too many ticks of spread schedules to count them all: the end of the forecast is too low"
 

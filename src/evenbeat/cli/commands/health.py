@@ -1,4 +1,4 @@
-"""``evenbeat health``: does the node on this host step?"""
+"""``evenbeat health``: whether the nodes on this host work."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _STYLES = {"ok": "green", "note": "yellow", "fail": "red"}
 def command(pid: int | None, as_json: bool) -> ExitCode:
     """Check the nodes on this host, for containers and services.
 
-    All nodes that this user runs here, or the one of --pid. Answers in a fraction of a second, from a file
-    that each node writes every five seconds; neither the store nor the app is asked.
+    Checks all nodes that this user runs here, or only the one of --pid. Answers in a fraction of a second,
+    from a file that each node writes every five seconds, without the store and the app.
 
-    The exit code is 1 only for what a restart could mend: no node runs, a node is frozen, or one of its loops
-    has not stepped for two minutes. A store that is away is shown and is not a failure: nodes keep trying.
-    'evenbeat doctor' says whether the store and all nodes together are well.
+    The exit code is 1 only for problems that a restart could solve: no node runs, a node is frozen, or one of
+    its loops has not stepped for two minutes. A store that does not answer is shown and is not a failure:
+    nodes keep trying. 'evenbeat doctor' checks the store and all nodes together.
     """
     found = [status for status in read_all() if pid is None or status.pid == pid]
     now = time.monotonic()
@@ -47,7 +47,7 @@ def command(pid: int | None, as_json: bool) -> ExitCode:
         _line("fail", f"{who}: there is no status file in {' or '.join(status_files.folders())}")
     if not can_tell:
         warn(
-            "nodes can't leave a status file here, so nobody can tell how they are; "
+            "nodes can't write a status file here, so their health is not known; "
             "set XDG_RUNTIME_DIR to a folder that this user can write to, or mount a tmpfs at /tmp"
         )
     return ExitCode.OK if well else ExitCode.FAILED

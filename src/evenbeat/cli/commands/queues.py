@@ -1,4 +1,4 @@
-"""``evenbeat queues``: what waits where, who takes it, and whether it gets less."""
+"""``evenbeat queues``: how many runs wait in each queue, its nodes, and whether it drains."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TRENDS = {"drains": "green", "steady": "", "grows": "yellow", "stands still": "
     metavar="DURATION",
     default="5m",
     show_default=True,
-    help="How far back to count what came due and what ended.",
+    help="How far back to count the runs that came due and those that ended.",
 )
 @store_option
 @json_option
 def command(period: str, store: str | None, as_json: bool) -> None:
-    """Show what waits in each queue, and whether it drains.
+    """Show how many runs wait in each queue, and whether it drains.
 
-    Runs of all tenants. It drains if more runs ended in the period than came due.
+    Counts the runs of all tenants. A queue drains if more runs ended in the period than came due.
     """
     length = read_duration(period, "--period")
     with opened(store, None) as app:
@@ -45,7 +45,7 @@ def command(period: str, store: str | None, as_json: bool) -> None:
 
     def people() -> Iterable[RenderableType]:
         if not queues:
-            yield "no queues: nothing is queued, and no node is at work"
+            yield "no queues: nothing is queued, and no node is running"
             return
         yield Fitted(
             [
@@ -72,7 +72,7 @@ def _number(number: int) -> str:
 
 
 def _oldest(queue: QueueStats, wall: Wall) -> str:
-    """For how long the run waits that waits longest."""
+    """Return how long the oldest due run has waited."""
     return "" if queue.oldest_due is None else wall.ago(queue.oldest_due).removesuffix(" ago")
 
 

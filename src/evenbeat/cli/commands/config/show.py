@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @store_options
 @json_option
 def command(store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Show each setting and where it was said.
+    """Show each setting and where it was set.
 
-    A flag goes before an EVENBEAT_ variable, that before evenbeat.toml, that before [tool.evenbeat] of
-    pyproject.toml. Passwords are not shown.
+    A flag overrides an EVENBEAT_ variable, that overrides evenbeat.toml, and that overrides [tool.evenbeat]
+    of pyproject.toml. Passwords are not shown.
     """
     settings = settings_here(store=store, tenant=tenant)
     rows = [store_in_force(settings) if name == "store" else settings.of(name) for name in settings]

@@ -17,9 +17,9 @@ from evenbeat.stores.base import Schema
 @store_option
 @json_option
 def command(sql: bool, store: str | None, as_json: bool) -> None:
-    """Make or upgrade the tables; safe to repeat.
+    """Create or upgrade the tables; safe to repeat.
 
-    Nodes do the same when they start: this is for those who do it before, or by hand.
+    Nodes do the same when they start. This command does it before they start, or prints the SQL.
     """
     database, where = find_store(settings_here(store=store), create=True)
     before = database.schema()
@@ -34,7 +34,7 @@ def command(sql: bool, store: str | None, as_json: bool) -> None:
         if before.found == after:
             return [f"{where} is up to date: schema {after}"]
         if not before.found:
-            return [f"made the tables of {where}: schema {after}"]
+            return [f"created the tables of {where}: schema {after}"]
         return [f"upgraded {where} from schema {before.found} to {after}"]
 
     answer({"store": where, "from": before.found or None, "to": after}, people, as_json=as_json)
@@ -42,7 +42,7 @@ def command(sql: bool, store: str | None, as_json: bool) -> None:
 
 def _print_script(schema: Schema, where: str, *, as_json: bool) -> None:
     if not schema.known:
-        raise Failed(f"{where} has no tables to make")
+        raise Failed(f"{where} has no tables to create")
     found, known = schema.found or None, schema.known
     if as_json:
         document: dict[str, Any] = {"store": where, "from": found, "to": known, "sql": schema.script}

@@ -6,15 +6,15 @@ _HERE = "evenbeat.cli.commands.runs"
 
 command = lazy_group(
     "runs",
-    "Look at runs, make them, try them again, cancel them.",
+    "List, show, enqueue, retry and cancel runs.",
     {
         "list": Lazy(f"{_HERE}.list", "List runs, the newest first."),
-        "show": Lazy(f"{_HERE}.show", "Show all about a run: when, how long, with what result or error."),
-        "logs": Lazy(f"{_HERE}.logs", "Show what a run wrote to its log."),
-        "enqueue": Lazy(f"{_HERE}.enqueue", "Queue a run of a task, now or for a time to come."),
-        "retry": Lazy(f"{_HERE}.retry", "Try a failed or cancelled run again, now; or all that match."),
+        "show": Lazy(f"{_HERE}.show", "Show a run in full: when it ran, for how long, its result or error."),
+        "logs": Lazy(f"{_HERE}.logs", "Show the log of a run."),
+        "enqueue": Lazy(f"{_HERE}.enqueue", "Enqueue a run of a task, now or for later."),
+        "retry": Lazy(f"{_HERE}.retry", "Retry a failed or cancelled run now; or all that match."),
         "cancel": Lazy(
-            f"{_HERE}.cancel", "Cancel a run: a queued one ends, a running one is told; or all that match."
+            f"{_HERE}.cancel", "Cancel a queued run, or ask a running one to stop; or all that match."
         ),
     },
 )

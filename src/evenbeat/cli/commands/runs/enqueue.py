@@ -19,7 +19,7 @@ from evenbeat.core.instants import from_ms, to_ms
 @click.argument("task")
 @payload_option
 @click.option("--at", "at", metavar="WHEN", help="Not before this: 09:30, 2026-03-01T09:30, or +2h from now.")
-@click.option("--id", "run_id", metavar="ID", help="Of your own: enqueueing it again adds nothing.")
+@click.option("--id", "run_id", metavar="ID", help="An id of your own: enqueueing it again adds nothing.")
 @run_options
 @store_options
 @json_option
@@ -33,11 +33,11 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Queue a run of a task, now or for a time to come.
+    """Enqueue a run of a task, now or for later.
 
-    TASK is the name of a task that a node knows. Where the setting "app" names the app (EVENBEAT_APP=app.py),
-    the run gets the options that the code gives the task: queue, timeout, retries and so on. Elsewhere they
-    are not known: say those that matter.
+    TASK is the name of a task that a node has. If the setting "app" names the app (EVENBEAT_APP=app.py), the
+    run gets the options that the code gives the task: queue, timeout, retries and so on. Otherwise they are
+    not known, and the run gets the defaults: give the options that matter.
     """
     with opened(store, tenant, tasks=True) as app:
         wall = Wall.at(app.store.now())

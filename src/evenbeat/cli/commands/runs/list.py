@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
 @run_filter_options
 @click.option(
-    "--limit", metavar="COUNT", type=click.IntRange(1), default=20, show_default=True, help="How many."
+    "--limit",
+    metavar="COUNT",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="At most this many.",
 )
 @store_options
 @json_option
@@ -32,12 +37,12 @@ def command(
 ) -> None:
     """List runs, the newest first.
 
-    A time of day (--since 02:55 --until 03:10) is the last one that has come, in your zone. A queued run that
+    A time of day (--since 02:55 --until 03:10) is the latest one in the past, in your zone. A queued run that
     has failed before is retrying.
     """
     with opened(store, tenant) as app:
         wall = Wall.at(app.store.now())
-        # One more than is shown, to know whether there are more.
+        # One more than the limit, to know whether there are more.
         found = app.runs.list(state=state, limit=limit + 1, **read_filter(app, wall, options))
     runs = found[:limit]
 

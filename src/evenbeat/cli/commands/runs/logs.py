@@ -16,17 +16,17 @@ from evenbeat.core.instants import to_ms
 from evenbeat.core.records import FINAL_STATES
 from evenbeat.core.results import LogLine
 
-# Between two looks at a log that grows. A hint of the store ends it early.
+# Seconds between two reads of a log that grows. A notification of the store ends the wait early.
 _LOOK = 0.5
 
 
 @click.command("logs")
 @click.argument("run_id", metavar="ID")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the run is over.")
+@click.option("--follow", "-f", is_flag=True, help="Show new lines until the run is over.")
 @store_options
 @json_option
 def command(run_id: str, follow: bool, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Show what a run wrote to its log."""
+    """Show the log of a run."""
     if follow and as_json:
         raise click.UsageError("--follow and --json exclude each other")
     with opened(store, tenant) as app:
@@ -45,13 +45,13 @@ def command(run_id: str, follow: bool, store: str | None, tenant: str | None, as
             for text in printable(line.text).rstrip("\n").split("\n"):
                 click.echo(f"{click.style(_time(line, wall), dim=True)}  {text}")
         if empty:
-            click.echo("the run has written nothing to its log", err=True)
+            click.echo("the run has no log", err=True)
 
 
 def _following(app: Scheduler, run_id: str) -> Iterator[LogLine]:
     seen = 0
     while True:
-        # In this order: what it wrote before it was over is read after it is known to be.
+        # The state first: lines that the run wrote before it ended are then read, too.
         over = app.runs.get(run_id).state in FINAL_STATES
         lines = app.runs.logs(run_id)
         yield from lines[seen:]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @store_options
 @json_option
 def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Show all about a run: when, how long, with what result or error."""
+    """Show a run in full: when it ran, for how long, its result or error."""
     with opened(store, tenant) as app:
         run = app.runs.get(run_id)
         wait = app.runs.why_waiting(run_id)
@@ -40,7 +40,7 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
         yield styled((run.id, "bold"))
         yield ""
         yield listed([*_what(run), *_when(run, wait, wall), *_how(run, lines)])
-        # The lines above already show the attempt that ended the run.
+        # The lines above show the attempt that ended the run.
         if len(run.attempts) > (run.state in FINAL_STATES):
             yield ""
             yield _attempt_table(run, wall)
@@ -100,9 +100,9 @@ def _how(run: Run, lines: int) -> Iterator[tuple[str, RenderableType]]:
 
 
 def _attempts(run: Run) -> str:
-    """``10: 6 failures, 4 handed back``."""
+    """Return ``10: 6 failures, 4 handed back``."""
     ended = Counter(attempt.outcome for attempt in run.attempts)
-    # Of very many only the latest are kept; the number of a run that was retried by hand skips one.
+    # A run keeps only its latest attempts; a retry by hand skips a number.
     is_whole = len(run.attempts) < EARLIER_KEPT
     number = len(run.attempts) + (run.state == "running") if is_whole else run.attempt
     outcomes = [

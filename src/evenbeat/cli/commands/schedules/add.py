@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 @click.option(
     "--start-at",
     metavar="WHEN",
-    help="No tick before this; an interval counts from it. 2026-03-01T09:00 or +2h.",
+    help="No tick before this, and the start of an interval: 2026-03-01T09:00 or +2h.",
 )
-@click.option("--run-now", is_flag=True, help="Run it once at once, besides.")
+@click.option("--run-now", is_flag=True, help="Add one run at once, too.")
 @new_schedule_options
 @store_options
 @json_option
@@ -50,10 +50,10 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Make a schedule.
+    """Create a schedule.
 
-    TASK is the name of a task that a node knows. Where the setting "app" names the app (EVENBEAT_APP=app.py),
-    the runs get the options that the code gives the task. The database is made if it is not there.
+    TASK is the name of a task that a node has. If the setting "app" names the app (EVENBEAT_APP=app.py), the
+    runs get the options that the code gives the task. A database that does not exist is created.
     """
     written = read_trigger_input((trigger,), tz=tz, since=None, name=name).written
     with opened(store, tenant, create=True, tasks=True) as app:
@@ -72,7 +72,7 @@ def command(
         else:
             yield f"next run {wall.full(made.next_run)}, {wall.away(made.next_run)}"
         if run_now:
-            yield "and a run at once"
+            yield "and one run at once"
         if len(app.tasks):
             yield from options_unknown(app.tasks, task)
 

@@ -12,7 +12,7 @@ from evenbeat.cli.store_input import complete_schedule, opened, store_options
 
 @click.command("delete")
 @click.argument("name", shell_complete=complete_schedule)
-@click.option("--yes", "-y", is_flag=True, help="Don't ask. Only a terminal is asked.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask. Without a terminal, nothing is asked.")
 @store_options
 @json_option
 def command(name: str, yes: bool, store: str | None, tenant: str | None, as_json: bool) -> None:
@@ -26,7 +26,7 @@ def command(name: str, yes: bool, store: str | None, tenant: str | None, as_json
     def people() -> list[str]:
         words = [f"deleted {name}"]
         if schedule.managed_by == "code":
-            words.append("it was declared in code: the next node that starts with that code makes it again")
+            words.append("the code declares it: the next node that starts with that code creates it again")
         return words
 
     answer({"deleted": name, "tenant": schedule.tenant}, people, as_json=as_json)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice(get_args(ScheduleState)), help="Only those in this state.")
-@click.option("--task", metavar="TASK", help="Only those of this task.")
-@click.option("--limit", metavar="COUNT", type=click.IntRange(1), help="No more than this many.")
+@click.option("--state", type=click.Choice(get_args(ScheduleState)), help="Only schedules in this state.")
+@click.option("--task", metavar="TASK", help="Only schedules of this task.")
+@click.option("--limit", metavar="COUNT", type=click.IntRange(1), help="At most this many.")
 @all_tenants_option
 @store_options
 @json_option
@@ -35,7 +35,7 @@ def command(
     tenant: str | None,
     as_json: bool,
 ) -> None:
-    """List schedules: their state, next run and last result."""
+    """List schedules with their state, next run and last result."""
     with opened(store, tenant) as app:
         rows = app.schedules.list(state=state, task=task, limit=limit, all_tenants=all_tenants)
         stats = app.schedules.stats(rows)

@@ -15,15 +15,15 @@ from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
 from evenbeat.observe.phrases import count
 
-# Queued runs that are looked at: enough to say how many there are of any schedule but a flood.
+# The most queued runs that are counted.
 _RUNS = 1_000
 
 
 @click.command("pause")
 @click.argument("name", shell_complete=complete_schedule)
-@click.option("--note", metavar="TEXT", default="", help="Why, for whoever looks at it.")
-@click.option("--until", metavar="WHEN", help="It goes on by itself: 18:00, a date and time, or 2h from now.")
-@click.option("--cancel-queued", is_flag=True, help="End its runs that are queued already, too.")
+@click.option("--note", metavar="TEXT", default="", help="Why it is paused.")
+@click.option("--until", metavar="WHEN", help="Resume it then: 18:00, a date and time, or 2h from now.")
+@click.option("--cancel-queued", is_flag=True, help="Cancel its queued runs, too.")
 @store_options
 @json_option
 def command(
@@ -35,10 +35,10 @@ def command(
     tenant: str | None,
     as_json: bool,
 ) -> None:
-    """Pause a schedule, until it is resumed or a time comes.
+    """Pause a schedule until it is resumed, or until a time.
 
-    Its ticks in between are recorded as skipped, also those that are due and not fired yet. Runs that are
-    queued already still run, unless --cancel-queued ends them.
+    The ledger records its ticks in between as skipped, also those that are due and not fired yet. Runs that
+    are queued already still run, unless --cancel-queued cancels them.
     """
     with opened(store, tenant) as app:
         wall = Wall.at(app.store.now())
@@ -62,16 +62,13 @@ def command(
         if cancel_queued and len(queued) < len(before):
             yield f"cancelled {count(len(before) - len(queued), 'queued run')}"
         elif queued:
-            number = f"{len(queued):,} or more" if len(queued) == _RUNS else f"{len(queued):,}"
-            are = "run is" if len(queued) == 1 else "runs are"
-            yield f"{number} {are} queued and will run: {_some(queued)}"
-            them = "it" if len(queued) == 1 else "them"
-            yield f"to end {them}, too: evenbeat runs cancel --all --schedule {name} --state queued"
+            least = "at least " if len(queued) == _RUNS else ""
+            yield f"{least}{count(len(queued), 'run is', 'runs are')} queued and will run: {_some(queued)}"
+            yield f"to cancel them: evenbeat runs cancel --all --schedule {name} --state queued"
         if running:
-            # A worker takes more than it executes at once: some of these may not have begun.
-            are, them = ("run is", "it") if len(running) == 1 else ("runs are", "them")
-            yield f"{len(running):,} {are} with workers and will end, or begin and end"
-            yield f"to stop {them}: evenbeat runs cancel --all --schedule {name}"
+            # A worker claims more runs than it executes at once: some of these may not have begun.
+            yield f"{count(len(running), 'run is', 'runs are')} claimed by workers and will run to their end"
+            yield f"to stop them: evenbeat runs cancel --all --schedule {name}"
 
     shown = {
         "schedule": json_form(paused),

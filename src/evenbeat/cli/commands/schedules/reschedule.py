@@ -21,10 +21,11 @@ from evenbeat.observe.phrases import measured
 @store_options
 @json_option
 def command(name: str, when: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Move the next run of a schedule, and it alone.
+    """Move the next run of a schedule, and only that one.
 
-    WHEN is a time of day, the next one, a date and time, here unless it has an offset, or +2h from now. Those
-    after it come as the trigger says; ticks that are passed over are recorded as skipped. A spread is added.
+    WHEN is a time of day (the next one), a date and time (in your zone unless it has an offset), or +2h from
+    now. Later runs follow the trigger. The ledger records the ticks before WHEN as skipped. The schedule's
+    share of its spread is added.
     """
     with opened(store, tenant) as app:
         wall = Wall.at(app.store.now())
@@ -35,7 +36,7 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
             if error.field != "at":
                 raise
             raise InvalidValue(
-                f"{when} is over already",
+                f"{when} is in the past",
                 field="WHEN",
                 value=when,
                 hint=f"give a time to come; 'evenbeat schedules run {name}' runs it now",
@@ -56,6 +57,6 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
         if until is not None:
             yield f"it is paused until {wall.full(until)}"
         elif moved.paused:
-            yield f"it is paused: it won't run unless it is resumed before: evenbeat schedules resume {name}"
+            yield f"it is paused, and runs only if it is resumed before: evenbeat schedules resume {name}"
 
     answer({"schedule": json_form(moved)}, people, as_json=as_json)

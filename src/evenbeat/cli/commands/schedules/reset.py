@@ -17,7 +17,7 @@ from evenbeat.cli.wall import Wall
 @store_options
 @json_option
 def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Take edits by hand back: the schedule as the code declared it."""
+    """Undo edits by hand: the schedule becomes what the code declares."""
     with opened(store, tenant) as app:
         edited = sorted(app.schedules.get(name).edited)
         schedule = app.schedules.reset(name)
@@ -25,7 +25,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
 
     def people() -> Iterator[str]:
         if not edited:
-            yield f"{name} is as the code says: there is nothing to take back"
+            yield f"{name} is as the code declares it: there is nothing to undo"
             return
         yield f"reset {name} ({', '.join(edited)})"
         if schedule.next_run is not None and not schedule.paused:

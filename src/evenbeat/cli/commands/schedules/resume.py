@@ -15,9 +15,9 @@ from evenbeat.cli.wall import Wall
 @store_options
 @json_option
 def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """End the pause of a schedule.
+    """Resume a paused schedule.
 
-    Ticks that fell into it stay skipped. No harm if it is not paused.
+    The ticks of the pause stay skipped. Does nothing if the schedule is not paused.
     """
     with opened(store, tenant) as app:
         before = app.schedules.get(name)

@@ -1,4 +1,4 @@
-"""``evenbeat schedules run``: run now."""
+"""``evenbeat schedules run``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Run a schedule's task now; its next run stays where it is.
 
-    With the schedule's own payload, unless another one is given.
+    The run gets the schedule's payload, unless --payload gives another one.
     """
     with opened(store, tenant) as app:
         run = app.schedules.run_now(name, payload)

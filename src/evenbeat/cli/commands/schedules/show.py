@@ -1,4 +1,4 @@
-"""``evenbeat schedules show``: the definition, what comes, what was, and what did not run and why."""
+"""``evenbeat schedules show``: the definition, coming ticks, history, and skipped ticks with reasons."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SKIPPED = 10
 @store_options
 @json_option
 def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Show all about a schedule, also which ticks were skipped and why."""
+    """Show a schedule in full, with the ticks that were skipped and why."""
     with opened(store, tenant) as app:
         schedule = app.schedules.get(name)
         # A paused or unreadable schedule has no ticks to come.
@@ -118,10 +118,10 @@ def _definition(schedule: Schedule, wall: Wall) -> Iterator[tuple[str, Renderabl
     yield "runs", ", ".join(_execution(schedule))
     if schedule.edited:
         said = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
-        yield "edited", f"by hand; the code says {printable(said)}"
-        yield "", f"back to that: evenbeat schedules reset {schedule.name}"
+        yield "edited", f"by hand; the code declares {printable(said)}"
+        yield "", f"to undo the edit: evenbeat schedules reset {schedule.name}"
     made = f"{wall.full(schedule.created_at)}, by {'code' if schedule.declared else 'hand'}"
-    yield "made", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
+    yield "created", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
 
 
 def _as_code(value: object) -> str:

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 @click.argument("name", shell_complete=complete_schedule)
 @click.option("--trigger", metavar="TRIGGER", help="When it runs.")
 @click.option("--tz", metavar="ZONE", help="With --trigger: zone of a cron, such as Europe/Berlin; else UTC.")
-@click.option("--task", metavar="TASK", help="The name of a task that a node knows.")
+@click.option("--task", metavar="TASK", help="The name of a task that a node has.")
 @payload_option
-@click.option("--no-payload", is_flag=True, help="Call the task without arguments.")
-@click.option("--no-timeout", is_flag=True, help="No run is stopped for taking long.")
-@click.option("--no-max-concurrent", is_flag=True, help="Any number of runs at once.")
+@click.option("--no-payload", is_flag=True, help="Remove the payload: call the task without arguments.")
+@click.option("--no-timeout", is_flag=True, help="Remove the timeout.")
+@click.option("--no-max-concurrent", is_flag=True, help="Remove the limit of active runs.")
 @schedule_options
 @store_options
 @json_option
@@ -47,7 +47,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Change some of what was said about a schedule; the rest, and its pause, stay.
+    """Change some options of a schedule; the others, and its pause, stay.
 
     A trigger that means the same keeps the next run.
     """
@@ -57,7 +57,7 @@ def command(
     if trigger is not None:
         changed["trigger"] = read_trigger_input((trigger,), tz=tz, since=None, name=name).written
     if not changed:
-        raise click.UsageError("say what to change: --trigger, --payload, --overlap, …")
+        raise click.UsageError("give what to change: --trigger, --payload, --overlap, …")
     with opened(store, tenant) as app:
         before = app.schedules.get(name)
         after = app.schedules.update(name, **changed)
@@ -72,8 +72,8 @@ def command(
         yield from differences
         yield from _zone_change(before, after)
         if after.edited:
-            yield "this stays until the code's own definition changes"
-            yield f"back to what the code says: evenbeat schedules reset {name}"
+            yield "the edit stays until the definition in the code changes"
+            yield f"to undo it: evenbeat schedules reset {name}"
         if after.paused:
             yield f"it is paused: evenbeat schedules resume {name}"
         elif after.next_run is not None:
@@ -83,7 +83,7 @@ def command(
 
 
 def _without(options: dict[str, Any]) -> dict[str, Any]:
-    """What was said, with None where ``--no-…`` takes something away."""
+    """Return the given options, with None for each ``--no-…``."""
     removed = [name for name in ("payload", "timeout", "max_concurrent") if options.pop(f"no_{name}")]
     for name in removed:
         if options[name] is not None:
@@ -93,15 +93,15 @@ def _without(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _differences(before: Schedule, after: Schedule) -> Iterator[str]:
-    """``overlap: allow → skip``."""
-    old, new = _said_of(before), _said_of(after)
+    """Yield ``overlap: allow → skip``."""
+    old, new = _options_of(before), _options_of(after)
     for name, value in new.items():
         if value != old[name]:
             yield f"  {name}: {_words(old[name])} → {_words(value)}"
 
 
 def _zone_change(before: Schedule, after: Schedule) -> Iterator[str]:
-    """A line for who gives a cron another zone, most of all by not saying one."""
+    """Yield a line if a cron gets another zone, as it does when the new trigger names none."""
     if before.timezone == after.timezone or before.damage:
         return
     if isinstance(parse_trigger(after.trigger), Cron) and isinstance(parse_trigger(before.trigger), Cron):
@@ -109,7 +109,7 @@ def _zone_change(before: Schedule, after: Schedule) -> Iterator[str]:
         yield f"the zone is now {after.timezone}, was {before.timezone}{kept}"
 
 
-def _said_of(schedule: Schedule) -> dict[str, Any]:
+def _options_of(schedule: Schedule) -> dict[str, Any]:
     """Return the options of a schedule, by the names that users give them."""
     return {name: getattr(schedule, name) for name in ("trigger", "task", "payload", *SCHEDULE)}
 
