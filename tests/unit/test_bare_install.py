@@ -17,13 +17,15 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # Hides every package but the dependencies, and those that they bring themselves.
 ONLY_DEPENDENCIES = """
 import sys
+from importlib.metadata import packages_distributions
+
+brought = {"evenbeat", "click", "msgspec", "rich", "tzdata", "pygments", "markdown_it", "mdurl"}
+hidden = packages_distributions().keys() - brought
+assert "numpy" in hidden
 
 class Hidden:
-    seen = {"evenbeat", "click", "msgspec", "rich", "tzdata", "pygments", "markdown_it", "mdurl"}
-
     def find_spec(self, name, path=None, target=None):
-        package = name.partition(".")[0]
-        if package not in self.seen and package not in sys.stdlib_module_names:
+        if name.partition(".")[0] in hidden:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden())

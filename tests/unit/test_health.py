@@ -208,13 +208,13 @@ def test_a_node_is_seen_while_it_runs_and_is_gone_when_it_stops(app: Scheduler) 
     assert health().exit_code == 1
 
 
-def test_where_no_file_can_be_written_nobody_can_tell_and_nothing_fails(
+def test_without_status_files_the_health_is_not_known_and_nothing_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(status_files, "folders", tuple)
     result = health()
     assert result.exit_code == 0
-    assert "nobody can tell how they are; set XDG_RUNTIME_DIR" in result.output
+    assert "their health is not known; set XDG_RUNTIME_DIR" in result.output
 
 
 def test_a_step_that_does_not_end_makes_its_loop_late() -> None:

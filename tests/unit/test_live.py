@@ -33,8 +33,8 @@ def app(page: io.StringIO) -> Iterator[Scheduler]:
 @pytest.mark.parametrize(
     ("count", "reason", "said"),
     [
-        (1, "coalesced", "1 tick not run: a later run stands for it"),
-        (2, "coalesced", "2 ticks not run: a later run stands for them"),
+        (1, "coalesced", "1 tick not run: missed; a later run stands for it (catch-up latest)"),
+        (2, "coalesced", "2 ticks not run: missed; a later run stands for them (catch-up latest)"),
         (1, "paused", "1 tick not run: the schedule was paused"),
     ],
 )

@@ -126,7 +126,7 @@ def test_ten_thousand_schedules_come_out_in_order_without_a_sort(monkeypatch: py
     def no_sort(*_: object) -> None:
         raise AssertionError("sorted")
 
-    monkeypatch.setattr("evenbeat.timeline.snapshot._sorted", no_sort)
+    monkeypatch.setattr("evenbeat.timeline.numpy_columns._sorted", no_sort)
     texts = ["* * * * *", "*/5 * * * * tz=Asia/Kolkata", "0 9 * * mon-fri tz=Europe/Berlin"]
     plan = Plan((i, parse_trigger(texts[i % 3])) for i in range(10_000))
     ticks = plan.unroll(ms("2026-03-02 08:00"), ms("2026-03-02 09:00"))

@@ -1,4 +1,4 @@
-"""Settings: who is heard first, where a value came from, and what is refused."""
+"""Settings: which place overrides which, where a value was set, and which values are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evenbeat import InvalidValue
-from evenbeat.config import DEFAULT_STORE, Origin, Settings, default_store, read_settings
+from evenbeat.config import Origin, Settings, default_store, read_settings
 from evenbeat.core.durations import read_duration
 from evenbeat.node.settings import NodeSettings, node_options, read_node_settings
 
@@ -28,7 +28,7 @@ def write(folder: Path, text: str, name: str = "evenbeat.toml") -> Path:
     return folder / name
 
 
-def test_each_place_goes_before_the_next(tmp_path: Path) -> None:
+def test_each_place_overrides_the_next(tmp_path: Path) -> None:
     project = '[project]\nname = "x"\n\n[tool.evenbeat]\n'
     project += 'tenant = "d"\nlease = "4s"\npoll_interval = "4s"\nthread_concurrency = 4\n'
     pyproject = write(tmp_path, project, "pyproject.toml")
@@ -45,7 +45,7 @@ def test_each_place_goes_before_the_next(tmp_path: Path) -> None:
         4,
         Origin("file", "tool.evenbeat.thread_concurrency", pyproject, 8),
     )
-    assert settings.of("store") == ("store", DEFAULT_STORE, Origin("default"))
+    assert settings.of("store") == ("store", "sqlite:///evenbeat.db", Origin("default"))
     assert settings["queues"] == ("default",)
 
 
@@ -104,8 +104,8 @@ def test_values_of_the_environment_are_read_from_text(tmp_path: Path) -> None:
     }
     settings = read(tmp_path, environment)
 
-    said = {name: settings[name] for name in settings if settings.is_said(name)}
-    assert said == {
+    set_by_variables = {name: settings[name] for name in settings if settings.is_set(name)}
+    assert set_by_variables == {
         "queues": ("default", "mail"),
         "thread_concurrency": 4,
         "drain_timeout": "0s",
@@ -122,12 +122,12 @@ def test_values_of_the_environment_are_read_from_text(tmp_path: Path) -> None:
         ("thread_concurrency = true", "thread_concurrency True is not a whole number"),
         ('thread_concurrency = "many"', 'thread_concurrency "many" is not a whole number'),
         ('lease = "soon"', 'lease "soon" is not a duration'),
-        ('lease = "10ms"', 'lease "10ms" is shorter than 1000 ms'),
+        ('lease = "10ms"', 'lease "10ms" is shorter than 1s'),
         ('poll_interval = "1 minute"', 'poll_interval "1 minute" is not a duration; write "1m"'),
         ('tenant = "a b"', 'tenant "a b" is not 1 to 128 letters, digits, _ or -'),
         ("tenant = 1", "tenant 1 is not 1 to 128 letters"),
         ("queues = 5", "queues 5 are not names"),
-        ("queues = []", "queues are none"),
+        ("queues = []", "queues is empty"),
         ('queues = ["a", ""]', 'queue "" is not 1 to 128'),
         ('log_format = "xml"', 'log_format "xml" is not one of text, json'),
         ('app = "my shop"', 'app "my shop" does not name a scheduler; write a file, app.py, or a module'),
@@ -135,9 +135,7 @@ def test_values_of_the_environment_are_read_from_text(tmp_path: Path) -> None:
         ("store = 1", "store 1 is not a text"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_with_its_place(
-    tmp_path: Path, line: str, message: str
-) -> None:
+def test_an_invalid_value_is_refused_with_its_place(tmp_path: Path, line: str, message: str) -> None:
     file = write(tmp_path, f"# ours\n{line}\n")
 
     assert refused(tmp_path).startswith(f"{line.split()[0]} in {file}:2: {message}")
@@ -145,12 +143,12 @@ def test_a_value_that_makes_no_sense_is_refused_with_its_place(
 
 def test_a_variable_and_a_flag_are_named_too(tmp_path: Path) -> None:
     assert refused(tmp_path, {"EVENBEAT_POLL_INTERVAL": "x"}).startswith(
-        'EVENBEAT_POLL_INTERVAL: poll "x" is not a duration'
+        'EVENBEAT_POLL_INTERVAL: poll_interval "x" is not a duration'
     )
     assert refused(tmp_path, poll_interval="x").startswith('poll_interval "x" is not a duration')
 
 
-def test_a_key_that_no_setting_has_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_key_is_refused_with_the_nearest_setting(tmp_path: Path) -> None:
     file = write(tmp_path, "process-concurrency = 4\n")
     assert (
         refused(tmp_path)
@@ -161,11 +159,11 @@ def test_a_key_that_no_setting_has_is_refused_with_the_nearest(tmp_path: Path) -
     assert "is not a setting; there are app, store, tenant" in refused(tmp_path)
 
 
-def test_a_variable_that_no_setting_has_is_a_warning(tmp_path: Path) -> None:
-    settings = read(tmp_path, {"EVENBEAT_TREADS": "4", "EVENBEATS": "1", "HOME": "/"})
+def test_an_unknown_variable_is_a_warning(tmp_path: Path) -> None:
+    settings = read(tmp_path, {"EVENBEAT_TENNANT": "4", "EVENBEATS": "1", "HOME": "/"})
 
     assert settings.warnings == (
-        "EVENBEAT_TREADS is not a setting and is ignored: did you mean EVENBEAT_THREAD_CONCURRENCY?",
+        "EVENBEAT_TENNANT is not a setting and is ignored: did you mean EVENBEAT_TENANT?",
     )
 
 
@@ -176,10 +174,10 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, text: str) -> None
     assert str(file) in refused(tmp_path)
 
 
-def test_other_tables_of_a_project_are_none_of_ours(tmp_path: Path) -> None:
+def test_other_tables_of_a_project_are_ignored(tmp_path: Path) -> None:
     write(tmp_path, '[tool.other]\nthreads = "x"\n', "pyproject.toml")
 
-    assert not any(read(tmp_path).is_said(name) for name in read(tmp_path))
+    assert not any(read(tmp_path).is_set(name) for name in read(tmp_path))
 
 
 def test_a_working_directory_that_is_gone_has_no_files(
@@ -208,7 +206,7 @@ def test_the_defaults_are_those_of_a_node(tmp_path: Path) -> None:
         assert (read_duration(value, name) if isinstance(value, str) else value) == getattr(node, name)
 
 
-def test_options_of_a_node_are_those_that_somebody_said(tmp_path: Path) -> None:
+def test_options_of_a_node_are_those_that_are_set(tmp_path: Path) -> None:
     write(tmp_path, 'lease = "10s"\ntenant = "acme"\n')
     options = node_options(read(tmp_path, {"EVENBEAT_QUEUES": "mail"}, thread_concurrency=3))
 
@@ -216,10 +214,10 @@ def test_options_of_a_node_are_those_that_somebody_said(tmp_path: Path) -> None:
     assert read_node_settings(options).lease == 10_000
 
 
-def test_the_default_store_is_what_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_store_is_that_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EVENBEAT_STORE", raising=False)
-    assert default_store() == DEFAULT_STORE
+    assert default_store() == "sqlite:///evenbeat.db"
     write(tmp_path, 'store = "sqlite:///jobs.db"\n')
     assert default_store() == "sqlite:///jobs.db"
     monkeypatch.setenv("EVENBEAT_STORE", "memory://")

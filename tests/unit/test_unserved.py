@@ -36,7 +36,7 @@ def test_an_app_without_tasks_is_warned_about() -> None:
     app = Scheduler("memory://")
     (warning,) = unserved(app.tasks, app.node_settings())
     assert warning.startswith(
-        "the app has no tasks, so nothing is executed here: register some with @app.task"
+        "the app has no tasks, so this worker executes nothing: register some with @app.task"
     )
 
 
@@ -45,10 +45,10 @@ def test_tasks_whose_queue_is_not_taken_are_named_with_what_to_do() -> None:
     for name, queue in (("a", "default"), ("b", "slow"), ("c", "slow"), ("d", "api"), ("e", "mail")):
         app.task(name=name, queue=queue)(lambda: None)
     api, slow = unserved(app.tasks, app.node_settings())
-    assert api.startswith("queue api is not taken here, so d will wait for a node that takes it")
+    assert api.startswith("this worker does not take from queue api, so d will wait for a node that does")
     assert slow == (
-        "queue slow is not taken here, so b, c will wait for a node that takes it: "
-        "start one with --queues slow, or take it here with --queues default,mail,slow"
+        "this worker does not take from queue slow, so b, c will wait for a node that does: "
+        "start one with --queues slow, or this one with --queues default,mail,slow"
     )
     assert list(unserved(app.tasks, app.node_settings(queues=["default", "mail", "slow", "api"]))) == []
 
@@ -72,6 +72,6 @@ def test_run_warns_once_when_it_starts(
     file.write_text(APP)
     with caplog.at_level(logging.WARNING, "evenbeat"):
         assert CliRunner().invoke(root, ["run", file.name, *options], prog_name="evenbeat").exit_code == 0
-    found = [message for message in caplog.messages if "queue slow is not taken here" in message]
+    found = [message for message in caplog.messages if "does not take from queue slow" in message]
     assert len(found) == warned
     assert all("export, report will wait" in message for message in found)

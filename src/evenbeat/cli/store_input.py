@@ -169,7 +169,12 @@ def opened(
         problem = f'schedule "{error.name}" of tenant "{error.tenant}" exists already'
         raise Failed(problem, f"'evenbeat schedules show {error.name}' shows it") from error
     except RunNotFound as error:
-        raise Failed(str(error), "'evenbeat runs list' shows the newest") from error
+        owner, slash, _ = error.run.partition("/")
+        other = slash and owner != app.tenant
+        hint = (
+            f"of tenant {owner}? add --tenant {owner}" if other else "'evenbeat runs list' shows the newest"
+        )
+        raise Failed(str(error), hint) from error
     finally:
         app.close()
 
