@@ -1449,7 +1449,7 @@ def test_a_time_of_day_is_the_last_one_that_has_come_in_the_local_zone(
         (("--since", "25:00"), '--since "25:00" is neither a time nor a duration'),
         (
             ("--since", "+2h"),
-            "--since +2h is in the future, and only past runs are listed; write 2h, which counts back from now",
+            "--since +2h is in the future, and only past runs are listed; write 2h, which counts back",
         ),
         (("--since", "3h", "--until", "+2h"), "--until +2h is in the future"),
         (("--since", "1h", "--until", "2h"), "--until 2h is not after --since 1h"),

@@ -48,6 +48,8 @@ if __name__ == "__main__":
     print("it works")
 """
 
+COMMAND = "import sys; sys.argv = ['evenbeat', *{}]\nfrom evenbeat.cli import main\nmain()"
+
 
 def run_without_posix(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     # No bytecode, no site of the user's: only what the code itself imports after the names are gone.
@@ -60,17 +62,27 @@ def test_a_node_in_ones_own_program_works_on_sqlite(tmp_path: Path) -> None:
     assert done.stdout == "it works\n", done.stderr
 
 
+def test_dev_without_reloading_runs_an_app(tmp_path: Path) -> None:
+    """The task itself presses Ctrl-C, so that the command ends."""
+    stopping = APP.replace(
+        'return "ticked"', 'import signal; signal.raise_signal(signal.SIGINT); return "ticked"'
+    )
+    (tmp_path / "app.py").write_text(stopping)
+    done = run_without_posix(tmp_path, COMMAND.format(["dev", "--no-reload", "app.py"]))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Evenbeat runs app.py" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["run", "app.py"], "with app.run() in it"),
+        (["run", "app.py"], "that calls app.run()"),
         (["dev", "app.py"], "--no-reload"),
         (["schedules", "list", "--store", "postgresql://localhost/app"], "has no select.poll"),
     ],
 )
 def test_what_does_not_work_says_what_does(tmp_path: Path, arguments: list[str], expected: str) -> None:
     (tmp_path / "app.py").write_text(APP)
-    code = f"import sys; sys.argv = ['evenbeat', *{arguments!r}]\nfrom evenbeat.cli import main\nmain()"
-    done = run_without_posix(tmp_path, code)
+    done = run_without_posix(tmp_path, COMMAND.format(arguments))
     assert (done.returncode == 0, "Traceback" in done.stderr) == (False, False), done.stderr
     assert expected in done.stderr

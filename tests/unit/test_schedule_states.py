@@ -116,7 +116,7 @@ def test_the_cli_names_the_runs_that_a_pause_leaves_queued(
     said = printed(path, "schedules", "pause", "beat").splitlines()
     assert said[1:] == [
         f"1 run is queued and will run: {run.id}",
-        "to end it, too: evenbeat runs cancel --all --schedule beat --state queued",
+        "to cancel: evenbeat runs cancel --all --schedule beat --state queued",
     ]
     assert "cancelled 1 queued run" in printed(path, "schedules", "pause", "beat", "--cancel-queued")
     assert [run.state for run in app.runs.list()] == ["cancelled"]
@@ -125,8 +125,8 @@ def test_the_cli_names_the_runs_that_a_pause_leaves_queued(
     assert len(app.store.claim_runs(claim).runs) == 1
     said = printed(path, "schedules", "pause", "beat").splitlines()
     assert said[1:] == [
-        "1 run is with workers and will end, or begin and end",
-        "to stop it: evenbeat runs cancel --all --schedule beat",
+        "1 run is with workers and will go on",
+        "to stop: evenbeat runs cancel --all --schedule beat",
     ]
     assert "paused" in printed(path, "schedules", "show", "beat")
 
@@ -244,18 +244,18 @@ def test_the_cli_shows_an_edit_and_takes_it_back(app: Scheduler, path: Path) -> 
     app.schedules.declare("beat", every("1h"), "work", {"value": 1})
     app.schedules.update("beat", trigger=every("5m"), payload={"value": 2})
     shown = printed(path, "schedules", "show", "beat")
-    assert 'by hand; the code says trigger every 1h, payload {"value": 1}' in " ".join(shown.split())
+    assert 'by hand; the code declares trigger every 1h, payload {"value": 1}' in " ".join(shown.split())
     assert "evenbeat schedules reset beat" in shown
     assert printed(path, "schedules", "reset", "beat").startswith("reset beat (payload, trigger)\nnext run")
     back = app.schedules.get("beat")
     assert (back.trigger, back.payload, back.edited) == ("every 1h", {"value": 1}, {})
-    assert "nothing to take back" in printed(path, "schedules", "reset", "beat")
+    assert "nothing to undo" in printed(path, "schedules", "reset", "beat")
 
 
 def test_an_edit_is_named_by_the_options_that_people_give(app: Scheduler) -> None:
     app.schedules.declare("beat", every("1h"), "work", retries=2, timeout="90s")
     app.schedules.update(
-        "beat", retries=5, timeout=None, catch_up="all", catch_up_limit=7, grace="2m", spread="1m"
+        "beat", retries=5, timeout=None, catch_up="skip", catch_up_limit=7, grace="2m", spread="1m"
     )
     assert app.schedules.get("beat").edited == {
         "retries": 2,
@@ -383,7 +383,7 @@ def test_a_schedule_that_lost_its_next_tick_is_found_and_can_be_mended(
     app.schedules.declare("beat", every("1m"), "work")
     spoil(path, "next_tick = NULL, wake_at = NULL", "beat")
     result = CliRunner().invoke(root, ["doctor", f"sqlite:///{path}"], prog_name="evenbeat")
-    assert "asleep for ever" in result.output
+    assert "it has no next wake-up" in result.output
     app.schedules.declare("beat", every("1m"), "work")
     clock.advance("1m")
     fire(app)

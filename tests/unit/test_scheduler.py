@@ -857,7 +857,7 @@ def test_a_misspelt_option_is_refused_with_those_there_are(scheduler: VirtualSch
         lambda: scheduler.task(retry=3),  # type: ignore[call-overload]
         lambda: scheduler.enqueue("work", retry=3),  # type: ignore[call-arg]
         lambda: scheduler.schedules.add("beat", every("1m"), "work", retry=3),  # type: ignore[call-arg]
-        lambda: Scheduler("memory://", thread=3),  # type: ignore[call-arg]
+        lambda: Scheduler("memory://", threads=3),  # type: ignore[call-arg]
     ]
     for attempt in refused:
         with pytest.raises(InvalidValue, match="has no option") as error:

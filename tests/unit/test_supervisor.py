@@ -279,7 +279,7 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Resul
         (("nowhere.py",), "there is no file"),
         (("app.py", "--no-ticker", "--no-worker"), "leave nothing to do"),
         (("app.py", "--processes", "0"), "processes 0 is not a whole number of 1 to 10,000"),
-        (("app.py", "--lease", "1ms"), 'lease "1ms" is shorter than 1000 ms'),
+        (("app.py", "--lease", "1ms"), 'lease "1ms" is shorter than 1s'),
     ],
 )
 def test_invalid_arguments_of_the_command_are_refused(

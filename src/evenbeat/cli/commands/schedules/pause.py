@@ -64,11 +64,11 @@ def command(
         elif queued:
             least = "at least " if len(queued) == _RUNS else ""
             yield f"{least}{count(len(queued), 'run is', 'runs are')} queued and will run: {_some(queued)}"
-            yield f"to cancel them: evenbeat runs cancel --all --schedule {name} --state queued"
+            yield f"to cancel: evenbeat runs cancel --all --schedule {name} --state queued"
         if running:
             # A worker claims more runs than it executes at once: some of these may not have begun.
-            yield f"{count(len(running), 'run is', 'runs are')} claimed by workers and will run to their end"
-            yield f"to stop them: evenbeat runs cancel --all --schedule {name}"
+            yield f"{count(len(running), 'run is', 'runs are')} with workers and will go on"
+            yield f"to stop: evenbeat runs cancel --all --schedule {name}"
 
     shown = {
         "schedule": json_form(paused),
