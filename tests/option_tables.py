@@ -41,9 +41,8 @@ def page_with_tables(page: str) -> str:
     }
     for heading, lines in tables.items():
         pattern = rf"^\| {heading} \|.*\n(?:\|.*\n)+"
-        assert len(re.findall(pattern, page, re.MULTILINE)) == 1, heading
-        text = "".join(f"{line}\n" for line in lines)
-        page = re.sub(pattern, lambda _, text=text: text, page, flags=re.MULTILINE)
+        (old,) = re.findall(pattern, page, re.MULTILINE)
+        page = page.replace(old, "".join(f"{line}\n" for line in lines))
     return page
 
 

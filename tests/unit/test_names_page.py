@@ -16,10 +16,9 @@ from evenbeat import documents
 from evenbeat.app.locks import Lock
 from evenbeat.app.schedules import Schedules
 from evenbeat.cli.root import root
-from evenbeat.core import records
+from evenbeat.core import options, records
 from evenbeat.node.settings import NodeOptions
 from evenbeat.stores import rows
-from evenbeat.tasks import options
 from evenbeat.timeline import RebuildPolicy
 
 PAGE = (Path(__file__).parents[2] / "docs/names.md").read_text("utf-8")

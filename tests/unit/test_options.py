@@ -19,7 +19,7 @@ from evenbeat.core.records import CatchUp, Execution, ScheduleRecord, check_sche
 from evenbeat.node.settings import NodeOptions, NodeSettings
 from evenbeat.tasks.options import NewScheduleOptions, RunOptions, ScheduleOptions
 
-EVERY = NEW_SCHEDULE | SETTINGS
+EVERY = {**NEW_SCHEDULE, **SETTINGS}
 TYPES: dict[str, set[Any]] = {
     "count": {int},
     "duration": {str, timedelta, int, float},
@@ -114,7 +114,7 @@ def test_a_value_out_of_bounds_is_refused_with_them(option: Option, value: objec
 
 def flags(command: click.Command) -> dict[str, click.Option]:
     found = [option for option in command.params if isinstance(option, click.Option)]
-    return {option.name: option for option in found if option.name is not None}
+    return {option.name: option for option in found}
 
 
 def test_every_option_of_a_schedule_is_a_flag_of_add_and_update() -> None:

@@ -41,7 +41,7 @@ def make_columns(times: npt.ArrayLike, owners: npt.ArrayLike, ids: int, *, in_or
     if not in_order:
         ticks, whose = _sorted(ticks, whose, ids)
     narrow = np.ascontiguousarray(whose, dtype=np.uint32)
-    return Columns(memoryview(np.ascontiguousarray(ticks)).toreadonly(), memoryview(narrow).toreadonly())
+    return Columns(np.ascontiguousarray(ticks).data.toreadonly(), narrow.data.toreadonly())
 
 
 def _sorted(times: Times, owners: npt.NDArray[np.generic], ids: int) -> tuple[Times, npt.NDArray[np.generic]]:
