@@ -26,6 +26,15 @@ _MORE = {
 }
 
 
+_WORDS = {
+    "url": "a URL",
+    "label": "a name",
+    "labels": "names",
+    "priority": "0 to 9, `low`, `normal`, `high`",
+    "flag": "True, False",
+}
+
+
 def page_with_tables(page: str) -> str:
     """Return the page with its tables of options made anew."""
     tables = {
@@ -75,12 +84,7 @@ def _values(option: Option) -> Iterator[str]:
     elif option.choices:
         yield from (f"`{choice}`" for choice in option.choices)
     else:
-        yield {
-            "label": "a name",
-            "labels": "names",
-            "priority": "0 to 9, `low`, `normal`, `high`",
-            "flag": "True, False",
-        }[option.kind]
+        yield _WORDS[option.kind]
 
 
 if __name__ == "__main__":

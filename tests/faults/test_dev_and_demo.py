@@ -85,7 +85,7 @@ def test_an_app_is_started_again_when_its_file_changes(tmp_path: Path) -> None:
     with evenbeat(tmp_path, "dev", "app.py") as dev:
         dev.wait_for("Evenbeat runs app.py", '→ "hello"')
         app.write_text(APP.replace("hello", "good morning"))
-        dev.wait_for("app.py changed: starting again", '→ "good morning"')
+        dev.wait_for("app.py changed: restarting", '→ "good morning"')
         app.write_text("not python (")
         dev.wait_for("SyntaxError", "waiting for a change")
         app.write_text(APP.replace("hello", "back again"))
@@ -132,8 +132,8 @@ def test_the_demo_runs_stops_and_catches_up_when_it_is_started_again(tmp_path: P
     time.sleep(4.5)  # long enough that the interval of two seconds misses a tick
     with evenbeat(tmp_path, "demo", "--for", "1s") as again:
         assert again.process.wait(60) == 0
-        again.wait_for("Nobody was here for", "a later run stands for", "Stopped")
+        again.wait_for("Stopped for", "a later run stands for", "Stopped")
     with evenbeat(tmp_path, "demo", "--fresh", "--for", "500ms") as fresh:
         assert fresh.process.wait(60) == 0
         fresh.wait_for("Stopped")
-        assert "Nobody was here" not in fresh.text
+        assert "Stopped for" not in fresh.text

@@ -1742,6 +1742,11 @@ def test_an_update_says_what_keeps_it_from_being_seen(app: Scheduler) -> None:
         (("--tz", "UTC"), "--tz goes with --trigger"),
         (("--timeout", "5s", "--no-timeout"), "--timeout and --no-timeout exclude each other"),
         (("--trigger", "every 0s"), "every"),
+        (("--grace", "5m"), 'grace "5m" has no effect with --catch-up latest; add --catch-up skip, or'),
+        (
+            ("--catch-up-limit", "5"),
+            "catch_up_limit 5 has no effect with --catch-up latest; add --catch-up all",
+        ),
     ],
 )
 def test_an_update_that_makes_no_sense_is_refused(

@@ -27,6 +27,7 @@ TYPES: dict[str, set[Any]] = {
     "labels": {Iterable[str]},
     "priority": {int, str},
     "text": {str},
+    "url": {str},
     "flag": {bool},
 }
 
@@ -127,8 +128,8 @@ def test_every_option_of_a_schedule_is_a_flag_of_add_and_update() -> None:
 def test_every_option_of_a_node_is_a_flag_of_run_with_its_default() -> None:
     found = flags(run_command)
     assert NODE.keys() <= found.keys()
-    assert found["lease"].help == f"{NODE['lease'].help.removesuffix('.')} (30s)."
-    assert (found["process_concurrency"].help or "").endswith("(cores).")
+    assert found["lease"].help == f"{NODE['lease'].help}  [default: 30s]"
+    assert (found["process_concurrency"].help or "").endswith("[default: cores]")
 
 
 class TestOptionsWithoutEffect:

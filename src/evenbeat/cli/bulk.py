@@ -54,7 +54,7 @@ def bulk_options(action: Action) -> Callable[[_Function], _Function]:
         click.option(
             "--state",
             type=click.Choice(action.states),
-            help=f"With --all: only runs in this state ({action.default_states}).",
+            help=f"With --all: only runs in this state.  [default: {action.default_states}]",
         ),
         run_filter_options,
         click.option(

@@ -140,7 +140,7 @@ def describe(error: click.ClickException | EvenbeatError) -> list[str]:
         hint = [] if error.hint is None else [f"hint: {error.hint}"]
         return [f"error: {error}", *hint]
     if isinstance(error, EvenbeatError):
-        return [f"error: {error}"]
+        return [f"error: {_as_flags(str(error))}"]
     message = _click_message(error)
     if isinstance(error, click.UsageError) and error.ctx is not None and "did you mean" not in message:
         return [f"error: {message}", f"hint: '{error.ctx.command_path} --help' shows how it is called"]
@@ -172,6 +172,11 @@ def _as_text(words: str) -> str:
     gap=skip."""
     words = re.sub(r'\b(every|at)\("([^"]*)"\)', r"\1 \2", words)
     return re.sub(r'\b(gap|repeat)="(\w+)"', r"\1=\2", words)
+
+
+def _as_flags(words: str) -> str:
+    """Return a message of the library with its options as flags: catch_up="skip" as --catch-up skip."""
+    return re.sub(r'\b(catch_up|overlap)="(\w+)"', lambda m: f"--{m[1].replace('_', '-')} {m[2]}", words)
 
 
 def _locate(text: str, error: InvalidValue) -> tuple[str, tuple[int, int] | None]:

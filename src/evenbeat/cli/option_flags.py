@@ -19,6 +19,7 @@ _TAKES: dict[str, tuple[Any, str]] = {
     "labels": (str, "A,B"),
     "priority": (str, "0-9"),
     "text": (str, "TEXT"),
+    "url": (str, "URL"),
 }
 
 
@@ -46,6 +47,14 @@ def setting_flags(*names: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
+def setting_override(name: str) -> Callable[[_Function], _Function]:
+    """Return a decorator that adds a flag that overrides the setting of this name."""
+    option = SETTINGS[name]
+    metavar = _TAKES[option.kind][1]
+    words = f'{option.help}  [default: the setting "{name}"]'
+    return click.option(f"--{name}", name, metavar=metavar, help=words)
+
+
 def _add(function: _Function, *options: Option, with_default: bool = False) -> _Function:
     for option in reversed(options):
         function = _flag(option, with_default)(function)
@@ -57,7 +66,7 @@ def _flag(option: Option, with_default: bool) -> Callable[[_Function], _Function
     if option.kind == "flag":
         return click.option(name, option.name, is_flag=True, default=None, help=words)
     if with_default:
-        words = f"{words.removesuffix('.')} ({option.shown_default})."
+        words = f"{words}  [default: {option.shown_default}]"
     if option.kind == "choice":
         choice = click.Choice(option.choices, case_sensitive=False)
         return click.option(name, option.name, type=choice, help=words)

@@ -14,6 +14,7 @@ import click
 
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import Failed, warn
+from evenbeat.cli.option_flags import setting_override
 from evenbeat.cli.phrases import one_line
 from evenbeat.config import Origin, Setting, Settings, read_settings
 from evenbeat.errors import (
@@ -39,9 +40,9 @@ class FoundStore(NamedTuple):
     """Its URL, without a password."""
 
 
-store_option = click.option("--store", metavar="URL", help="The store; else EVENBEAT_STORE or the project's.")
-tenant_option = click.option("--tenant", metavar="NAME", help="Whose schedules and runs.")
-all_tenants_option = click.option("--all-tenants", is_flag=True, help="Those of every tenant.")
+store_option = setting_override("store")
+tenant_option = setting_override("tenant")
+all_tenants_option = click.option("--all-tenants", is_flag=True, help="Include all tenants.")
 
 
 def store_options(function: _Function) -> _Function:

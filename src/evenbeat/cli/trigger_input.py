@@ -19,7 +19,7 @@ from evenbeat.triggers.zones import Zone, read_zone
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 EXPRESSIONS = """\b
-EXPR is what a schedule is written as:
+EXPR is the text of a trigger:
   0 9 * * mon-fri         cron; six fields start with seconds
   @daily                  a short name; also @hourly @weekly @monthly @yearly
   every 10m               a period of real time
@@ -45,19 +45,19 @@ class TriggerInput(msgspec.Struct, frozen=True, kw_only=True):
 def trigger_arguments(function: _Function) -> _Function:
     """Add EXPR, --tz, --from and --name, as ``read_trigger_input`` takes them."""
     for decorate in (
-        click.option("--name", metavar="NAME", help="The schedule's name, which decides what H stands for."),
+        click.option("--name", metavar="NAME", help="The schedule's name, which decides the value of H."),
         click.option(
             "--from",
             "since",
             metavar="WHEN",
             show_default="now",
-            help="Look from here on: 2026-03-01T09:00, in the trigger's zone if it has no offset.",
+            help="Show ticks after this: 2026-03-01T09:00, in the trigger's zone if it has no offset.",
         ),
         click.option(
             "--tz",
             metavar="ZONE",
             show_default="UTC",
-            help="Zone of a cron, such as Europe/Berlin; for other triggers, the one to show dates in.",
+            help="Zone of a cron, such as Europe/Berlin; for other triggers, the zone of the dates shown.",
         ),
         click.argument("expr", nargs=-1, required=True, metavar="EXPR"),
     ):

@@ -31,7 +31,9 @@ from evenbeat.core.records import (
 )
 from evenbeat.errors import InvalidValue, shown
 
-OptionKind: TypeAlias = Literal["count", "duration", "choice", "label", "labels", "priority", "text", "flag"]
+OptionKind: TypeAlias = Literal[
+    "count", "duration", "choice", "label", "labels", "priority", "text", "url", "flag"
+]
 Options: TypeAlias = Mapping[str, "Option"]
 """Descriptions by name, in the order in which they are listed."""
 
@@ -152,6 +154,7 @@ _READERS = {
     "labels": _read_labels,
     "priority": _read_priority,
     "text": _read_text,
+    "url": _read_text,
     "flag": _read_flag,
 }
 
@@ -359,7 +362,7 @@ NODE: Options = _by_name(
 SETTINGS: Options = {
     **_by_name(
         Option(name="app", kind="text", help="The app to run: `app.py` or `shop.jobs:app`."),
-        Option(name="store", kind="text", default="sqlite:///evenbeat.db", help="The store's URL."),
+        Option(name="store", kind="url", default="sqlite:///evenbeat.db", help="The store's URL."),
         Option(
             name="tenant",
             kind="label",

@@ -56,8 +56,8 @@ class Meeting(NamedTuple):
     "--minutes",
     metavar="MINUTES",
     type=click.IntRange(1, 1440),
-    show_default="what the line has room for",
-    help="How many minutes to a bar.",
+    show_default="as short as the line allows",
+    help="The length of a bar.",
 )
 @all_tenants_option
 @store_options

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "-n",
     "--count",
-    metavar="COUNT",
+    metavar="N",
     default=5,
     type=click.IntRange(1, 1000),
     show_default=True,

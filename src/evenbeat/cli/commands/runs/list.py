@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 @click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
 @run_filter_options
 @click.option(
-    "--limit",
-    metavar="COUNT",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="At most this many.",
+    "--limit", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="At most this many."
 )
 @store_options
 @json_option

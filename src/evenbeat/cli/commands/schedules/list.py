@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("list")
 @click.option("--state", type=click.Choice(get_args(ScheduleState)), help="Only schedules in this state.")
 @click.option("--task", metavar="TASK", help="Only schedules of this task.")
-@click.option("--limit", metavar="COUNT", type=click.IntRange(1), help="At most this many.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="At most this many.")
 @all_tenants_option
 @store_options
 @json_option
