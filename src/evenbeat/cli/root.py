@@ -22,7 +22,7 @@ class Root(Reporting, LazyGroup):
             ),
             "run": Lazy("evenbeat.cli.commands.run", "Run an app: fire its schedules, execute its tasks."),
             "documents": Lazy(
-                "evenbeat.cli.commands.documents", "Process documents of a collection or table you have."
+                "evenbeat.cli.commands.documents", "Process documents of a collection or table that you have."
             ),
             "demo": Lazy(
                 "evenbeat.cli.commands.demo", "Run jobs of every kind on an SQLite file, and watch."

@@ -169,7 +169,7 @@ def check_payload(text: str, field: str = "payload") -> str:
 
 
 def check_text(field: str, text: object, longest: int | None = None) -> None:
-    """Refuse a value that is not a text, is longer than ``longest`` characters, or that no database accepts."""
+    """Refuse a value that is not a text, is longer than ``longest``, or that no database accepts."""
     if not isinstance(text, str):
         raise InvalidValue(f"{field} {shown(text)} is not a text", field=field, value=text)
     if longest is not None and len(text) > longest:
