@@ -64,8 +64,10 @@ class Still(Node):
     def hurry(self) -> None:
         self.is_hurried = True
 
-    def stop(self, drain: int | None = None) -> bool:
+    def stop(self, drain: int | None = None, drained: Callable[[], object] | None = None) -> bool:
         self.is_stopped = True
+        if drained is not None:
+            drained()
         return True
 
 

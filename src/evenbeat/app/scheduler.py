@@ -7,10 +7,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from evenbeat.app.declarations import Declarations
+from evenbeat.app.hooks import Hooks
 from evenbeat.app.locks import Lock
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.runs import Runs
@@ -55,6 +57,9 @@ _log = logging.getLogger("evenbeat.app.scheduler")
 _BATCH = 1_000
 
 
+_calling_on_stop: ContextVar[Scheduler | None] = ContextVar("evenbeat_on_stop", default=None)
+
+
 class Scheduler:
     """Cron, interval and one-shot jobs on a database, each tick exactly once.
 
@@ -79,7 +84,8 @@ class Scheduler:
         """The store's URL, without its password."""
         self._tasks = Tasks()
         self._session = AppSession(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
-        self._events = Events()
+        self._hooks = Hooks(lambda: None if self.node is None else self.node.event_loop)
+        self._events = Events(self._hooks.call)
         self._options = options
         read_node_settings(options)
         self._started: Node | None = None
@@ -357,12 +363,15 @@ class Scheduler:
     # -- hooks ---------------------------------------------------------------------------------------------
 
     def on_start(self, function: F) -> F:
-        """Register a function to call when a node of this scheduler has started."""
+        """Register a function to call when a node of this scheduler has started.
+
+        Hooks may be ``async def``: they are awaited, on the event loop of async tasks if there are any.
+        """
         self._on_start.append(function)
         return function
 
     def on_stop(self, function: F) -> F:
-        """Register a function to call when a node of this scheduler has stopped and its jobs have ended."""
+        """Register a function to call when a node of this scheduler stops and its jobs have ended."""
         self._on_stop.append(function)
         return function
 
@@ -418,7 +427,7 @@ class Scheduler:
             self._started = node
         try:
             for hook in self._on_start:
-                hook()
+                self._hooks.call(hook)
         except BaseException:
             self.stop()
             raise
@@ -430,20 +439,26 @@ class Scheduler:
         ``drain_timeout`` option.
         """
         drain = None if timeout is None else read_duration(timeout, "timeout")
+        if _calling_on_stop.get() is self:
+            return True  # a hook of this very stop calls it
         with self._lifecycle:
             node = self.node
             if node is None:
                 return True
             try:
-                is_drained = node.stop(drain)
+                return node.stop(drain, self._call_on_stop)
             finally:
                 self._started = None
+                self._hooks.stop()
+
+    def _call_on_stop(self) -> None:
+        token = _calling_on_stop.set(self)
         for hook in self._on_stop:
             try:
-                hook()
+                self._hooks.call(hook)
             except Exception:
                 _log.exception("a hook raised", extra={"component": "scheduler", "hook": "on_stop"})
-        return is_drained
+        _calling_on_stop.reset(token)
 
     def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> bool:
         """Start a node; return when SIGINT, SIGTERM or SIGHUP came and it has drained.
@@ -494,6 +509,7 @@ class Scheduler:
                     yield self._declarations
                 finally:
                     self.stop()
+                    self._hooks.stop()
         finally:
             self._node_kind = before
 

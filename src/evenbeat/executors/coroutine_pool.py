@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextvars import Context
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import Context, copy_context
 from typing import Any, Generic, TypeVar
 
 from evenbeat.processes.descriptors import DescriptorProbe
@@ -20,6 +21,8 @@ Result = TypeVar("Result")
 
 # Seconds before a broken loop is replaced: there may be no free file descriptor for the next one.
 _PAUSE = 0.2
+# Seconds after which ``run`` checks whether its event loop still exists.
+_LOOK = 0.5
 
 _log = logging.getLogger("evenbeat.executors")
 # Event loops that must not be closed, not even by the garbage collector.
@@ -42,6 +45,7 @@ class CoroutinePool(ABC, Generic[Job, Result]):
         self._probe: DescriptorProbe | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._has_loop = threading.Event()
         self._guard = threading.Lock()
         """Held to add jobs to those that wait, to start the thread, and to set ``_stopped``."""
 
@@ -92,6 +96,32 @@ class CoroutinePool(ABC, Generic[Job, Result]):
         elif jobs:
             self._call(self._begin_waiting)
 
+    def run(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Await a function's answer on the event loop, in the caller's context, and return it.
+
+        ``RuntimeError`` if the loop stops or breaks meanwhile, or if this is the loop's own thread.
+        """
+        if self.is_here:
+            raise RuntimeError("the event loop can't wait for a coroutine that runs on it")
+        with self._guard:
+            if self._stopped:
+                raise RuntimeError("the event loop has stopped")
+            if self._thread is None:
+                self._start()
+        while not self._has_loop.wait(_LOOK):
+            if self._thread is None or self._stopped:
+                raise RuntimeError("the event loop could not be started")
+        loop = self._loop
+        if loop is None:
+            raise RuntimeError("the event loop broke")
+        answer = asyncio.run_coroutine_threadsafe(_awaited(function, copy_context()), loop)
+        while not answer.done():
+            with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
+                answer.exception(_LOOK)
+            if not answer.done() and self._loop is not loop:
+                raise RuntimeError("the event loop broke")
+        return answer.result()
+
     def interrupt(self, job: Job) -> None:
         """Cancel the coroutine of a job that has begun. For one that waits, ``_is_cancelled`` decides."""
         self._call(self._cancel, job)
@@ -140,10 +170,12 @@ class CoroutinePool(ABC, Generic[Job, Result]):
             try:
                 with _new_loop() as (loop, probe):
                     self._loop, self._probe = loop, probe
+                    self._has_loop.set()
                     asyncio.set_event_loop(loop)
                     loop.call_soon(self._begin_waiting)
                     self._run(loop)
             except Exception as error:
+                self._has_loop.clear()
                 self._loop = self._probe = None
                 _log.exception("the event loop broke, and is replaced")
                 self._abandon(error)
@@ -193,6 +225,19 @@ class CoroutinePool(ABC, Generic[Job, Result]):
             self._begin_waiting()
 
 
+class EventLoop(CoroutinePool[None, None]):
+    """An event loop for ``run`` alone."""
+
+    async def _execute(self, job: None) -> None:
+        """Do nothing: there are no jobs."""
+
+    def _broken(self, error: Exception) -> None:
+        """Do nothing: there are no jobs."""
+
+    def _finish(self, job: None, result: None) -> None:
+        """Do nothing: there are no jobs."""
+
+
 def _run_on(run: Callable[[], Any]) -> bool:
     """Run a loop. Returns False if something that a job has started on it raised SystemExit or
     KeyboardInterrupt: the loop only lets it pass, and can go on."""
@@ -202,6 +247,15 @@ def _run_on(run: Callable[[], Any]) -> bool:
         _log.error("a task of a job wanted to end the process: %r", error)
         return False
     return True
+
+
+async def _awaited(function: Callable[[], Awaitable[Any]], context: Context) -> Any:
+    """Await a function's answer in the context of the caller."""
+
+    async def inside() -> Any:
+        return await function()
+
+    return await asyncio.get_running_loop().create_task(inside(), context=context)
 
 
 async def _wind_up() -> None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenbeat.core.instants import Instant
 from evenbeat.errors import StoreUnavailable
@@ -32,6 +32,9 @@ from evenbeat.processes import begun
 from evenbeat.processes.descriptors import DescriptorProbe
 from evenbeat.stores.base import Store
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
+
+if TYPE_CHECKING:
+    from evenbeat.executors.coroutine_pool import CoroutinePool
 
 # Seconds that an interrupted function gets to end by itself after the deadline of a drain.
 _INTERRUPT_GRACE = 1.0
@@ -222,10 +225,19 @@ class Node:
         """End a drain that is under way: its deadline is now."""
         self._hurry.set()
 
-    def stop(self, drain: int | None = None) -> bool:
+    @property
+    def event_loop(self) -> CoroutinePool[Any, Any] | None:
+        """The event loop of async tasks; None if the node has none."""
+        from evenbeat.executors.coroutine_pool import CoroutinePool
+
+        executor: object = None if self._worker is None else self._worker.executor("async")
+        return executor if isinstance(executor, CoroutinePool) else None
+
+    def stop(self, drain: int | None = None, drained: Callable[[], object] | None = None) -> bool:
         """Stop claiming, give running jobs ``drain`` ms to end, hand back the rest, and stop all loops.
 
-        Return whether all running jobs ended by themselves.
+        ``drained`` is called after the hand-back, while the event loop of async tasks still runs. Return
+        whether all running jobs ended by themselves.
         """
         deadline = time.monotonic() + (self._settings.drain_timeout if drain is None else drain) / 1000
         self._notify("node_stopping")
@@ -233,6 +245,10 @@ class Node:
             if loop is not None:
                 loop.stop()
         is_drained = self._worker is None or self._drain(self._worker, deadline)
+        if drained is not None:
+            drained()
+        if self._worker is not None:
+            self._worker.stop()
         self._closing.set()
         for loop in self._loops:
             loop.stop()
@@ -271,7 +287,6 @@ class Node:
             for attempt in worker.running():
                 worker.give_up(attempt, "released")
         self._wait_until(lambda: not worker.is_processing, time.monotonic() + _STOP_PATIENCE)
-        worker.stop()
         return not left
 
     def _wait_until(self, condition: Callable[[], bool], deadline: float) -> None:

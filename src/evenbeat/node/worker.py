@@ -99,6 +99,11 @@ class Worker:
     def is_processing(self) -> bool:
         return bool(self.held)
 
+    def executor(self, kind: ExecutorKind) -> Executor | None:
+        """Return the executor of tasks of this kind; None if there is no such task."""
+        lane = self._lanes.get(kind)
+        return None if lane is None else lane.executor
+
     def running(self) -> list[Attempt]:
         """Return the attempts that occupy a slot or wait for one, also those whose end is decided already."""
         return [attempt for lane in self._lanes.values() for attempt in tuple(lane.attempts.values())]

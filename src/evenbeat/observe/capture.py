@@ -88,12 +88,14 @@ def _capture(record: logging.LogRecord) -> None:
         global _probed
         _probed = True
     # ``logging.makeLogRecord`` makes records without a name first.
-    if log is not None and record.name and not record.name.startswith("evenbeat."):
+    if log is not None and record.name:
         keep(record, log)
 
 
 def keep(record: logging.LogRecord, log: RunLog) -> None:
-    """Add a record to the log of a run."""
+    """Add a record of the job's code to the log of its run; Evenbeat's own are left out."""
+    if record.name.startswith("evenbeat."):
+        return
     try:
         text = _formatter.format(record)
     except Exception:  # arguments that do not fit the message: the program's own handlers report that

@@ -75,8 +75,10 @@ class Events:
     A listener that raises is logged, and the others are called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[[Listener, Event], object] | None = None) -> None:
         self._listeners: tuple[Listener, ...] = ()
+        self._call = _call if call is None else call
+        """Calls a listener, and awaits it if it is an ``async def``."""
 
     def listen(self, listener: Listener) -> None:
         self._listeners = (*self._listeners, listener)
@@ -115,9 +117,13 @@ class Events:
         )
         for listener in self._listeners:
             try:
-                listener(event)
+                self._call(listener, event)
             except BaseException:  # also SystemExit, which would end the working thread
                 _log.exception("a listener raised", extra={"event": event.kind})
+
+
+def _call(listener: Listener, event: Event) -> object:
+    return listener(event)
 
 
 class _Facts(TypedDict, total=False):

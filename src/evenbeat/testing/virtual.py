@@ -369,7 +369,9 @@ class _StillNode(Node):
     def start(self) -> None:
         pass
 
-    def stop(self, drain: int | None = None) -> bool:
+    def stop(self, drain: int | None = None, drained: Callable[[], object] | None = None) -> bool:
+        if drained is not None:
+            drained()
         return True
 
 

@@ -1,0 +1,154 @@
+"""Hooks of a scheduler: called in place or awaited, and on which event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from evenbeat import Event, Scheduler
+from evenbeat.executors.coroutine_pool import EventLoop
+from evenbeat.testing import virtual
+
+
+@pytest.fixture
+def app() -> Iterator[Scheduler]:
+    app = Scheduler("memory://")
+    yield app
+    app.stop()
+
+
+def test_async_hooks_are_awaited(app: Scheduler) -> None:
+    called: list[str] = []
+    failed, idle = threading.Event(), threading.Event()
+
+    @app.on_start
+    async def begin() -> None:
+        await asyncio.sleep(0)
+        called.append("start")
+
+    @app.on_stop
+    async def end() -> None:
+        await asyncio.sleep(0)
+        called.append("stop")
+
+    @app.on_error
+    async def error(event: Event) -> None:
+        await asyncio.sleep(0)
+        called.append(event.kind)
+        failed.set()
+
+    @app.on_event
+    async def event(event: Event) -> None:
+        await asyncio.sleep(0)
+        if event.kind == "node_started":
+            called.append(event.kind)
+
+    @app.on_idle
+    async def rests() -> None:
+        await asyncio.sleep(0)
+        idle.set()
+
+    @app.task
+    def fails() -> None:
+        raise ValueError("no")
+
+    app.start()
+    assert called == ["node_started", "start"]
+    fails.enqueue()
+    assert failed.wait(30)
+    assert idle.wait(30)
+    app.stop()
+    assert called == ["node_started", "start", "failed", "stop"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "evenbeat-hooks"]
+
+
+def test_hooks_and_async_tasks_share_an_event_loop(app: Scheduler) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def note() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    app.on_start(note)
+    app.on_stop(note)
+
+    @app.task
+    async def work() -> None:
+        await note()
+
+    app.start()
+    assert app.runs.join(work.enqueue().id, "60s").state == "succeeded"
+    app.stop()
+    assert len(loops) == 3
+    assert len(set(loops)) == 1
+
+
+def test_an_async_hook_that_raises_keeps_the_node_from_starting(app: Scheduler) -> None:
+    @app.on_start
+    async def begin() -> None:
+        raise OSError("no connection")
+
+    with pytest.raises(OSError, match="no connection"):
+        app.start()
+    assert not app.is_running
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_hook_may_stop_what_stops_already(app: Scheduler, kind: str) -> None:
+    answers: list[bool] = []
+
+    @app.task
+    async def work() -> None: ...
+
+    async def also() -> None:
+        answers.append(await app.astop())
+
+    stops: Callable[[], object] = also if kind == "async def" else lambda: answers.append(app.stop())
+    app.on_stop(stops)
+    app.start()
+    assert app.stop()
+    assert answers == [True]
+
+
+def test_async_hooks_are_awaited_in_virtual_time() -> None:
+    kinds: list[str] = []
+    with virtual() as scheduler:
+
+        @scheduler.on_event
+        async def event(event: Event) -> None:
+            await asyncio.sleep(0)
+            kinds.append(event.kind)
+
+        @scheduler.task
+        def work() -> None: ...
+
+        work.enqueue()
+        scheduler.run_pending()
+    assert kinds == ["started", "succeeded", "idle"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "evenbeat-hooks"]
+
+
+def test_an_event_loop_returns_answers_and_errors() -> None:
+    loop = EventLoop("test-loop")
+
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    async def too_late() -> None:
+        raise TimeoutError("its own")
+
+    assert loop.run(answer) == 7
+    with pytest.raises(TimeoutError, match="its own"):
+        loop.run(too_late)
+
+    async def waits_for_itself() -> None:
+        loop.run(answer)
+
+    with pytest.raises(RuntimeError, match="can't wait"):
+        loop.run(waits_for_itself)
+    loop.stop()
+    with pytest.raises(RuntimeError, match="has stopped"):
+        loop.run(answer)
