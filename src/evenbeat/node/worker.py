@@ -13,7 +13,7 @@ from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import LogChunk, RunRecord
 from evenbeat.errors import StoreUnavailable
-from evenbeat.executors.base import Attempt, Outcome
+from evenbeat.executors.base import Attempt, Executor, Outcome
 from evenbeat.node.attempt_ends import AttemptEnd, decide_end
 from evenbeat.node.lanes import Lane
 from evenbeat.node.settling import settle_in_parts
