@@ -104,8 +104,8 @@ NOTES = {
     "settings (10 threads, 100 coroutines), started and warmed up before. A new SQLite file for each round, "
     "synchronous=FULL. huey 3 uses an SQLite file, too: WAL and synchronous=FULL as well "
     "(`fsync=True`; its default is the same here, which the benchmark checks), a consumer with 4 threads "
-    "(`-w 4 -k thread`) that waits up to 60 s for the lock (with its 5 s it lost a result on a busy machine), and "
-    "tasks enqueued one by one, since it has no other way. “huey” has its defaults otherwise: it stores "
+    "(`-w 4 -k thread`) that waits up to 60 s for the lock (with its 5 s it lost a result on a busy "
+    "machine), and tasks enqueued one by one, since it has no other way. “huey” has its defaults otherwise: it stores "
     "no result that is None, and is done when its queue is empty, though the last four may still be "
     "running. “huey, results kept” records each success, as Evenbeat does (`store_none=True`), and is "
     "done when all results are there.",
@@ -113,8 +113,8 @@ NOTES = {
     "Lateness is the clock inside the function minus the instant at which it was due. SQLite, "
     "synchronous=FULL, a node with the default settings; “from another process” enqueues in one process and "
     "executes in another. The figures are medians of three rounds. APScheduler 3 keeps its jobs in memory, "
-    "in the same process, and writes nothing: a reference. huey, whose tasks come from another process, reads "
-    "its schedule once a second; its consumer has 4 threads, synchronous=FULL.",
+    "in the same process, and writes nothing: a reference. huey, whose tasks come from another process, "
+    "reads its schedule once a second; its consumer has 4 threads, synchronous=FULL.",
     "burst": "10,000 schedules with a daily tick, all at the same instant, on one node with the default "
     "settings (ticker and worker in one process), SQLite, synchronous=FULL. Lateness is the clock inside the "
     "function minus the tick. The median of three rounds, by the last start. The benchmark checks that every "

@@ -11,17 +11,19 @@ import time
 from evenbeat import Scheduler
 
 app = Scheduler("memory://", async_concurrency=100)
+loops: set[asyncio.AbstractEventLoop] = set()
 
 
 @app.task
 async def probe(number: int) -> str:
+    assert asyncio.get_running_loop() in loops
     await asyncio.sleep(0.5)  # stands for a request
     return f"host {number} answers"
 
 
 @app.on_start
-def connect() -> None:
-    print("a node has started")
+async def connect() -> None:  # on the event loop of the tasks: they can use what it opens
+    loops.add(asyncio.get_running_loop())
 
 
 async def main() -> None:

@@ -25,7 +25,7 @@ def count(event: Event) -> None:
 
 
 @app.on_error
-def alert(event: Event) -> None:
+async def alert(event: Event) -> None:  # a def or an async def
     alerts.append(f"{event.run.task if event.run else event.kind}: {event.exception!r}")
 
 
