@@ -106,9 +106,9 @@ NOTES = {
     "(`fsync=True`; its default is the same here, which the benchmark checks), a consumer with 4 threads "
     "(`-w 4 -k thread`) that waits up to 60 s for the lock (with its 5 s it lost a result on a busy "
     "machine), and tasks enqueued one by one, since it has no other way. “huey” has its defaults "
-    "otherwise: it stores no result that is None, and is done when its queue is empty, though the last four may still be "
-    "running. “huey, results kept” records each success, as Evenbeat does (`store_none=True`), and is "
-    "done when all results are there.",
+    "otherwise: it stores no result that is None, and is done when its queue is empty, though the last four "
+    "may still be running. “huey, results kept” records each success, as Evenbeat does (`store_none=True`), "
+    "and is done when all results are there.",
     "punctuality": "200 one-shots at random instants over 20 s, all enqueued before the first is due. "
     "Lateness is the clock inside the function minus the instant at which it was due. SQLite, "
     "synchronous=FULL, a node with the default settings; “from another process” enqueues in one process and "
