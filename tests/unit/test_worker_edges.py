@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from evenbeat.core.records import Execution, LogChunk
-from evenbeat.executors.base import Outcome
+from evenbeat.core.records import Execution, LogChunk, RunRecord
+from evenbeat.executors.base import Attempt, Outcome
 from evenbeat.node.lanes import MOST_AHEAD, Lane
 from evenbeat.rules import attempts
-from tests.unit.workbench import HandExecutor, TimedWorkbench, attempt_of
+from evenbeat.tasks.task import Task
+from tests.unit.workbench import HandExecutor, TimedWorkbench, attempt_of, work
 
 
 @pytest.fixture
@@ -24,31 +24,42 @@ def timed() -> TimedWorkbench:
 # -- how many to claim ---------------------------------------------------------------------------------------
 
 
-class Stock(Lane):
+class FilledLane(Lane):
     """A lane with so many attempts."""
 
-    def __init__(self, slots: int, in_hand: int) -> None:
+    def __init__(self, slots: int, count: int) -> None:
         super().__init__(HandExecutor(slots), slots)
-        filled: dict[tuple[str, int], Any] = {(str(number), 1): None for number in range(in_hand)}
-        self.attempts = filled
+        runs = [RunRecord(id=str(number), task="work", attempt=1) for number in range(count)]
+        task: Task[[], None] = Task(work, "work")
+        held = [Attempt(run, task, 0.0, 30.0, lambda _: True) for run in runs]
+        self.attempts = {attempt.key: attempt for attempt in held}
 
 
-@pytest.mark.parametrize(("in_hand", "room"), [(0, 4), (3, 1), (4, 0), (5, 0)])
-def test_a_lane_has_room_for_its_slots_while_no_run_ends(in_hand: int, room: int) -> None:
-    assert Stock(4, in_hand).room(10.0) == room
+@pytest.mark.parametrize(("count", "room"), [(0, 4), (3, 1), (4, 0), (5, 0)])
+def test_a_lane_has_room_for_its_slots_while_no_run_ends(count: int, room: int) -> None:
+    assert FilledLane(4, count).room(10.0) == room
 
 
-@pytest.mark.parametrize(("in_hand", "room"), [(0, 54), (3, 51), (4, 50), (27, 27), (28, 0), (53, 0)])
-def test_a_lane_whose_runs_are_short_claims_ahead_and_half_at_a_time(in_hand: int, room: int) -> None:
-    lane = Stock(4, in_hand)
+@pytest.mark.parametrize(("count", "room"), [(0, 54), (3, 51), (4, 50), (27, 27), (28, 0), (53, 0)])
+def test_a_lane_whose_runs_are_short_claims_ahead_and_half_at_a_time(count: int, room: int) -> None:
+    lane = FilledLane(4, count)
     lane.room(10.0)
     lane._finished = 1_000
     # A thousand a second: as many as end within 50 ms are claimed ahead.
     assert lane.room(11.0) == room
 
 
+def test_a_lane_counts_each_attempt_that_is_removed_once() -> None:
+    lane = FilledLane(4, 40)
+    lane.room(10.0)
+    for attempt in tuple(lane.attempts.values()) * 2:
+        lane.remove(attempt)
+    # 40 in half a second: four end within 50 ms.
+    assert lane.room(10.5) == 4 + 4
+
+
 def test_a_lane_measures_over_some_time_and_forgets_a_burst() -> None:
-    lane = Stock(4, 0)
+    lane = FilledLane(4, 0)
     lane.room(16.0)
     lane._finished = 100_000
     assert lane.room(16.015625) == 4
@@ -109,18 +120,28 @@ def test_a_retry_is_emitted_with_its_delay(timed: TimedWorkbench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "retries", "level"),
+    ("outcome", "retries", "level", "message"),
     [
-        (Outcome("returned", "1"), 0, logging.INFO),
-        (Outcome("raised", None, "boom\nsecond line"), 1, logging.WARNING),
-        (Outcome("raised", None, "boom\nsecond line"), 0, logging.ERROR),
-        (Outcome("died", None, "killed"), 0, logging.ERROR),
-        (Outcome("released"), 0, logging.INFO),
+        (Outcome("returned", "1"), 0, logging.INFO, "a run succeeded"),
+        (
+            Outcome("raised", None, "boom\nsecond line"),
+            1,
+            logging.WARNING,
+            "an attempt failed, the run will be retried",
+        ),
+        (Outcome("raised", None, "boom\nsecond line"), 0, logging.ERROR, "a run failed"),
+        (Outcome("died", None, "killed"), 0, logging.ERROR, "the process of a run died"),
+        (Outcome("released"), 0, logging.INFO, "a run was handed back"),
     ],
     ids=str,
 )
-def test_an_end_is_logged_at_its_level_with_the_first_line_of_its_error(
-    timed: TimedWorkbench, caplog: pytest.LogCaptureFixture, outcome: Outcome, retries: int, level: int
+def test_an_end_is_logged_with_its_level_and_the_first_line_of_its_error(
+    timed: TimedWorkbench,
+    caplog: pytest.LogCaptureFixture,
+    outcome: Outcome,
+    retries: int,
+    level: int,
+    message: str,
 ) -> None:
     timed.add("r", execution=Execution(retries=retries))
     timed.step()
@@ -129,9 +150,30 @@ def test_an_end_is_logged_at_its_level_with_the_first_line_of_its_error(
     with caplog.at_level(logging.INFO, "evenbeat.node.worker"):
         timed.step()
     (record,) = [record for record in caplog.records if record.name == "evenbeat.node.worker"]
-    assert record.levelno == level
+    assert (record.levelno, record.getMessage()) == (level, message)
     assert vars(record).get("error") == (None if outcome.error is None else outcome.error.split("\n")[0])
     assert ("error" in vars(record)) is (outcome.error is not None)
+
+
+def test_a_cancelled_run_is_logged(timed: TimedWorkbench, caplog: pytest.LogCaptureFixture) -> None:
+    timed.add("r")
+    timed.step()
+    attempt_of(timed).control.request_cancel("cancelled")
+    timed.executor.end(Outcome("stopped"))
+    with caplog.at_level(logging.INFO, "evenbeat.node.worker"):
+        timed.step()
+    assert "a run was cancelled" in caplog.messages
+
+
+def test_a_process_that_died_after_its_timeout_has_crashed_for_its_own_reason(timed: TimedWorkbench) -> None:
+    timed.add("r", execution=Execution(timeout=1_500))
+    timed.step()
+    attempt_of(timed).control.request_cancel("timeout")
+    timed.worker.drain()
+    timed.executor.end(Outcome("died", None, "killed"))
+    timed.step()
+    event = timed.emitted[-1]
+    assert (event.kind, event.error) == ("crashed", "killed")
 
 
 def test_a_requeued_run_with_a_cancel_request_is_cancelled_and_no_other(timed: TimedWorkbench) -> None:
