@@ -17,12 +17,12 @@ _NO_INDEX = ("meta", "firing", "logs:", "records:", "schedule_lock:", "skipped",
 
 def differences(url: str) -> dict[str, tuple[object, object]]:
     """Index to (what it holds, what it should hold), for those that differ."""
-    address = read_location(url)
-    with redis.Redis.from_url(address.url, decode_responses=True, protocol=2) as client:
-        keys = [key.removeprefix(address.base) for key in client.scan_iter(f"{address.base}*", count=1000)]
-        wanted = _wanted(client, address.base, keys)
+    location = read_location(url)
+    with redis.Redis.from_url(location.url, decode_responses=True, protocol=2) as client:
+        keys = [key.removeprefix(location.base) for key in client.scan_iter(f"{location.base}*", count=1000)]
+        wanted = _wanted(client, location.base, keys)
         found = {
-            key: _content(client, address.base + key)
+            key: _content(client, location.base + key)
             for key in keys
             if not key.startswith(("runs:", "schedules:", *_NO_INDEX))
         }

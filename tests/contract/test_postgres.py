@@ -29,8 +29,8 @@ def emptied(url: str) -> None:
     store = PostgresStore(url)
     if store.schema().found:
         tables = ", ".join(f"evenbeat.{table}" for table in TABLES)
-        with psycopg.connect(store.place.conninfo, autocommit=True) as connection:
-            connection.execute(store.place.own(f"TRUNCATE {tables}").encode())
+        with psycopg.connect(store.location.conninfo, autocommit=True) as connection:
+            connection.execute(store.location.own(f"TRUNCATE {tables}").encode())
 
 
 class TestPostgres(StoreContract):

@@ -19,7 +19,7 @@ from evenbeat.core.records import (
 )
 from evenbeat.stores.base import Claim, Claimed, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
-from evenbeat.stores.rows import PLACE
+from evenbeat.stores.rows import FIRED_FIELDS
 from tests.simulator.backends import Key, View
 from tests.simulator.fault_proxy import Call
 from tests.simulator.history import History, is_paused
@@ -124,7 +124,7 @@ class Oracle:
             raise Violation(f"{call.name} made a schedule {key[1]}", key[1])
         if replace(before, wake_at=row.wake_at) == row:
             return
-        fired = replace(before, **{name: getattr(row, name) for name in PLACE})
+        fired = replace(before, **{name: getattr(row, name) for name in FIRED_FIELDS})
         if call.name != "fire_due" or fired != row:
             raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])
         if before.state == "paused" and (before.paused_until or now + 1) > now:

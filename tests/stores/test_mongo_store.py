@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -23,16 +22,24 @@ from evenbeat.core.records import FORMAT, CatchUp, LogChunk, Record, RunRecord, 
 from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
-from evenbeat.stores import rows
 from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.mongo import MongoStore, abandoned, claims, firing, history, location, purging, schema
 from evenbeat.stores.mongo import schedules as schedule_documents
 from evenbeat.stores.mongo.location import Document
+from evenbeat.stores.mongo.waking import CursorReceiver
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.testing import VirtualClock
 from tests.conftest import server_url
-from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
 from tests.isolation import own_place
+from tests.store_calls import (
+    CommandLog,
+    Crash,
+    add_schedules,
+    claim,
+    schedule_names,
+    wait_until_receiving,
+    with_due_schedules,
+)
 
 MINUTE = 60_000
 COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
@@ -76,42 +83,9 @@ def store(make: Callable[..., MongoStore]) -> MongoStore:
     return make()
 
 
-class Crash(BaseException):
-    """The process ends here, as far as the store can tell."""
-
-
-class Watch:
-    """Notes the commands from where it is switched on, and crashes at one of them."""
-
-    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
-        self.seen: list[str] = []
-        self.crash_at = crash_at
-        self.on = on
-
-    def __call__(self, name: str) -> None:
-        if self.on:
-            self.seen.append(name)
-            if len(self.seen) - 1 == self.crash_at:
-                raise Crash
-
-
 def plain(store: MongoStore) -> Any:
     """The database, as mongosh sees it."""
     return store._connection.session().database
-
-
-def add_schedules(store: MongoStore, *names: str, **fields: Any) -> None:
-    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
-    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
-
-
-def claim(store: MongoStore, token: str = "c", limit: int = 10) -> list[RunRecord]:
-    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
-    return list(store.claim_runs(wanted).runs)
-
-
-def names(store: MongoStore) -> list[str]:
-    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
 
 
 def dump(store: MongoStore) -> dict[str, list[Document]]:
@@ -187,7 +161,7 @@ def test_two_installations_share_a_server_and_see_nothing_of_each_other(
     add_schedules(other, "theirs")
     clock.advance("1m")
     assert [planned.schedule.name for planned in other.fire_due(clock.now, 10, plan).planned] == ["theirs"]
-    assert names(store) == ["ours"]
+    assert schedule_names(store) == ["ours"]
     assert store.count_runs() == {}
     other.close()
 
@@ -245,7 +219,7 @@ def test_many_threads_open_a_new_database_at_once(mongo: str) -> None:
 
 
 def test_a_schema_that_is_up_to_date_is_known_by_one_read(make: Callable[..., MongoStore]) -> None:
-    watch = Watch(on=False)
+    watch = CommandLog(on=False)
     store = make(on_command=watch)
     watch.on = True
     store.open()
@@ -253,13 +227,13 @@ def test_a_schema_that_is_up_to_date_is_known_by_one_read(make: Callable[..., Mo
 
 
 def test_an_interrupted_first_opening_is_finished_by_the_next(mongo: str) -> None:
-    watch = Watch()
+    watch = CommandLog()
     whole = MongoStore(mongo, on_command=watch)
     whole.open()
     database = plain(whole)
     for position in range(len(watch.seen)):
         database.client.drop_database(database.name)
-        broken = MongoStore(mongo, on_command=Watch(position))
+        broken = MongoStore(mongo, on_command=CommandLog(position))
         with pytest.raises(Crash):
             broken.open()
         again = MongoStore(mongo)
@@ -293,16 +267,6 @@ def test_a_newer_schema_is_refused(mongo: str) -> None:
     assert (caught.value.found, caught.value.known) == (99, schema.KNOWN)
     assert store.schema().found == 99
     store.close()
-
-
-def test_a_store_that_is_not_open_says_so_and_opens_again(store: MongoStore) -> None:
-    add_schedules(store, "a")
-    store.close()
-    for call in (store.count_runs, lambda: store.add_runs([]), lambda: store.fire_due(0, 1, plan)):
-        with pytest.raises(StoreUnavailable, match="not open"):
-            call()
-    store.open()
-    assert names(store) == ["a"]
 
 
 def test_the_last_store_to_close_ends_every_thread() -> None:
@@ -341,7 +305,7 @@ def test_without_a_clock_the_servers_decides(place: str, store: MongoStore) -> N
 
 def test_the_driver_s_heartbeats_set_the_clock(mongo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(location, "_HEARTBEAT", 500)
-    watch = Watch()
+    watch = CommandLog()
     store = MongoStore(mongo, on_command=watch)
     store.open()
     watch.seen.clear()
@@ -463,7 +427,7 @@ def test_a_write_that_meets_another_transaction_waits_for_nobody_and_changes_not
         other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
         with pytest.raises(StoreUnavailable, match="others write the same"):
             impatient.put_schedules([Write(change, row.version)])
-        assert names(impatient) == ["a", "b"]  # readers wait for nobody
+        assert schedule_names(impatient) == ["a", "b"]  # readers wait for nobody
     assert impatient.put_schedules([Write(change, row.version)])[0].accepted
 
 
@@ -539,7 +503,7 @@ def test_who_finds_all_that_is_due_in_the_hands_of_others_is_told_to_come_back(
 def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
     make: Callable[..., MongoStore], clock: VirtualClock
 ) -> None:
-    watch = Watch(on=False)
+    watch = CommandLog(on=False)
     store = make(on_command=watch)
     add_schedules(store, "a", "b")
     clock.advance("1m")
@@ -699,124 +663,18 @@ def test_a_transaction_that_is_merely_young_is_left_alone(store: MongoStore) -> 
     assert plain(store).schedules.find_one()["touched"] == 1
 
 
-# Forks.
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """The exit code of a forked child that does this and nothing else."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-# Python 3.12 and later warn of forks beside threads: the driver has some.
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_after_a_fork_parent_and_child_both_write_and_wait(store: MongoStore) -> None:
-    add_schedules(store, "before")
-    assert store.wait(0) is False
-
-    def work() -> None:
-        add_schedules(store, "child")
-        assert store.wait(0) is False
-        store.hint()
-        store.close()
-
-    assert in_child(work) == 0
-    assert store.wait(60) is True
-    add_schedules(store, "parent")
-    assert names(store) == ["before", "child", "parent"]
-
-
 # Crashes at each command.
-
-
-def prepare(store: MongoStore, clock: VirtualClock) -> None:
-    add_schedules(store, "free", "other")
-    add_schedules(store, "single", overlap="cancel_running")
-    add_schedules(store, "late", trigger="every 10s")
-    add_schedules(store, "broken")
-    clock.advance("1m")
-    store.fire_due(clock.now, 10, plan)
-    clock.advance("1m")
-
-
-def fire(store: MongoStore) -> object:
-    def picky(row: ScheduleRecord, *rest: Any) -> Any:
-        if row.name == "broken":
-            raise ValueError("no")
-        return plan(row, *rest)
-
-    return store.fire_due(store.now(), 10, picky)
-
-
-def put(store: MongoStore) -> object:
-    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
-    change = changes.change(row, {"trigger": "every 1h"}, store.now())
-    return change and store.put_schedules([Write(change, row.version)])
-
-
-def take(store: MongoStore) -> object:
-    return claim(store, "again")
-
-
-def settle(store: MongoStore) -> object:
-    held = store.find_runs(RunQuery(states=("running",))).items
-    following = (RunRecord(id="next", task="work"),)
-    return store.settle_runs(
-        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
-    )
-
-
-def add(store: MongoStore) -> object:
-    return store.add_runs([RunRecord(id=name, task="work") for name in "xyz"])
 
 
 def purge(store: MongoStore) -> object:
     return store.purge(store.now() + 1, 100)
 
 
-@pytest.mark.parametrize("action", [fire, put, take, settle, add])
-def test_a_crash_at_any_command_leaves_all_or_nothing(
-    action: Callable[[MongoStore], object], make: Callable[..., MongoStore], clock: VirtualClock
-) -> None:
-    first = make()
-    prepare(first, clock)
-    if action is settle:
-        claim(first)
-    before = dump(first)
-    watch = Watch(on=False)
-    whole = make(on_command=watch)
-    watch.on = True
-    action(whole)
-    after = dump(first)
-    assert after != before
-    assert watch.seen[-1] == "committed"
-
-    for position, name in enumerate(watch.seen):
-        restore(first, before)
-        crashing = Watch(position, on=False)
-        store = make(on_command=crashing)
-        crashing.on = True
-        with pytest.raises(Crash):
-            action(store)
-        assert dump(first) == (after if name == "committed" else before)
-        # The store lives on, and a repetition of the call ends where the call would have.
-        action(store)
-        assert dump(first) == after
-        store.close()
-
-
 def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
     make: Callable[..., MongoStore], clock: VirtualClock
 ) -> None:
     first = make()
-    prepare(first, clock)
+    with_due_schedules(first, clock)
     for held in claim(first):
         lines = [LogChunk(run=held.id, attempt=1, seq=at, text="x", at=clock.now) for at in range(3)]
         first.append_log(lines)
@@ -825,7 +683,7 @@ def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
     clock.advance("1s")
     before = dump(first)
     assert len(before[schema.RUNS]) > 0
-    watch = Watch(on=False)
+    watch = CommandLog(on=False)
     whole = make(on_command=watch)
     watch.on = True
     purge(whole)
@@ -833,7 +691,7 @@ def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
     assert not after[schema.LOGS] + after[schema.RUNS] + after[schema.SKIPPED] + after[schema.RECORDS]
     for position in range(len(watch.seen)):
         restore(first, before)
-        crashing = Watch(position, on=False)
+        crashing = CommandLog(position, on=False)
         store = make(on_command=crashing)
         crashing.on = True
         with pytest.raises(Crash):
@@ -923,87 +781,6 @@ def test_lines_whose_run_is_purged_while_they_are_written_are_not_kept(
 # Documents that can't be understood.
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"$set": {"catch_up": "nonsense"}},
-        {"$set": {"execution": [1, 2]}},
-        {"$set": {"state": "dreaming"}},
-        {"$set": {"overlap": "maybe"}},
-        {"$set": {"trigger": "every now and then"}},
-        {"$set": {"payload": 7}},
-        {"$set": {"next_tick": "tomorrow"}},
-        {"$unset": {"task": ""}},
-        {"$unset": {"tenant": "", "name": ""}},
-        {"$unset": {"fire_seq": ""}},
-        {"$set": {"priority": 10}},
-        {"$set": {"next_tick": (1 << 63) - 1}},
-        {"$set": {"name": "a"}},
-    ],
-    ids=str,
-)
-def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
-    store: MongoStore, clock: VirtualClock, damage: Document
-) -> None:
-    add_schedules(store, "a", "b", "c", "d")
-    plain(store).schedules.update_many({"_id": {"$in": ["default/b", "default/d"]}}, damage)
-    clock.advance("1m")
-    fired = store.fire_due(clock.now, 10, plan)
-    assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
-    assert fired.quarantined == (("default", "b"), ("default", "d"))
-    notes = store.find_records("quarantine")
-    assert [(note.key, note.version) for note in notes] == [("b", 1), ("d", 1)]
-    assert all(note.body for note in notes)
-    clock.advance("1m")
-    assert store.fire_due(clock.now, 10, plan).quarantined == ()
-    # Without a tenant and a name it has no place in the order, and is found by its _id alone.
-    listed = "tenant" not in damage.get("$unset", {})
-    can_be_found_and_written_anew(store, "b", listed=listed, paged="name" not in damage.get("$set", {}))
-    can_be_deleted(store, "d")
-
-
-def test_whatever_a_field_holds_the_neighbours_fire_and_the_document_can_be_replaced(
-    store: MongoStore, clock: VirtualClock
-) -> None:
-    def damage(name: str, field: str, value: object) -> None:
-        change = {"$unset": {field: ""}} if value is None else {"$set": {field: value}}
-        plain(store).schedules.update_one({"_id": f"default/{name}"}, change)
-
-    fields = [field for field in rows.SCHEDULE if field not in ("tenant", "name", "format", "wake_at")]
-    sweep(store, clock, fields, [None, "?", [1], -1, (1 << 63) - 1], damage)
-
-
-def test_a_schedule_of_a_newer_format_is_left_alone(store: MongoStore, clock: VirtualClock) -> None:
-    add_schedules(store, "a")
-    plain(store).schedules.update_one({}, {"$set": {"format": FORMAT + 1, "state": "dreaming"}})
-    before = dump(store)
-    clock.advance("1m")
-    assert store.fire_due(clock.now, 10, plan).next_wake is None
-    assert dump(store) == before
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [{"$set": {"execution": "x"}}, {"$set": {"cause": "fate"}}, {"$unset": {"payload": ""}}],
-    ids=str,
-)
-def test_a_run_that_can_not_be_read_does_not_block_its_queue(store: MongoStore, damage: Document) -> None:
-    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
-    plain(store).runs.update_one({"_id": "a"}, damage)
-    assert claim(store, "one", limit=1) == []
-    assert [held.id for held in claim(store, "two", limit=1)] == ["b"]
-    (note,) = store.find_records("quarantine")
-    assert note.key == "a"
-    assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
-    assert store.count_runs() == {"running": 1, "failed": 1}
-
-
-def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: MongoStore) -> None:
-    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
-    plain(store).runs.update_one({"_id": "b"}, {"$set": {"payload": 1}})
-    assert [(run.id, run.attempt) for run in claim(store)] == [("a", 1), ("c", 1)]
-
-
 def test_a_running_run_without_a_lease_is_lost(store: MongoStore, clock: VirtualClock) -> None:
     store.add_runs(
         [RunRecord(id="a", task="work", state="running", attempt=1), RunRecord(id="b", task="work")]
@@ -1077,94 +854,21 @@ def test_workers_that_meet_at_statistics_count_in_documents_of_their_own(
     assert (found.last_run, found.last_failure, found.last_error) == (clock.now, clock.now, "")
 
 
-def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
-    store: MongoStore, clock: VirtualClock
-) -> None:
-    store.add_runs([RunRecord(id="a", task="work")])
-    (held,) = claim(store)
-    following = RunRecord(id="b", task="work", state="running", attempt=1)
-    answers = store.settle_runs(
-        [
-            attempts.heartbeat(held, MINUTE, "beat"),
-            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
-            attempts.heartbeat(held, 2 * MINUTE, "late"),
-            attempts.succeeded(following, "1", clock.now, "end-b"),
-        ]
-    )
-    assert answers == [True, True, False, True]
-    found = {run.id: run for run in store.find_runs(RunQuery()).items}
-    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
-    assert found["b"] == replace(
-        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
-    )
-
-
 # Waking up.
 
-WAITER = """
-import sys
-from evenbeat.stores.mongo import MongoStore
-store = MongoStore(sys.argv[1])
-store.open()
-store.wait(0)
-print("waiting", flush=True)
-print(store.wait(60), flush=True)
-store.close()
-"""
 
-
-def test_a_hint_wakes_a_waiter_in_another_process(store: MongoStore, place: str) -> None:
-    command = [sys.executable, "-c", WAITER, place]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
-        store.hint()
-        assert process.stdout.readline() == "True\n"
-        assert process.wait(60) == 0
-
-
-def test_a_hint_wakes_every_thread_that_waits_and_then_none(store: MongoStore) -> None:
-    answers: list[bool] = []
-    threads = [threading.Thread(target=lambda: answers.append(store.wait(60))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        store.hint()
-        for thread in threads:
-            thread.join(0.005)
-    assert answers == [True] * 5
-    assert store.wait(0) is False  # one's own hints wake others
-
-
-def test_a_hint_between_two_waits_is_not_lost(make: Callable[..., MongoStore]) -> None:
-    waiting, other = make(), make()
-    assert waiting.wait(0) is False
-    other.hint()
-    other.hint()
-    assert waiting.wait(60) is True
-
-
-def test_closing_ends_a_wait_and_the_thread_that_listens(store: MongoStore) -> None:
+def test_a_receiver_that_lost_its_cursor_reconnects_and_ends_one_wait(store: MongoStore) -> None:
     store.wait(0)
-    thread = threading.Thread(target=store.wait, args=(60,))
-    thread.start()
-    store.close()
-    thread.join(60)
-    assert not thread.is_alive()
-    assert not [other for other in threading.enumerate() if other.name == "evenbeat-hints"]
-
-
-def test_a_listener_that_lost_its_cursor_listens_again_and_says_so_once(store: MongoStore) -> None:
-    assert store.wait(0) is False
+    wait_until_receiving(store)
     listener = store._waker._listener
     assert listener is not None
-    plain(store).command({"killCursors": schema.HINTS, "cursors": [listener._cursor]})
+    assert isinstance(listener.receiver, CursorReceiver)
+    plain(store).command({"killCursors": schema.HINTS, "cursors": [listener.receiver.cursor]})
     assert store.wait(60) is True
-    while not listener.hears:
-        store.wait(0.01)
+    wait_until_receiving(store)
 
 
-def test_who_can_not_listen_comes_back_and_says_that_something_may_have_changed(place: str) -> None:
+def test_a_wait_takes_a_second_while_the_server_is_away(place: str) -> None:
     store = MongoStore("mongodb://127.0.0.1:9/x", timeout=0.05)
     store._connection._opened = store._waker._opened = True
     assert store.wait(60) is True
@@ -1314,7 +1018,7 @@ def keys_examined(plan: Any) -> list[int]:
 
 
 def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: VirtualClock) -> None:
-    watch = Watch(on=False)
+    watch = CommandLog(on=False)
     store = make(on_command=watch)
     add_schedules(store, "a")
     watch.on = True

@@ -11,17 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
-from msgspec.structs import replace
+from psycopg.pq import PGconn
 
 from evenbeat.core.records import FORMAT, LogChunk, Record, RunRecord, ScheduleRecord
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
+from evenbeat.stores import waking
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Setting, Write
 from evenbeat.stores.postgres import (
     PostgresStore,
@@ -38,10 +40,19 @@ from evenbeat.stores.postgres import (
     statements,
 )
 from evenbeat.stores.postgres.location import read_location
+from evenbeat.stores.postgres.waking import ListenReceiver
 from evenbeat.testing import VirtualClock
 from tests.conftest import server_url
-from tests.damage import can_be_deleted, can_be_found_and_written_anew
 from tests.isolation import own_place
+from tests.store_calls import (
+    CommandLog,
+    Crash,
+    add_schedules,
+    claim,
+    exit_code_of_child,
+    schedule_names,
+    wait_until_receiving,
+)
 
 MINUTE = 60_000
 TABLES = ("schedules", "runs", "skipped", "statistics", "records", "logs")
@@ -83,47 +94,14 @@ def store(make: Callable[..., PostgresStore]) -> PostgresStore:
 
 @contextmanager
 def plain(store: PostgresStore) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(store.place.conninfo, autocommit=True) as connection:
+    with psycopg.connect(store.location.conninfo, autocommit=True) as connection:
         yield connection
 
 
 def sql(store: PostgresStore, text: str) -> list[Any]:
     with plain(store) as connection:
-        cursor = connection.execute(store.place.own(text).encode())
+        cursor = connection.execute(store.location.own(text).encode())
         return cursor.fetchall() if cursor.description else []
-
-
-class Crash(BaseException):
-    """The process ends here, as far as the store can tell."""
-
-
-class Watch:
-    """Notes the commands from where it is switched on, and crashes at one of them."""
-
-    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
-        self.seen: list[str] = []
-        self.crash_at = crash_at
-        self.on = on
-
-    def __call__(self, name: str) -> None:
-        if self.on:
-            self.seen.append(name)
-            if len(self.seen) - 1 == self.crash_at:
-                raise Crash
-
-
-def add_schedules(store: PostgresStore, *names: str, **fields: Any) -> None:
-    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
-    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
-
-
-def claim(store: PostgresStore, token: str = "c", limit: int = 10) -> list[RunRecord]:
-    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
-    return list(store.claim_runs(wanted).runs)
-
-
-def names(store: PostgresStore) -> list[str]:
-    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
 
 
 def dump(store: PostgresStore) -> dict[str, list[Any]]:
@@ -146,15 +124,15 @@ def test_a_url_is_taken_apart_and_shows_no_password() -> None:
     ear = "postgresql://ear:hidden@db2:5432/app"
     url = f"postgres://me:secret@db1:6432/app?sslmode=require&schema=acme&listen={quote(ear, safe='')}"
     store = PostgresStore(url)
-    assert store.place.schema == "acme"
-    assert store.place.channel == "acme_wake"
-    assert "sslmode=require" in store.place.conninfo
-    assert "schema" not in store.place.conninfo
-    assert store.place.listen is not None
-    assert "db2" in store.place.listen
-    assert store.place.shown == "postgresql://me:***@db1:6432/app"
-    assert PostgresStore("postgresql://db1/app?listen=off").place.listen is None
-    assert PostgresStore("postgresql://db1/app", listen="off", schema="x").place.schema == "x"
+    assert store.location.schema == "acme"
+    assert store.location.channel == "acme_wake"
+    assert "sslmode=require" in store.location.conninfo
+    assert "schema" not in store.location.conninfo
+    assert store.location.listen is not None
+    assert "db2" in store.location.listen
+    assert store.location.shown == "postgresql://me:***@db1:6432/app"
+    assert PostgresStore("postgresql://db1/app?listen=off").location.listen is None
+    assert PostgresStore("postgresql://db1/app", listen="off", schema="x").location.schema == "x"
 
 
 def test_of_several_hosts_the_one_that_takes_writes_is_used() -> None:
@@ -210,7 +188,7 @@ def test_two_installations_share_a_database_and_nothing_else() -> None:
             store.open()
         add_schedules(first, "mine")
         first.add_runs([RunRecord(id="r", task="work")])
-        assert names(second) == []
+        assert schedule_names(second) == []
         assert second.count_runs() == {}
         assert second.add_runs([RunRecord(id="r", task="work")]) == [True]
         assert second.wait(0.3) in (True, False)
@@ -242,19 +220,6 @@ def test_many_processes_and_threads_open_a_new_schema_at_once() -> None:
         answers = [process.communicate("go\n", timeout=60) for process in started]
         assert [answer[0] for answer in answers] == ["[{}, {}, {}]\n"] * 4
         assert [process.returncode for process in started] == [0] * 4
-
-
-def test_a_store_that_is_not_open_says_so_and_opens_again(store: PostgresStore) -> None:
-    add_schedules(store, "a")
-    store.close()
-    with pytest.raises(StoreUnavailable, match="not open"):
-        store.count_runs()
-    with pytest.raises(StoreUnavailable, match="not open"):
-        store.add_runs([])
-    assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
-    assert {setting.level for setting in store.server()} == {"ok"}
-    store.open()
-    assert names(store) == ["a"]
 
 
 def test_a_newer_schema_is_refused() -> None:
@@ -291,7 +256,7 @@ def test_the_printed_schema_makes_what_open_makes() -> None:
         assert (before.found, before.known) == (0, schema.KNOWN)
         assert first.schema() == (schema.KNOWN, schema.KNOWN, "")
         sql(second, before.script)
-        watch = Watch()
+        watch = CommandLog()
         opened = PostgresStore(by_hand, on_command=watch)
         opened.open()
         assert watch.seen == [
@@ -303,7 +268,7 @@ def test_the_printed_schema_makes_what_open_makes() -> None:
         ]
         assert opened.count_runs() == {}
         for store in (first, second):
-            name = store.place.schema
+            name = store.location.schema
             rows = [*sql(store, question.format(name)), *sql(store, columns.format(name))]
             found.append([str(row).replace(name, "S") for row in rows])
         for store in (first, opened):
@@ -315,7 +280,7 @@ def test_the_printed_schema_makes_what_open_makes() -> None:
 def test_an_interrupted_first_opening_leaves_nothing_half_made() -> None:
     with own_place(server_url("postgres")) as url:
         for position in range(20):
-            watch = Watch(position)
+            watch = CommandLog(position)
             store = PostgresStore(url, on_command=watch)
             try:
                 store.open()
@@ -323,7 +288,7 @@ def test_an_interrupted_first_opening_leaves_nothing_half_made() -> None:
                 last = watch.seen[-1]
                 assert store.schema().found == (schema.KNOWN if last == "committed" else 0)
                 with plain(store) as connection:
-                    connection.execute(f"DROP SCHEMA IF EXISTS {store.place.schema} CASCADE".encode())
+                    connection.execute(f"DROP SCHEMA IF EXISTS {store.location.schema} CASCADE".encode())
             else:
                 watch.on = False
                 assert store.count_runs() == {}
@@ -355,7 +320,7 @@ def role(url: str, *settings: str) -> Iterator[str]:
 
 def granted(store: PostgresStore, url: str) -> None:
     name = urlsplit(url).username
-    place = store.place.schema
+    place = store.location.schema
     sql(store, f"GRANT USAGE ON SCHEMA {place} TO {name}")
     sql(store, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {place} TO {name}")
 
@@ -503,7 +468,7 @@ def test_the_servers_clock_counts_for_everything(make: Callable[..., PostgresSto
 
 
 def test_the_clock_is_not_asked_for_again_and_again(make: Callable[..., PostgresStore]) -> None:
-    watch = Watch()
+    watch = CommandLog()
     store = make(None, on_command=watch)
     store.now()
     watch.seen.clear()
@@ -551,7 +516,7 @@ def test_connections_that_the_server_ended_are_noticed_before_they_are_used(stor
     with plain(store) as connection:
         for pid in ended:
             connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
-    assert names(store) == ["a"]
+    assert schedule_names(store) == ["a"]
     assert not set(backends(store)) & set(ended)
 
 
@@ -596,7 +561,7 @@ def test_rows_that_others_hold_are_not_waited_for_beyond_the_lock_timeout(
     assert change is not None
     with plain(store) as frozen:
         frozen.execute("BEGIN")
-        frozen.execute(store.place.own("SELECT 1 FROM evenbeat.schedules FOR UPDATE").encode())
+        frozen.execute(store.location.own("SELECT 1 FROM evenbeat.schedules FOR UPDATE").encode())
         with pytest.raises(StoreUnavailable, match="another transaction holds the rows"):
             store.put_schedules([Write(change, row.version)])
         clock.advance("1m")
@@ -649,7 +614,7 @@ def test_closing_while_a_connection_is_in_use_closes_it_when_it_is_given_back(st
 def test_a_pass_with_nothing_due_is_one_question_that_locks_nothing(
     make: Callable[..., PostgresStore], clock: VirtualClock
 ) -> None:
-    watch = Watch()
+    watch = CommandLog()
     store = make(on_command=watch)
     add_schedules(store, "a")
     store.add_runs([RunRecord(id="future", task="work", run_at=clock.now + MINUTE)])
@@ -722,28 +687,16 @@ def test_a_value_that_postgresql_can_not_hold_is_refused_as_such(store: Postgres
 # Forks.
 
 
-def in_child(work: Callable[[], None]) -> int:
-    """The exit code of a forked child that does this and nothing else."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
+# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_after_a_fork_parent_and_child_both_work_each_on_connections_of_its_own(
     make: Callable[..., PostgresStore],
 ) -> None:
     store = make()
     add_schedules(store, "before")
-    store.wait(0.5)
+    listening(store)
     ours = backends(store)
-    listening = store._waker._listener
-    assert listening is not None
+    connection = receiver_of(store).connection
 
     def work() -> None:
         add_schedules(store, "child")
@@ -753,12 +706,12 @@ def test_after_a_fork_parent_and_child_both_work_each_on_connections_of_its_own(
         store.hint()
         store.close()
 
-    assert in_child(work) == 0
+    assert exit_code_of_child(work) == 0
     add_schedules(store, "parent")
     assert backends(store) == ours
-    assert names(store) == ["before", "child", "parent"]
-    assert store._waker._listener is listening
-    assert not listening.ended
+    assert schedule_names(store) == ["before", "child", "parent"]
+    assert store.wait(60) is True
+    assert receiver_of(store).connection is connection
 
 
 def test_a_fork_inside_a_transaction_leaves_it_to_the_parent(store: PostgresStore) -> None:
@@ -767,114 +720,12 @@ def test_a_fork_inside_a_transaction_leaves_it_to_the_parent(store: PostgresStor
 
     with store._connections.write(0) as transaction:
         transaction.rows("look", "SELECT 1")
-        assert in_child(work) == 0
+        assert exit_code_of_child(work) == 0
         transaction.commit(
             "insert", [(statements.INSERT_RUNS, {"rows": encoding.json_runs([RunRecord(id="a", task="w")])})]
         )
-    assert names(store) == ["child"]
+    assert schedule_names(store) == ["child"]
     assert store.count_runs() == {"queued": 1}
-
-
-# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_fork_while_other_threads_write_catches_none_of_them(store: PostgresStore) -> None:
-    started, stop = threading.Event(), threading.Event()
-    written: list[bool] = []
-
-    def write() -> None:
-        while not stop.is_set():
-            written.extend(store.add_runs([RunRecord(id=f"parent-{len(written)}", task="work")]))
-            started.set()
-
-    def work() -> None:
-        assert store.add_runs([RunRecord(id=f"child-{os.getpid()}", task="work")]) == [True]
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    started.wait(60)
-    try:
-        for _ in range(5):
-            assert in_child(work) == 0
-    finally:
-        stop.set()
-        thread.join()
-    assert all(written)
-    assert store.count_runs() == {"queued": len(written) + 5}
-
-
-# Crashes at each command.
-
-
-def prepare(store: PostgresStore, clock: VirtualClock) -> None:
-    add_schedules(store, "free", "other")
-    add_schedules(store, "single", overlap="cancel_running")
-    add_schedules(store, "late", trigger="every 10s")
-    add_schedules(store, "broken")
-    clock.advance("1m")
-    store.fire_due(clock.now, 10, plan)
-    clock.advance("1m")
-
-
-def fire(store: PostgresStore) -> object:
-    def picky(row: ScheduleRecord, *rest: Any) -> Any:
-        if row.name == "broken":
-            raise ValueError("no")
-        return plan(row, *rest)
-
-    return store.fire_due(store.now(), 10, picky)
-
-
-def put(store: PostgresStore) -> object:
-    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
-    change = changes.change(row, {"trigger": "every 1h"}, store.now())
-    return change and store.put_schedules([Write(change, row.version)])
-
-
-def take(store: PostgresStore) -> object:
-    return claim(store, "again")
-
-
-def settle(store: PostgresStore) -> object:
-    held = store.find_runs(RunQuery(states=("running",))).items
-    following = (RunRecord(id="next", task="work"),)
-    return store.settle_runs(
-        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
-    )
-
-
-@pytest.mark.parametrize("action", [fire, put, take, settle])
-def test_a_crash_at_any_command_leaves_all_or_nothing(
-    action: Callable[[PostgresStore], object], make: Callable[..., PostgresStore], clock: VirtualClock
-) -> None:
-    first = make()
-    prepare(first, clock)
-    if action is settle:
-        claim(first)
-    for table in TABLES:
-        sql(first, f"DROP TABLE IF EXISTS evenbeat.kept_{table}")
-        sql(first, f"CREATE TABLE evenbeat.kept_{table} AS TABLE evenbeat.{table}")
-    before = dump(first)
-    watch = Watch(on=False)
-    whole = make(on_command=watch)
-    watch.on = True
-    action(whole)
-    after = dump(first)
-    assert after != before
-    committed = watch.seen.index("committed")
-    for position in range(len(watch.seen)):
-        for table in TABLES:
-            sql(first, f"TRUNCATE evenbeat.{table}")
-            sql(first, f"INSERT INTO evenbeat.{table} TABLE evenbeat.kept_{table}")
-        crashing = Watch(position, on=False)
-        store = make(on_command=crashing)
-        crashing.on = True
-        with pytest.raises(Crash):
-            action(store)
-        # Behind the commit comes a hint, if a schedule was woken.
-        assert dump(first) == (after if position >= committed else before)
-        # The store lives on, and a repetition of the call ends where the call would have.
-        action(store)
-        assert dump(first) == after
 
 
 # Races.
@@ -907,7 +758,7 @@ def until_somebody_waits(store: PostgresStore) -> None:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
     deadline = time.monotonic() + 60
     with plain(store) as connection:
-        while connection.execute(waiting, (f"%{store.place.schema}%",)).fetchone() == (0,):
+        while connection.execute(waiting, (f"%{store.location.schema}%",)).fetchone() == (0,):
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
@@ -1084,28 +935,6 @@ def test_settlers_and_firers_do_not_wait_in_a_circle(
     assert errors == []
 
 
-def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
-    store: PostgresStore, clock: VirtualClock
-) -> None:
-    store.add_runs([RunRecord(id="a", task="work")])
-    (held,) = claim(store)
-    following = RunRecord(id="b", task="work", state="running", attempt=1)
-    answers = store.settle_runs(
-        [
-            attempts.heartbeat(held, MINUTE, "beat"),
-            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
-            attempts.heartbeat(held, 2 * MINUTE, "late"),
-            attempts.succeeded(following, "1", clock.now, "end-b"),
-        ]
-    )
-    assert answers == [True, True, False, True]
-    found = {run.id: run for run in store.find_runs(RunQuery()).items}
-    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
-    assert found["b"] == replace(
-        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
-    )
-
-
 def test_writes_of_one_schedule_in_one_batch_are_seen_by_the_next(
     store: PostgresStore, clock: VirtualClock
 ) -> None:
@@ -1137,59 +966,6 @@ def alone(clock: VirtualClock) -> Iterator[PostgresStore]:
         store.open()
         yield store
         store.close()
-
-
-def test_schedules_that_can_not_be_read_sleep_and_their_neighbours_fire(
-    alone: PostgresStore, clock: VirtualClock
-) -> None:
-    damages = {
-        "b": "catch_up = '{nonsense'",
-        "c": "execution = '[1, 2]'",
-        "d": "state = 'dreaming'",
-        "e": "overlap = 'maybe'",
-        "f": "trigger = 'every now and then'",
-        "g": "next_tick = 9223372036854775807, spread = 5",
-    }
-    add_schedules(alone, "a", *damages, "z")
-    for name, damage in damages.items():
-        spoil(alone, "schedules", damage, f"name = '{name}'")
-    clock.advance("1m")
-    fired = alone.fire_due(clock.now, 10, plan)
-    assert [planned.schedule.name for planned in fired.planned] == ["a", "z"]
-    assert sorted(fired.quarantined) == [("default", name) for name in damages]
-    notes = alone.find_records("quarantine")
-    assert [(note.key, note.version) for note in notes] == [(name, 1) for name in damages]
-    assert all(note.body for note in notes)
-    clock.advance("1m")
-    assert alone.fire_due(clock.now, 10, plan).quarantined == ()
-    for name in "bcdeg":
-        can_be_found_and_written_anew(alone, name)
-    spoil(alone, "schedules", "execution = '[1, 2]'", "name = 'b'")
-    for name in "bf":
-        can_be_deleted(alone, name)
-
-
-def test_a_schedule_of_a_newer_format_is_left_alone(alone: PostgresStore, clock: VirtualClock) -> None:
-    add_schedules(alone, "a")
-    spoil(alone, "schedules", f"format = {FORMAT + 1}, state = 'dreaming'", "TRUE")
-    before = dump(alone)
-    clock.advance("1m")
-    assert alone.fire_due(clock.now, 10, plan).next_wake is None
-    assert dump(alone) == before
-
-
-def test_a_run_that_can_not_be_read_does_not_block_its_queue_and_costs_its_neighbours_nothing(
-    alone: PostgresStore,
-) -> None:
-    alone.add_runs([RunRecord(id=name, task="work") for name in "abcd"])
-    spoil(alone, "runs", "execution = 'x'", "id = 'a'")
-    spoil(alone, "runs", "cause = 'fate'", "id = 'c'")
-    assert claim(alone, "one", limit=1) == []
-    held = claim(alone, "two", limit=3)
-    assert [(run.id, run.attempt) for run in held] == [("b", 1), ("d", 1)]
-    assert [note.key for note in alone.find_records("quarantine")] == ["a", "c"]
-    assert [found.id for found in alone.find_runs(RunQuery(limit=1)).items] == ["b"]
-    assert alone.count_runs() == {"running": 2, "failed": 2}
 
 
 def test_a_running_run_that_can_not_be_read_ends_when_its_lease_has_ended(
@@ -1298,104 +1074,93 @@ def test_large_ends_are_written_in_steps_that_a_server_takes(
 
 # Waking up.
 
-WAITER = """
-import sys
-from evenbeat.stores.postgres import PostgresStore
-store = PostgresStore(sys.argv[1])
-store.open()
-while not (store._waker._listener and store._waker._listener.proven):
-    store.wait(0.1)
-store.wait(0)
-print("waiting", flush=True)
-print(store.wait(60), flush=True)
-store.close()
-"""
-
 
 def listening(store: PostgresStore) -> PostgresStore:
-    deadline = time.monotonic() + 60
-    while not (store._waker._listener and store._waker._listener.proven):
-        assert time.monotonic() < deadline
-        store.wait(0.05)
+    store.wait(0)
+    wait_until_receiving(store)
     store.wait(0)
     return store
 
 
-def test_a_hint_wakes_a_waiter_in_another_process(store: PostgresStore, url: str) -> None:
-    command = [sys.executable, "-c", WAITER, url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
-        store.hint()
-        assert process.stdout.readline() == "True\n"
-        assert process.wait(60) == 0
+def receiver_of(store: PostgresStore) -> ListenReceiver:
+    assert store._waker._listener is not None
+    receiver = store._waker._listener.receiver
+    assert isinstance(receiver, ListenReceiver)
+    return receiver
 
 
-def test_a_hint_between_two_waits_is_not_lost_and_ones_own_is_none(
-    make: Callable[..., PostgresStore],
-) -> None:
-    waiting, other = listening(make()), make()
-    waiting.hint()
-    assert waiting.wait(0.05) is False
-    other.hint()
-    other.hint()
-    assert waiting.wait(60) is True
-    waiting.wait(0.05)
-    assert waiting.wait(0) is False
-
-
-def test_a_hint_wakes_every_thread_that_waits(make: Callable[..., PostgresStore]) -> None:
-    store, other = listening(make()), make()
-    for hinting in (store, other):
-        answers: list[bool] = []
-        threads = [
-            threading.Thread(target=lambda into=answers: into.append(store.wait(60))) for _ in range(5)
-        ]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            hinting.hint()
-            for thread in threads:
-                thread.join(0.005)
-        assert answers == [True] * 5
-
-
-def test_a_listener_that_the_server_ended_is_replaced_and_answers_once(
+def test_a_connection_for_hints_that_the_server_ended_is_replaced_and_ends_one_wait(
     make: Callable[..., PostgresStore],
 ) -> None:
     store, other = listening(make()), make()
-    first = store._waker._listener
+    first = receiver_of(store).connection
     assert first is not None
     with plain(store) as connection:
-        connection.execute("SELECT pg_terminate_backend(%s, 5000)", (first._connection.backend_pid,))
-    assert store.wait(60) is True  # what came meanwhile nobody heard
-    assert store.wait(60) is True  # it listens again
-    assert store._waker._listener is not first
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", (first.backend_pid,))
+    assert store.wait(60) is True  # hints may have been lost meanwhile
     listening(store)
+    assert receiver_of(store).connection is not first
     other.hint()
     assert store.wait(60) is True
 
 
-def test_where_nothing_can_be_heard_a_wait_is_short_and_says_so(
-    make: Callable[..., PostgresStore], url: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+@pytest.mark.parametrize("listen", ["off", "nowhere", "elsewhere"])
+def test_a_wait_is_short_and_says_so_while_hints_do_not_arrive(
+    make: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch, caplog: Any, listen: str
 ) -> None:
-    monkeypatch.setattr("evenbeat.stores.postgres.waking._DEAF", 0.05)
-    monkeypatch.setattr("evenbeat.stores.postgres.listener._PROOF", 0.1)
-    nowhere = "postgresql://evenbeat@127.0.0.1:1/postgres"
-    # NOTIFY does not cross databases, as LISTEN does not get through a pooler.
-    elsewhere = urlsplit(server_url("postgres"))._replace(path="/template1", query="").geturl()
-    for listen in ("off", nowhere, elsewhere):
-        store = make(listen=listen)
-        began = time.monotonic()
-        assert [store.wait(60) for _ in range(5)] == [True] * 5
-        assert time.monotonic() - began < 30
-        assert store.wait(0.001) is False
-        store.hint()
-        store.close()
-    assert caplog.text.count("hints don't come through") == 1
+    monkeypatch.setattr(waking, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr("evenbeat.stores.postgres.waking._PROOF_SECONDS", 0.1)
+    urls = {
+        "off": "off",
+        "nowhere": "postgresql://evenbeat@127.0.0.1:1/postgres",
+        # NOTIFY does not cross databases, as LISTEN does not get through a pooler.
+        "elsewhere": urlsplit(server_url("postgres"))._replace(path="/template1", query="").geturl(),
+    }
+    messages = {"off": "", "nowhere": "cannot be received", "elsewhere": "hints do not arrive"}
+    store = make(listen=urls[listen])
+    assert [store.wait(60) for _ in range(5)] == [True] * 5
+    deadline = time.monotonic() + 60
+    while messages[listen] not in caplog.text:
+        assert time.monotonic() < deadline
+        assert store.wait(60) is True
+    store.hint()
+    store.close()
+    assert caplog.text.count("hints") == (1 if messages[listen] else 0)
 
 
-def test_closing_ends_a_wait_and_leaves_nothing_behind(store: PostgresStore) -> None:
+def test_a_slow_name_look_up_delays_neither_hints_nor_waits(
+    make: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks_up, go_on = threading.Event(), threading.Event()
+    connect_start = PGconn.connect_start
+
+    def slow(conninfo: bytes) -> Any:
+        looks_up.set()
+        go_on.wait(60)
+        return connect_start(conninfo)
+
+    store = make()
+    monkeypatch.setattr("evenbeat.stores.postgres.waking.PGconn", SimpleNamespace(connect_start=slow))
+    woken: list[bool] = []
+    waiter = threading.Thread(target=lambda: woken.append(store.wait(60)))
+    hinter = threading.Thread(target=store.hint)
+    waiter.start()
+    assert looks_up.wait(60)
+    hinter.start()
+    try:
+        for thread in (hinter, waiter):
+            thread.join(20)
+            assert not thread.is_alive()
+        assert woken == [True]
+    finally:
+        go_on.set()
+        hinter.join()
+        waiter.join()
+    # What it may have missed until now ends one wait.
+    wait_until_receiving(store)
+
+
+def test_closing_ends_a_wait_and_leaves_no_connection_behind(store: PostgresStore) -> None:
     listening(store)
     thread = threading.Thread(target=store.wait, args=(60,))
     thread.start()
@@ -1406,7 +1171,7 @@ def test_closing_ends_a_wait_and_leaves_nothing_behind(store: PostgresStore) -> 
     question = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s"
     deadline = time.monotonic() + 60
     with plain(store) as connection:
-        while connection.execute(question, (f"LISTEN%{store.place.channel}%",)).fetchone() != (0,):
+        while connection.execute(question, (f"LISTEN%{store.location.channel}%",)).fetchone() != (0,):
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
@@ -1424,12 +1189,12 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
         RunRecord(id="new", task="work", error="a\0b"),
         RunRecord(id="new", task="x"),
     ]
-    text, value = next(joining.adding(store.place, wanted)("postgresql"))
+    text, value = next(joining.adding(store.location, wanted)("postgresql"))
     assert value is not None
     assert text.count("{}") == 1
     assert "%" not in text
     assert re.findall(r"(?<![:\w\\]):(\w+)(?!:)", text) == []  # what SQLAlchemy takes for a value
-    with psycopg.connect(store.place.conninfo) as theirs:
+    with psycopg.connect(store.location.conninfo) as theirs:
         assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "x"]
         assert store.count_runs() == {"queued": 1}
         assert waiting.wait(0.05) is False
@@ -1445,7 +1210,7 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
 def test_a_connection_to_a_database_without_our_tables_is_named(alone: PostgresStore) -> None:
     sql(alone, "DROP TABLE evenbeat.runs CASCADE")
     with (
-        psycopg.connect(alone.place.conninfo) as theirs,
+        psycopg.connect(alone.location.conninfo) as theirs,
         pytest.raises(psycopg.errors.UndefinedTable) as caught,
     ):
         alone.add_runs_within(theirs, [RunRecord(id="one", task="work")])
@@ -1580,7 +1345,7 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         if "FOR UPDATE" in text or "UPDATE evenbeat" in text:
             # As in every transaction that writes.
             connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
-        lines = connection.execute(f"EXPLAIN {filled.place.own(text)}".encode(), values).fetchall()
+        lines = connection.execute(f"EXPLAIN {filled.location.own(text)}".encode(), values).fetchall()
     steps = [line[0] for line in lines]
     scans = [step for step in steps if re.search(r"Seq Scan on (runs|schedules)\b", step)]
     assert scans == [], steps

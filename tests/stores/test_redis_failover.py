@@ -115,7 +115,7 @@ def test_hints_are_heard_from_the_new_server(stack: ExitStack, pair: Pair, is_wa
     thread = threading.Thread(target=lambda: answers.append(waiting.wait(300)))
     if is_waiting:
         thread.start()
-        wait_until(lambda: waiting._waker._listening, "nobody listens")
+        wait_until(lambda: waiting._waker.is_receiving, "nobody listens")
     pair.swap()
     # Nothing that follows reaches the old server's listeners.
     with client(pair.replica) as asked:
@@ -275,7 +275,7 @@ def test_while_the_slot_is_moved_nothing_is_half_written_and_then_it_is_followed
     stack.enter_context(closing(store))
     store.open()
     pauses = something_of_everything(store, clock)
-    slot = key_slot(store.address.meta.encode())
+    slot = key_slot(store.location.meta.encode())
     found = [node for node in (*cluster.nodes[:3], cluster.replica) if is_owner(node, slot)]
     (source,) = found
     target = next(node for node in (*cluster.nodes[:3], cluster.replica) if is_target(node, source))
@@ -286,13 +286,13 @@ def test_while_the_slot_is_moved_nothing_is_half_written_and_then_it_is_followed
         keys = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
         # The second row of a call is there already, all others are still here.
         words = ["MIGRATE", "127.0.0.1", target.port, "", 0, 20_000, "KEYS"]
-        first = f"{store.address.base}schedules:b"
+        first = f"{store.location.base}schedules:b"
         old.execute_command(*words, first)
         keys.remove(first)
         for call in (lambda: store.put_schedules(pauses), lambda: add(store, "b"), lambda: claimed(store)):
             with pytest.raises(StoreUnavailable, match="moving our keys"):
                 call()
-        assert old.hget(f"{store.address.base}schedules:a", "state") == "active"
+        assert old.hget(f"{store.location.base}schedules:a", "state") == "active"
         assert set(old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)) == set(keys)
         old.execute_command(*words, *keys)
         for asked in (new, old):
@@ -366,10 +366,10 @@ def test_places_are_read_from_a_url() -> None:
         "valkeys+sentinel://me:p%40ss@[::1]:7,two/jobs/3?prefix=p&sentinel_password=s&ssl_cert_reqs=none"
     )
     assert (address.kind, address.service, address.prefix) == ("sentinel", "jobs", "p")
-    assert address.places == (Endpoint("::1", 7), Endpoint("two", 26379))
+    assert address.endpoints == (Endpoint("::1", 7), Endpoint("two", 26379))
     assert address.url_of(Endpoint("h", 1)) == "rediss://me:p%40ss@h:1/3?ssl_cert_reqs=none"
-    assert address.sentinel_url(address.places[0]) == "rediss://:s@[::1]:7/0?ssl_cert_reqs=none"
+    assert address.sentinel_url(address.endpoints[0]) == "rediss://:s@[::1]:7/0?ssl_cert_reqs=none"
     assert "p%40ss" not in address.shown
     assert "=s&" not in address.shown
     cluster = read_location("redis+cluster://one,two:2")
-    assert (cluster.kind, cluster.places) == ("cluster", (Endpoint("one", 6379), Endpoint("two", 2)))
+    assert (cluster.kind, cluster.endpoints) == ("cluster", (Endpoint("one", 6379), Endpoint("two", 2)))

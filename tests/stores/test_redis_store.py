@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,15 +29,16 @@ from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores import batching
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore, runs, schedules
-from evenbeat.stores.redis import rows as redis_rows
 from evenbeat.stores.redis.location import read_location
 from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.redis.session import translated
 from evenbeat.stores.urls import open_url
 from evenbeat.testing import VirtualClock
 from tests import servers
+from tests.contract.adapters import RedisAdapter
 from tests.contract.redis_indexes import differences
-from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
+from tests.damage import can_be_found_and_written_anew
+from tests.store_calls import CommandLog, Crash, add_schedules, claim, schedule_names
 
 MINUTE = 60_000
 Make = Callable[..., RedisStore]
@@ -93,71 +91,8 @@ def own_server(**settings: str) -> Iterator[servers.Valkey]:
         server.stop()
 
 
-class Crash(BaseException):
-    """The process ends here, as far as the store can tell."""
-
-
-class Watch:
-    """Notes the commands from where it is switched on, and crashes at one of them."""
-
-    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
-        self.seen: list[str] = []
-        self.crash_at = crash_at
-        self.on = on
-
-    def __call__(self, name: str) -> None:
-        if self.on:
-            self.seen.append(name)
-            if len(self.seen) - 1 == self.crash_at:
-                raise Crash
-
-
-def add_schedules(store: RedisStore, *names: str, **fields: Any) -> None:
-    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
-    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
-
-
-def claim(store: RedisStore, token: str = "c", limit: int = 10, **fields: Any) -> list[RunRecord]:
-    wanted = Claim(
-        token=token, limit=limit, now=store.now(), lease=30_000, worker=fields.pop("worker", "w"), **fields
-    )
-    return list(store.claim_runs(wanted).runs)
-
-
-def names(store: RedisStore) -> list[str]:
-    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
-
-
 def key(store: RedisStore, rest: str) -> str:
-    return store.address.base + rest
-
-
-def dump(client: Any, store: RedisStore) -> dict[str, object]:
-    """All that there is, as DUMP gives it, but for what nodes hold for a moment."""
-    found: dict[str, object] = {}
-    for name in sorted(client.scan_iter(key(store, "*"), count=1000)):
-        kind = client.type(name)
-        if kind == "hash":
-            found[name] = client.hgetall(name)
-        elif kind == "set":
-            found[name] = client.smembers(name)
-        else:
-            found[name] = client.zrange(name, 0, -1, withscores=True)
-    found.pop(key(store, "firing"), None)
-    return found
-
-
-def restore(client: Any, store: RedisStore, content: dict[str, Any]) -> None:
-    present = list(client.scan_iter(key(store, "*"), count=1000))
-    if present:
-        client.delete(*present)
-    for name, value in content.items():
-        if isinstance(value, dict):
-            client.hset(name, mapping=value)
-        elif isinstance(value, set):
-            client.sadd(name, *value)
-        else:
-            client.zadd(name, dict(value))
+    return store.location.base + rest
 
 
 # Where the server is.
@@ -217,21 +152,11 @@ def test_a_password_is_never_shown() -> None:
 # Opening and closing.
 
 
-def test_a_store_that_is_not_open_says_so_and_opens_again(store: RedisStore) -> None:
-    add_schedules(store, "a")
-    store.close()
-    for call in (store.count_runs, lambda: store.add_runs([])):
-        with pytest.raises(StoreUnavailable, match="not open"):
-            call()
-    store.open()
-    assert names(store) == ["a"]
-
-
 def test_the_schema_is_told_without_making_anything(valkey: str, client: Any) -> None:
     store = RedisStore(valkey)
     found = store.schema()
     assert (found.found, found.known) == (0, 1)
-    assert found.script == f"HSET {store.address.meta} schema 1\n"
+    assert found.script == f"HSET {store.location.meta} schema 1\n"
     assert list(client.scan_iter(key(store, "*"))) == []
     store.open()
     assert store.schema() == (1, 1, "")
@@ -243,7 +168,7 @@ def test_the_schema_is_told_without_making_anything(valkey: str, client: Any) ->
 def test_a_newer_schema_is_refused_and_nonsense_is_named(make: Make, client: Any, version: str) -> None:
     store = make()
     store.close()
-    client.hset(store.address.meta, "schema", version)
+    client.hset(store.location.meta, "schema", version)
     if version == "99":
         with pytest.raises(SchemaTooNew) as caught:
             store.open()
@@ -256,12 +181,12 @@ def test_a_newer_schema_is_refused_and_nonsense_is_named(make: Make, client: Any
 
 
 def test_an_interrupted_opening_leaves_the_store_closed_and_can_be_repeated(valkey: str) -> None:
-    watch = Watch()
+    watch = CommandLog()
     whole = RedisStore(valkey, on_command=watch)
     whole.open()
     whole.close()
     for position in range(len(watch.seen)):
-        broken = RedisStore(valkey, on_command=Watch(position))
+        broken = RedisStore(valkey, on_command=CommandLog(position))
         with pytest.raises(Crash):
             broken.open()
         with pytest.raises(StoreUnavailable, match="not open"):
@@ -278,11 +203,11 @@ def test_two_installations_on_one_server_do_not_see_each_other(make: Make) -> No
         add_schedules(ours, "a")
         add_schedules(others, "b")
         ours.add_runs([RunRecord(id="a", task="work")])
-        assert (names(ours), names(others)) == (["a"], ["b"])
+        assert (schedule_names(ours), schedule_names(others)) == (["a"], ["b"])
         assert claim(others) == []
         assert others.count_runs() == {}
     finally:
-        with redis.Redis.from_url(others.address.url) as client:
+        with redis.Redis.from_url(others.location.url) as client:
             client.delete(*client.scan_iter(key(others, "*")))
 
 
@@ -439,7 +364,7 @@ def test_scripts_that_the_server_forgot_are_sent_again(store: RedisStore, client
     add_schedules(store, "a")
     client.script_flush()
     add_schedules(store, "b")
-    assert names(store) == ["a", "b"]
+    assert schedule_names(store) == ["a", "b"]
 
 
 def test_all_that_was_acknowledged_is_there_after_the_server_was_killed() -> None:
@@ -455,7 +380,7 @@ def test_all_that_was_acknowledged_is_there_after_the_server_was_killed() -> Non
                 store.count_runs()
             server.start()
             assert store.count_runs() == {"running": turn + 1}
-            assert names(store) == [f"s{at}" for at in range(turn + 1)]
+            assert schedule_names(store) == [f"s{at}" for at in range(turn + 1)]
             assert differences(server.url) == {}
         store.close()
 
@@ -586,7 +511,8 @@ def test_a_server_without_memory_takes_no_work_keeps_what_it_has_and_lets_work_e
         held = claim(store, "first", limit=2)
         clock.advance("1m")
         client.config_set("maxmemory", "1mb")
-        before = dump(client, store)
+        adapter = RedisAdapter(server.url, clock)
+        before = adapter.dump()
         refused: list[Callable[[], object]] = [
             lambda: store.fire_due(clock.now, 100, plan),
             lambda: store.add_runs([RunRecord(id=f"n{at}", task="work") for at in range(100)]),
@@ -597,7 +523,8 @@ def test_a_server_without_memory_takes_no_work_keeps_what_it_has_and_lets_work_e
         for call in refused:
             with pytest.raises(StoreUnavailable, match="maxmemory is reached, and nothing was written"):
                 call()
-        assert dump(client, store) == before
+        assert adapter.dump() == before
+        adapter.close()
         # What is under way comes to its end, and makes room.
         following = (RunRecord(id="next", task="work"),)
         ends = [attempts.succeeded(run, "1", clock.now, f"t-{run.id}", adds=following) for run in held]
@@ -684,7 +611,7 @@ def test_two_nodes_that_fire_at_once_get_different_rows(make: Make, clock: Virtu
 
 @pytest.mark.parametrize("wait", ["by looking", "by time"])
 def test_what_a_dead_node_had_in_hand_is_fired_by_another(make: Make, clock: VirtualClock, wait: str) -> None:
-    watch = Watch(on=False)
+    watch = CommandLog(on=False)
     dying, other = make(on_command=watch), make()
     add_schedules(other, "a", "b")
     clock.advance("1m")
@@ -750,8 +677,8 @@ def test_large_batches_go_in_parts_and_answer_as_one(
     monkeypatch.setattr(schedules, "LOOK", 7)
     monkeypatch.setattr(runs, "BATCH", 10)
     add_schedules(store, *(f"s{at:02}" for at in range(35)))
-    assert len(names(store)) == 35
-    assert names(store) == sorted(names(store))
+    assert len(schedule_names(store)) == 35
+    assert schedule_names(store) == sorted(schedule_names(store))
     clock.advance("1m")
     fired = store.fire_due(clock.now, 32, plan)
     assert (len(fired.planned), fired.next_wake) == (32, clock.now)
@@ -770,7 +697,7 @@ def test_large_batches_go_in_parts_and_answer_as_one(
 def test_a_node_at_rest_sends_one_small_command_that_writes_nothing(
     make: Make, clock: VirtualClock, client: Any
 ) -> None:
-    watch = Watch()
+    watch = CommandLog()
     store = make(on_command=watch)
     add_schedules(store, "a")
     store.add_runs([RunRecord(id="future", task="work", run_at=clock.now + MINUTE)])
@@ -802,158 +729,7 @@ def test_foreign_tasks_at_the_head_of_a_queue_cost_a_claim_nothing(store: RedisS
     assert client.info("commandstats")["cmdstat_hgetall"]["calls"] <= 2
 
 
-def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
-    store: RedisStore, clock: VirtualClock, valkey: str
-) -> None:
-    store.add_runs([RunRecord(id="a", task="work")])
-    (held,) = claim(store)
-    following = RunRecord(id="b", task="work", state="running", attempt=1)
-    answers = store.settle_runs(
-        [
-            attempts.heartbeat(held, MINUTE, "beat"),
-            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
-            attempts.heartbeat(held, 2 * MINUTE, "late"),
-            attempts.succeeded(following, "1", clock.now, "end-b"),
-        ]
-    )
-    assert answers == [True, True, False, True]
-    found = {run.id: run for run in store.find_runs(RunQuery()).items}
-    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
-    assert found["b"] == replace(
-        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
-    )
-    assert differences(valkey) == {}
-
-
-def test_a_batch_that_writes_one_schedule_twice_writes_it_in_turn(store: RedisStore) -> None:
-    first = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), store.now())
-    second = changes.change(first.schedule, {"payload": "2"}, store.now())
-    assert second is not None
-    writes = [Write(first, None), Write(second, first.schedule.version), Write(first, None)]
-    answers = store.put_schedules(writes)
-    assert [answer.accepted for answer in answers] == [True, True, False]
-    assert answers[2].current == second.schedule
-
-
-# Crashes at each command.
-
-
-def prepare(store: RedisStore, clock: VirtualClock) -> None:
-    add_schedules(store, "free", "other")
-    add_schedules(store, "single", overlap="cancel_running")
-    add_schedules(store, "late", trigger="every 10s")
-    add_schedules(store, "broken")
-    clock.advance("1m")
-    store.fire_due(clock.now, 10, plan)
-    clock.advance("1m")
-
-
-def fire(store: RedisStore) -> object:
-    def picky(row: ScheduleRecord, *rest: Any) -> Any:
-        if row.name == "broken":
-            raise ValueError("no")
-        return plan(row, *rest)
-
-    return store.fire_due(store.now(), 10, picky)
-
-
-def put(store: RedisStore) -> object:
-    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
-    change = changes.change(row, {"trigger": "every 1h"}, store.now())
-    return change and store.put_schedules([Write(change, row.version)])
-
-
-def take(store: RedisStore) -> object:
-    return claim(store, "again")
-
-
-def settle(store: RedisStore) -> object:
-    held = store.find_runs(RunQuery(states=("running",))).items
-    following = (RunRecord(id="next", task="work"),)
-    return store.settle_runs(
-        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
-    )
-
-
-@pytest.mark.parametrize("action", [fire, put, take, settle])
-def test_a_crash_at_any_command_leaves_all_or_nothing(
-    action: Callable[[RedisStore], object], make: Make, clock: VirtualClock, client: Any, valkey: str
-) -> None:
-    watch = Watch(on=False)
-    whole = make(on_command=watch)
-    prepare(whole, clock)
-    if action is settle:
-        claim(whole)
-    before = dump(client, whole)
-    watch.on = True
-    action(whole)
-    after = dump(client, whole)
-    assert after != before
-    assert watch.seen[-1] == "committed"
-    for position, name in enumerate(watch.seen):
-        restore(client, whole, before)
-        crashing = Watch(position, on=False)
-        store = make(on_command=crashing)
-        crashing.on = True
-        with pytest.raises(Crash):
-            action(store)
-        assert dump(client, store) == (after if name == "committed" else before)
-        # The store lives on, and a repetition of the call ends where the call would have.
-        action(store)
-        assert dump(client, store) == after
-        assert differences(valkey) == {}
-
-
 # Rows that can't be understood.
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"definition": "{nonsense"},
-        {"definition": "[1, 2]"},
-        {"state": "dreaming"},
-        {"overlap": "maybe"},
-        {"trigger": "every now and then"},
-        {"task": b"\xff\x00\xfe"},
-        {"next_run": "tomorrow"},
-        {"updated_at": ""},
-        {"revision": "many"},
-        {"fire_seq": b"\xff"},
-        {"next_run": "9007199254740993000"},
-        {"name": "a"},
-    ],
-)
-def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
-    store: RedisStore, clock: VirtualClock, client: Any, damage: dict[str, Any]
-) -> None:
-    add_schedules(store, "a", "b", "c", "d")
-    for name in "bd":
-        client.hset(key(store, f"schedules:{name}"), mapping=damage)
-    clock.advance("1m")
-    fired = store.fire_due(clock.now, 10, plan)
-    assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
-    assert fired.quarantined == (("default", "b"), ("default", "d"))
-    notes = store.find_records("quarantine")
-    assert [(note.key, note.version) for note in notes] == [("b", 1), ("d", 1)]
-    assert all(note.body for note in notes)
-    clock.advance("1m")
-    assert store.fire_due(clock.now, 10, plan).quarantined == ()
-    can_be_found_and_written_anew(store, "b")
-    can_be_deleted(store, "d")
-
-
-def test_whatever_a_field_holds_the_neighbours_fire_and_the_row_can_be_replaced(
-    store: RedisStore, clock: VirtualClock, client: Any
-) -> None:
-    def damage(name: str, field: str, value: Any) -> None:
-        if value is None:
-            client.hdel(key(store, f"schedules:{name}"), field)
-        else:
-            client.hset(key(store, f"schedules:{name}"), field, value)
-
-    fields = [field for field in redis_rows.SCHEDULE if field != "format"]
-    sweep(store, clock, [*fields, "declared"], [None, "", "?", b"\xff", "-1", "9" * 19], damage)
 
 
 def test_a_schedule_whose_hash_is_gone_is_noted_and_not_looked_at_again(
@@ -966,20 +742,6 @@ def test_a_schedule_whose_hash_is_gone_is_noted_and_not_looked_at_again(
     assert ([row.schedule.name for row in fired.planned], fired.quarantined) == (["a"], (("default", "b"),))
     assert store.fire_due(clock.now, 10, plan).next_wake == clock.now + MINUTE
     can_be_found_and_written_anew(store, "b")
-
-
-@pytest.mark.parametrize("damage", [{"definition": "x"}, {"priority": "high"}, {"task": b"\xff"}])
-def test_a_run_that_can_not_be_read_does_not_block_its_queue(
-    store: RedisStore, client: Any, damage: dict[str, Any]
-) -> None:
-    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
-    client.hset(key(store, "runs:a"), mapping=damage)
-    assert claim(store, "one", limit=1) == []
-    assert [(held.id, held.attempt) for held in claim(store, "two", limit=1)] == [("b", 1)]
-    (note,) = store.find_records("quarantine")
-    assert note.key == "a"
-    assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
-    assert store.count_runs() == {"running": 1, "failed": 1}
 
 
 def test_a_run_whose_hash_is_gone_does_not_block_its_queue(store: RedisStore, client: Any) -> None:
@@ -1037,127 +799,14 @@ def test_a_node_of_a_cluster_that_has_the_slot_will_do(clock: VirtualClock) -> N
         assert store.wait(0) is False
         store.hint()
         assert differences(server.url) == {}
-        slot = client.execute_command("CLUSTER KEYSLOT", store.address.meta)
+        slot = client.execute_command("CLUSTER KEYSLOT", store.location.meta)
         client.execute_command("CLUSTER DELSLOTS", slot)
         with pytest.raises(StoreUnavailable, match=r"a part of the cluster is missing|CLUSTERDOWN"):
             store.count_runs()
         store.close()
 
 
-# Forks.
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """The exit code of a forked child that does this and nothing else."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def test_after_a_fork_parent_and_child_both_write_and_wait(store: RedisStore) -> None:
-    add_schedules(store, "before")
-    assert store.wait(0) is False
-
-    def work() -> None:
-        add_schedules(store, "child")
-        assert store.wait(0) is False
-        store.hint()
-        store.close()
-
-    assert in_child(work) == 0
-    add_schedules(store, "parent")
-    assert names(store) == ["before", "child", "parent"]
-    assert store.wait(60) is True
-    assert store.wait(0) is False
-
-
-# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_fork_while_other_threads_write_shares_no_socket_with_them(store: RedisStore) -> None:
-    started, stop = threading.Event(), threading.Event()
-    written: list[bool] = []
-
-    def write() -> None:
-        while not stop.is_set():
-            written.extend(store.add_runs([RunRecord(id=f"parent-{len(written)}", task="work")]))
-            started.set()
-
-    def work() -> None:
-        for at in range(20):
-            assert store.add_runs([RunRecord(id=f"child-{os.getpid()}-{at}", task="work")]) == [True]
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    started.wait(60)
-    try:
-        for _ in range(5):
-            assert in_child(work) == 0
-    finally:
-        stop.set()
-        thread.join()
-    assert all(written)
-    assert store.count_runs() == {"queued": len(written) + 100}
-
-
 # Waking up.
-
-WAITER = """
-import sys
-from evenbeat.stores.redis import RedisStore
-store = RedisStore(sys.argv[1])
-store.open()
-store.wait(0)
-print("waiting", flush=True)
-print(store.wait(60), flush=True)
-store.close()
-"""
-
-
-def test_a_hint_wakes_a_waiter_in_another_process(store: RedisStore, valkey: str) -> None:
-    command = [sys.executable, "-c", WAITER, valkey]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
-        store.hint()
-        assert process.stdout.readline() == "True\n"
-        assert process.wait(60) == 0
-
-
-def test_a_hint_wakes_every_thread_that_waits_and_then_none(store: RedisStore) -> None:
-    answers: list[bool] = []
-    threads = [threading.Thread(target=lambda: answers.append(store.wait(60))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        store.hint()
-        for thread in threads:
-            thread.join(0.01)
-    assert answers == [True] * 5
-    assert store.wait(0) is False  # one's own hints wake others
-
-
-def test_a_hint_between_two_waits_is_not_lost(make: Make) -> None:
-    waiting, other = make(), make()
-    assert waiting.wait(0) is False
-    other.hint()
-    other.hint()
-    assert waiting.wait(60) is True
-    assert waiting.wait(0) is False
-
-
-def test_closing_ends_a_wait(store: RedisStore) -> None:
-    store.wait(0)
-    thread = threading.Thread(target=store.wait, args=(60,))
-    thread.start()
-    store.close()
-    thread.join(60)
-    assert not thread.is_alive()
 
 
 def test_who_can_not_listen_comes_back_soon_and_after_a_reconnect_once(clock: VirtualClock) -> None:

@@ -54,14 +54,14 @@ def claim(store: RedisStore, token: str = "c", **fields: Any) -> list[RunRecord]
 
 def overwrite(client: Any, store: RedisStore, rest: str) -> bytes:
     """Put a text where something else belongs."""
-    name = (store.address.base + rest).encode()
+    name = (store.location.base + rest).encode()
     client.set(name, "in the way")
     return name
 
 
 def content(client: Any, store: RedisStore) -> dict[bytes, Any]:
     """All that there is, but for what nodes hold for a moment."""
-    names: list[bytes] = sorted(client.scan_iter(f"{store.address.base}*", count=1000))
+    names: list[bytes] = sorted(client.scan_iter(f"{store.location.base}*", count=1000))
     read = {
         b"hash": lambda pipe, name: pipe.hgetall(name),
         b"set": lambda pipe, name: pipe.smembers(name),
@@ -74,13 +74,13 @@ def content(client: Any, store: RedisStore) -> dict[bytes, Any]:
     for name, kind in zip(names, pipe.execute(), strict=True):
         read[kind](pipe, name)
     found = dict(zip(names, pipe.execute(), strict=True))
-    found.pop(f"{store.address.base}firing".encode(), None)
+    found.pop(f"{store.location.base}firing".encode(), None)
     return found
 
 
 def restore(client: Any, store: RedisStore, wanted: dict[bytes, Any], only: bytes | None = None) -> None:
     pipe = client.pipeline(transaction=False)
-    for name in [only] if only else client.scan_iter(f"{store.address.base}*", count=1000):
+    for name in [only] if only else client.scan_iter(f"{store.location.base}*", count=1000):
         pipe.delete(name)
     for name, value in wanted.items():
         if only and name != only:
@@ -150,7 +150,7 @@ def test_a_schedule_that_is_something_else_is_noted_and_found_as_damaged(
     (note,) = store.find_records("quarantine")
     assert "no hash" in note.body
     assert store.fire_due(clock.now, 10, plan).next_wake == clock.now + MINUTE
-    assert client.get(f"{store.address.base}schedules:b") == b"in the way"
+    assert client.get(f"{store.location.base}schedules:b") == b"in the way"
 
 
 def test_a_schedule_that_can_not_be_written_does_not_keep_others_from_being(
@@ -177,7 +177,7 @@ def test_a_run_that_is_something_else_does_not_block_its_queue(
     (note,) = store.find_records("quarantine")
     assert (note.key, "is a string" in note.body) == ("b", True)
     assert [held.id for held in claim(store)] == ["a", "c"]  # a repetition
-    assert not client.exists(f"{store.address.base}ready:default:5:work")
+    assert not client.exists(f"{store.location.base}ready:default:5:work")
     assert [found.id for found in store.find_runs(RunQuery()).items] == ["a", "c"]
     assert [found.id for found in store.find_runs(RunQuery(ids=("a", "b"))).items] == ["a"]
 
@@ -238,7 +238,7 @@ def test_a_lost_run_that_is_not_there_does_not_stand_before_others(
     store.add_runs([RunRecord(id="b", task="work")])
     claim(store, "d")
     if damage == "gone":
-        client.delete(f"{store.address.base}runs:a")
+        client.delete(f"{store.location.base}runs:a")
     else:
         overwrite(client, store, "runs:a")
     clock.advance("1m")
@@ -309,7 +309,7 @@ def test_no_script_stops_midway_whichever_key_is_something_else(
 ) -> None:
     prepare(store, clock)
     before = content(client, store)
-    base, start = store.address.base.encode(), clock.now
+    base, start = store.location.base.encode(), clock.now
     assert len(before) > 30
     unharmed = 0
     for name in before.keys() - {base + b"meta"}:

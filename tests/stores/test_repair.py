@@ -61,16 +61,16 @@ class DamagedSqlite(Damaged):
 class DamagedPostgres(Damaged):
     def __init__(self, store: PostgresStore) -> None:
         super().__init__(store)
-        self._place = store.place
+        self._location = store.location
 
     def swap(self, kind: str, key: str, text: Any) -> Any:
         name, column = ("name", "catch_up") if kind == "schedules" else ("id", "execution")
-        with psycopg.connect(self._place.conninfo, autocommit=True) as connection:
+        with psycopg.connect(self._location.conninfo, autocommit=True) as connection:
             row = f"FROM evenbeat.{kind} WHERE {name} = %s"
-            look = self._place.own(f"SELECT {column} {row}").encode()
+            look = self._location.own(f"SELECT {column} {row}").encode()
             ((before,),) = connection.execute(look, (key,)).fetchall()
             update = f"UPDATE evenbeat.{kind} SET {column} = %s WHERE {name} = %s"
-            connection.execute(self._place.own(update).encode(), (text, key))
+            connection.execute(self._location.own(update).encode(), (text, key))
         return before
 
 

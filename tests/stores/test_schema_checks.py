@@ -74,13 +74,13 @@ def on_postgres(_: Path) -> Iterator[Update]:
     with (
         own_place(server_url("postgres")) as url,
         contextlib.closing(PostgresStore(url, VirtualClock())) as store,
-        psycopg.connect(store.place.conninfo, autocommit=True) as connection,
+        psycopg.connect(store.location.conninfo, autocommit=True) as connection,
     ):
         filled(store)
 
         def update(table: str, column: str, value: str) -> None:
             statement = f"UPDATE evenbeat.{table} SET {column} = {value}"
-            connection.execute(store.place.own(statement).encode())
+            connection.execute(store.location.own(statement).encode())
 
         yield update
 

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from evenbeat.core.records import FORMAT, LogChunk, Record, RunRecord, ScheduleRecord
+from evenbeat.core.records import LogChunk, Record, RunRecord
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
-from evenbeat.rules import attempts, changes
+from evenbeat.rules import attempts
 from evenbeat.rules.firing import plan
 from evenbeat.stores import rows
-from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import RunQuery, ScheduleQuery
 from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
 from evenbeat.stores.sqlite.session import Session
 from evenbeat.testing import VirtualClock
-from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
+from tests.store_calls import (
+    WAITER,
+    CommandLog,
+    Crash,
+    add_schedules,
+    claim,
+    exit_code_of_child,
+    schedule_names,
+)
 
 MINUTE = 60_000
 
@@ -61,41 +67,8 @@ def store(make: Callable[..., SqliteStore]) -> SqliteStore:
     return make()
 
 
-class Crash(BaseException):
-    """The process ends here, as far as the store can tell."""
-
-
-class Watch:
-    """Notes the commands from where it is switched on, and crashes at one of them."""
-
-    def __init__(self, crash_at: int = -1, on: bool = True) -> None:
-        self.seen: list[str] = []
-        self.crash_at = crash_at
-        self.on = on
-
-    def __call__(self, name: str) -> None:
-        if self.on:
-            self.seen.append(name)
-            if len(self.seen) - 1 == self.crash_at:
-                raise Crash
-
-
 def plain(path: Path) -> closing[sqlite3.Connection]:
     return closing(sqlite3.connect(path, isolation_level=None))
-
-
-def add_schedules(store: SqliteStore, *names: str, **fields: Any) -> None:
-    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
-    store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
-
-
-def claim(store: SqliteStore, token: str = "c", limit: int = 10) -> list[RunRecord]:
-    wanted = Claim(worker="w", token=token, limit=limit, now=store.now(), lease=30_000)
-    return list(store.claim_runs(wanted).runs)
-
-
-def names(store: SqliteStore) -> list[str]:
-    return [found.name for found in store.find_schedules(ScheduleQuery()).items]
 
 
 def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
@@ -159,17 +132,6 @@ def test_a_path_that_is_no_file_is_refused() -> None:
         SqliteStore(":memory:")
 
 
-def test_a_store_that_is_not_open_says_so_and_opens_again(store: SqliteStore) -> None:
-    add_schedules(store, "a")
-    store.close()
-    with pytest.raises(StoreUnavailable, match="not open"):
-        store.count_runs()
-    with pytest.raises(StoreUnavailable, match="not open"):
-        store.add_runs([])
-    store.open()
-    assert names(store) == ["a"]
-
-
 def test_a_file_that_was_moved_away_does_not_come_back_empty(
     make: Callable[..., SqliteStore], path: Path, tmp_path: Path
 ) -> None:
@@ -198,7 +160,7 @@ def test_a_damaged_file_is_reported(make: Callable[..., SqliteStore], path: Path
         file.seek(4096)
         file.write(b"\xa5" * (size - 4096))
     with pytest.raises(StoreUnavailable, match="damaged"):
-        names(make())
+        schedule_names(make())
 
 
 def test_a_newer_schema_is_refused(make: Callable[..., SqliteStore], path: Path) -> None:
@@ -226,14 +188,14 @@ def test_the_printed_schema_makes_what_open_makes(make: Callable[..., SqliteStor
 
 
 def test_an_interrupted_first_opening_leaves_nothing_half_made(path: Path) -> None:
-    watch = Watch()
+    watch = CommandLog()
     whole = SqliteStore(path, on_command=watch)
     whole.open()
     whole.close()
     for position in range(len(watch.seen)):
         for file in path.parent.glob("evenbeat.db*"):
             file.unlink()
-        broken = SqliteStore(path, on_command=Watch(position))
+        broken = SqliteStore(path, on_command=CommandLog(position))
         with pytest.raises(Crash):
             broken.open()
         broken.close()
@@ -257,9 +219,9 @@ def test_a_frozen_lock_holder_is_reported_and_survived(
         with pytest.raises(StoreUnavailable, match="write lock") as caught:
             add_schedules(store, "b")
         assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
-        assert names(store) == ["a"]  # readers wait for nobody
+        assert schedule_names(store) == ["a"]  # readers wait for nobody
     add_schedules(store, "b")
-    assert names(store) == ["a", "b"]
+    assert schedule_names(store) == ["a", "b"]
 
 
 def test_a_call_from_inside_a_transaction_is_refused_and_does_not_hang(
@@ -274,7 +236,7 @@ def test_a_call_from_inside_a_transaction_is_refused_and_does_not_hang(
 def test_a_claim_with_nothing_due_leaves_the_write_lock_alone(
     make: Callable[..., SqliteStore], clock: VirtualClock, path: Path
 ) -> None:
-    watch = Watch()
+    watch = CommandLog()
     store = make(busy_timeout=0, on_command=watch)
     store.add_runs([RunRecord(id="future", task="work", run_at=clock.now + MINUTE)])
     watch.seen.clear()
@@ -323,27 +285,6 @@ def test_a_value_that_sqlite_can_not_hold_is_refused_as_such(store: SqliteStore)
 # Forks.
 
 
-def in_child(work: Callable[[], None]) -> int:
-    """The exit code of a forked child that does this and nothing else."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def test_after_a_fork_parent_and_child_both_write(store: SqliteStore) -> None:
-    add_schedules(store, "before")
-    assert store.wait(0) is False
-    assert in_child(lambda: add_schedules(store, "child")) == 0
-    add_schedules(store, "parent")
-    assert names(store) == ["before", "child", "parent"]
-
-
 def test_a_childs_commits_outlive_the_parents_closing(store: SqliteStore, path: Path) -> None:
     # The parent, once it believes that it is the last one, deletes the log that the child writes to.
     add_schedules(store, "before")
@@ -368,34 +309,7 @@ def test_a_childs_commits_outlive_the_parents_closing(store: SqliteStore, path: 
     for end in (written, write, closed, close):
         os.close(end)
     store.open()
-    assert names(store) == ["before", "child-1", "child-2", "parent"]
-
-
-# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_fork_while_other_threads_write_neither_waits_for_ever_nor_catches_them(store: SqliteStore) -> None:
-    started, stop = threading.Event(), threading.Event()
-    written: list[bool] = []
-
-    def write() -> None:
-        while not stop.is_set():
-            written.extend(store.add_runs([RunRecord(id=f"parent-{len(written)}", task="work")]))
-            started.set()
-
-    def work() -> None:
-        assert store.add_runs([RunRecord(id=f"child-{os.getpid()}", task="work")]) == [True]
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    started.wait(60)
-    try:
-        for _ in range(5):
-            assert in_child(work) == 0
-    finally:
-        stop.set()
-        thread.join()
-    assert all(written)
-    assert store.count_runs() == {"queued": len(written) + 5}
+    assert schedule_names(store) == ["before", "child-1", "child-2", "parent"]
 
 
 def test_a_process_whose_files_were_closed_leaves_the_database_alone(store: SqliteStore, path: Path) -> None:
@@ -416,9 +330,9 @@ def test_a_process_whose_files_were_closed_leaves_the_database_alone(store: Sqli
         store.close()
 
     add_schedules(store, "before")
-    assert in_child(close_all) == 0
+    assert exit_code_of_child(close_all) == 0
     add_schedules(store, "after")
-    assert names(store) == ["after", "before", "child"]
+    assert schedule_names(store) == ["after", "before", "child"]
     with closing(sqlite3.connect(path)) as plain:
         assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -435,7 +349,7 @@ def test_a_file_that_is_moved_away_is_noticed_and_used_again_when_it_is_back(
     assert not path.exists()  # nor made anew, empty
     path.with_suffix(".away").rename(path)
     add_schedules(store, "after")
-    assert names(store) == ["after", "before"]
+    assert schedule_names(store) == ["after", "before"]
 
 
 def test_a_file_that_takes_the_place_of_another_is_left_alone(store: SqliteStore, path: Path) -> None:
@@ -452,7 +366,7 @@ def test_a_file_that_takes_the_place_of_another_is_left_alone(store: SqliteStore
     path.rename(other)
     first.rename(path)
     add_schedules(store, "after")
-    assert names(store) == ["after", "before"]
+    assert schedule_names(store) == ["after", "before"]
 
 
 def test_a_store_that_was_closed_makes_a_file_anew_where_there_is_none(
@@ -462,7 +376,7 @@ def test_a_store_that_was_closed_makes_a_file_anew_where_there_is_none(
     store.close()
     path.unlink()
     store.open()
-    assert names(store) == []
+    assert schedule_names(store) == []
 
 
 def test_a_fork_inside_a_transaction_leaves_the_child_without_the_store(store: SqliteStore) -> None:
@@ -476,195 +390,28 @@ def test_a_fork_inside_a_transaction_leaves_the_child_without_the_store(store: S
             os._exit(7)
 
     with store._connections.write():
-        assert in_child(write) == 0
+        assert exit_code_of_child(write) == 0
     add_schedules(store, "parent")
-    assert names(store) == ["parent"]
+    assert schedule_names(store) == ["parent"]
 
 
+# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_leaves_its_parents_socket_alone(store: SqliteStore, path: Path) -> None:
     store.wait(0)
-    (ours,) = Path(store._waker._folder).iterdir()
+    (ours,) = Path(store._sockets.folder).iterdir()
 
     def work() -> None:
-        assert store._waker._socket is None
+        assert not store._waker.is_receiving
         store.wait(0)
         assert len(list(ours.parent.iterdir())) == 2
         store.close()
 
-    assert in_child(work) == 0
+    assert exit_code_of_child(work) == 0
     assert list(ours.parent.iterdir()) == [ours]
 
 
-# Crashes at each command.
-
-
-def prepare(store: SqliteStore, clock: VirtualClock) -> None:
-    add_schedules(store, "free", "other")
-    add_schedules(store, "single", overlap="cancel_running")
-    add_schedules(store, "late", trigger="every 10s")
-    add_schedules(store, "broken")
-    clock.advance("1m")
-    store.fire_due(clock.now, 10, plan)
-    clock.advance("1m")
-
-
-def fire(store: SqliteStore) -> object:
-    def picky(row: ScheduleRecord, *rest: Any) -> Any:
-        if row.name == "broken":
-            raise ValueError("no")
-        return plan(row, *rest)
-
-    return store.fire_due(store.now(), 10, picky)
-
-
-def put(store: SqliteStore) -> object:
-    row = store.find_schedules(ScheduleQuery(name="late")).items[0]
-    change = changes.change(row, {"trigger": "every 1h"}, store.now())
-    return change and store.put_schedules([Write(change, row.version)])
-
-
-def take(store: SqliteStore) -> object:
-    return claim(store, "again")
-
-
-def settle(store: SqliteStore) -> object:
-    held = store.find_runs(RunQuery(states=("running",))).items
-    following = (RunRecord(id="next", task="work"),)
-    return store.settle_runs(
-        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
-    )
-
-
-@pytest.mark.parametrize("action", [fire, put, take, settle])
-def test_a_crash_at_any_command_leaves_all_or_nothing(
-    action: Callable[[SqliteStore], object],
-    make: Callable[..., SqliteStore],
-    clock: VirtualClock,
-    path: Path,
-    tmp_path: Path,
-) -> None:
-    first = make()
-    prepare(first, clock)
-    if action is settle:
-        claim(first)
-    first.close()
-    kept = tmp_path / "kept.db"
-    shutil.copy(path, kept)
-    before = dump(path)
-    watch = Watch(on=False)
-    whole = make(on_command=watch)
-    watch.on = True
-    action(whole)
-    whole.close()
-    after = dump(path)
-    assert after != before
-    assert watch.seen[-1] == "committed"
-
-    for position, name in enumerate(watch.seen):
-        shutil.copy(kept, path)
-        crashing = Watch(position, on=False)
-        store = make(on_command=crashing)
-        crashing.on = True
-        with pytest.raises(Crash):
-            action(store)
-        assert dump(path) == (after if name == "committed" else before)
-        # The store lives on, and a repetition of the call ends where the call would have.
-        action(store)
-        assert dump(path) == after
-        store.close()
-
-
 # Rows that can't be understood.
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "catch_up = '{nonsense'",
-        "execution = '[1, 2]'",
-        "state = 'dreaming'",
-        "overlap = 'maybe'",
-        "trigger = 'every now and then'",
-        "payload = CAST(X'ff00fe' AS TEXT)",
-        "next_tick = 9223372036854775807, spread = 5",
-        "priority = 10",
-    ],
-)
-def test_a_schedule_that_can_not_be_read_sleeps_and_its_neighbours_fire(
-    store: SqliteStore, clock: VirtualClock, path: Path, damage: str
-) -> None:
-    add_schedules(store, "a", "b", "c", "d")
-    spoil(path, f"UPDATE evenbeat_schedules SET {damage} WHERE name IN ('b', 'd')")
-    clock.advance("1m")
-    fired = store.fire_due(clock.now, 10, plan)
-    assert [planned.schedule.name for planned in fired.planned] == ["a", "c"]
-    assert fired.quarantined == (("default", "b"), ("default", "d"))
-    notes = store.find_records("quarantine")
-    assert [(note.key, note.version) for note in notes] == [("b", 1), ("d", 1)]
-    assert all(note.body for note in notes)
-    clock.advance("1m")
-    assert store.fire_due(clock.now, 10, plan).quarantined == ()
-    can_be_found_and_written_anew(store, "b")
-    can_be_deleted(store, "d")
-
-
-def test_whatever_a_column_holds_the_neighbours_fire_and_the_row_can_be_replaced(
-    store: SqliteStore, clock: VirtualClock, path: Path
-) -> None:
-    def damage(name: str, column: str, value: object) -> None:
-        with plain(path) as connection:
-            connection.execute("PRAGMA ignore_check_constraints = ON")
-            # Where the column can't hold it (STRICT, NOT NULL), the row stays as it was.
-            with suppress(sqlite3.IntegrityError):
-                connection.execute(
-                    f"UPDATE evenbeat_schedules SET {column} = {value} WHERE name = ?", (name,)
-                )
-
-    columns = [column for column in rows.SCHEDULE if column not in ("tenant", "name", "format")]
-    values = ["NULL", "''", "'?'", "CAST(X'ff' AS TEXT)", "-1", "9223372036854775807", "-9223372036854775808"]
-    sweep(store, clock, columns, values, damage)
-
-
-def test_a_schedule_of_a_newer_format_is_left_alone(
-    store: SqliteStore, clock: VirtualClock, path: Path
-) -> None:
-    add_schedules(store, "a")
-    statement = f"UPDATE evenbeat_schedules SET format = {FORMAT + 1}, state = 'dreaming'"
-    spoil(path, statement)
-    before = dump(path)
-    clock.advance("1m")
-    assert store.fire_due(clock.now, 10, plan).next_wake is None
-    assert dump(path) == before
-
-
-@pytest.mark.parametrize("damage", ["execution = 'x'", "cause = 'fate'", "payload = CAST(X'ff' AS TEXT)"])
-def test_a_run_that_can_not_be_read_does_not_block_its_queue(
-    store: SqliteStore, path: Path, damage: str
-) -> None:
-    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
-    spoil(path, f"UPDATE evenbeat_runs SET {damage} WHERE id = 'a'")
-    assert claim(store, "one", limit=1) == []
-    assert [held.id for held in claim(store, "two", limit=1)] == ["b"]
-    (note,) = store.find_records("quarantine")
-    assert note.key == "a"
-    assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
-    assert store.count_runs() == {"running": 1, "failed": 1}
-
-
-@pytest.mark.parametrize("damage", ["execution = 'x'", "cause = 'fate'", "payload = CAST(X'ff' AS TEXT)"])
-def test_a_running_run_that_can_not_be_read_ends_with_its_lease(
-    store: SqliteStore, clock: VirtualClock, path: Path, damage: str
-) -> None:
-    store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
-    claim(store)
-    spoil(path, f"UPDATE evenbeat_runs SET {damage} WHERE id = 'a'")
-    assert store.lost_runs(clock.now, 10).runs == ()
-    assert store.count_runs() == {"running": 2}
-    clock.advance("1h")
-    assert [lost.id for lost in store.lost_runs(clock.now, 10).runs] == ["b"]
-    assert store.count_runs() == {"running": 1, "failed": 1}
-    (note,) = store.find_records("quarantine")
-    assert note.key == "a"
 
 
 @pytest.mark.parametrize(
@@ -693,30 +440,7 @@ def test_a_run_that_can_not_be_counted_up_does_not_keep_its_neighbours_from_work
     assert store.count_runs() == {"running": 1, "failed": 1}
 
 
-def test_a_run_that_can_not_be_read_costs_its_neighbours_no_attempt(store: SqliteStore, path: Path) -> None:
-    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
-    spoil(path, "UPDATE evenbeat_runs SET payload = CAST(X'ff' AS TEXT) WHERE id = 'b'")
-    held = claim(store)
-    assert [(run.id, run.attempt) for run in held] == [("a", 1), ("c", 1)]
-    assert store.count_runs() == {"running": 2, "failed": 1}
-    assert [(run.id, run.state) for run in store.find_runs(RunQuery()).items] == [
-        ("a", "running"),
-        ("c", "running"),
-    ]
-
-
 # Waking up.
-
-WAITER = """
-import sys
-from evenbeat.stores.sqlite import SqliteStore
-store = SqliteStore(sys.argv[1])
-store.open()
-store.wait(0)
-print("waiting", flush=True)
-print(store.wait(60), flush=True)
-store.close()
-"""
 
 
 @pytest.fixture
@@ -733,8 +457,8 @@ def test_a_hint_wakes_a_waiter_in_another_process(short: Path, long: bool) -> No
     path = folder / "evenbeat.db"
     store = SqliteStore(path)
     store.open()
-    assert store._waker._folder.startswith(str(path)) is not long
-    command = [sys.executable, "-c", WAITER, str(path)]
+    assert store._sockets.folder.startswith(str(path)) is not long
+    command = [sys.executable, "-c", WAITER, f"sqlite:///{path}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
@@ -742,47 +466,24 @@ def test_a_hint_wakes_a_waiter_in_another_process(short: Path, long: bool) -> No
         assert process.stdout.readline() == "True\n"
         assert process.wait(60) == 0
     store.close()
-    assert not os.path.exists(store._waker._folder)
+    assert not os.path.exists(store._sockets.folder)
 
 
 def test_the_socket_of_a_killed_process_is_removed_by_the_next_hint(store: SqliteStore, path: Path) -> None:
-    command = [sys.executable, "-c", WAITER, str(path)]
+    command = [sys.executable, "-c", WAITER, f"sqlite:///{path}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.kill()
         process.wait(60)
-    folder = Path(store._waker._folder)
+    folder = Path(store._sockets.folder)
     assert len(list(folder.iterdir())) == 1
     store.hint()
     assert list(folder.iterdir()) == []
 
 
-def test_a_hint_wakes_every_thread_that_waits_and_then_none(store: SqliteStore) -> None:
-    answers: list[bool] = []
-    threads = [threading.Thread(target=lambda: answers.append(store.wait(60))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        store.hint()
-        threads[0].join(0.01)
-        for thread in threads:
-            thread.join(0.001)
-    assert answers == [True] * 5
-    assert store.wait(0) is False  # one's own hints wake others
-
-
-def test_a_hint_between_two_waits_is_not_lost(make: Callable[..., SqliteStore]) -> None:
-    waiting, other = make(), make()
-    assert waiting.wait(0) is False
-    other.hint()
-    other.hint()
-    assert waiting.wait(60) is True
-    assert waiting.wait(0) is False
-
-
 def test_where_no_socket_can_be_made_a_wait_takes_its_time(store: SqliteStore, path: Path) -> None:
-    folder = Path(store._waker._folder)
+    folder = Path(store._sockets.folder)
     folder.write_text("in the way")
     assert store.wait(0.001) is False
     store.hint()
@@ -796,7 +497,7 @@ def test_closing_ends_a_wait_and_takes_the_socket_away(store: SqliteStore, path:
     store.close()
     thread.join(60)
     assert not thread.is_alive()
-    assert not Path(store._waker._folder).exists()
+    assert not Path(store._sockets.folder).exists()
 
 
 # Plain SQL.
@@ -916,25 +617,3 @@ def test_nothing_of_the_driver_escapes(store: SqliteStore, path: Path) -> None:
     for call in calls:
         with pytest.raises(EvenbeatError, match="no such table"):
             call()
-
-
-def test_transitions_of_one_run_in_one_batch_apply_in_their_order(
-    store: SqliteStore, clock: VirtualClock
-) -> None:
-    store.add_runs([RunRecord(id="a", task="work")])
-    (held,) = claim(store)
-    following = RunRecord(id="b", task="work", state="running", attempt=1)
-    answers = store.settle_runs(
-        [
-            attempts.heartbeat(held, MINUTE, "beat"),
-            attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
-            attempts.heartbeat(held, 2 * MINUTE, "late"),
-            attempts.succeeded(following, "1", clock.now, "end-b"),
-        ]
-    )
-    assert answers == [True, True, False, True]
-    found = {run.id: run for run in store.find_runs(RunQuery()).items}
-    assert (found["a"].lease_until, found["a"].settled) == (None, "end")
-    assert found["b"] == replace(
-        following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
-    )

@@ -291,8 +291,8 @@ def test_uninstalling_leaves_no_schema_in_a_database_of_postgres(postgres: str) 
     store.open()
     store.close()
     (statement,) = statements("sql", "DROP SCHEMA")
-    ours = store.place.schema
-    with psycopg.connect(store.place.conninfo, autocommit=True) as connection:
+    ours = store.location.schema
+    with psycopg.connect(store.location.conninfo, autocommit=True) as connection:
         count = "SELECT count(*) FROM pg_namespace WHERE nspname = %s"
         assert connection.execute(count, (ours,)).fetchone() == (1,)
         connection.execute(statement.replace("SCHEMA evenbeat", f"SCHEMA {ours}").encode())

@@ -43,10 +43,19 @@ from evenbeat.stores.base import (
     Written,
     check_limit,
 )
-from evenbeat.stores.decisions import Standing, added, may_be_repetition, passes, verdict, with_transition
+from evenbeat.stores.decisions import (
+    Budget,
+    Standing,
+    added,
+    may_be_repetition,
+    passes,
+    verdict,
+    with_transition,
+)
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
 from evenbeat.stores.queue_counts import added_up, of_run
 from evenbeat.stores.rows import Unreadable, quarantine_note
+from evenbeat.stores.waking import Waker
 
 _Key = tuple[str, str]
 # Claims that can still be repeated: far more than workers have under way.
@@ -60,8 +69,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], Instant] = wall_clock) -> None:
         self._clock = clock
         self._lock = threading.RLock()
-        self._changed = threading.Condition()
-        self._changes = 0
+        self._waker = Waker()
         self._schedules: dict[_Key, ScheduleRecord] = {}
         # Heaps may hold entries that are out of date; they are recognised when they come up.
         self._wakes: list[tuple[Instant, str, str]] = []
@@ -82,7 +90,7 @@ class MemoryStore:
         return True
 
     def close(self) -> None:
-        pass
+        self._waker.close()
 
     def schema(self) -> Schema:
         return Schema(0, 0)
@@ -141,7 +149,12 @@ class MemoryStore:
         quarantined: list[_Key] = []
         with self._lock:
             due = list(islice(self._due(now), limit))
+            budget = Budget()
             for schedule in due:
+                if budget.is_spent:
+                    # Still due, for the next call.
+                    heapq.heappush(self._wakes, (schedule.wake_at or 0, *schedule.key))
+                    continue
                 active = self._active_runs(schedule.key) if needs_active(schedule) else ()
                 try:
                     if schedule.damage:
@@ -153,6 +166,7 @@ class MemoryStore:
                 else:
                     self._apply(planned)
                     fired.append(planned)
+                    budget.spend(planned)
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
 
     def _due(self, now: Instant) -> Iterator[ScheduleRecord]:
@@ -466,14 +480,10 @@ class MemoryStore:
             return [chunks[key] for key in sorted(chunks)]
 
     def wait(self, timeout: float) -> bool:
-        with self._changed:
-            seen = self._changes
-            return self._changed.wait_for(lambda: self._changes != seen, timeout)
+        return self._waker.wait(timeout)
 
     def hint(self) -> None:
-        with self._changed:
-            self._changes += 1
-            self._changed.notify_all()
+        self._waker.hint()
 
 
 def _wanted(schedule: ScheduleRecord, query: ScheduleQuery) -> bool:

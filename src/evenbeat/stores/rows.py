@@ -104,7 +104,7 @@ RUN = (
     "settled",
     "format",
 )
-PLACE = (
+FIRED_FIELDS = (
     "next_tick",
     "moved",
     "wake_at",
@@ -155,7 +155,7 @@ def check_counts(first: int, second: int, third: int) -> None:
         raise Unreadable(f"one of the counts {first}, {second} and {third} is out of range")
 
 
-def check_place(schedule: ScheduleRecord) -> ScheduleRecord:
+def check_fired_fields(schedule: ScheduleRecord) -> ScheduleRecord:
     """Refuse numbers with which nothing can be planned or written: they would fail the batch that the row is
     fired in.
 
@@ -264,7 +264,7 @@ def read_schedule(row: Row) -> ScheduleRecord:
         updated_at=updated_at,
         format=format_,
     )
-    return check_place(schedule)
+    return check_fired_fields(schedule)
 
 
 def version_of(row: Row) -> Version:
@@ -300,7 +300,7 @@ def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> ScheduleR
             if isinstance(value, str) and field.name in ("catch_up", "execution"):
                 value = msgspec.json.decode(value)
             kept[field.name] = msgspec.convert(value, field.type)
-            check_place(check_schedule(replace(blank, **{field.name: kept[field.name]})))
+            check_fired_fields(check_schedule(replace(blank, **{field.name: kept[field.name]})))
             if b"\xef\xbf\xbd" in str(kept[field.name]).encode():
                 raise Unreadable(f"{field.name} holds text that is not UTF-8")
         except (msgspec.MsgspecError, EvenbeatError, UnicodeError, OverflowError):

@@ -35,15 +35,15 @@ class Connection:
     """What a store asks the server through. Survives forks."""
 
     def __init__(
-        self, place: Location, timeout: float, lock_timeout: float, on_command: OnCommand | None
+        self, location: Location, timeout: float, lock_timeout: float, on_command: OnCommand | None
     ) -> None:
-        self.place = place
+        self.location = location
         self.patience = max(lock_timeout, _SHORTEST_WAIT)
         self._timeout = timeout
         self._lock_timeout = lock_timeout
         self._on_command = on_command
         self.clock = ServerClock(self._server_time)
-        self._lease = Lease(place, timeout, self.clock)
+        self._lease = Lease(location, timeout, self.clock)
         self._opened = False
         self._cached: tuple[int, Client, Session] | None = None
         self._abandoned = Abandoned()
@@ -57,7 +57,7 @@ class Connection:
             for setting in server_checks.settings(session, self.clock):
                 if setting.level == "fail":
                     raise StoreUnavailable(
-                        f"{self.place.shown}: {setting.name} is {setting.value}; {setting.hint}"
+                        f"{self.location.shown}: {setting.name} is {setting.value}; {setting.hint}"
                     )
                 if setting.level == "warn":
                     fields = {"component": "store", "setting": setting.name, "value": setting.value}
@@ -75,7 +75,7 @@ class Connection:
 
     def session(self) -> Session:
         if not self._opened:
-            raise StoreUnavailable(f"{self.place.shown}: the store is not open; call open() first")
+            raise StoreUnavailable(f"{self.location.shown}: the store is not open; call open() first")
         return self.unopened()
 
     def unopened(self) -> Session:
@@ -84,7 +84,9 @@ class Connection:
         if cached is not None and cached[0] == pid:
             return cached[2]
         client = self._lease.client()
-        session = Session(client[self.place.database], self.place.shown, self._on_command, self._timeout)
+        session = Session(
+            client[self.location.database], self.location.shown, self._on_command, self._timeout
+        )
         self._cached = (pid, client, session)
         return session
 
@@ -132,7 +134,7 @@ class Connection:
             self.contended()
             if self._lock_timeout < _NO_PATIENCE or time.monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"{self.place.shown}: others write the same documents; nothing was changed, try again"
+                    f"{self.location.shown}: others write the same documents; nothing was changed, try again"
                 )
             _sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

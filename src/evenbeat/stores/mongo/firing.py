@@ -25,7 +25,7 @@ from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
 from evenbeat.stores.mongo.session import Contended, Session
-from evenbeat.stores.rows import PLACE, Unreadable
+from evenbeat.stores.rows import FIRED_FIELDS, Unreadable
 
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]
@@ -174,7 +174,7 @@ def _advance(before: ScheduleRecord, after: ScheduleRecord) -> UpdateOne:
     by the transaction: a document that anybody has written since then is a conflict.
     """
     return UpdateOne(
-        {"_id": key_text(before.key)}, set_and_unset({name: getattr(after, name) for name in PLACE})
+        {"_id": key_text(before.key)}, set_and_unset({name: getattr(after, name) for name in FIRED_FIELDS})
     )
 
 

@@ -151,11 +151,11 @@ _inherited: list[_Shared] = []
 class Lease:
     """A share in a client, until it is given back; after a fork, a share in a new one."""
 
-    def __init__(self, place: Location, timeout: float, clock: ServerClock) -> None:
+    def __init__(self, location: Location, timeout: float, clock: ServerClock) -> None:
         """``clock`` is set by the driver's heartbeats from the first command on."""
-        self._place = place
+        self._location = location
         self._clock = clock
-        self._key = (place.server, timeout)
+        self._key = (location.server, timeout)
         self._shared: _Shared | None = None
         self._pid = os.getpid()
 
@@ -186,10 +186,10 @@ class Lease:
             client: Client = MongoClient(server, **options(timeout), event_listeners=[heartbeats])
         except (InvalidURI, ConfigurationError, ValueError, TypeError) as error:
             raise InvalidValue(
-                f"store {shown(self._place.shown)}: {error}", field="store", value=self._place.shown
+                f"store {shown(self._location.shown)}: {error}", field="store", value=self._location.shown
             ) from None
         except Exception as error:  # SRV records that can't be looked up: whatever the resolver raises
-            raise StoreUnavailable(f"{self._place.shown}: {error}") from error
+            raise StoreUnavailable(f"{self._location.shown}: {error}") from error
         shared = _clients[self._key] = _Shared(client, heartbeats)
         return shared
 

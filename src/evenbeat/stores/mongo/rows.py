@@ -15,7 +15,7 @@ from bson import MaxKey, MinKey
 from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue
 from evenbeat.stores.mongo.location import Document
-from evenbeat.stores.rows import Unreadable, check_counts, check_place, salvaged
+from evenbeat.stores.rows import Unreadable, check_counts, check_fired_fields, salvaged
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def read_schedule(document: Document) -> ScheduleRecord:
     check_counts(schedule.generation, schedule.revision, schedule.fire_seq)
     if key_text(schedule.key) != document["_id"]:
         raise Unreadable(f"it calls itself {schedule.name} of tenant {schedule.tenant}")
-    return check_place(schedule)
+    return check_fired_fields(schedule)
 
 
 def run_document(run: RunRecord) -> Document:

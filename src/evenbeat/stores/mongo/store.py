@@ -52,8 +52,9 @@ from evenbeat.stores.mongo.connections import Connection
 from evenbeat.stores.mongo.location import Document, read_location
 from evenbeat.stores.mongo.rows import log_document
 from evenbeat.stores.mongo.session import Contended, Duplicate, OnCommand, Session
-from evenbeat.stores.mongo.waking import Waker
+from evenbeat.stores.mongo.waking import CollectionTransport
 from evenbeat.stores.rows import Unreadable
+from evenbeat.stores.waking import Waker
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -92,7 +93,7 @@ class MongoStore:
         self._crowd = 1
         self._others = firing.Contention()
         self._shard = settling.Shard()
-        self._waker = Waker(self._connection.session)
+        self._waker = Waker(CollectionTransport(self.location.shown, self._connection.session))
 
     def open(self) -> None:
         self._connection.open()
@@ -108,7 +109,7 @@ class MongoStore:
 
     def schema(self) -> Schema:
         found = self._connection.look(schema.found_version)
-        script = schema.schema_script(self._connection.place.database, found)
+        script = schema.schema_script(self._connection.location.database, found)
         return Schema(found, schema.KNOWN, script if found < schema.KNOWN else "")
 
     def server(self) -> list[Setting]:

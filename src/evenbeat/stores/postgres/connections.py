@@ -47,9 +47,9 @@ class Connections:
     """The connections of one store in one process. Survives forks."""
 
     def __init__(
-        self, place: Location, patience: Patience, clock: ServerClock, on_command: OnCommand | None
+        self, location: Location, patience: Patience, clock: ServerClock, on_command: OnCommand | None
     ) -> None:
-        self.place = place
+        self.location = location
         self._patience = patience
         self._clock = clock
         self._on_command = on_command
@@ -137,9 +137,11 @@ class Connections:
                 self._queue.remove(ticket)
                 self._state.notify_all()
             if not self._opened:
-                raise StoreUnavailable(f"{self.place.shown}: the store is not open; call open() first")
+                raise StoreUnavailable(f"{self.location.shown}: the store is not open; call open() first")
             if not served:
-                raise StoreUnavailable(f"{self.place.shown}: all {LARGEST} connections are in use; try again")
+                raise StoreUnavailable(
+                    f"{self.location.shown}: all {LARGEST} connections are in use; try again"
+                )
             held = None
             while self._idle and held is None:
                 held = self._idle.pop()
@@ -170,21 +172,21 @@ class Connections:
         if self._on_command is not None:
             self._on_command("connect")
         try:
-            link = Link.connect(self.place.conninfo, autocommit=True, prepare_threshold=None)
+            link = Link.connect(self.location.conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
-            raise translated(self.place.shown, error) from error
+            raise translated(self.location.shown, error) from error
         link.add_notice_handler(link.note)
         # PostgreSQL 14 and newer say so unasked; behind a pooler the first write will find out.
         if link.info.parameter_status("in_hot_standby") == "on":
             link.close()
             raise StoreUnavailable(
-                f"{self.place.shown}: the server is a standby, which takes no writes; name the primary"
+                f"{self.location.shown}: the server is a standby, which takes no writes; name the primary"
             )
         with self._state:
             if not self._idle and not self._in_use:
                 # All were lost, or there were none: this may be another server, with another clock.
                 self._clock.forget()
-        return Session(link, self.place, self._patience.answer, self._on_command)
+        return Session(link, self.location, self._patience.answer, self._on_command)
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

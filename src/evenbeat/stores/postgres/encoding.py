@@ -45,15 +45,15 @@ def unmarked(text: str | None) -> str | None:
     return _MARKED.sub(lambda found: found[1] or "\0", text)
 
 
-def unmarked_at(rows: list[Row], places: tuple[int, ...]) -> list[Row]:
-    """Rows with the free text in these places as it was written."""
+def unmarked_at(rows: list[Row], positions: tuple[int, ...]) -> list[Row]:
+    """Rows with the free text in these positions as it was written."""
     # All but always nothing is marked: 0.2 us a run, most of it None.
     for at, row in enumerate(rows):
-        for place in places:
-            text = row[place]
+        for position in positions:
+            text = row[position]
             if text is not None and (_NUL in text or _MARK in text):
                 rows[at] = tuple(
-                    unmarked(value) if here in places else value for here, value in enumerate(row)
+                    unmarked(value) if here in positions else value for here, value in enumerate(row)
                 )
                 break
     return rows

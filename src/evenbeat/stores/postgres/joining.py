@@ -14,7 +14,7 @@ from evenbeat.stores.within import Conversation, Say, Statement, check_dialect
 _UNDEFINED_TABLE = "42P01"
 
 
-def adding(place: Location, runs: Sequence[RunRecord]) -> Say[frozenset[str]]:
+def adding(location: Location, runs: Sequence[RunRecord]) -> Say[frozenset[str]]:
     """Add the runs, and a hint that the commit delivers; the answer is the ids that are new."""
 
     def say(dialect: str) -> Conversation[frozenset[str]]:
@@ -23,7 +23,7 @@ def adding(place: Location, runs: Sequence[RunRecord]) -> Say[frozenset[str]]:
 
     def converse() -> Conversation[frozenset[str]]:
         value = json_runs(list(first_of_each(runs).values()))
-        rows = yield Statement(place.own(sql.INSERTION), value)
+        rows = yield Statement(location.own(sql.INSERTION), value)
         return frozenset(row[0] for row in rows)
 
     return say

@@ -14,7 +14,7 @@ from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import is_kept, json_list, json_runs, json_text, marked, unmarked_at
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
 from evenbeat.stores.rows import (
-    PLACE,
+    FIRED_FIELDS,
     SCHEDULE,
     SKIPPED,
     Key,
@@ -169,7 +169,7 @@ def _moves(planned: list[Planned]) -> list[Statement]:
     rows = []
     for outcome in planned:
         s = outcome.schedule
-        row = {"tenant": s.tenant, "name": s.name} | {name: getattr(s, name) for name in PLACE}
+        row = {"tenant": s.tenant, "name": s.name} | {name: getattr(s, name) for name in FIRED_FIELDS}
         rows.append(row | {"pause_note": marked(s.pause_note), "paused_by": marked(s.paused_by)})
     return [(sql.ADVANCE_SCHEDULES, {"rows": json_text(rows)})]
 

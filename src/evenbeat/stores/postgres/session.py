@@ -72,9 +72,9 @@ class Link(psycopg.Connection[Row]):
 class Session:
     """A connection on which every round trip is announced and every error of the driver translated."""
 
-    def __init__(self, link: Link, place: Location, patience: float, on_command: OnCommand | None) -> None:
+    def __init__(self, link: Link, location: Location, patience: float, on_command: OnCommand | None) -> None:
         self.link = link
-        self._place = place
+        self._location = location
         self.patience = patience
         """How many seconds an answer may take."""
         self._on_command = on_command
@@ -123,7 +123,7 @@ class Session:
         """The text with the tables of this schema; there are as many texts as operations."""
         own = self._texts.get(text)
         if own is None:
-            own = self._texts[text] = self._place.own(text)
+            own = self._texts[text] = self._location.own(text)
         return own
 
     @contextlib.contextmanager
@@ -137,7 +137,7 @@ class Session:
         except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
             if isinstance(error, TimedOut):
                 self.link.close()
-            raise translated(self._place.shown, error, _size(statements)) from error
+            raise translated(self._location.shown, error, _size(statements)) from error
 
     def roll_back(self) -> None:
         """Undo what is open. A connection that can't even do that is not used again."""

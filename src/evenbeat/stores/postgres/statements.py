@@ -11,7 +11,7 @@ new, then statistics. What may be skipped is skipped (SKIP LOCKED), so nobody wa
 
 from __future__ import annotations
 
-from evenbeat.stores.rows import PLACE, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import FIRED_FIELDS, RUN, SCHEDULE, SKIPPED, STATISTICS
 
 _NUMBERS = frozenset(
     (
@@ -61,16 +61,16 @@ SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
 
 
-def rows_of(columns: tuple[str, ...], place: str = "%(rows)s") -> str:
+def rows_of(columns: tuple[str, ...], placeholder: str = "%(rows)s") -> str:
     """A JSON array of objects as a table."""
     kinds = ("bigint" if name in _NUMBERS else "boolean" if name in _FLAGS else "text" for name in columns)
     fields = ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
-    return f"json_to_recordset(CAST(CAST({place} AS text) AS json)) AS wanted ({fields})"
+    return f"json_to_recordset(CAST(CAST({placeholder} AS text) AS json)) AS wanted ({fields})"
 
 
-def listed(place: str) -> str:
+def listed(placeholder: str) -> str:
     """Any of a JSON array of texts."""
-    return f"ANY (ARRAY(SELECT json_array_elements_text(CAST(%({place})s AS json))))"
+    return f"ANY (ARRAY(SELECT json_array_elements_text(CAST(%({placeholder})s AS json))))"
 
 
 # -- Transactions ------------------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ ORDER BY run.created_at, run.id
 # Its own fields and no others: where the schedule stands, never what a user said. Two processes fire 20,000
 # to 30,000 ticks a second in batches of 500.
 ADVANCE_SCHEDULES = f"""
-UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in PLACE)}
-FROM {rows_of(("tenant", "name", *PLACE))}
+UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in FIRED_FIELDS)}
+FROM {rows_of(("tenant", "name", *FIRED_FIELDS))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
 
@@ -157,11 +157,11 @@ WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
 
 
-def _insert_runs(place: str = "%(rows)s") -> str:
+def _insert_runs(placeholder: str = "%(rows)s") -> str:
     # In the order of their ids: two that add the same ones wait for each other, in turn.
     return f"""
 INSERT INTO evenbeat.runs ({RUN_COLUMNS})
-SELECT {RUN_COLUMNS} FROM {rows_of(RUN, place)}
+SELECT {RUN_COLUMNS} FROM {rows_of(RUN, placeholder)}
 ORDER BY id COLLATE "C"
 ON CONFLICT (id) DO NOTHING
 RETURNING id

@@ -53,8 +53,9 @@ from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.connections import Connections, Patience
 from evenbeat.stores.postgres.location import read_location
 from evenbeat.stores.postgres.session import OnCommand, Transaction
-from evenbeat.stores.postgres.waking import Waker
+from evenbeat.stores.postgres.waking import NotifyTransport
 from evenbeat.stores.server_clock import ServerClock
+from evenbeat.stores.waking import Waker
 from evenbeat.stores.within import converse_within
 
 _log = logging.getLogger("evenbeat.store")
@@ -65,8 +66,6 @@ _TRIES = 5
 _RUNS_A_STEP = 10_000
 # Whoever upgrades waits for others that do the same, and for what they make.
 _UPGRADE = Patience(timeout=600, lock_timeout=60)
-# A hint that can't be sent at once is not worth waiting for.
-_HINT_PATIENCE = 0.5
 
 
 class PostgresStore:
@@ -92,26 +91,26 @@ class PostgresStore:
         lock_timeout: float = 5.0,
         on_command: OnCommand | None = None,
     ) -> None:
-        self.place = read_location(url, schema, listen, timeout)
+        self.location = read_location(url, schema, listen, timeout)
         self._given_clock = clock
         self._server_clock = ServerClock(self._ask_clock)
         patience = Patience(timeout, lock_timeout)
-        self._connections = Connections(self.place, patience, self._server_clock, on_command)
+        self._connections = Connections(self.location, patience, self._server_clock, on_command)
         self._more_is_due = False
         """As far as the last fire has seen."""
         self._guesses: dict[tuple[tuple[str, ...], frozenset[str] | None], int] = {}
         """By queues and tasks of claims: the priority of which more was due after the last one."""
-        self._waker = Waker(self.place.listen, self.place.channel, timeout, self._notify, self.place.shown)
+        self._waker = Waker(NotifyTransport(self.location, self._connections, timeout))
 
     def open(self) -> None:
         was_open = self._connections.open()
         try:
             with self._connections.read() as session:
-                found = upgrades.check(upgrades.version(session, self.place))
+                found = upgrades.check(upgrades.version(session, self.location))
                 self._check(server_checks.settings(session))
             if found < schema.KNOWN:
                 with self._connections.write(self._clock(), _UPGRADE) as transaction:
-                    upgrades.upgrade(transaction, self.place)
+                    upgrades.upgrade(transaction, self.location)
         except BaseException:
             if not was_open:
                 self._connections.close()
@@ -122,9 +121,9 @@ class PostgresStore:
         for setting in settings:
             said = f"{setting.name} is {setting.value}: {setting.hint}"
             if setting.level == "fail":
-                raise StoreUnavailable(f"{self.place.shown}: {said}")
+                raise StoreUnavailable(f"{self.location.shown}: {said}")
             if setting.level == "warn":
-                _log.warning(said, extra={"component": "store", "store": self.place.shown})
+                _log.warning(said, extra={"component": "store", "store": self.location.shown})
 
     def open_to_join(self) -> bool:
         self.open()
@@ -136,8 +135,8 @@ class PostgresStore:
 
     def schema(self) -> Schema:
         with self._looking() as connections, connections.read() as session:
-            found = upgrades.version(session, self.place)
-        script = self.place.own(schema.schema_sql(found)) if found < schema.KNOWN else ""
+            found = upgrades.version(session, self.location)
+        script = self.location.own(schema.schema_sql(found)) if found < schema.KNOWN else ""
         return Schema(found, schema.KNOWN, script)
 
     @contextlib.contextmanager
@@ -215,13 +214,13 @@ class PostgresStore:
 
     def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         try:
-            new = converse_within(connection, joining.adding(self.place, wanted))
+            new = converse_within(connection, joining.adding(self.location, wanted))
         except Exception as error:
             if joining.lacks_tables(error):
                 error.add_note(
-                    f"The connection given as within leads to a database without the tables of the store, "
-                    f"which is {self.place.shown}: give a connection to that one. In tests, put the app into "
-                    "virtual time, which needs no tables: evenbeat.testing.virtual(app)"
+                    "The connection given as within leads to a database without the tables of the store, "
+                    f"which is {self.location.shown}: give a connection to that one. In tests, put the app "
+                    "into virtual time, which needs no tables: evenbeat.testing.virtual(app)"
                 )
             raise
         old = tuple(run.id for run in wanted if run.id not in new)
@@ -336,7 +335,3 @@ class PostgresStore:
 
     def hint(self) -> None:
         self._waker.hint()
-
-    def _notify(self, sender: str) -> None:
-        with contextlib.suppress(StoreUnavailable), self._connections.read(_HINT_PATIENCE) as session:
-            session.rows("hint", sql.NOTIFY, {"channel": self.place.channel, "sender": sender})

@@ -8,27 +8,27 @@ from evenbeat.stores.postgres.location import Location
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
 
 
-def version(session: Session | Transaction, place: Location) -> int:
+def version(session: Session | Transaction, location: Location) -> int:
     """The version of the tables; 0 if there are none. One cheap question."""
-    ((there,),) = session.rows("select schema version", schema.FIND_META, {"schema": place.schema})
+    ((there,),) = session.rows("select schema version", schema.FIND_META, {"schema": location.schema})
     if not there:
         return 0
     found = session.rows("select schema version", schema.GET_VERSION)
     try:
         return int(found[0][0]) if found else 0
     except ValueError:
-        raise StoreUnavailable(f"{place.shown}: schema version {found[0][0]!r} is not a number") from None
+        raise StoreUnavailable(f"{location.shown}: schema version {found[0][0]!r} is not a number") from None
 
 
-def upgrade(transaction: Transaction, place: Location) -> None:
+def upgrade(transaction: Transaction, location: Location) -> None:
     """Bring the tables up to date, in one transaction. Those who try at once take turns."""
-    transaction.rows("lock schema", schema.LOCK, {"schema": place.schema})
+    transaction.rows("lock schema", schema.LOCK, {"schema": location.schema})
     # Another node may have been faster.
-    found = check(version(transaction, place))
+    found = check(version(transaction, location))
     if found == schema.KNOWN:
         return
     statements: list[Statement] = [(text, ()) for text in schema.migrations_from(found)]
-    if not transaction.rows("select schema", schema.FIND_SCHEMA, {"schema": place.schema}):
+    if not transaction.rows("select schema", schema.FIND_SCHEMA, {"schema": location.schema}):
         statements.insert(0, (schema.CREATE_SCHEMA, ()))
     transaction.commit("upgrade schema", statements)
 

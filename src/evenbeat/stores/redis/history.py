@@ -80,9 +80,9 @@ def _from_several(
                 chosen.append((-(optional_instant(created_at) or 0), run_id))
     chosen.sort()
     if after is not None:
-        chosen = [place for place in chosen if place > (-after[0], after[1])]
+        chosen = [position for position in chosen if position > (-after[0], after[1])]
     if query.created_by is not None:
-        chosen = [place for place in chosen if -place[0] <= query.created_by]
+        chosen = [position for position in chosen if -position[0] <= query.created_by]
     runs: list[RunRecord] = []
     for start in range(0, len(chosen), LOOK):
         (rows,) = session.run("get_runs", [[run_id for _, run_id in chosen[start : start + LOOK]]])
@@ -102,9 +102,9 @@ def _walk(
     session: Session, index: str, first: str, fields: Sequence[str]
 ) -> Iterator[tuple[str, Instant, list[str | None]]]:
     """(id, score, fields) of the runs of an index, from a score on, with a pause for others now and then."""
-    place: Sequence[object] | None = (first, 0)
-    while place is not None:
-        place, rows = session.run("walk_runs", [index, *place, LOOK, fields])
+    position: Sequence[object] | None = (first, 0)
+    while position is not None:
+        position, rows = session.run("walk_runs", [index, *position, LOOK, fields])
         for run_id, score, values in rows:
             # Nothing at all where its key holds something else.
             yield run_id, int(float(score)), values or [None] * len(fields)
@@ -134,11 +134,11 @@ def _from_index(session: Session, query: RunQuery, after: tuple[Instant, str] | 
     created_by = False if query.created_by is None else query.created_by
     states = False if query.states is None else query.states
     runs: list[RunRecord] = []
-    place: Sequence[object] | bool = False if after is None else after
+    position: Sequence[object] | bool = False if after is None else after
     while True:
         # One more than asked for says whether there is more.
         missing = max(1, min(query.limit + 1 - len(runs), LOOK))
-        last, rows = session.run("find_runs", [index, place, LOOK, missing, equal, states, created_by])
+        last, rows = session.run("find_runs", [index, position, LOOK, missing, equal, states, created_by])
         some = [run for run in readable_runs(rows) if query.matches(run)]
         if after is not None:
             # The run that the cursor names was purged: those before it at the same time come again.
@@ -146,7 +146,7 @@ def _from_index(session: Session, query: RunQuery, after: tuple[Instant, str] | 
         runs += some
         if len(runs) > query.limit or last is None:
             return runs
-        place = last
+        position = last
 
 
 def _order(run: RunRecord) -> tuple[int, str]:
@@ -154,7 +154,7 @@ def _order(run: RunRecord) -> tuple[int, str]:
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:
-    flat: dict[str, str] = session.execute("count runs", "HGETALL", f"{session.address.base}counts")
+    flat: dict[str, str] = session.execute("count runs", "HGETALL", f"{session.location.base}counts")
     counts: dict[RunState, int] = {}
     for field, number in flat.items():
         owner, _, state = field.partition(" ")
@@ -231,10 +231,10 @@ def append_log(session: Session, chunks: Sequence[LogChunk]) -> None:
 
 
 def read_log(session: Session, run: str) -> list[LogChunk]:
-    found: dict[str, str] = session.execute("read log", "HGETALL", f"{session.address.base}logs:{run}")
+    found: dict[str, str] = session.execute("read log", "HGETALL", f"{session.location.base}logs:{run}")
     chunks = []
-    for place, line in found.items():
-        attempt, _, seq = place.partition(".")
+    for position, line in found.items():
+        attempt, _, seq = position.partition(".")
         at, _, text = line.partition(" ")
         try:
             chunks.append(

@@ -21,13 +21,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recorded_at: str
     run: str | None = None
     written: str
-    """By which version of the schedule, and at which place: two rows are never one."""
+    """By which version of the schedule, and at which position: two rows are never one."""
 
 
 _decoder = msgspec.json.Decoder(Entry)
 
 
-def skipped_row(schedule: ScheduleRecord, place: int, row: Skipped) -> list[object]:
+def skipped_row(schedule: ScheduleRecord, position: int, row: Skipped) -> list[object]:
     """A row as the scripts add it: (last, recorded_at, text)."""
     version = schedule.version
     entry = Entry(
@@ -38,7 +38,7 @@ def skipped_row(schedule: ScheduleRecord, place: int, row: Skipped) -> list[obje
         generation=row.generation,
         recorded_at=instant_text(row.recorded_at),
         run=row.run,
-        written=f"{version.generation}.{version.revision}.{version.fire_seq}.{place}",
+        written=f"{version.generation}.{version.revision}.{version.fire_seq}.{position}",
     )
     return [row.last, row.recorded_at, msgspec.json.encode(entry).decode()]
 
@@ -46,7 +46,7 @@ def skipped_row(schedule: ScheduleRecord, place: int, row: Skipped) -> list[obje
 def find(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
     if limit == 0:
         return []
-    key = f"{session.address.base}skipped:{path_of(tenant, schedule)}"
+    key = f"{session.location.base}skipped:{path_of(tenant, schedule)}"
     rows: list[str] = session.execute("find skipped", "ZREVRANGE", key, 0, limit - 1)
     found = []
     for text in rows:

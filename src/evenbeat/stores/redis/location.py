@@ -41,7 +41,7 @@ class Location(NamedTuple):
     """Servers, and a place on them."""
 
     kind: Kind
-    places: tuple[Endpoint, ...]
+    endpoints: tuple[Endpoint, ...]
     """The server; the sentinels; or some nodes of the cluster."""
     service: str
     """What sentinels call the primary; empty for other kinds."""
@@ -60,17 +60,17 @@ class Location(NamedTuple):
     @property
     def url(self) -> str:
         """The first server named, for the driver."""
-        return self.url_of(self.places[0])
+        return self.url_of(self.endpoints[0])
 
-    def url_of(self, place: Endpoint) -> str:
+    def url_of(self, endpoint: Endpoint) -> str:
         """A server for the driver."""
         query = f"?{self.options}" if self.options else ""
-        return f"{self.scheme}://{self.user}{place}/{self.database}{query}"
+        return f"{self.scheme}://{self.user}{endpoint}/{self.database}{query}"
 
-    def sentinel_url(self, place: Endpoint) -> str:
+    def sentinel_url(self, endpoint: Endpoint) -> str:
         """A sentinel for the driver. Sentinels have no databases."""
         query = f"?{self.options}" if self.options else ""
-        return f"{self.scheme}://{self.sentinel_user}{place}/0{query}"
+        return f"{self.scheme}://{self.sentinel_user}{endpoint}/0{query}"
 
     @property
     def base(self) -> str:
@@ -87,7 +87,7 @@ class Location(NamedTuple):
 
 
 def read_location(url: str, prefix: str | None = None) -> Location:
-    """An address from a URL; ``prefix`` overrides the one that the URL names."""
+    """An location from a URL; ``prefix`` overrides the one that the URL names."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -106,7 +106,7 @@ def read_location(url: str, prefix: str | None = None) -> Location:
         )
     kind = _KINDS[way]
     user, at, hosts = parts.netloc.rpartition("@")
-    places = _read_places(hosts, kind, visible)
+    endpoints = _read_endpoints(hosts, kind, visible)
     service, database = _read_path(parts.path, kind, visible)
     options = parse_qsl(parts.query, keep_blank_values=True)
     chosen = prefix if prefix is not None else _last(options, "prefix", _DEFAULT_PREFIX)
@@ -122,9 +122,9 @@ def read_location(url: str, prefix: str | None = None) -> Location:
         if name or password:
             sentinel_user = f"{quote(name, safe='')}:{quote(password, safe='')}@"
     rest = [(name, value) for name, value in options if name not in ours]
-    address = Location(
+    location = Location(
         kind=kind,
-        places=places,
+        endpoints=endpoints,
         service=service,
         shown=visible,
         prefix=chosen,
@@ -134,8 +134,8 @@ def read_location(url: str, prefix: str | None = None) -> Location:
         database=database,
         options=urlencode(rest),
     )
-    _check_options(address, [name for name, _ in rest], ours)
-    return address
+    _check_options(location, [name for name, _ in rest], ours)
+    return location
 
 
 def _last(options: list[tuple[str, str]], wanted: str, otherwise: str) -> str:
@@ -143,8 +143,8 @@ def _last(options: list[tuple[str, str]], wanted: str, otherwise: str) -> str:
     return found[-1] if found else otherwise
 
 
-def _read_places(hosts: str, kind: Kind, visible: str) -> tuple[Endpoint, ...]:
-    places = []
+def _read_endpoints(hosts: str, kind: Kind, visible: str) -> tuple[Endpoint, ...]:
+    endpoints = []
     for text in hosts.split(","):
         found = _HOST.fullmatch(text)
         port = int(found[2] or _PORTS[kind]) if found else 0
@@ -153,15 +153,15 @@ def _read_places(hosts: str, kind: Kind, visible: str) -> tuple[Endpoint, ...]:
             raise InvalidValue(
                 f"store {shown(visible)}: {what}", field="store", value=visible, hint=f"write {_FORMS[kind]}"
             )
-        places.append(Endpoint(found[1].strip("[]"), port))
-    if kind == "server" and len(places) > 1:
+        endpoints.append(Endpoint(found[1].strip("[]"), port))
+    if kind == "server" and len(endpoints) > 1:
         raise InvalidValue(
             f"store {shown(visible)} names several hosts, and redis:// connects to one",
             field="store",
             value=visible,
             hint=f"for sentinels write {_FORMS['sentinel']}, for a cluster {_FORMS['cluster']}",
         )
-    return tuple(places)
+    return tuple(endpoints)
 
 
 def _read_path(path: str, kind: Kind, visible: str) -> tuple[str, int]:
@@ -195,16 +195,16 @@ def _read_path(path: str, kind: Kind, visible: str) -> tuple[str, int]:
     return service, database
 
 
-def _check_options(address: Location, names: list[str], ours: list[str]) -> None:
+def _check_options(location: Location, names: list[str], ours: list[str]) -> None:
     """The driver takes options as they come, and stumbles over them when it connects."""
     try:
-        redis.ConnectionPool.from_url(address.url).make_connection()
+        redis.ConnectionPool.from_url(location.url).make_connection()
     except (TypeError, ValueError) as error:
         unknown = next((name for name in names if f"'{name}'" in str(error)), None)
         near = get_close_matches(unknown or "", ours, n=1, cutoff=0.6)
         raise InvalidValue(
-            f"store {shown(address.shown)} has an option that redis-py does not take: {unknown or error}",
+            f"store {shown(location.shown)} has an option that redis-py does not take: {unknown or error}",
             field="store",
-            value=address.shown,
+            value=location.shown,
             hint=f"did you mean {near[0]}?" if near else f"ours: {', '.join(ours)}; others: redis-py's",
         ) from None

@@ -36,45 +36,45 @@ class Finder(Protocol):
     def find(self) -> Endpoint:
         """The primary, as far as anybody knows; an error of the driver if nobody does."""
 
-    def redirect(self, place: Endpoint) -> None:
+    def redirect(self, endpoint: Endpoint) -> None:
         """A node of the cluster has said that the slot is there."""
 
 
-def finder(address: Location, key: str, connect: Connect) -> Finder:
+def finder(location: Location, key: str, connect: Connect) -> Finder:
     """``key``: any that is used; it says which slot of a cluster."""
-    if address.kind == "sentinel":
-        return _Sentinels(address, connect)
-    if address.kind == "cluster":
-        return _Cluster(address, key_slot(key.encode(errors="surrogateescape")), connect)
-    return _Named(address)
+    if location.kind == "sentinel":
+        return _Sentinels(location, connect)
+    if location.kind == "cluster":
+        return _Cluster(location, key_slot(key.encode(errors="surrogateescape")), connect)
+    return _Named(location)
 
 
 class _Named:
     """A server by its address. What is behind the address may change."""
 
-    def __init__(self, address: Location) -> None:
-        self._place = address.places[0]
+    def __init__(self, location: Location) -> None:
+        self._endpoint = location.endpoints[0]
 
     def find(self) -> Endpoint:
-        return self._place
+        return self._endpoint
 
-    def redirect(self, place: Endpoint) -> None:
+    def redirect(self, endpoint: Endpoint) -> None:
         pass
 
 
 class _Sentinels:
-    def __init__(self, address: Location, connect: Connect) -> None:
-        self._address = address
+    def __init__(self, location: Location, connect: Connect) -> None:
+        self._location = location
         self._connect = connect
-        self._places = list(address.places)
+        self._endpoints = list(location.endpoints)
 
     def find(self) -> Endpoint:
         """Ask one sentinel after the other, until one names a server that says it is a primary."""
         troubles: list[str] = []
-        for _ in self._address.places:
+        for _ in self._location.endpoints:
             # Another one first, the next time: this one may be late.
-            asked = self._places.pop(0)
-            self._places.append(asked)
+            asked = self._endpoints.pop(0)
+            self._endpoints.append(asked)
             try:
                 found = self._named_by(asked)
                 role = None if found is None else self._role(found)
@@ -82,25 +82,28 @@ class _Sentinels:
                 troubles.append(f"{asked}: {error}")
                 continue
             if found is None:
-                troubles.append(f"{asked} does not know {self._address.service}")
+                troubles.append(f"{asked} does not know {self._location.service}")
             elif role != "master":
                 troubles.append(f"{asked} names {found}, which is a {role}")
             else:
                 return found
         raise driver.ConnectionError(f"no sentinel names a primary ({'; '.join(troubles)})")
 
-    def redirect(self, place: Endpoint) -> None:
+    def redirect(self, endpoint: Endpoint) -> None:
         pass
 
     def _named_by(self, sentinel: Endpoint) -> Endpoint | None:
         reply = self._ask(
-            self._address.sentinel_url(sentinel), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service
+            self._location.sentinel_url(sentinel),
+            "SENTINEL",
+            "GET-MASTER-ADDR-BY-NAME",
+            self._location.service,
         )
         return None if reply is None else Endpoint(reply[0], int(reply[1]))
 
-    def _role(self, place: Endpoint) -> str:
+    def _role(self, endpoint: Endpoint) -> str:
         # ROLE would do, but the users that docs/stores/redis.md recommends may not send it.
-        facts = str(self._ask(self._address.url_of(place), "INFO", "replication"))
+        facts = str(self._ask(self._location.url_of(endpoint), "INFO", "replication"))
         found = re.search(r"^role:(\w+)", facts, re.MULTILINE)
         return found[1] if found else "server without a role"
 
@@ -109,8 +112,8 @@ class _Sentinels:
 
 
 class _Cluster:
-    def __init__(self, address: Location, slot: int, connect: Connect) -> None:
-        self._address = address
+    def __init__(self, location: Location, slot: int, connect: Connect) -> None:
+        self._location = location
         self._slot = slot
         self._connect = connect
         self._known: tuple[Endpoint, ...] = ()
@@ -122,26 +125,26 @@ class _Cluster:
             found, self._redirected = self._redirected, None
             return found
         troubles: list[str] = []
-        for place in dict.fromkeys((*self._address.places, *self._known)):
+        for endpoint in dict.fromkeys((*self._location.endpoints, *self._known)):
             try:
-                ranges = ask(self._connect(self._address.url_of(place)), "CLUSTER", "SLOTS")
+                ranges = ask(self._connect(self._location.url_of(endpoint)), "CLUSTER", "SLOTS")
             except (driver.RedisError, OSError) as error:
-                troubles.append(f"{place}: {error}")
+                troubles.append(f"{endpoint}: {error}")
                 continue
-            nodes = {_place(node, place) for _, _, *nodes in ranges for node in nodes}
+            nodes = {_endpoint(node, endpoint) for _, _, *nodes in ranges for node in nodes}
             self._known = tuple(sorted(nodes))
             owners = (nodes[0] for first, last, *nodes in ranges if int(first) <= self._slot <= int(last))
             owner = next(owners, None)
             if owner is not None:
-                return _place(owner, place)
-            troubles.append(f"{place} says that nobody has slot {self._slot}")
+                return _endpoint(owner, endpoint)
+            troubles.append(f"{endpoint} says that nobody has slot {self._slot}")
         raise driver.ClusterDownError(f"no node says who has our keys ({'; '.join(troubles)})")
 
-    def redirect(self, place: Endpoint) -> None:
-        self._redirected = place
+    def redirect(self, endpoint: Endpoint) -> None:
+        self._redirected = endpoint
 
 
-def _place(node: list[Any], asked: Endpoint) -> Endpoint:
+def _endpoint(node: list[Any], asked: Endpoint) -> Endpoint:
     """A node that does not know its own address gives an empty one: it is where it was asked."""
     host, port = node[0], int(node[1])
     return Endpoint(host if host not in (None, "", "?") else asked.host, port)

@@ -31,7 +31,7 @@ from evenbeat.core.records import (
     Version,
 )
 from evenbeat.errors import InvalidValue
-from evenbeat.stores.rows import Unreadable, check_counts, check_place, salvaged
+from evenbeat.stores.rows import Unreadable, check_counts, check_fired_fields, salvaged
 
 Fields = dict[str, str]
 
@@ -234,7 +234,7 @@ def schedule_fields(s: ScheduleRecord) -> list[str]:
         instant_text(s.updated_at),
         "format",
         number_text(s.format),
-        *place_fields(s),
+        *fired_fields(s),
         "definition",
         _definition(rest),
         "declared",
@@ -242,7 +242,7 @@ def schedule_fields(s: ScheduleRecord) -> list[str]:
     ]
 
 
-def place_fields(s: ScheduleRecord, before: ScheduleRecord | None = None) -> list[str]:
+def fired_fields(s: ScheduleRecord, before: ScheduleRecord | None = None) -> list[str]:
     """What firing writes, as far as it differs: where the schedule stands, never what a user said."""
     fields = [
         "next_run",
@@ -311,7 +311,7 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
             updated_at=_read_instant(fields["updated_at"]),
             format=int(fields["format"]),
         )
-        return check_place(schedule)
+        return check_fired_fields(schedule)
     except KeyError as error:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
     except (ValueError, OverflowError, msgspec.MsgspecError) as error:

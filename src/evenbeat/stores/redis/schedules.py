@@ -20,11 +20,11 @@ from evenbeat.stores.redis.rows import (
     Fields,
     count_text,
     fields_of,
+    fired_fields,
     found_schedule,
     member_of,
     new_run,
     path_of,
-    place_fields,
     read_member,
     schedule_fields,
     schedule_of,
@@ -94,7 +94,7 @@ def _following(planned: Planned) -> tuple[list[object], list[object], list[str]]
     s = planned.schedule
     return (
         [new_run(run) for run in planned.runs],
-        [skipped_row(s, place, row) for place, row in enumerate(planned.skipped)],
+        [skipped_row(s, position, row) for position, row in enumerate(planned.skipped)],
         list(planned.cancels),
     )
 
@@ -124,11 +124,11 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
         # One more than asked for says whether there is more.
         missing = min(query.limit + 1 - len(found), LOOK)
         asked = [first, last, LOOK, missing, equal, query.unwanted, _score(query.changed_since)]
-        place, rows = session.run("find_schedules", asked)
+        position, rows = session.run("find_schedules", asked)
         found += [found_schedule(member, fields_of(flat)) for member, flat in rows]
-        if len(found) > query.limit or place is None:
+        if len(found) > query.limit or position is None:
             break
-        first = f"({place}"
+        first = f"({position}"
     items = tuple(found[: query.limit])
     return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
 
@@ -218,7 +218,7 @@ def _fire(session: Session, taken: list[Taken], now: Instant, plan: PlanFunction
                 path_of(*row.key),
                 row.version,
                 False if row.active is None else row.active,
-                place_fields(s, schedule),
+                fired_fields(s, schedule),
                 _score(s.wake_at),
                 s.format,
                 *_following(outcome),

@@ -26,7 +26,7 @@ def settings(session: Session) -> list[Setting]:
     checks: list[Callable[[], Setting | None]] = [
         lambda: _memory(info),
         lambda: _replicas(info),
-        lambda: _cluster(info, session.address.kind == "cluster"),
+        lambda: _cluster(info, session.location.kind == "cluster"),
         lambda: _clock(session),
     ]
     return [*found, *(setting for check in checks if (setting := check()) is not None)]

@@ -44,18 +44,18 @@ class Session:
 
     def __init__(
         self,
-        address: Location,
+        location: Location,
         timeout: float,
         clock: Callable[[], Instant] | None,
         on_command: OnCommand | None,
         key: str | None = None,
     ) -> None:
         """``key``: any that is used, where it is not one of a store: it says which slot of a cluster."""
-        self.address = address
+        self.location = location
         self.timeout = timeout
         self.opened = False
         self.on_leave: Callable[[], None] = lambda: None
-        self._key = address.meta if key is None else key
+        self._key = location.meta if key is None else key
         self._fixed_clock = clock
         self._on_command = on_command
         self._reset()
@@ -65,7 +65,7 @@ class Session:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._client: redis.Redis | None = None
-        self._finder: Finder = finder(self.address, self._key, self._line_to)
+        self._finder: Finder = finder(self.location, self._key, self._line_to)
         self._clock = ServerClock(self._ask)
 
     # The client.
@@ -76,9 +76,12 @@ class Session:
                 self._client = redis.Redis(connection_pool=self._pool(self._finder.find()))
             return self._client
 
-    def _pool(self, place: Endpoint) -> redis.BlockingConnectionPool:
+    def _pool(self, endpoint: Endpoint) -> redis.BlockingConnectionPool:
         return redis.BlockingConnectionPool.from_url(
-            self.address.url_of(place), max_connections=CONNECTIONS, timeout=self.timeout, **self._options()
+            self.location.url_of(endpoint),
+            max_connections=CONNECTIONS,
+            timeout=self.timeout,
+            **self._options(),
         )
 
     def _options(self) -> dict[str, Any]:
@@ -154,7 +157,7 @@ class Session:
         self.announce(wanted.name)
         time = "" if self._fixed_clock is None else str(self._fixed_clock())
         try:
-            values = (1, self.address.meta, time, _encode(asked))
+            values = (1, self.location.meta, time, _encode(asked))
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidValue(f"Redis can't hold a value: {error}", field="row", value=None) from error
         sent = self._clock.mark()
@@ -164,7 +167,7 @@ class Session:
             # The server was restarted, or told to forget: it knows the script again after this.
             reply = self._translated("EVAL", wanted.text, *values)
         except (driver.RedisError, OSError) as error:
-            raise translated(self.address, error) from error
+            raise translated(self.location, error) from error
         if not time:
             self._clock.heard(reply[0], sent)
         return cast(Reply, reply[1:])
@@ -183,7 +186,7 @@ class Session:
         try:
             return self.send(*words)
         except (driver.RedisError, OSError) as error:
-            raise translated(self.address, error) from error
+            raise translated(self.location, error) from error
 
     def send(self, *words: object, **options: object) -> Any:
         """Send a command to the primary, and follow the cluster where that has moved. Nothing else is
@@ -195,12 +198,12 @@ class Session:
             try:
                 return execute(*words, **options)
             except driver.MovedError as error:
-                # A node that does not know its own address leaves it out: the same host, another port.
+                # A node that does not know its own location leaves it out: the same host, another port.
                 host = error.host or str(client.connection_pool.connection_kwargs["host"])
                 self._finder.redirect(Endpoint(host, error.port))
                 self.leave(client)
                 redirections += 1
-                if self.address.kind != "cluster" or redirections > _REDIRECTIONS:
+                if self.location.kind != "cluster" or redirections > _REDIRECTIONS:
                     raise
             except (driver.RedisError, OSError) as error:
                 if is_elsewhere(error):
@@ -211,7 +214,7 @@ class Session:
         if self._pid != os.getpid():
             self.after_fork_in_child()
         if not self.opened:
-            raise StoreUnavailable(f"{self.address.shown}: the store is not open; call open() first")
+            raise StoreUnavailable(f"{self.location.shown}: the store is not open; call open() first")
 
 
 def disconnect(pool: Any) -> None:
@@ -263,21 +266,21 @@ _MOVING = "access a non local key"
 _TOO_LARGE = "invalid bulk length"
 
 
-def translated(address: Location, error: Exception) -> StoreUnavailable | TooLarge:
+def translated(location: Location, error: Exception) -> StoreUnavailable | TooLarge:
     """What went wrong, and what to do, in the words of a user."""
     text = str(error) or type(error).__name__
     if isinstance(error, driver.ResponseError) and _TOO_LARGE in text:
-        return TooLarge(f"{address.shown}: {text} (more than proto-max-bulk-len of the server at once)")
+        return TooLarge(f"{location.shown}: {text} (more than proto-max-bulk-len of the server at once)")
     if isinstance(error, driver.MovedError):
         text = f"this node of a cluster has not got our keys, {Endpoint(error.host, error.port)} has"
-        advice = "write redis+cluster://, which finds them" if address.kind != "cluster" else "try again"
+        advice = "write redis+cluster://, which finds them" if location.kind != "cluster" else "try again"
     else:
         if _MOVING in text or isinstance(error, driver.AskError | driver.TryAgainError):
             text, error = "the cluster is moving our keys to another node", driver.ClusterDownError("")
         found = (advice for kind, advice in _BY_CLASS if isinstance(error, kind))
         known = (advice for code, advice in _BY_CODE.items() if text.startswith(f"{code} "))
         advice = next(known, next(found, ""))
-    return StoreUnavailable(f"{address.shown}: {text}" + (f" ({advice})" if advice else ""))
+    return StoreUnavailable(f"{location.shown}: {text}" + (f" ({advice})" if advice else ""))
 
 
 _all: weakref.WeakSet[Session] = weakref.WeakSet()

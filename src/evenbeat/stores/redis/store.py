@@ -38,7 +38,8 @@ from evenbeat.stores.base import (
 from evenbeat.stores.redis import history, ledger, records, runs, schedules, server_checks
 from evenbeat.stores.redis.location import read_location
 from evenbeat.stores.redis.session import OnCommand, Session
-from evenbeat.stores.redis.waking import Waker
+from evenbeat.stores.redis.waking import ChannelTransport
+from evenbeat.stores.waking import Waker
 
 KNOWN = 1
 """The layout of keys that this version works with."""
@@ -49,10 +50,11 @@ _log = logging.getLogger("evenbeat.store")
 class RedisStore:
     """Schedules and runs in Redis or Valkey, for any number of processes on any number of machines.
 
-    ``url`` is ``redis://host:6379/0?prefix=evenbeat``, ``rediss://`` over TLS; ``valkey://`` and ``valkeys://``
-    are the same. ``timeout``: how many seconds to wait for a connection or an answer before StoreUnavailable.
-    Without a ``clock`` the server's decides. ``on_command`` is told the name of each command before it is
-    sent, and "committed" after each that wrote; whatever it raises comes out of the call.
+    ``url`` is ``redis://host:6379/0?prefix=evenbeat``, ``rediss://`` over TLS; ``valkey://`` and
+    ``valkeys://`` are the same. ``timeout``: how many seconds to wait for a connection or an answer before
+    StoreUnavailable. Without a ``clock`` the server's decides. ``on_command`` is told the name of each
+    command before it is sent, and "committed" after each that wrote; whatever it raises comes out of the
+    call.
 
     A store that is not open, or not any more, raises StoreUnavailable; ``open`` it (again).
     """
@@ -66,10 +68,10 @@ class RedisStore:
         timeout: float = 5.0,
         on_command: OnCommand | None = None,
     ) -> None:
-        self.address = read_location(url, prefix)
-        self._session = Session(self.address, timeout, clock, on_command)
+        self.location = read_location(url, prefix)
+        self._session = Session(self.location, timeout, clock, on_command)
         self._firing = schedules.Firing(self._session, secrets.token_hex(4))
-        self._waker = Waker(self._session)
+        self._waker = Waker(ChannelTransport(self._session))
 
     def open(self) -> None:
         was_open, self._session.opened = self._session.opened, True
@@ -90,17 +92,17 @@ class RedisStore:
         for setting in server_checks.settings(self._session):
             about = f"{setting.name} is {setting.value}: {setting.hint}"
             if setting.level == "fail":
-                raise StoreUnavailable(f"{self.address.shown}: {about}")
+                raise StoreUnavailable(f"{self.location.shown}: {about}")
             if setting.level == "warn":
                 fields = {"component": "store", "setting": setting.name, "value": setting.value}
-                _log.warning("%s: %s", self.address.shown, about, extra=fields)
+                _log.warning("%s: %s", self.location.shown, about, extra=fields)
 
     def _read_version(self, found: str) -> int:
         try:
             return int(found)
         except ValueError:
             raise StoreUnavailable(
-                f"{self.address.shown}: schema version {found!r} is not a number"
+                f"{self.location.shown}: schema version {found!r} is not a number"
             ) from None
 
     def open_to_join(self) -> bool:
@@ -112,11 +114,13 @@ class RedisStore:
         self._session.close()
 
     def schema(self) -> Schema:
-        found = self._session.ask("HGET", self.address.meta, "schema")
+        found = self._session.ask("HGET", self.location.meta, "schema")
         if not self._session.opened:
             self._session.close()
         version = 0 if found is None else self._read_version(found)
-        return Schema(version, KNOWN, f"HSET {self.address.meta} schema {KNOWN}\n" if version < KNOWN else "")
+        return Schema(
+            version, KNOWN, f"HSET {self.location.meta} schema {KNOWN}\n" if version < KNOWN else ""
+        )
 
     def server(self) -> list[Setting]:
         found = server_checks.settings(self._session)

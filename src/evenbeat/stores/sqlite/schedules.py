@@ -11,7 +11,7 @@ from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
 from evenbeat.stores.rows import (
-    PLACE,
+    FIRED_FIELDS,
     Key,
     Row,
     Unreadable,
@@ -128,7 +128,7 @@ def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fire
         planned.append(outcome)
         budget.spend(outcome)
         s = outcome.schedule
-        moves.append((*(getattr(s, name) for name in PLACE), rowid))
+        moves.append((*(getattr(s, name) for name in FIRED_FIELDS), rowid))
     session.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
     _add_what_follows(session, planned)
     _quarantine(session, troubled)

@@ -7,7 +7,7 @@ Python 3.12 warns of ``?1``.
 
 from __future__ import annotations
 
-from evenbeat.stores.rows import LOG, PLACE, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import FIRED_FIELDS, LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -41,7 +41,7 @@ ORDER BY run.rowid
 # Its own fields and no others: where the schedule stands, never what a user said. 6 us, most of it the
 # move in the index.
 ADVANCE_SCHEDULE = f"""
-UPDATE evenbeat_schedules SET {", ".join(f"{name} = ?" for name in PLACE)} WHERE rowid = ?
+UPDATE evenbeat_schedules SET {", ".join(f"{name} = ?" for name in FIRED_FIELDS)} WHERE rowid = ?
 """
 
 PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
@@ -50,12 +50,12 @@ PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
 INSERT_RUN = f"{_insert('evenbeat_runs', RUN)} ON CONFLICT (id) DO NOTHING"
 
 
-def insert_runs(expressions: tuple[str, ...], place: str = "?") -> str:
+def insert_runs(expressions: tuple[str, ...], placeholder: str = "?") -> str:
     """As INSERT_RUN, for the rows of a JSON array."""
     # WHERE TRUE: else ON would be taken for that of a join.
     return f"""
 INSERT INTO evenbeat_runs ({RUN_COLUMNS})
-SELECT {", ".join(expressions)} FROM json_each({place}) AS wanted WHERE TRUE
+SELECT {", ".join(expressions)} FROM json_each({placeholder}) AS wanted WHERE TRUE
 ON CONFLICT (id) DO NOTHING
 """
 

@@ -44,7 +44,8 @@ from evenbeat.stores.sqlite import history, joining, records, runs, schedules, s
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.session import OnCommand, Session
-from evenbeat.stores.sqlite.waking import Waker
+from evenbeat.stores.sqlite.waking import SocketTransport
+from evenbeat.stores.waking import Waker
 from evenbeat.stores.within import converse_within
 
 # More runs than this in one call are several transactions: others want to write, too.
@@ -86,7 +87,8 @@ class SqliteStore:
         self.path = os.path.realpath(text)
         self._clock = clock
         self._connections = Connections(self.path, busy_timeout, on_command)
-        self._waker = Waker(self.path)
+        self._sockets = SocketTransport(self.path)
+        self._waker = Waker(self._sockets)
         self._seen = _Seen()
 
     def open(self) -> None:
@@ -103,6 +105,7 @@ class SqliteStore:
 
     def close(self) -> None:
         self._waker.close()
+        self._sockets.remove_folder()
         self._connections.close()
 
     def schema(self) -> Schema:

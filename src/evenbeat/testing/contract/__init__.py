@@ -19,6 +19,7 @@ from evenbeat.testing.contract.queues import QueueContract
 from evenbeat.testing.contract.records import RecordContract
 from evenbeat.testing.contract.schedules import ScheduleContract
 from evenbeat.testing.contract.settling import SettlingContract
+from evenbeat.testing.contract.waking import WakingContract
 
 __all__ = ["Handles", "StoreContract"]
 
@@ -32,6 +33,7 @@ class StoreContract(
     QueueContract,
     RecordContract,
     EdgeContract,
+    WakingContract,
 ):
     """What every store promises. ``make`` is all that a subclass has to say."""
 

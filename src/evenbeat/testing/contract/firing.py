@@ -407,19 +407,21 @@ class FiringContract(Contract):
         (planned,) = self.fire(store).planned
         assert len(planned.runs) == 1
 
-    def test_a_backlog_of_many_schedules_fires_in_steps_that_a_server_takes(
-        self, store: Store, clock: VirtualClock
+    @pytest.mark.parametrize(
+        ("count", "size", "largest"), [(25, 10, 2_000), (3, 30_000, 200)], ids=["runs", "bytes"]
+    )
+    def test_a_backlog_fires_in_steps_of_2000_runs_or_4_megabytes(
+        self, store: Store, clock: VirtualClock, count: int, size: int, largest: int
     ) -> None:
-        # 60 schedules, 100 missed ticks each, all to be run: 6,000 runs with 60 MB of payload.
-        payload = f'"{"x" * 10_000}"'
-        wishes = [schedule(f"s{at:02}", catch_up=CatchUp("all"), payload=payload) for at in range(60)]
+        payload = f'"{"x" * size}"'
+        wishes = [schedule(f"s{at:02}", catch_up=CatchUp("all"), payload=payload) for at in range(count)]
         store.put_schedules([Write(changes.create(wish, store.now()), None) for wish in wishes])
         clock.advance("100m")
-        steps = []
+        found = []
         while planned := self.fire(store, limit=500).planned:
-            steps.append(sum(len(entry.runs) for entry in planned))
-        assert sum(steps) == 6_000
-        assert store.count_runs() == {"queued": 6_000}
+            found.append(sum(len(entry.runs) for entry in planned))
+        assert max(found) <= largest
+        assert store.count_runs() == {"queued": sum(found)} == {"queued": 100 * count}
 
     def test_ten_thousand_schedules_fire_in_batches(self, store: Store, clock: VirtualClock) -> None:
         now = store.now()

@@ -1,8 +1,6 @@
-"""Records, locks, logs, waiting."""
+"""Records, locks, logs."""
 
 from __future__ import annotations
-
-import threading
 
 import msgspec
 from msgspec.structs import replace
@@ -162,24 +160,3 @@ class RecordContract(Contract):
         store.append_log(lines)
         assert store.read_log("a") == lines[:1]
         assert store.read_log("ghost") == []
-
-    def test_a_hint_wakes_who_waits(self, handles: Handles, store: Store) -> None:
-        # Real time, because waiting is the subject: the timeout is only reached when the test fails.
-        ready, woken = threading.Event(), []
-
-        def wait() -> None:
-            handle = handles()
-            handle.open()
-            ready.set()
-            woken.append(handle.wait(20))
-
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        ready.wait(20)
-        while waiter.is_alive():
-            store.hint()  # the waiter may not be asleep yet: a lost hint is allowed
-            waiter.join(0.01)
-        assert woken == [True]
-
-    def test_a_wait_ends_without_a_hint(self, store: Store) -> None:
-        assert store.wait(0.001) is False

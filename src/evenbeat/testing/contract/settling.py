@@ -272,6 +272,27 @@ class SettlingContract(Contract):
         (over,) = self.runs(store)
         assert (over.state, over.result, over.settled, over.lease_until) == ("succeeded", "1", "first", None)
 
+    def test_transitions_of_a_batch_apply_in_their_order_also_to_runs_that_they_add(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs([run("a")])
+        (held,) = self.claim(store)
+        following = run("b", state="running", attempt=1)
+        answers = store.settle_runs(
+            [
+                attempts.heartbeat(held, MINUTE, "beat"),
+                attempts.succeeded(held, None, clock.now, "end", adds=(following,)),
+                attempts.heartbeat(held, 2 * MINUTE, "late"),
+                attempts.succeeded(following, "1", clock.now, "end-b"),
+            ]
+        )
+        assert answers == [True, True, False, True]
+        found = {entry.id: entry for entry in self.runs(store)}
+        assert (found["a"].lease_until, found["a"].settled) == (None, "end")
+        assert found["b"] == replace(
+            following, state="succeeded", finished_at=clock.now, result="1", settled="end-b"
+        )
+
     def test_a_run_that_a_transition_adds_can_be_settled_in_the_same_batch(
         self, store: Store, clock: VirtualClock
     ) -> None:

@@ -1,0 +1,105 @@
+"""Forks, and hints between processes, on every store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from tests.contract.adapters import ADAPTERS, Adapter
+from tests.store_calls import WAITER, add_schedules, exit_code_of_child, schedule_names
+
+from evenbeat.core.records import RunRecord
+from evenbeat.errors import StoreUnavailable
+from evenbeat.rules.firing import plan
+
+# Python 3.12 and later warn of forks beside threads, for reasons like those tested here.
+FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def test_a_store_that_is_not_open_says_so_and_can_be_opened_again(adapter: Adapter) -> None:
+    store = adapter.open()
+    add_schedules(store, "a")
+    store.close()
+    for call in (store.count_runs, lambda: store.add_runs([]), lambda: store.fire_due(0, 1, plan)):
+        with pytest.raises(StoreUnavailable, match="not open"):
+            call()
+    store.open()
+    assert schedule_names(store) == ["a"]
+
+
+@FORKS
+def test_after_a_fork_parent_and_child_both_write_and_wait(adapter: Adapter) -> None:
+    store = adapter.open()
+    add_schedules(store, "before")
+    store.wait(0)
+
+    def work() -> None:
+        add_schedules(store, "child")
+        store.wait(0)
+        store.hint()
+        store.close()
+
+    assert exit_code_of_child(work) == 0
+    assert store.wait(60) is True
+    add_schedules(store, "parent")
+    assert schedule_names(store) == ["before", "child", "parent"]
+
+
+# The driver of MongoDB may deadlock in a child if other threads of the parent used it at the fork.
+@pytest.mark.parametrize("adapter", [name for name in ADAPTERS if name != "mongo"], indirect=True)
+@FORKS
+def test_a_fork_while_other_threads_write_shares_nothing_with_them(adapter: Adapter) -> None:
+    store = adapter.open()
+    started, stop = threading.Event(), threading.Event()
+    written: list[bool] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            written.extend(store.add_runs([RunRecord(id=f"parent-{len(written)}", task="work")]))
+            started.set()
+
+    def work() -> None:
+        for at in range(5):
+            assert store.add_runs([RunRecord(id=f"child-{os.getpid()}-{at}", task="work")]) == [True]
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    started.wait(60)
+    try:
+        for _ in range(5):
+            assert exit_code_of_child(work) == 0
+    finally:
+        stop.set()
+        thread.join()
+    assert all(written)
+    assert store.count_runs() == {"queued": len(written) + 25}
+
+
+def test_a_hint_wakes_a_waiter_in_another_process(adapter: Adapter) -> None:
+    store = adapter.open()
+    command = [sys.executable, "-c", WAITER, adapter.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        store.hint()
+        assert process.stdout.readline() == "True\n"
+        assert process.wait(60) == 0
+
+
+def test_closing_ends_the_listener_thread(adapter: Adapter) -> None:
+    store = adapter.open()
+    store.wait(0)
+    assert _listeners()
+    store.close()
+    deadline = time.monotonic() + 60
+    while _listeners():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _listeners() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "evenbeat-hints"]

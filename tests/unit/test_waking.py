@@ -1,0 +1,224 @@
+"""What wait and hint do on every transport: without a server, over a transport that the test plays."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from evenbeat.stores import waking
+from evenbeat.stores.waking import Interrupted, Receiver, Transport, Waker
+from tests.store_calls import exit_code_of_child
+
+PATIENCE = 60.0
+
+
+class FakeReceiver(Receiver):
+    """Receives what the test puts into the transport's queue; None breaks the connection."""
+
+    def __init__(self, transport: FakeTransport) -> None:
+        super().__init__()
+        self._transport = transport
+        self.is_disowned = False
+
+    def connect(self) -> None:
+        self._transport.connecting.set()
+        self._transport.may_connect.wait(PATIENCE)
+        if self._transport.refuses:
+            raise OSError("nobody\n there")
+        self._transport.connections += 1
+
+    def receive(self) -> list[str]:
+        message = self._transport.messages.get(timeout=PATIENCE)
+        if message is None:
+            raise Interrupted
+        return [message]
+
+    def interrupt(self) -> None:
+        self._transport.messages.put(None)
+
+    def disconnect(self) -> None:
+        self._transport.disconnections += 1
+
+    def disown(self) -> None:
+        self.is_disowned = True
+
+    def ring(self) -> None:
+        super().ring()
+        self._transport.messages.put(None)
+
+
+class FakeTransport(Transport):
+    shown = "fake://"
+
+    def __init__(self) -> None:
+        self.messages: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.sent: list[str] = []
+        self.connecting, self.may_connect = threading.Event(), threading.Event()
+        self.may_connect.set()
+        self.refuses = False
+        self.connections = self.disconnections = 0
+
+    def send(self, sender: str) -> None:
+        self.sent.append(sender)
+
+    def receiver(self, sender: str) -> FakeReceiver:
+        return FakeReceiver(self)
+
+
+@pytest.fixture
+def transport() -> FakeTransport:
+    return FakeTransport()
+
+
+@pytest.fixture
+def waker(transport: FakeTransport, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waker]:
+    monkeypatch.setattr(waking, "POLL_SECONDS", 0.05)
+    waker = Waker(transport)
+    waker.open()
+    yield waker
+    transport.may_connect.set()
+    waker.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def listeners() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "evenbeat-hints"]
+
+
+def test_a_hint_of_another_process_ends_a_wait_and_an_own_one_does_not(
+    transport: FakeTransport, waker: Waker
+) -> None:
+    waker.wait(0)
+    until(lambda: waker.is_receiving)
+    while waker.wait(0):
+        pass
+    waker.hint()
+    (own,) = transport.sent
+    transport.messages.put(own)
+    assert waker.wait(0.05) is False
+    transport.messages.put("another")
+    assert waker.wait(PATIENCE) is True
+
+
+def test_connecting_delays_neither_hints_nor_waits_nor_closing(
+    transport: FakeTransport, waker: Waker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "_CLOSE_SECONDS", 0.05)
+    transport.may_connect.clear()
+    assert waker.wait(PATIENCE) is True
+    assert transport.connecting.is_set()
+    waker.hint()
+    assert len(transport.sent) == 1
+    waker.close()
+    # A thread that comes out of connecting after the end has no effect on the next listener.
+    waker.open()
+    transport.connecting.clear()
+    assert waker.wait(PATIENCE) is True
+    assert len(listeners()) == 2
+    transport.may_connect.set()
+    until(lambda: len(listeners()) == 1 and waker.is_receiving)
+
+
+def test_waits_are_short_while_the_connection_is_lost_and_one_ends_when_it_is_back(
+    transport: FakeTransport, waker: Waker
+) -> None:
+    waker.wait(0)
+    until(lambda: waker.is_receiving)
+    while waker.wait(0):
+        pass
+    transport.refuses = True
+    transport.messages.put(None)
+    until(lambda: not waker.is_receiving)
+    assert [waker.wait(PATIENCE) for _ in range(3)] == [True] * 3
+    transport.refuses = False
+    until(lambda: waker.is_receiving)
+    assert waker.wait(PATIENCE) is True
+    assert waker.wait(0) is False
+
+
+def test_a_store_that_notices_changes_itself_waits_as_long_as_it_is_told(
+    transport: FakeTransport, waker: Waker
+) -> None:
+    transport.store_polls = True
+    transport.refuses = True
+    assert waker.wait(0.2) is False
+
+
+def test_failures_that_go_on_are_logged_once(
+    transport: FakeTransport, waker: Waker, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport.refuses = True
+    with caplog.at_level(logging.WARNING):
+        until(lambda: waker.wait(PATIENCE) and transport.disconnections > 6)
+    (record,) = caplog.records
+    assert "nobody there" in record.getMessage()
+
+
+def test_threads_wake_each_other_without_a_transport() -> None:
+    waker = Waker()
+    assert waker.wait(0.001) is False
+    thread = threading.Thread(target=waker.hint)
+    thread.start()
+    thread.join()
+    assert waker.wait(PATIENCE) is True
+    waker.hint()
+    assert waker.wait(0) is False
+
+
+def test_closing_ends_the_listener_and_every_wait(transport: FakeTransport, waker: Waker) -> None:
+    waker.wait(0)
+    thread = threading.Thread(target=waker.wait, args=(PATIENCE,))
+    thread.start()
+    while thread.is_alive():
+        waker.close()
+        thread.join(0.01)
+    assert listeners() == []
+    assert transport.disconnections == transport.connections
+
+
+def test_a_store_that_is_dropped_without_closing_leaves_no_thread(transport: FakeTransport) -> None:
+    waker = Waker(transport)
+    waker.open()
+    waker.wait(0)
+    assert len(listeners()) == 1
+    del waker
+    gc.collect()
+    until(lambda: listeners() == [])
+
+
+# Python 3.12 and later warn of forks beside threads.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_has_a_listener_and_a_name_of_its_own(transport: FakeTransport, waker: Waker) -> None:
+    waker.wait(0)
+    until(lambda: waker.is_receiving)
+    waker.hint()
+    assert waker._listener is not None
+    receiver = waker._listener.receiver
+    assert isinstance(receiver, FakeReceiver)
+
+    def work() -> None:
+        assert receiver.is_disowned
+        assert not waker.is_receiving
+        waker.hint()
+        assert len(set(transport.sent)) == 2
+        # The parent's queue may be locked forever by the thread that is not here.
+        transport.messages = queue.SimpleQueue()
+        waker.wait(0)
+        until(lambda: waker.is_receiving)
+        waker.close()
+
+    assert exit_code_of_child(work) == 0
+    assert waker.is_receiving
+    assert not receiver.is_disowned
