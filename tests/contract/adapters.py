@@ -14,7 +14,6 @@ from tests.conftest import server_url
 from tests.contract.redis_indexes import differences
 from tests.isolation import own_place
 
-from evenbeat.core.records import FORMAT
 from evenbeat.stores import rows
 from evenbeat.stores.base import Store
 from evenbeat.stores.mongo import MongoStore, schema
@@ -35,8 +34,8 @@ class Adapter(ABC):
     """Changes to schedules that make them unreadable, as ``damage_schedule`` takes them."""
     run_damage: ClassVar[Sequence[Any]]
     """Changes to runs that make them unreadable, as ``damage_run`` takes them."""
-    newer_format: ClassVar[Any]
-    """A change that makes a schedule unreadable, by a newer version of Evenbeat."""
+    unknown_state: ClassVar[Any]
+    """A change that gives a schedule a state that this version does not know."""
     fields: ClassVar[Sequence[str]] = ()
     """The fields of a schedule that ``set_field`` sets; none where a test of each would take too long."""
     values: ClassVar[Sequence[Any]] = ()
@@ -121,7 +120,7 @@ class SqliteAdapter(Adapter):
         "priority = 10",
     )
     run_damage = ("execution = 'x'", "cause = 'fate'", "payload = CAST(X'ff' AS TEXT)")
-    newer_format = f"format = {FORMAT + 1}, state = 'dreaming'"
+    unknown_state = "state = 'dreaming'"
     fields = tuple(column for column in rows.SCHEDULE if column not in ("tenant", "name", "format"))
     values = ("NULL", "''", "'?'", "CAST(X'ff' AS TEXT)", "-1", "9223372036854775807", "-9223372036854775808")
 
@@ -191,7 +190,7 @@ class PostgresAdapter(Adapter):
         "next_tick = 9223372036854775807, spread = 5",
     )
     run_damage = ("execution = 'x'", "cause = 'fate'")
-    newer_format = f"format = {FORMAT + 1}, state = 'dreaming'"
+    unknown_state = "state = 'dreaming'"
     tables = ("schedules", "runs", "skipped", "statistics", "records", "logs")
 
     def make(self, **options: Any) -> PostgresStore:
@@ -259,7 +258,7 @@ class RedisAdapter(Adapter):
         {"priority": "high"},
         {"task": b"\xff"},
     )
-    newer_format: ClassVar[dict[str, Any]] = {"format": str(FORMAT + 1), "state": "dreaming"}
+    unknown_state: ClassVar[dict[str, Any]] = {"state": "dreaming"}
     fields = (*(field for field in redis_rows.SCHEDULE if field != "format"), "declared")
     values = (None, "", "?", b"\xff", "-1", "9" * 19)
 
@@ -350,7 +349,7 @@ class MongoAdapter(Adapter):
         {"$set": {"payload": 1}},
         {"$unset": {"payload": ""}},
     )
-    newer_format: ClassVar[dict[str, Any]] = {"$set": {"format": FORMAT + 1, "state": "dreaming"}}
+    unknown_state: ClassVar[dict[str, Any]] = {"$set": {"state": "dreaming"}}
     fields = tuple(field for field in rows.SCHEDULE if field not in ("tenant", "name", "format", "wake_at"))
     values = (None, "?", [1], -1, (1 << 63) - 1)
     collections = (
@@ -379,7 +378,7 @@ class MongoAdapter(Adapter):
     def _database(self) -> Any:
         store = self._opened[0] if self._opened else self.open()
         assert isinstance(store, MongoStore)
-        return store._connection.unopened().database
+        return store._connections.unopened().database
 
     def empty(self) -> None:
         for name in self.collections:

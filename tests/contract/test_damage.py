@@ -9,7 +9,7 @@ from tests.contract.adapters import ADAPTERS, Adapter
 from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
 from tests.store_calls import add_schedules, claim
 
-from evenbeat.core.records import RunRecord
+from evenbeat.core.records import FORMAT, RunRecord
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import RunQuery
 from evenbeat.testing import VirtualClock
@@ -60,8 +60,8 @@ def test_an_unreadable_schedule_of_a_newer_format_is_left_alone(
     adapter: Adapter, clock: VirtualClock
 ) -> None:
     store = adapter.open()
-    add_schedules(store, "a")
-    adapter.damage_schedule("a", adapter.newer_format)
+    add_schedules(store, "a", format=FORMAT + 1)
+    adapter.damage_schedule("a", adapter.unknown_state)
     before = adapter.dump()
     clock.advance("1m")
     assert store.fire_due(clock.now, 10, plan).next_wake is None

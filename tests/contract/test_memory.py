@@ -28,7 +28,7 @@ class TestMemory(StoreContract):
 def test_a_store_in_memory_has_no_schema_no_server_and_no_transactions() -> None:
     store = MemoryStore()
     assert (store.schema(), store.server()) == (Schema(0, 0), [])
-    with pytest.raises(InvalidValue, match="takes no part in transactions"):
+    with pytest.raises(InvalidValue, match="cannot join a transaction"):
         store.add_runs_within(object(), [])
 
 

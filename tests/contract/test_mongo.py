@@ -38,7 +38,7 @@ class OneDatabase(StoreContract):
         store = MongoStore(self.place)
         store.open()
         for name in COLLECTIONS:
-            store._connection.session().database[name].delete_many({})
+            store._connections.session().database[name].delete_many({})
         store.close()
 
 

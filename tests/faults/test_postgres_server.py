@@ -178,7 +178,7 @@ def test_a_standby_is_refused_until_it_is_promoted() -> None:
     with running(wal_level="replica") as server:
         standby = Standby(server)
         with started(standby):
-            with pytest.raises(StoreUnavailable, match="is a standby, which takes no writes"):
+            with pytest.raises(StoreUnavailable, match="is a standby, which accepts no writes"):
                 PostgresStore(standby.url).open()
             # Of several hosts, the client chooses the one that accepts writes.
             for ports in ((standby.port, server.port), (server.port, standby.port)):

@@ -22,7 +22,7 @@ PRODUCT_SEEDS = 4
 def url() -> Iterator[str]:
     """Connected all the while: a driver's threads take half a second to end, for each seed."""
     keeper = MongoStore(server_url("mongo"))
-    keeper._connection.unopened().run("ping", {"ping": 1})
+    keeper._connections.unopened().run("ping", {"ping": 1})
     yield server_url("mongo")
     keeper.close()
 

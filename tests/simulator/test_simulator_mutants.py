@@ -13,7 +13,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord, ScheduleRecord, Transition
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Write, Written
-from evenbeat.stores.decisions import Standing, added, verdict, with_transition
+from evenbeat.stores.decisions import RunStatus, added, verdict, with_transition
 from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 
 # Each is caught within 15 seeds, most by the first; this leaves room for changes of the simulator.
@@ -165,8 +165,8 @@ class WholeRecords(WatchedMemory):
         run = self._runs.get(transition.run)
         if run is None:
             return False
-        standing = Standing(run.state, run.attempt, run.settled, run.lease_until)
-        decision = verdict(standing, transition, self.now())
+        status = RunStatus(run.state, run.attempt, run.settled, run.lease_until)
+        decision = verdict(status, transition, self.now())
         if decision != "apply":
             return decision == "repeat"
         self.step("  settle_runs/decided")

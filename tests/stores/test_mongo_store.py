@@ -85,7 +85,7 @@ def store(make: Callable[..., MongoStore]) -> MongoStore:
 
 def plain(store: MongoStore) -> Any:
     """The database, as mongosh sees it."""
-    return store._connection.session().database
+    return store._connections.session().database
 
 
 def dump(store: MongoStore) -> dict[str, list[Document]]:
@@ -311,8 +311,8 @@ def test_the_driver_s_heartbeats_set_the_clock(mongo: str, monkeypatch: pytest.M
     watch.seen.clear()
     right = store.now()
     # As after a step of the server's clock: what is known of it is an hour late.
-    assert store._connection.clock._ahead is not None
-    store._connection.clock._ahead -= 60 * MINUTE
+    assert store._connections.clock._ahead is not None
+    store._connections.clock._ahead -= 60 * MINUTE
     deadline = time.monotonic() + 60
     while store.now() < right:
         assert time.monotonic() < deadline
@@ -423,7 +423,7 @@ def test_a_write_that_meets_another_transaction_waits_for_nobody_and_changes_not
     row = store.find_schedules(ScheduleQuery(name="a")).items[0]
     change = changes.change(row, {"payload": "1"}, store.now())
     assert change is not None
-    with store._connection.session().transaction() as other:
+    with store._connections.session().transaction() as other:
         other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
         with pytest.raises(StoreUnavailable, match="others write the same"):
             impatient.put_schedules([Write(change, row.version)])
@@ -441,7 +441,7 @@ def test_a_write_starts_anew_when_the_other_transaction_is_over(
     holding, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store._connection.session().transaction() as other:
+        with store._connections.session().transaction() as other:
             other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
             holding.set()
             over.wait(60)
@@ -507,7 +507,7 @@ def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
     store = make(on_command=watch)
     add_schedules(store, "a", "b")
     clock.advance("1m")
-    session = store._connection.session()
+    session = store._connections.session()
     first = firing.earliest(session)
     assert first is not None
     with firing.reserved(session, first, clock.now):
@@ -528,7 +528,7 @@ def test_a_reservation_from_before_the_clock_was_set_back_is_in_nobodys_way(
 ) -> None:
     add_schedules(store, "a")
     clock.advance("1m")
-    first = firing.earliest(store._connection.session())
+    first = firing.earliest(store._connections.session())
     assert first is not None
     hour = {"_id": f"firing {first.id}", "until": clock.now + 60 * MINUTE}
     plain(store).meta.insert_one(hour)
@@ -538,7 +538,7 @@ def test_a_reservation_from_before_the_clock_was_set_back_is_in_nobodys_way(
 def test_a_reservation_ends_by_itself(store: MongoStore, clock: VirtualClock) -> None:
     add_schedules(store, "a")
     clock.advance("1m")
-    session = store._connection.session()
+    session = store._connections.session()
     first = firing.earliest(session)
     assert first is not None
     with firing.reserved(session, first, clock.now):
@@ -548,7 +548,7 @@ def test_a_reservation_ends_by_itself(store: MongoStore, clock: VirtualClock) ->
 
 def test_a_claim_takes_what_nobody_holds_and_waits_for_nobody(store: MongoStore) -> None:
     store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
-    with store._connection.session().transaction() as other:
+    with store._connections.session().transaction() as other:
         other.update("hold", schema.RUNS, {"_id": "b"}, {"$set": {"cancel_requested": True}})
         first = claim(store, "first")
         assert [run.id for run in first] in (["a"], ["a", "c"])
@@ -563,7 +563,7 @@ def test_a_heartbeat_that_meets_a_transaction_starts_anew_when_it_is_over(store:
     impatient = attempts.heartbeat(held, MINUTE, "beat")
     tries: list[bool] = []
     thread = threading.Thread(target=lambda: tries.extend(store.settle_runs([impatient])))
-    with store._connection.session().transaction() as other:
+    with store._connections.session().transaction() as other:
         other.update("hold", schema.RUNS, {"_id": "a"}, {"$set": {"cancel_requested": True}})
         thread.start()
         thread.join(0.5)
@@ -657,9 +657,9 @@ def test_what_a_killed_process_leaves_open_is_ended_by_the_next_that_meets_it(
 
 def test_a_transaction_that_is_merely_young_is_left_alone(store: MongoStore) -> None:
     add_schedules(store, "a")
-    with store._connection.session().transaction() as other:
+    with store._connections.session().transaction() as other:
         other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
-        assert abandoned.end(store._connection.session()) == 0
+        assert abandoned.end(store._connections.session()) == 0
     assert plain(store).schedules.find_one()["touched"] == 1
 
 
@@ -842,7 +842,7 @@ def test_workers_that_meet_at_statistics_count_in_documents_of_their_own(
     clock.advance("1s")
     other = make()
     # Another worker has its statistics in a transaction all the while, as if it were always a bit faster.
-    with store._connection.session().transaction() as busy:
+    with store._connections.session().transaction() as busy:
         busy.update("count", schema.STATISTICS, {"_id": "default/a"}, {"$inc": {"run_count": 1}})
         assert other.settle_runs([attempts.failed(two, "boom", clock.now, "2")]) == [True]
     clock.advance("1s")
@@ -870,7 +870,7 @@ def test_a_receiver_that_lost_its_cursor_reconnects_and_ends_one_wait(store: Mon
 
 def test_a_wait_takes_a_second_while_the_server_is_away(place: str) -> None:
     store = MongoStore("mongodb://127.0.0.1:9/x", timeout=0.05)
-    store._connection._opened = store._waker._opened = True
+    store._connections._opened = store._waker._opened = True
     assert store.wait(60) is True
     store.hint()
     store.close()
@@ -900,7 +900,7 @@ class Explaining:
     def __init__(self, store: MongoStore) -> None:
         self.plans: list[tuple[str, list[str]]] = []
         self._store = store
-        self._session = store._connection.session()
+        self._session = store._connections.session()
 
     def __enter__(self) -> Explaining:
         vars(self._session).update(find=self._find, aggregate=self._aggregate)
@@ -937,7 +937,7 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
     clock.advance("1m")
     store.fire_due(clock.now, 100, plan)
     claim(store, limit=20)
-    session = store._connection.session()
+    session = store._connections.session()
     wanted = Claim(
         worker="w",
         token="t",
@@ -996,7 +996,7 @@ def test_a_look_for_few_tasks_passes_by_runs_of_others(store: MongoStore, clock:
         queues=("default", "b"),
     )
     read: list[int] = []
-    session = store._connection.session()
+    session = store._connections.session()
 
     def aggregate(name: str, collection: str, pipeline: Any, **options: Any) -> list[Document]:
         command = {"aggregate": collection, "pipeline": pipeline, "cursor": {}, "hint": options["hint"]}
@@ -1042,7 +1042,7 @@ def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: 
 
 def test_nothing_of_the_driver_escapes() -> None:
     store = MongoStore("mongodb://127.0.0.1:9/x", VirtualClock(), timeout=0.02)
-    store._connection._opened = True
+    store._connections._opened = True
     chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
     run = RunRecord(id="a", task="work", attempt=1)
     calls: list[Callable[[], object]] = [

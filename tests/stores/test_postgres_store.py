@@ -396,7 +396,7 @@ def test_who_asks_for_more_than_a_durable_commit_keeps_it(
 def test_a_read_only_database_is_refused(make: Callable[..., PostgresStore], url: str) -> None:
     with role(url, "default_transaction_read_only = on") as theirs:
         granted(make(), theirs)
-        with pytest.raises(StoreUnavailable, match="takes no writes"):
+        with pytest.raises(StoreUnavailable, match="accepts no writes"):
             PostgresStore(theirs).open()
 
 
@@ -413,7 +413,7 @@ def test_a_standby_is_refused(
         return settings(held)
 
     monkeypatch.setattr(server_checks, "settings", on_a_standby)
-    with pytest.raises(StoreUnavailable, match="in_recovery is on: a standby takes no writes"):
+    with pytest.raises(StoreUnavailable, match="in_recovery is on: a standby accepts no writes"):
         PostgresStore(url).open()
 
 
@@ -488,7 +488,7 @@ def test_nothing_outlives_a_transaction_on_its_connection(
 
     def discarding(self: connections.Connections, held: session.Session | None) -> None:
         if held is not None and not held.broken:
-            held.link.execute("DISCARD ALL")
+            held.connection.execute("DISCARD ALL")
         give_back(self, held)
 
     monkeypatch.setattr(connections.Connections, "_give_back", discarding)
@@ -507,7 +507,7 @@ def test_nothing_outlives_a_transaction_on_its_connection(
 
 def backends(store: PostgresStore) -> list[int]:
     with store._connections._state:
-        return [held.link.info.backend_pid for held in store._connections._idle]
+        return [held.connection.info.backend_pid for held in store._connections._idle]
 
 
 def test_connections_that_the_server_ended_are_noticed_before_they_are_used(store: PostgresStore) -> None:
@@ -532,7 +532,7 @@ def test_a_connection_that_is_lost_in_the_middle_undoes_everything(
         with store._connections._state:
             (held,) = store._connections._in_use
         with plain(other) as connection:
-            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (held.link.info.backend_pid,))
+            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (held.connection.info.backend_pid,))
         return plan(row, now, active)
 
     with pytest.raises(StoreUnavailable):
@@ -605,7 +605,7 @@ def test_closing_while_a_connection_is_in_use_closes_it_when_it_is_given_back(st
     with store._connections.read() as held:
         store.close()
         assert held.rows("look", "SELECT 1") == [(1,)]
-    assert held.link.closed
+    assert held.connection.closed
 
 
 # Idle nodes.
@@ -1011,11 +1011,11 @@ def test_an_unreadable_run_that_was_renewed_after_the_look_stays(
     spoil(alone, "runs", "execution = 'x'", "TRUE")
     clock.advance("1m")
     with alone._connections.read() as looking:
-        _, troubled = runs.lost(looking, clock.now, 10, clock.now)
-    assert len(troubled) == 1
+        _, to_quarantine = runs.lost(looking, clock.now, 10, clock.now)
+    assert len(to_quarantine) == 1
     spoil(alone, "runs", f"lease_until = {clock.now + 1000}", "TRUE")
     with alone._write() as transaction:
-        runs.fail_unreadable(transaction, troubled)
+        runs.fail_unreadable(transaction, to_quarantine)
     assert alone.count_runs() == {"running": 1}
     assert alone.find_records("quarantine") == []
 

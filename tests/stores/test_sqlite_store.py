@@ -6,7 +6,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.store_calls import (
     claim,
     exit_code_of_child,
     schedule_names,
+    wait_until_receiving,
 )
 
 MINUTE = 60_000
@@ -490,13 +490,11 @@ def test_where_no_socket_can_be_made_a_wait_takes_its_time(store: SqliteStore, p
     folder.unlink()
 
 
-def test_closing_ends_a_wait_and_takes_the_socket_away(store: SqliteStore, path: Path) -> None:
+def test_closing_removes_the_socket_and_its_folder(store: SqliteStore) -> None:
     store.wait(0)
-    thread = threading.Thread(target=store.wait, args=(60,))
-    thread.start()
+    wait_until_receiving(store)
+    assert len(list(Path(store._sockets.folder).iterdir())) == 1
     store.close()
-    thread.join(60)
-    assert not thread.is_alive()
     assert not Path(store._sockets.folder).exists()
 
 

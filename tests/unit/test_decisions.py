@@ -11,7 +11,7 @@ from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics, Transit
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.decisions import (
     Budget,
-    Standing,
+    RunStatus,
     added,
     changes,
     may_be_repetition,
@@ -32,21 +32,21 @@ def transition(**fields: Any) -> Transition:
 @pytest.mark.parametrize(
     ("run", "transition", "expected"),
     [
-        (Standing("running", 2, None, None), transition(), "apply"),
-        (Standing("running", 2, "other", None), transition(), "apply"),
-        (Standing("succeeded", 9, "t", None), transition(), "repeat"),
-        (Standing("running", 3, None, None), transition(), "refuse"),
-        (Standing("running", 1, None, None), transition(), "refuse"),
-        (Standing("queued", 2, None, None), transition(), "refuse"),
-        (Standing("queued", 2, None, None), transition(expect=("running", "queued")), "apply"),
-        (Standing("running", 2, None, T + 1), transition(lease_ended=True), "refuse"),
-        (Standing("running", 2, None, T), transition(lease_ended=True), "apply"),
-        (Standing("running", 2, None, None), transition(lease_ended=True), "apply"),
-        (Standing("running", 2, None, T + 1), transition(), "apply"),
+        (RunStatus("running", 2, None, None), transition(), "apply"),
+        (RunStatus("running", 2, "other", None), transition(), "apply"),
+        (RunStatus("succeeded", 9, "t", None), transition(), "repeat"),
+        (RunStatus("running", 3, None, None), transition(), "refuse"),
+        (RunStatus("running", 1, None, None), transition(), "refuse"),
+        (RunStatus("queued", 2, None, None), transition(), "refuse"),
+        (RunStatus("queued", 2, None, None), transition(expect=("running", "queued")), "apply"),
+        (RunStatus("running", 2, None, T + 1), transition(lease_ended=True), "refuse"),
+        (RunStatus("running", 2, None, T), transition(lease_ended=True), "apply"),
+        (RunStatus("running", 2, None, None), transition(lease_ended=True), "apply"),
+        (RunStatus("running", 2, None, T + 1), transition(), "apply"),
     ],
 )
 def test_a_transition_is_applied_repeated_or_refused(
-    run: Standing, transition: Transition, expected: str
+    run: RunStatus, transition: Transition, expected: str
 ) -> None:
     assert verdict(run, transition, T) == expected
 
@@ -149,7 +149,7 @@ def test_statistics_without_a_time_keep_the_previous_one() -> None:
 
 def test_a_repetition_is_accepted_even_if_its_gate_has_closed_since() -> None:
     again = transition(gate=("acme", "s", 1, 1))
-    done = settlement([again], {"r": Standing("queued", 3, "t", None)}, T, {("acme", "s"): (1, 2)})
+    done = settlement([again], {"r": RunStatus("queued", 3, "t", None)}, T, {("acme", "s"): (1, 2)})
     assert (done.answers, done.updates) == ([True], {})
 
 
@@ -184,8 +184,8 @@ def test_each_transition_of_a_batch_sees_the_ones_before_it() -> None:
         transition(run="next", attempt=0, expect=("queued",), state="cancelled", token="w"),
         transition(run="gated", gate=("acme", "s", 1, 1)),
     ]
-    standing = {name: Standing("running", 2, None, None) for name in ("r", "other", "gated")}
-    done = settlement(batch, standing, T, {("acme", "s"): (1, 2)})
+    statuses = {name: RunStatus("running", 2, None, None) for name in ("r", "other", "gated")}
+    done = settlement(batch, statuses, T, {("acme", "s"): (1, 2)})
     assert done.answers == [True, True, True, False, False, True, True, False]
     assert done.updates == {
         "r": {"lease_until": T + 30, "state": "succeeded", "settled": "u"},
@@ -201,9 +201,9 @@ def test_later_transitions_of_a_batch_compare_with_the_changed_run() -> None:
     back = transition(state="queued", delay=0, lease=None, renews=True)
     claim = transition(token="u", attempt=3, expect=("queued",), lease=50)
     late = transition(token="v", attempt=3, expect=("queued",), lease_ended=True)
-    done = settlement([back, claim, late], {"r": Standing("running", 2, None, T - 1)}, T)
+    done = settlement([back, claim, late], {"r": RunStatus("running", 2, None, T - 1)}, T)
     assert done.answers == [True, True, False]
-    again = settlement([back, back, claim], {"r": Standing("running", 2, None, T + 9)}, T)
+    again = settlement([back, back, claim], {"r": RunStatus("running", 2, None, T + 9)}, T)
     assert again.answers == [True, True, True]
     assert again.updates["r"] == {
         "state": "queued",

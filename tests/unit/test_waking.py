@@ -154,6 +154,8 @@ def test_a_store_that_notices_changes_itself_waits_as_long_as_it_is_told(
     transport.store_polls = True
     transport.refuses = True
     assert waker.wait(0.2) is False
+    waker.close()
+    assert waker.wait(PATIENCE) is True
 
 
 def test_failures_that_go_on_are_logged_once(

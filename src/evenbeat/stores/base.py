@@ -1,26 +1,25 @@
-"""The store: where schedules, runs and locks live. Mechanism only: it knows no policy, emits no events.
+"""The protocol of a store, which keeps schedules, runs and locks. A store has no policy and emits no events.
 
-Every docstring here is a contract, and ``evenbeat.testing.contract.StoreContract`` is its executable
-form. The
-promise is the same on every store.
+Every docstring here is a contract, and ``evenbeat.testing.StoreContract`` tests it. The contract is the same
+for every store.
 
 **Atomic.** Each method takes effect as a whole or not at all, also when the process dies inside it. A call
-that carries more than some 4 MB of texts is several such steps; each schedule with its runs, and each run,
-is written whole.
+that carries more than some 4 MB of text is several such steps; each schedule with its runs, and each run,
+is written as a whole.
 
-**Repeatable.** A call may be repeated after its reply was lost: it then adds nothing and answers as it
-would have. Identities and tokens are therefore chosen by the client, before the first try.
+**Repeatable.** A caller whose reply was lost may repeat the call: the repetition adds nothing and returns
+the same result. Therefore the caller chooses identities and tokens before the first try.
 
-**Time.** ``now`` is an argument. A store never trusts one that is ahead of its own clock: it then uses
-its own.
+**Time.** ``now`` is an argument. If it is ahead of the store's own clock, the store uses its own clock
+instead.
 
-**Errors.** A store raises ``StoreUnavailable`` when it cannot say whether a call took effect or knows
-that it did not (connection lost, locked, disk full), and ``TooLarge`` when the database refused the size of
-what it was sent; nothing of the driver escapes.
+**Errors.** A store raises ``StoreUnavailable`` if a call did not take effect, or if the store does not know
+whether it did (connection lost, locked, disk full), and ``TooLarge`` if the database refused the size of a
+request. Driver errors never reach the caller.
 
-**Limits.** A negative limit is refused with ``InvalidValue``; 0 asks for nothing.
+**Limits.** A store refuses a negative limit with ``InvalidValue``; a limit of 0 returns nothing.
 
-**Names.** What is looked up by a name, id or key that can't be stored (one with a NUL in it) is not found.
+**Names.** A search by a name, id or key that the database cannot store (one with a NUL) finds nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import (
+    ACTIVE_STATES,
     LogChunk,
     Record,
     RunRecord,
@@ -66,27 +66,27 @@ class Write(NamedTuple):
 
     planned: Planned
     expect: Version | None
-    """What the row must be for the write to apply; None: there must be no row of that name."""
+    """The version that the row must have for the write to apply; None: there must be no row of that name."""
 
 
 class Written(NamedTuple):
-    """Whether a write was applied, and the row as it is now."""
+    """Whether a write was applied, and the present row."""
 
     accepted: bool
     current: ScheduleRecord | None
 
 
 class Fired(NamedTuple):
-    """What ``fire_due`` did, and when to come back."""
+    """The result of ``fire_due``, and when to call it again."""
 
     planned: tuple[Planned, ...]
     next_wake: Instant | None
-    """The earliest wake-up of any schedule; in the past if more is due than the limit allowed."""
+    """The earliest wake-up of any schedule; in the past if more schedules are due than the limit allowed."""
     quarantined: tuple[tuple[str, str], ...] = ()
-    """(tenant, name) of rows that could not be understood."""
+    """(tenant, name) of rows that could not be read or planned."""
     lost: tuple[tuple[str, str], ...] = ()
-    """(tenant, name) of rows that another node fired, or a user changed, while this one planned them. Only
-    stores that plan without a lock on the row can name them."""
+    """(tenant, name) of rows that another node fired, or a user changed, while this node planned them. Always
+    empty for stores that lock the row while they plan."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,12 +94,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: str
     token: str
-    """Chosen anew for each claim. A repetition with the same token answers those runs of it that are
-    still held; once none is, it may be taken for a new claim."""
+    """A new one for each claim. A repeated claim with the same token returns those of its runs that are still
+    held; once none is held, the store may treat it as a new claim."""
     limit: int
     now: Instant
     lease: int
-    """Milliseconds, by the store's clock. Renew it with heartbeats, well before it ends."""
+    """Milliseconds, by the store's clock. The worker renews it with heartbeats, well before it ends."""
     tasks: frozenset[str] | None = None
     """Only runs of these tasks; None: of any."""
     queues: tuple[str, ...] = ("default",)
@@ -109,34 +109,35 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(NamedTuple):
-    """What ``claim_runs`` took, and when to come back."""
+    """The runs that ``claim_runs`` has taken, and when to call it again."""
 
     runs: tuple[RunRecord, ...]
     next_due: Instant | None
     """The earliest ``run_at`` of queued runs that this claim (its queues and tasks) could take later.
 
-    None if there are none; in the past if more is due than the limit allowed. A worker sleeps until
-    then: it may be too early, never too late. Rows of a newer format don't count.
+    None if there are none; in the past if more runs are due than the limit allowed. It may be too early,
+    never too late: a worker sleeps until then. Rows of a newer format do not count.
     """
 
 
 class Lost(NamedTuple):
-    """What ``lost_runs`` found, and when to look again."""
+    """The result of ``lost_runs``, and when to call it again."""
 
     runs: tuple[RunRecord, ...]
     next_end: Instant | None
-    """The earliest end of any other lease, unless it is renewed; in the past if the limit left some out."""
+    """The earliest end of any other lease, as it is now; in the past if the limit left some out."""
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some of what was asked for, in order; ``cursor`` continues after it, None at the end."""
+    """A part of the result, in order. ``cursor`` continues after it; None at the end."""
 
     items: tuple[T, ...]
     cursor: str | None
 
 
 class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedules by (tenant, name). Deleted ones only when their state is asked for."""
+    """A search for schedules, in the order (tenant, name). Finds deleted ones only if ``states`` names
+    them."""
 
     tenant: str | None = None
     name: str | None = None
@@ -151,17 +152,16 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unwanted(self) -> list[str]:
-        """The states that are not asked for. What a damaged row has for its state is none of them, so that it
-        is found."""
+        """The states that do not match. A damaged row has none of them as its state, so it is found."""
         return [state for state in get_args(ScheduleState) if state not in self.states]
 
 
-# A run is created by a node's estimate of the store's clock, and started by the clock itself.
+# A node's estimate of the store's clock sets created_at; the clock itself sets started_at.
 _CLOCKS_APART = 60_000
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs, the newest first (created_at, then id)."""
+    """A search for runs, the newest first (created_at, then id)."""
 
     ids: tuple[str, ...] | None = None
     tenant: str | None = None
@@ -170,7 +170,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     states: tuple[RunState, ...] | None = None
     worker: str | None = None
-    """Only runs that this worker holds or, once they are over, was the last to hold."""
+    """Only runs that this worker holds or, if they have ended, was the last to hold."""
     cancel_requested: bool | None = None
     retrying: bool = False
     """Only queued runs that have failed before."""
@@ -186,15 +186,22 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def created_by(self) -> Instant | None:
-        """No run that was created later was running before ``until``: the bound for an index."""
+        """The upper bound of ``created_at`` for ``until``: no run that was created later was running
+        before."""
         return None if self.until is None else self.until + _CLOCKS_APART
+
+    @property
+    def is_about_active_runs_of_a_schedule(self) -> bool:
+        """Whether only active runs of one schedule match: they are few, however long its history is."""
+        is_one = self.tenant is not None and self.schedule is not None
+        return is_one and bool(self.states) and ACTIVE_STATES.issuperset(self.states or ())
 
     def asks_for(self, states: Iterable[str]) -> bool:
         """Whether runs in any of these states may match."""
         return self.states is None or not frozenset(states).isdisjoint(self.states)
 
     def matches(self, run: RunRecord) -> bool:
-        """Whether a run is asked for; for stores that have no index for what is asked. Not by its id."""
+        """Whether a run matches, for stores without an index for the query. Does not compare ids."""
         return (
             (self.tenant is None or run.tenant == self.tenant)
             and (self.schedule is None or run.schedule == self.schedule)
@@ -209,187 +216,200 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue holds, over all tenants."""
+    """Counts of the runs of a queue, of all tenants."""
 
     queue: str
     due: int = 0
-    """Queued, and may be claimed now."""
+    """Queued runs that may be claimed now."""
     later: int = 0
-    """Queued for a time to come."""
+    """Queued runs that may be claimed later."""
     retrying: int = 0
     """Those of ``due`` and ``later`` that have failed before."""
     running: int = 0
     oldest_due: Instant | None = None
-    """Since when the run has been due that has been due for the longest time."""
+    """When the longest waiting of the due runs became due."""
     came_due: int = 0
-    """Runs in any state that became due in the period that was asked about."""
+    """Runs in any state that became due in the given period."""
     ended: int = 0
-    """Runs that ended in that period."""
+    """Runs that ended in the given period."""
 
 
 class Schema(NamedTuple):
-    """The tables, collections or keys of a store: which version is there, and what is known here."""
+    """The version of the store's tables, collections or keys, and the version that this Evenbeat uses."""
 
     found: int
     """0: there are none yet."""
     known: int
     script: str = ""
-    """What ``open`` would run to get there, in the words of the database, for those who run it themselves."""
+    """The commands that ``open`` would run to get there, for administrators who run them by hand."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact about the server that the promise leans on: a setting, its version, its clock."""
+    """A property of the server on which the guarantees depend: a setting, its version, its clock."""
 
     name: str
-    """As the database calls it: ``appendfsync``, ``synchronous_commit``."""
+    """The database's name for it: ``appendfsync``, ``synchronous_commit``."""
     value: str
     level: Literal["ok", "warn", "fail"] = "ok"
-    """``fail``: ``open`` refuses the server. ``warn``: a crash of the server may undo what was promised."""
+    """``fail``: ``open`` refuses the server. ``warn``: a crash of the server may break a guarantee."""
     hint: str | None = None
-    """What may happen, and what to set instead."""
+    """The possible consequence, and the setting that avoids it."""
 
 
 class Store(Protocol):
-    """What Evenbeat asks of a database."""
+    """The operations that Evenbeat needs of a database."""
 
     def open(self) -> None:
         """Connect, and create or upgrade the schema. Safe from many nodes at once; safe to repeat."""
 
     def open_to_join(self) -> bool:
-        """Get ready for ``now`` and ``add_runs_within``: ``open``, unless that may wait for a lock that the
-        caller's own transaction holds. Whether the store is open now."""
+        """Prepare for ``now`` and ``add_runs_within``, and return whether the store is open now.
+
+        Opens the store, unless that could wait for a lock that the caller's own transaction holds.
+        """
 
     def close(self) -> None:
-        """Let go of everything. Safe to repeat."""
+        """Close all connections, and wake every thread that waits. Safe to repeat."""
 
     def schema(self) -> Schema:
-        """What there is, without making or changing anything. The store need not be open."""
+        """Read the version of the schema without creating or changing anything. The store need not be
+        open."""
 
     def server(self) -> list[Setting]:
-        """What the promise leans on, as it is. ``open`` looks, too: it logs warnings and refuses failures.
+        """Return the properties of the server on which the guarantees depend. ``open`` checks them, too: it
+        logs warnings and refuses failures.
 
         A store on a server need not be open.
         """
 
     def now(self) -> Instant:
-        """The store's clock, which is the clock. Cheap: a server is not asked each time."""
+        """Return the time of the store's clock, which every node goes by. Cheap: not every call asks a
+        server."""
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         """Write schedules by compare-and-set on their versions, each with its runs and ledger rows.
 
-        Each write stands for itself. A refused one changes nothing and answers the row as it is.
+        Each write is accepted or refused by itself. A refused one changes nothing and returns the present
+        row.
         """
 
     def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
-        """Schedules in the order (tenant, name).
+        """Find schedules, in the order (tenant, name).
 
-        A damaged row is found, too, as far as it can be read: its ``damage`` says why not further. It can be
-        written anew like any other.
+        A damaged row is found, too, with the fields that can be read; its ``damage`` says what is wrong. It
+        can be written like any other row.
         """
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
-        """Turn due ticks into runs: the heart.
+        """Turn due ticks into runs.
 
         Takes up to ``limit`` rows with ``wake_at <= now``, earliest first, that no other node is
         firing, calls ``plan`` with each (and with its active runs where ``needs_active`` says so),
-        and writes the schedule's new place, the runs, the ledger rows and the cancel requests in one
-        atomic step. Rows of a newer format are left alone. A row that cannot be read, or for which
-        ``plan`` raises, is quarantined alone: it sleeps, a record of kind ``quarantine`` says why,
-        and its neighbours fire.
+        and writes the schedule's new tick, the runs, the ledger rows and the cancel requests in one
+        atomic step. It ignores rows of a newer format. A row that cannot be read, or for which
+        ``plan`` raises, is quarantined alone: it sleeps, a record of kind ``quarantine`` contains the reason,
+        and the other rows fire.
         """
 
     def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
-        """Add runs; says of each whether it is new. One whose id exists stays as it is."""
+        """Add runs, and return for each whether it is new. A run whose id exists is not changed."""
 
     def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
-        """Add runs over the caller's own connection, inside the caller's transaction: they are there when it
-        commits, or never. Answers each run as it is: as it was wanted, or as it was there already.
+        """Add runs over the caller's own connection, inside the caller's transaction: they exist once it
+        commits, or never. Return each run as it is stored: the given one, or the one that existed already.
 
-        InvalidValue on a store that can't join a transaction, and for a connection that is not in one or
-        leads to another database. Errors of the caller's driver come out as they are.
+        Raises InvalidValue if the store cannot join a transaction, and if the connection is not in one or
+        leads to another database. Errors of the caller's driver reach the caller unchanged.
         """
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        """Take due runs: by priority, then by ``run_at``, then by id.
+        """Claim due runs: by priority, then by ``run_at``, then by id.
 
         Each gets the state running, the next attempt number, the worker and a lease of ``lease`` ms by
-        the store's own clock, whatever ``claim.now`` says.
+        the store's own clock, whatever ``claim.now`` is.
         """
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
-        """Apply transitions; says of each whether it is accepted.
+        """Apply transitions, and return for each whether it is accepted.
 
-        Accepted: the run has that attempt and one of the expected states, or the transition with
-        this token was the last one applied to it. Refused ones change nothing; so does one whose ``gate``
-        finds another schedule than it names. What a transition adds, counts and wakes happens in the same
-        step, and once. The schedule that it ``wakes`` is woken if ``waits`` says so of the row as it is then:
-        it wakes up with its next tick, and ``hint`` is called, here, since nobody else knows. Whoever fires
-        that schedule at the same time sees the run end, or its row is written after that and woken.
+        A transition is accepted if the run has that attempt and one of the expected states, or if the
+        transition with this token was the last one applied to the run. A refused transition changes
+        nothing; one whose ``gate`` does not match the present schedule is refused. The store adds the
+        transition's runs, counts its statistics and wakes its schedule in the same step, and once. It wakes
+        the schedule named by ``wakes`` if ``waits`` is true of the present row: it sets the wake-up to the
+        next tick and calls ``hint`` itself, since the caller does not know. A node that fires that schedule
+        at the same time sees that the run has ended, or writes the row before it is woken.
         """
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
-        """Runs, the newest first."""
+        """Find runs, the newest first."""
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
-        """Running runs whose lease ended by then, and by the store's own clock: their workers are gone.
+        """Find running runs whose lease has ended by then and by the store's own clock: their workers are
+        gone.
 
-        One that can't be read ends as failed, with a record of kind ``quarantine``: no worker could end it.
+        The store sets an unreadable one to failed, with a record of kind ``quarantine``: no worker could
+        end it.
         """
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
-        """How many runs there are in each state."""
+        """Count the runs in each state."""
 
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
-        """What each queue holds at ``now``, and what came due and ended from ``since`` to ``now``, by name.
+        """Count the runs of each queue at ``now``, and those that became due or ended from ``since`` to
+        ``now``.
 
-        A queue with none of that is left out. Reads what is active and what ended in the period, never the
-        rest of the history. The figures of a busy store may be of slightly different moments.
+        In the order of names, without queues that have none of these runs. Reads the active runs and those
+        that ended in the period, never the rest of the history. While runs change, the counts may be of
+        slightly different moments.
         """
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
-        """The ledger of a schedule, the newest ticks first."""
+        """Read the ledger of a schedule, the newest ticks first."""
 
     def statistics(self, schedules: Sequence[tuple[str, str]]) -> list[Statistics]:
-        """The statistics of schedules, by (tenant, name), in this order; zeros where there are none yet."""
+        """Read the statistics of schedules, by (tenant, name), in this order; zeros where there are none
+        yet."""
 
     def purge(self, finished_before: Instant, limit: int) -> int:
-        """Delete up to ``limit`` rows that belong to the past: runs that were over before that instant,
-        with their logs, ledger rows recorded and records expired before it.
+        """Delete up to ``limit`` old rows: runs that ended before that instant, with their logs, ledger rows
+        that were recorded before it and records that expired before it.
 
-        Answers how many are gone; 0 means that there is no more.
+        Return how many were deleted; 0: there are no more.
         """
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
-        """The record, unless it has expired."""
+        """Read a record; None if it does not exist or has expired."""
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         """Write a record if the present one has the version ``expect``; None: if there is none.
 
-        An expired record counts as none. Versions are chosen by the client; where a key may come and
-        go, as a lock does, a version that was never used before keeps a latecomer from matching.
+        An expired record counts as none. The caller chooses versions. Where a key may be deleted and created
+        again, as a lock is, versions that are never used twice keep a late write from matching.
         """
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        """The records of a kind that have not expired, in the order (tenant, key)."""
+        """Find the records of a kind that have not expired, in the order (tenant, key)."""
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         """Delete the record if it has that version."""
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
-        """Keep pieces of runs' logs; one that is there already is left as it is.
+        """Store chunks of runs' logs. A chunk that exists is not changed.
 
-        Nothing is kept for a run that does not exist (any more): nobody would ever purge it.
+        Chunks of a run that does not exist (any more) are dropped: no purge would ever delete them.
         """
 
     def read_log(self, run: str) -> list[LogChunk]:
-        """The log of a run, in the order (attempt, seq)."""
+        """Read the log of a run, in the order (attempt, seq)."""
 
     def wait(self, timeout: float) -> bool:
-        """Sleep until something may have changed, at most ``timeout`` seconds. False if nothing did.
+        """Sleep until a hint arrives, at most ``timeout`` seconds. False if none did.
 
-        A hint: losing one costs latency, never a tick. A store that can't be told (the connection on which
-        it listens is down) comes back after a second, and says True.
+        Returns at once if one arrived since this thread's last wait. A hint of the calling thread itself does
+        not end its wait. A lost hint costs latency, never a tick. While the store cannot receive hints (the
+        connection on which it listens is down), it returns True after a second.
         """
 
     def hint(self) -> None:
-        """Wake up whoever waits on this store, in this process and in others."""
+        """Wake all threads that wait on this store, in this process and in others."""

@@ -1,4 +1,4 @@
-"""Batches in parts that one script takes: not too many rows, and not too many bytes."""
+"""Division of large calls into batches with a limited number of rows and bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Characters of what users gave, for one script: more would keep the server busy for longer than a part of
-# many small rows does, and half a gigabyte in one command is refused.
+# Characters of users' texts in one batch: more would block the server for longer than a batch of many small
+# rows does, and Redis refuses half a gigabyte in one command.
 BYTES = 4 << 20
 
 
 def batches(rows: Sequence[T], most: int, size: Callable[[T], int]) -> Iterator[Sequence[T]]:
-    """Slices of up to ``most`` rows, cut where they grow large. One, and empty, if there are no rows."""
+    """Yield slices of up to ``most`` rows, shorter where rows are large. One empty slice if there are
+    none."""
     start, room = 0, BYTES
     for at, row in enumerate(rows):
         weight = size(row)

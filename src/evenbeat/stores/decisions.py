@@ -1,4 +1,4 @@
-"""What compare-and-set means, in one place for every store that decides in Python under a lock."""
+"""The rules of compare-and-set, for every store that decides in Python under a lock."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
 
 
 class Budget:
-    """How much one atomic step of firing may add: what is not planned stays due for the next step.
+    """The limit of what one atomic step of firing may add. Schedules beyond it stay due for the next step.
 
-    Ticks that hundreds of schedules have missed would make a transaction that no server ever takes.
+    The missed ticks of hundreds of schedules would make a transaction that no server accepts.
     """
 
     def __init__(self, runs: int = 2_000, size: int = 4_000_000) -> None:
@@ -35,8 +35,8 @@ class Budget:
         self._size -= len(planned.runs) * len(planned.schedule.payload)
 
 
-class Standing(NamedTuple):
-    """What is compared of a run before a transition is applied."""
+class RunStatus(NamedTuple):
+    """The fields of a run that a transition is compared with."""
 
     state: str
     attempt: int
@@ -44,8 +44,9 @@ class Standing(NamedTuple):
     lease_until: Instant | None
 
 
-def verdict(run: Standing, transition: Transition, now: Instant) -> Literal["apply", "repeat", "refuse"]:
-    """What becomes of a transition, given the run as it is; ``now`` is the store's own."""
+def verdict(run: RunStatus, transition: Transition, now: Instant) -> Literal["apply", "repeat", "refuse"]:
+    """Decide whether a transition applies to the present run. ``now`` is the time of the store's own
+    clock."""
     if run.settled == transition.token:
         return "repeat"
     if run.attempt != transition.attempt or run.state not in transition.expect:
@@ -56,17 +57,17 @@ def verdict(run: Standing, transition: Transition, now: Instant) -> Literal["app
 
 
 def may_be_repetition(current: ScheduleRecord | None, wanted: ScheduleRecord) -> bool:
-    """Whether a refused write finds its own work: it does if also the runs that it adds are there.
+    """Whether a refused write may have been applied before: it was if the runs that it adds exist, too.
 
-    Two that trigger a schedule from the same row want the same row, and each its own run. The wake-up may
-    have moved since: it is no part of the work.
+    Two callers that run a schedule now from the same row want the same row, and each its own run. The wake-up
+    is not compared: it may have changed since.
     """
     return current is not None and replace(current, wake_at=wanted.wake_at) == wanted
 
 
 def changes(transition: Transition, now: Instant) -> dict[str, object]:
-    """The fields of a run that a transition sets; ``now`` is the store's own."""
-    # One by one: 0.4 us, where a loop over their names takes 1.2, of some 11 for settling a run.
+    """Return the fields of a run that a transition sets. ``now`` is the time of the store's own clock."""
+    # One by one: 0.4 us; a loop over the names takes 1.2 us, of some 11 us for settling a run.
     fields: dict[str, object] = {}
     if (state := transition.state) is not UNSET:
         fields["state"] = state
@@ -101,7 +102,7 @@ def with_transition(run: RunRecord, transition: Transition, now: Instant) -> Run
 
 
 def added(before: Statistics, more: Statistics) -> Statistics:
-    """Statistics with one run more."""
+    """Return the sum of two statistics; ``more`` is the later one."""
     return replace(
         before,
         run_count=before.run_count + more.run_count,
@@ -115,7 +116,7 @@ def added(before: Statistics, more: Statistics) -> Statistics:
 
 
 def weight(transition: Transition) -> int:
-    """About how many characters a transition makes a store write."""
+    """Estimate how many characters a store writes for a transition."""
     size = sum(len(run.payload) for run in transition.adds)
     for text in (transition.result, transition.error, transition.earlier):
         if isinstance(text, str):
@@ -124,20 +125,20 @@ def weight(transition: Transition) -> int:
 
 
 class Settlement(NamedTuple):
-    """What a batch of transitions comes to, to be written in one step."""
+    """The changes of a batch of transitions, to be written in one step."""
 
     answers: list[bool]
     updates: dict[str, dict[str, object]]
-    """Run id to the fields that it gets."""
+    """The fields to set, by run id."""
     adds: list[RunRecord]
     counts: dict[tuple[str, str], Statistics]
     wakes: dict[tuple[str, str], None]
 
 
 def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
-    """Whether the schedule that a transition names as its gate is as the transition expects.
+    """Whether the schedule that a transition names as its gate has the expected generation and revision.
 
-    ``revisions`` are (generation, revision) of the rows of those schedules that exist.
+    ``revisions`` are (generation, revision) of the schedules that exist.
     """
     gate = transition.gate
     return gate is None or revisions.get(gate[:2], (0, 0)) == gate[2:]
@@ -145,18 +146,21 @@ def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int
 
 def settlement(
     transitions: Sequence[Transition],
-    standing: dict[str, Standing],
+    statuses: dict[str, RunStatus],
     now: Instant,
     revisions: Mapping[tuple[str, str], tuple[int, int]] = NO_REVISIONS,
 ) -> Settlement:
-    """Each transition in turn, seen by the next. ``standing`` are the runs there are, and is used up."""
+    """Decide the transitions of a batch one after the other, each on the result of those before it.
+
+    ``statuses`` are those of the runs that exist. This function changes the dictionary.
+    """
     done = Settlement([], {}, [], {}, {})
     targets = {transition.run for transition in transitions}
     for transition in transitions:
-        if transition.run not in standing:
+        if transition.run not in statuses:
             done.answers.append(False)
             continue
-        run_now = standing[transition.run]
+        run_now = statuses[transition.run]
         decision = verdict(run_now, transition, now)
         if decision == "apply" and not passes(transition, revisions):
             decision = "refuse"
@@ -165,14 +169,14 @@ def settlement(
             continue
         fields = changes(transition, now)
         if len(targets) < len(transitions):
-            # Two transitions of one run become one update, in which the later one has the last word.
+            # Two transitions of one run become one update, in which the later one overrides the earlier.
             fields = done.updates.get(transition.run, {}) | fields
-            standing[transition.run] = _after(run_now, fields)
+            statuses[transition.run] = _after(run_now, fields)
         done.updates[transition.run] = fields
         for run in transition.adds:
             done.adds.append(run)
             if run.id in targets:
-                standing.setdefault(run.id, Standing(run.state, run.attempt, run.settled, run.lease_until))
+                statuses.setdefault(run.id, RunStatus(run.state, run.attempt, run.settled, run.lease_until))
         if (more := transition.counts) is not None:
             key = (more.tenant, more.schedule)
             before = done.counts.get(key)
@@ -182,8 +186,8 @@ def settlement(
     return done
 
 
-def _after(run: Standing, fields: dict[str, Any]) -> Standing:
-    return Standing(
+def _after(run: RunStatus, fields: dict[str, Any]) -> RunStatus:
+    return RunStatus(
         fields.get("state", run.state),
         fields.get("attempt", run.attempt),
         fields.get("settled", run.settled),

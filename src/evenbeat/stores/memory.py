@@ -1,4 +1,4 @@
-"""The store in memory: the reference for the contract, for tests and for throw-away schedulers."""
+"""The store in memory: the reference implementation of the contract, for tests and short-lived schedulers."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ from evenbeat.stores.base import (
 )
 from evenbeat.stores.decisions import (
     Budget,
-    Standing,
+    RunStatus,
     added,
     may_be_repetition,
     passes,
     verdict,
     with_transition,
 )
-from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_cursor, schedule_cursor
+from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_page, schedule_page
 from evenbeat.stores.queue_counts import added_up, of_run
 from evenbeat.stores.rows import Unreadable, quarantine_note
 from evenbeat.stores.waking import Waker
 
 _Key = tuple[str, str]
-# Claims that can still be repeated: far more than workers have under way.
+# How many claims can still be repeated: far more than workers make at a time.
 _CLAIMS_KEPT = 10_000
 _T = TypeVar("_T")
 
 
 class MemoryStore:
-    """Dictionaries and a lock. Everything is gone with the process."""
+    """A store of dictionaries and a lock. Its data ends with the process."""
 
     def __init__(self, clock: Callable[[], Instant] = wall_clock) -> None:
         self._clock = clock
         self._lock = threading.RLock()
         self._waker = Waker()
         self._schedules: dict[_Key, ScheduleRecord] = {}
-        # Heaps may hold entries that are out of date; they are recognised when they come up.
+        # Heaps may contain outdated entries, which are recognised when they are popped.
         self._wakes: list[tuple[Instant, str, str]] = []
         self._runs: dict[str, RunRecord] = {}
         self._ready: dict[tuple[str, int], list[tuple[Instant, str]]] = {}
@@ -139,8 +139,7 @@ class MemoryStore:
                 ),
                 key=lambda schedule: schedule.key,
             )
-        items = tuple(found[: query.limit])
-        return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+        return schedule_page(found, query.limit)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
@@ -152,7 +151,7 @@ class MemoryStore:
             budget = Budget()
             for schedule in due:
                 if budget.is_spent:
-                    # Still due, for the next call.
+                    # It stays due for the next call.
                     heapq.heappush(self._wakes, (schedule.wake_at or 0, *schedule.key))
                     continue
                 active = self._active_runs(schedule.key) if needs_active(schedule) else ()
@@ -170,7 +169,7 @@ class MemoryStore:
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
 
     def _due(self, now: Instant) -> Iterator[ScheduleRecord]:
-        # A row that was written twice with the same wake-up has two entries: it is due once.
+        # A row that was written twice with the same wake-up has two entries, and is due once.
         taken: set[_Key] = set()
         while self._wakes and self._wakes[0][0] <= now:
             wake_at, tenant, name = heapq.heappop(self._wakes)
@@ -209,7 +208,7 @@ class MemoryStore:
 
     def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(
-            "a store in memory takes no part in transactions",
+            "a store in memory cannot join a transaction",
             field="within",
             value=connection,
             hint="enqueue after the commit, or use PostgreSQL or SQLite; in tests, use virtual time: "
@@ -244,7 +243,7 @@ class MemoryStore:
             return Claimed(tuple(runs), self._next_due(claim))
 
     def _held(self, claim: Claim) -> list[RunRecord]:
-        """What a claim took whose reply was lost, as far as it is still held."""
+        """Return the runs of a repeated claim that are still held."""
         held = (self._runs[run_id] for run_id in self._claims[claim.token] if run_id in self._runs)
         return [run for run in held if run.claim == claim.token and run.state == "running"]
 
@@ -261,7 +260,7 @@ class MemoryStore:
                 lease_until=self.now() + claim.lease,
                 started_at=self.now(),
             )
-            # At once: a run that was written twice while it waited has two entries in its heap.
+            # Stored at once: a run that was written twice while it was queued has two entries in its heap.
             self._store(taken)
             claimed.append(taken)
         if claimed:
@@ -284,7 +283,7 @@ class MemoryStore:
         return min((run.run_at for run in waiting if run.task in tasks), default=None)
 
     def _waiting(self, entry: tuple[Instant, str]) -> RunRecord | None:
-        """The run that an entry of a heap stands for; None if it is out of date or not for this version."""
+        """Return the run of a heap entry; None if the entry is outdated or the run has a newer format."""
         run = self._runs.get(entry[1])
         if run is None or run.state != "queued" or run.run_at != entry[0] or run.format > FORMAT:
             return None
@@ -298,7 +297,7 @@ class MemoryStore:
     def _take(
         self, heaps: list[list[tuple[Instant, str]]], claim: Claim, now: Instant
     ) -> Iterator[RunRecord]:
-        """Due runs of one priority, merged over the queues; what is not taken goes back."""
+        """Yield due runs of one priority, merged over the queues. Runs of other tasks stay in the heaps."""
         passed: list[tuple[list[tuple[Instant, str]], tuple[Instant, str]]] = []
         try:
             while True:
@@ -325,8 +324,8 @@ class MemoryStore:
         run = self._runs.get(transition.run)
         if run is None:
             return False
-        standing = Standing(run.state, run.attempt, run.settled, run.lease_until)
-        decision = verdict(standing, transition, self.now())
+        status = RunStatus(run.state, run.attempt, run.settled, run.lease_until)
+        decision = verdict(status, transition, self.now())
         if decision != "apply":
             return decision == "repeat"
         if transition.gate is not None:
@@ -362,8 +361,7 @@ class MemoryStore:
         found.sort(key=lambda run: (-run.created_at, run.id))
         if after is not None:
             found = [run for run in found if (-run.created_at, run.id) > (-after[0], after[1])]
-        items = tuple(found[: query.limit])
-        return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+        return run_page(found, query.limit)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
         check_limit(limit)

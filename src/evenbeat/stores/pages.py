@@ -1,31 +1,62 @@
-"""Cursors: where a page ended, as opaque text. One that cannot be read is refused."""
+"""Pages of schedules and runs, and their cursors: the position at which a page ended, as opaque text."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import InvalidValue
+from evenbeat.stores.base import Page, RunQuery
+
+Position: TypeAlias = tuple[Instant, str]
+"""A run's position in the order of pages: when it was created, and its id."""
+
+Fetch: TypeAlias = Callable[[Position | None, int], tuple[Iterable[RunRecord], Position | None]]
+"""Returns the readable runs among so many rows after a position, and the position of the last of these
+rows; None if no rows follow."""
 
 
-def schedule_cursor(schedule: ScheduleRecord) -> str:
-    return _write((schedule.tenant, schedule.name))
+def schedule_page(found: Sequence[ScheduleRecord], limit: int) -> Page[ScheduleRecord]:
+    """Cut a page from schedules; one more than ``limit`` of them says that others follow."""
+    items = tuple(found[:limit])
+    more = bool(items) and len(found) > limit
+    return Page(items, _write((items[-1].tenant, items[-1].name)) if more else None)
+
+
+def run_page(found: Sequence[RunRecord], limit: int) -> Page[RunRecord]:
+    """Cut a page from runs; one more than ``limit`` of them says that others follow."""
+    items = tuple(found[:limit])
+    more = bool(items) and len(found) > limit
+    return Page(items, _write((items[-1].created_at, items[-1].id)) if more else None)
+
+
+def fetch_run_page(query: RunQuery, fetch: Fetch) -> Page[RunRecord]:
+    """Fetch rows until the page is full: rows that cannot be read, or do not match, are left out of it."""
+    after = read_run_cursor(query.cursor)
+    if query.states == ():
+        return Page((), None)
+    found: list[RunRecord] = []
+    while len(found) <= query.limit:
+        # One more than the page holds says whether there is more.
+        runs, after = fetch(after, query.limit + 1 - len(found))
+        # The database cannot compare earlier attempts.
+        found += filter(query.matches, runs)
+        if after is None:
+            break
+    return run_page(found, query.limit)
 
 
 def read_schedule_cursor(cursor: str | None) -> tuple[str, str] | None:
     return None if cursor is None else _read(cursor, tuple[str, str])
 
 
-def run_cursor(run: RunRecord) -> str:
-    return _write((run.created_at, run.id))
-
-
-def read_run_cursor(cursor: str | None) -> tuple[Instant, str] | None:
+def read_run_cursor(cursor: str | None) -> Position | None:
     return None if cursor is None else _read(cursor, tuple[int, str])
 
 

@@ -1,4 +1,4 @@
-"""Figures of queues, added up: stores count what waits, what runs and what ended apart."""
+"""Counts of queues. Stores count queued, running and ended runs apart; here they are added up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenbeat.stores.base import QueueCounts
 
 
 def of_run(run: RunRecord, now: Instant, since: Instant) -> QueueCounts | None:
-    """What one run adds to the figures of its queue; None if it was over before."""
+    """Return what one run adds to the counts of its queue; None if it ended before the period."""
     came_due = int(since <= run.run_at <= now)
     if run.state == "running":
         return QueueCounts(queue=run.queue, running=1, came_due=came_due)
@@ -30,7 +30,7 @@ def of_run(run: RunRecord, now: Instant, since: Instant) -> QueueCounts | None:
 
 
 def added_up(parts: Iterable[QueueCounts]) -> list[QueueCounts]:
-    """One for each queue, by name."""
+    """Add up the counts of each queue, in the order of names."""
     found: dict[str, QueueCounts] = {}
     for part in parts:
         before = found.get(part.queue)

@@ -1,5 +1,5 @@
-"""Rows of tables as records and back, for the stores that speak SQL. Reading checks what the columns' types
-can't say; a row that fails is unreadable, and the caller decides what becomes of it."""
+"""Conversion between rows of SQL tables and records. Reading a row also checks what the types of columns
+cannot express, and raises ``Unreadable``; the caller decides what to do with such a row."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ FIRED_FIELDS = (
     "paused_by",
     "paused_at",
 )
-"""What firing writes: where the schedule stands, never what a user said."""
+"""The fields of a schedule that firing writes. It never writes those that users set."""
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
@@ -124,8 +124,8 @@ LOG = LogChunk.__struct_fields__
 
 _GENERATION, _REVISION, _FIRE_SEQ = (SCHEDULE.index(name) for name in ("generation", "revision", "fire_seq"))
 MOST_COUNTED = (1 << 53) - 1
-"""Counts stay below this: Redis's scripts know no larger integers."""
-# Bodies of records are read by people: an error that quotes a megabyte of payload helps nobody.
+"""The largest count: Lua scripts in Redis cannot represent larger integers exactly."""
+# People read the bodies of records: an error that quotes a megabyte of payload does not help them.
 _LONGEST_NOTE = 2000
 
 _KINDS = frozenset(get_args(Kind))
@@ -135,31 +135,30 @@ _RUN_STATES = frozenset(get_args(RunState))
 _CAUSES = frozenset(get_args(Cause))
 
 
-class Garbled(tuple[Any, ...]):
-    """A row with text that is not UTF-8, which has REPLACED in it. SQLite keeps such bytes, if somebody
-    writes them."""
+class InvalidTextRow(tuple[Any, ...]):
+    """A row with text that is not UTF-8 and was decoded with REPLACED. SQLite stores such bytes."""
 
 
 REPLACED = "\N{REPLACEMENT CHARACTER}"
-# What a run is executed by; the rest is for people.
+# The columns that decide how a run is executed; the others are for people.
 _ESSENTIAL = tuple(RUN.index(name) for name in ("id", "tenant", "schedule", "task", "payload", "queue"))
 
 
 class Unreadable(EvenbeatError):
-    """A row that this version should understand and can't. Stays inside the store."""
+    """A row that this version should be able to read and cannot. Never leaves the store."""
 
 
 def check_counts(first: int, second: int, third: int) -> None:
-    """Refuse counts that can't be counted up: writing such a row would fail, and with it all of its batch."""
+    """Refuse counts that cannot be incremented: writing such a row would fail, and with it all of its
+    batch."""
     if not (0 <= first < MOST_COUNTED and 0 <= second < MOST_COUNTED and 0 <= third < MOST_COUNTED):
         raise Unreadable(f"one of the counts {first}, {second} and {third} is out of range")
 
 
 def check_fired_fields(schedule: ScheduleRecord) -> ScheduleRecord:
-    """Refuse numbers with which nothing can be planned or written: they would fail the batch that the row is
-    fired in.
+    """Refuse numbers with which a schedule cannot be planned or written: its whole batch would fail.
 
-    0.7 us a row.
+    Takes 0.7 us a row.
     """
     s = schedule
     for instant in (
@@ -183,13 +182,13 @@ def check_fired_fields(schedule: ScheduleRecord) -> ScheduleRecord:
 
 
 def quarantine_note(error: Exception) -> str:
-    """What a record of kind ``quarantine`` says; an error may quote what the row holds."""
+    """Return the body of a record of kind ``quarantine``. The error's text may quote the row."""
     text = str(error) if isinstance(error, EvenbeatError) or str(error) else repr(error)
     return text[:_LONGEST_NOTE].encode(errors="replace").decode()
 
 
 def read_schedule(row: Row) -> ScheduleRecord:
-    """A schedule from a row that begins with the columns of SCHEDULE."""
+    """Read a schedule from a row that begins with the columns of SCHEDULE."""
     (
         tenant,
         name,
@@ -225,7 +224,7 @@ def read_schedule(row: Row) -> ScheduleRecord:
         format_,
         *_,
     ) = row
-    if type(row) is Garbled:
+    if type(row) is InvalidTextRow:
         raise Unreadable("the row holds text that is not UTF-8")
     if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, overlap {overlap!r} or kind {kind!r}")
@@ -268,14 +267,14 @@ def read_schedule(row: Row) -> ScheduleRecord:
 
 
 def version_of(row: Row) -> Version:
-    """The version of a schedule's row, also where the rest of it can't be read."""
+    """Read the version of a schedule's row, also if the rest of the row cannot be read."""
     return salvaged_version(row[_GENERATION], row[_REVISION], row[_FIRE_SEQ])
 
 
 def salvaged_version(generation: object, revision: object, fire_seq: object) -> Version:
-    """Counts that can't be read are 0: whoever reads the row and whoever compares it agree on that."""
+    """Return a count; 0 if it cannot be read. Reading a row and comparing its version agree on that."""
     counts = (
-        # Not by its type: MongoDB's driver has one of its own for integers of 64 bits.
+        # isinstance, not type(): MongoDB's driver has its own type for 64-bit integers.
         int(value) if isinstance(value, int) and 0 <= value < MOST_COUNTED else 0
         for value in (generation, revision, fire_seq)
     )
@@ -283,9 +282,9 @@ def salvaged_version(generation: object, revision: object, fire_seq: object) -> 
 
 
 def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> ScheduleRecord:
-    """What can be read of a damaged schedule; the rest is as if nobody had said anything of it.
+    """Return a damaged schedule with the fields that can be read, and defaults for the others.
 
-    ``values`` are the stored ones by the names of the record's fields; policies may be JSON text.
+    ``values`` are the stored values by the names of the record's fields; policies may be JSON text.
     """
     version = salvaged_version(*(values.get(name) for name in ("generation", "revision", "fire_seq")))
     blank = ScheduleRecord(
@@ -307,7 +306,7 @@ def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> ScheduleR
             kept.pop(field.name, None)
     if "state" not in kept and kept.get("paused_at") is not None:
         kept["state"] = "paused"  # nobody has resumed it
-    # Nobody may run by a task, trigger or payload that was made up: these must be said anew.
+    # A default task, trigger or payload must not run: a user has to set these again.
     counts = {name: getattr(version, name) for name in Version.__struct_fields__}
     return replace(blank, **{"task": "", "trigger": "", "payload": "", **kept, **counts})
 
@@ -351,7 +350,7 @@ def schedule_row(schedule: ScheduleRecord) -> Row:
 
 
 def read_run(row: Row) -> RunRecord:
-    """A run from a row that begins with the columns of RUN."""
+    """Read a run from a row that begins with the columns of RUN."""
     (
         id_,
         tenant,
@@ -387,7 +386,7 @@ def read_run(row: Row) -> RunRecord:
         format_,
         *_,
     ) = row
-    if type(row) is Garbled and any(REPLACED in (row[at] or "") for at in _ESSENTIAL):
+    if type(row) is InvalidTextRow and any(REPLACED in (row[at] or "") for at in _ESSENTIAL):
         raise Unreadable("the row holds text that is not UTF-8")
     if state not in _RUN_STATES or cause not in _CAUSES or kind not in _KINDS:
         raise Unreadable(f"unknown state {state!r}, cause {cause!r} or kind {kind!r}")
@@ -467,7 +466,7 @@ def run_row(run: RunRecord) -> Row:
 
 
 def read_schedules(rows: list[Row]) -> list[ScheduleRecord]:
-    """Schedules, the damaged ones as far as they can be read."""
+    """Read schedules; damaged ones with the fields that can be read."""
     found = []
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""The clock of a server, known here without asking each time."""
+"""An estimate of a server's clock that does not ask the server each time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 
-# A clock that was not heard of for so long is asked: quartz drifts by some 10 us a second.
+# How old the last reply may be before the server is asked again: quartz drifts by some 10 us a second.
 _LONGEST = 60_000.0
 
 
@@ -16,17 +16,17 @@ def _steady_ms() -> float:
 
 
 class ServerClock:
-    """What the server's clock says now: this machine's steady time, plus what the server is ahead of it.
+    """The server's clock: this machine's steady clock plus the difference between the two.
 
-    Each reply that tells the server's time bounds the difference: the server read its clock after the request
-    was sent and before the reply came. Within these bounds the earliest time is taken, so that this clock is
-    behind the server's by no more than a reply takes, and ahead of it only until a server whose clock was set
-    back is heard of again.
+    Each reply with the server's time bounds the difference: the server read its clock after the request was
+    sent and before the reply arrived. Of the possible times this clock takes the earliest. So it is behind
+    the server's by no more than a reply takes, and ahead of it only after the server's clock was set back,
+    until the next reply.
     """
 
     def __init__(self, ask: Callable[[], Instant], steady: Callable[[], float] = _steady_ms) -> None:
         self._ask = ask
-        """Asks the server, and nothing else."""
+        """Asks the server for its time, and does nothing else."""
         self._steady = steady
         self._ahead: float | None = None
         self._heard = 0.0
@@ -39,11 +39,11 @@ class ServerClock:
         return int(self._steady() + ahead)
 
     def mark(self) -> float:
-        """To be taken before a request is sent, for ``heard``."""
+        """Return the moment before a request is sent, for ``heard``."""
         return self._steady()
 
     def heard(self, instant: Instant, sent: float) -> float:
-        """A reply has come to what was sent then, and the server's clock was at ``instant`` in between."""
+        """Note that a reply to the request sent at ``sent`` has arrived, and contains the server's time."""
         self._heard = self._steady()
         least, most = instant - self._heard, instant + 1 - sent
         before = self._ahead
@@ -51,5 +51,5 @@ class ServerClock:
         return ahead
 
     def forget(self) -> None:
-        """Ask again: another server may answer from now on."""
+        """Ask again at the next call: another server may answer from now on."""
         self._ahead = None

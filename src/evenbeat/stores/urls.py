@@ -1,4 +1,4 @@
-"""From a URL to a store. Drivers are imported when their URL is used."""
+"""Creation of a store from a URL. A driver is imported when a URL needs it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from evenbeat.stores.base import Store
 
 
 def open_url(url: str) -> Store:
-    """The store that a URL names, not opened yet.
+    """Create the store that a URL names. It is not opened yet.
 
-    ``sqlite:///evenbeat.db`` is a file of the working directory, ``sqlite:////var/lib/evenbeat.db`` one by
-    its absolute path; ``memory://`` is gone when the process ends. ``postgresql://``, ``redis://``,
+    ``sqlite:///evenbeat.db`` is a file in the working directory, ``sqlite:////var/lib/evenbeat.db`` one by
+    its absolute path; ``memory://`` ends with the process. ``postgresql://``, ``redis://``,
     ``redis+sentinel://``, ``redis+cluster://``, ``valkey://`` (likewise) and ``mongodb://`` are servers;
-    docs/stores says what their URLs may hold.
+    docs/stores describes their URLs.
     """
     try:
         parts = urlsplit(url)
@@ -93,7 +93,7 @@ def _server(url: str, module: str, name: str, driver: tuple[str, ...], extra: st
 
 
 def _check_escaped(url: str) -> None:
-    """A password with a / or @ as it is cuts the URL elsewhere than its writer meant."""
+    """Refuse a password with an unescaped / or @, which divides the URL in the wrong place."""
     user = _user(url.partition("://")[2])
     if user is not None and any(character in user for character in "/?#@"):
         raise InvalidValue(
@@ -105,7 +105,7 @@ def _check_escaped(url: str) -> None:
 
 
 def _check_ports(url: str) -> None:
-    """Drivers quote a port that they can't read, and it may be a password."""
+    """Refuse a port that is not a number: a driver would quote it, and it may be a password."""
     hosts = re.split("[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
     if _with_ports(hosts) != hosts:
         visible = without_password(url)
@@ -156,15 +156,16 @@ _HARMLESS = frozenset(
         "ssl_check_hostname",
     )
 )
-"""Options whose values are shown. Of any other one the value may be a password under a misspelt name."""
+"""Options whose values are shown. The value of any other option may be a password under a misspelt name."""
 
 _HIDDEN = "***"
 
 
 def without_password(url: str) -> str:
-    """The URL for logs and messages. As it was written: one that is put together again may look different.
+    """Return the URL for logs and messages, as the user wrote it: a URL that is put together again may
+    differ.
 
-    A text that is not a URL may hold a password anywhere: little of it is shown.
+    A text that is not a URL may contain a password anywhere: little of it is shown.
     """
     scheme, mark, rest = url.partition("://")
     if not mark:
@@ -181,7 +182,7 @@ def without_password(url: str) -> str:
 
 
 def _without_scheme(text: str) -> str:
-    """``host=db password=…`` as libpq takes it, a URL whose scheme was forgotten, a path, or just a word."""
+    """Hide passwords in a text without a scheme: libpq's ``host=db password=…``, a path, or just a word."""
     place, question, query = text.partition("?")
     if "=" in place or " " in place.strip():
         return "…"
@@ -193,7 +194,7 @@ def _without_scheme(text: str) -> str:
 
 
 def _with_ports(hosts: str) -> str:
-    """Hosts with their ports. A port that is not a number may be a password without its @ and host."""
+    """Return the hosts with their ports. A port that is not a number may be a password without @ and host."""
     shown = []
     for host in hosts.split(","):
         name, colon, port = host.rpartition(":")
@@ -203,12 +204,12 @@ def _with_ports(hosts: str) -> str:
 
 
 def _user(rest: str) -> str | None:
-    """What stands before the host. A password that should have been percent-encoded may hold anything, so it
-    goes as far as the last @ that is not in an option."""
+    """Return the part before the host. A password without percent-encoding may contain any character, so the
+    part ends at the last @ that is not in an option."""
     place, _, query = rest.partition("?")
     if "@" in place:
         return place.rpartition("@")[0]
-    # A ? in the password: an option that is none, with an @ in it.
+    # A ? in the password: what looks like an option has no = before its @.
     if ":" in place and "@" in query and "=" not in query.partition("@")[0]:
         return rest.rpartition("@")[0]
     return None

@@ -165,7 +165,8 @@ class Waker:
         """
         started = time.monotonic()
         deadline, poll_at = started + timeout, started + POLL_SECONDS
-        polls = self._transport is not None and not self._transport.store_polls
+        transport = self._transport
+        polls = transport is not None and not (transport.store_polls and self._opened)
         state = self._state
         with state.changed:
             self._listen()

@@ -1,7 +1,7 @@
-"""Statements inside a transaction of the user's, over the user's own connection.
+"""Statements inside a user's transaction, over the user's own connection.
 
-The libraries are recognised by their names, so that none of them is imported by who does not use it. Errors
-of the user's driver come out as they are: it is the user's transaction that failed.
+Libraries are recognised by the names of their classes, so that users need not install them all. Errors of the
+user's driver reach the user unchanged: the user's transaction has failed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ class Statement(NamedTuple):
     """One statement of a conversation."""
 
     text: str
-    """With a place, ``{}``, for the value, if there is one."""
+    """Contains ``{}`` where the value belongs, if there is one."""
     value: str | None = None
 
 
 Conversation: TypeAlias = Generator[Statement, Rows, T]
-"""What is asked in a transaction: yields statements, is sent their rows, and returns an answer. It does no
-I/O itself, so that one serves every library, synchronous or not."""
+"""A generator that yields statements, is sent their rows, and returns an answer. It does no I/O itself, so it
+serves every library, synchronous or not."""
 Say: TypeAlias = Callable[[str], Conversation[T]]
-"""Begins a conversation; its argument is the dialect of the connection: ``postgresql``, ``sqlite``, …"""
+"""Starts a conversation; the argument is the dialect of the connection: ``postgresql``, ``sqlite``, …"""
 
 _PLACES = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric_dollar": "$1"}
-"""How libraries write the place of the first value, by the name that DB-API has for the style."""
+"""The placeholder of the first value, by DB-API's name for the style."""
 
 
 class _Kind(NamedTuple):
-    """How a kind of connection is spoken to."""
+    """How to execute statements on one kind of connection."""
 
     library: Library
     is_async: bool
@@ -45,11 +45,11 @@ class _Kind(NamedTuple):
 
 
 def converse_within(connection: object, say: Say[T]) -> T:
-    """Carry on a conversation over the caller's connection, which must be inside of a transaction."""
+    """Execute a conversation over the caller's connection, which must be in a transaction."""
     kind = _kind(connection)
     loop = on_the_callers_loop()
     if loop is not None:
-        # Connections stay in the thread that they are used in, and asynchronous ones on their event loop.
+        # The calling thread uses the connection: sqlite3 and event loops allow no other.
         answered: T = loop(lambda: kind.converse(connection, say))
         return answered
     if kind.is_async:
@@ -64,7 +64,7 @@ def converse_within(connection: object, say: Say[T]) -> T:
 
 
 def library_of(connection: object) -> Library:
-    """The library that a connection is of. InvalidValue if it is not a known one."""
+    """Return the library of a connection. Raises InvalidValue if it is unknown."""
     return _kind(connection).library
 
 
@@ -105,7 +105,7 @@ def _kind(connection: object) -> _Kind:
 
 
 def _check_transaction(is_in_one: bool) -> None:
-    """Refuse a connection that commits each statement by itself: it would keep the run whatever follows."""
+    """Refuse a connection that commits each statement by itself: it would keep the run after a rollback."""
     if not is_in_one:
         raise InvalidValue(
             "within is a connection that commits each statement at once, outside of any transaction",
@@ -137,7 +137,7 @@ async def _carry_async(conversation: Conversation[T], ask: Callable[[Statement],
 
 
 def _placed(statement: Statement, place: str) -> tuple[Any, ...]:
-    """The arguments of ``execute``. Without a value there are none: drivers leave the text alone then."""
+    """Return the arguments of ``execute``. Without values, drivers do not interpret the text."""
     if statement.value is None:
         return (statement.text,)
     return statement.text.replace("{}", place), (statement.value,)
@@ -171,29 +171,30 @@ async def _psycopg_async(connection: Any, say: Say[T]) -> T:
 
 
 def _libpq_joins(connection: Any) -> bool:
-    """Whether a statement of psycopg's is part of a transaction: one that began, or one that it begins."""
+    """Whether a statement of psycopg is part of a transaction: an open one, or one that it starts."""
     # libpq's number for a session outside of any transaction; psycopg2 has the same.
     return not connection.autocommit or connection.info.transaction_status != 0
 
 
 def _sqlite_joins(connection: Any) -> bool:
-    """Whether an INSERT of sqlite3's or aiosqlite's is part of a transaction: one that began, or one that it
-    begins."""
+    """Whether an INSERT of sqlite3 or aiosqlite is part of a transaction: an open one, or one that it
+    starts."""
     plain = getattr(connection, "_conn", connection)
     if plain.in_transaction:
         return True
-    # Python 3.12: True begins none, whatever the isolation level is; False always has one; -1 is as before.
+    # autocommit, since Python 3.12: True starts no transaction; False always has one; -1 means
+    # isolation_level.
     return getattr(plain, "autocommit", -1) != 1 and plain.isolation_level is not None
 
 
 def unscoped(session: Any) -> Any:
-    """The session that a ``scoped_session`` of SQLAlchemy's (``db.session`` of Flask) stands for here."""
+    """Return the present session of SQLAlchemy's ``scoped_session`` (``db.session`` in Flask)."""
     return session() if hasattr(session, "session_factory") else session
 
 
 def _sqlalchemy(session: Any, say: Say[T]) -> T:
     session = unscoped(session)
-    # A session has a connection once it is asked for one; a connection is one.
+    # A Session has a connection() method; a Connection has none.
     connection = session if hasattr(session, "exec_driver_sql") else session.connection()
     conversation = say(connection.dialect.name)
     place = _PLACES.get(connection.dialect.paramstyle, "%s")
@@ -212,7 +213,7 @@ async def _sqlalchemy_async(session: Any, say: Say[T]) -> T:
 
 
 def _sqlalchemy_joins(connection: Any) -> bool:
-    """Whether the driver is in a transaction: SQLAlchemy's own begins nothing under AUTOCOMMIT."""
+    """Whether the driver is in a transaction. SQLAlchemy reports one under AUTOCOMMIT, too."""
     lent = connection.connection
     driver, adapter = lent.driver_connection, lent.dbapi_connection
     if connection.dialect.name == "sqlite":
@@ -248,7 +249,7 @@ def _sqlite3(connection: Any, say: Say[T]) -> T:
 
 
 async def _aiosqlite(connection: Any, say: Say[T]) -> T:
-    # In the thread that the connection lives in: Python 3.12 tells nobody else of its autocommit.
+    # In the connection's own thread: others must not read its autocommit (Python 3.12).
     _check_transaction(await connection._execute(_sqlite_joins, connection))  # noqa: SLF001
 
     async def ask(statement: Statement) -> Rows:

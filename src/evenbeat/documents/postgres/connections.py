@@ -64,7 +64,7 @@ class TableConnections(Connections):
 
     def _connect(self) -> Session:
         session = super()._connect()
-        link = cast("psycopg.Connection[Any]", session.link)
+        link = cast("psycopg.Connection[Any]", session.connection)
         link.row_factory, link.cursor_factory = dict_row, _LenientCursor
         for setting, wanted in _STYLES.items():
             # The driver reads no other style: rows that were locked could not be read.

@@ -23,7 +23,7 @@ from evenbeat.documents.postgres.inspection import inspect, refusal
 from evenbeat.documents.postgres.table import RowTable
 from evenbeat.documents.refcount import RefCount
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
-from evenbeat.stores.postgres.connections import Patience
+from evenbeat.stores.postgres.connections import Timeouts
 from evenbeat.stores.postgres.location import read_location
 from evenbeat.stores.postgres.session import Statement
 from evenbeat.stores.postgres.statements import DURABLE
@@ -101,8 +101,8 @@ class PostgresDocuments:
         self._condition = with_named_places(self._given_condition, values)
         self._parameters = {f"p{number}": value for number, value in enumerate(values)}
         self._location = users_database(read_location(_url(url), None, "off", timeout))
-        self._patience = Patience(timeout, _LOCK_TIMEOUT)
-        self._short_patience = Patience(timeout, _SHORT_LOCK_TIMEOUT)
+        self._patience = Timeouts(timeout, _LOCK_TIMEOUT)
+        self._short_patience = Timeouts(timeout, _SHORT_LOCK_TIMEOUT)
         self._given_clock = clock
         self._clock = ServerClock(self._read_clock)
         self._connections = TableConnections(self._location, self._patience, self._clock, None)
@@ -229,7 +229,7 @@ class PostgresDocuments:
                 raise
             return None
 
-    def _answered(self, count: int, statements: Sequence[Statement], patience: Patience) -> list[bool | None]:
+    def _answered(self, count: int, statements: Sequence[Statement], patience: Timeouts) -> list[bool | None]:
         """Return for each place whether a row was written; the statements return the places of those."""
         answers = self._transaction(statements, patience) if statements else []
         met = {row["place"] for rows in answers for row in rows}
@@ -241,7 +241,7 @@ class PostgresDocuments:
         return self._table
 
     def _transaction(
-        self, statements: Sequence[Statement], patience: Patience | None = None, *, is_of_rows: bool = True
+        self, statements: Sequence[Statement], patience: Timeouts | None = None, *, is_of_rows: bool = True
     ) -> list[list[dict[str, Any]]]:
         """Return the rows of each statement. They are sent in one transaction, and in one round trip.
 

@@ -24,7 +24,7 @@ _BETWEEN_LOOKS = 0.5
 _log = logging.getLogger("evenbeat.store")
 
 
-class Abandoned:
+class AbandonedTransactions:
     """Looks no more often than needed."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ _BY_PRIORITY = {"priority": -1, "run_at": 1, "_id": 1}
 _FOR_EACH = 0.002
 
 
-class Seen(NamedTuple):
+class ClaimCandidates(NamedTuple):
     """What a claim finds before it takes anything."""
 
     ids: list[str]
@@ -39,15 +39,15 @@ class Seen(NamedTuple):
     """It was made before, and still holds runs."""
 
 
-class Held(NamedTuple):
+class ClaimedRuns(NamedTuple):
     """What a claim has taken, and left behind."""
 
     runs: tuple[RunRecord, ...]
-    troubled: list[tuple[Document, Unreadable]]
+    to_quarantine: list[tuple[Document, Unreadable]]
     next_due: Instant | None
 
 
-def look(session: Session, wanted: Claim, due: Instant, contention: int) -> Seen:
+def look(session: Session, wanted: Claim, due: Instant, contention: int) -> ClaimCandidates:
     """One command: which runs are due, the first entry of each range that a claim walks through, ten per
     queue, and whether it holds runs already. Index entries alone are read.
 
@@ -56,7 +56,7 @@ def look(session: Session, wanted: Claim, due: Instant, contention: int) -> Seen
     """
     queues = list(dict.fromkeys(wanted.queues))
     if not queues:
-        return Seen([], None, bool(held(session, wanted).runs))
+        return ClaimCandidates([], None, bool(held(session, wanted).runs))
     pipeline: list[Document] = [
         {"$match": _claimable(wanted, queues, due)},
         {"$sort": _BY_PRIORITY},
@@ -81,7 +81,7 @@ def look(session: Session, wanted: Claim, due: Instant, contention: int) -> Seen
     if len(ids) > wanted.limit:
         first = Random(wanted.token).randrange(len(ids) - wanted.limit + 1)  # noqa: S311 - no secret
         ids = ids[first : first + wanted.limit]
-    return Seen(ids, _earliest(found), any("claim" in document for document in found))
+    return ClaimCandidates(ids, _earliest(found), any("claim" in document for document in found))
 
 
 def _next_due(wanted: Claim, queues: Sequence[str]) -> Iterator[Document]:
@@ -144,27 +144,27 @@ def take(session: Session, wanted: Claim, ids: list[str], due: Instant, now: Ins
     return session.write_each("claim runs", {"update": RUNS, "updates": [update]}, patience)
 
 
-def held(session: Session, wanted: Claim) -> Held:
+def held(session: Session, wanted: Claim) -> ClaimedRuns:
     """What a claim has taken, as far as it still has it, and when it could take more. As of one moment after
     it was taken: what came meanwhile counts. Part of the command before."""
     queues = list(dict.fromkeys(wanted.queues))
     pipeline = [{"$match": held_by(wanted)}, *_next_due(wanted, queues)]
     found = session.aggregate("find claimed", RUNS, pipeline, hint=LEASED.name, quiet=True)
     runs: list[RunRecord] = []
-    troubled: list[tuple[Document, Unreadable]] = []
+    to_quarantine: list[tuple[Document, Unreadable]] = []
     for document in found:
         if "_id" not in document:
             continue
         try:
             runs.append(read_run(document))
         except Unreadable as error:
-            troubled.append((document, error))
+            to_quarantine.append((document, error))
     runs.sort(key=lambda run: (-run.priority, run.run_at, run.id))
-    return Held(tuple(runs), troubled, _earliest(found))
+    return ClaimedRuns(tuple(runs), to_quarantine, _earliest(found))
 
 
 def quarantine(
-    session: Session, held: Document, troubled: list[tuple[Document, Unreadable]], now: Instant
+    session: Session, held: Document, to_quarantine: list[tuple[Document, Unreadable]], now: Instant
 ) -> None:
     """Over and done with: at the head of its queue such a run would starve the others, and nobody could end
     it. ``held`` is what a run must still be."""
@@ -176,20 +176,21 @@ def quarantine(
                 "$unset": {"lease_until": "", "claim": ""},
             },
         )
-        for document, error in troubled
+        for document, error in to_quarantine
     ]
     session.bulk("quarantine", RUNS, ends)
     notes = [
-        (str(document.get("tenant", "default")), str(document["_id"]), error) for document, error in troubled
+        (str(document.get("tenant", "default")), str(document["_id"]), error)
+        for document, error in to_quarantine
     ]
     put_notes(session, notes)
 
 
-class Ended(NamedTuple):
+class ExpiredRuns(NamedTuple):
     """Running runs whose lease has ended."""
 
     runs: tuple[RunRecord, ...]
-    troubled: list[tuple[Document, Unreadable]]
+    to_quarantine: list[tuple[Document, Unreadable]]
     next_end: Instant | None
     """The earliest end of any other lease."""
 
@@ -199,7 +200,7 @@ def lease_ended(by: Instant) -> Document:
     return {"state": "running", "lease_until": {"$not": {"$gt": by}}}
 
 
-def lost(session: Session, ended_by: Instant, limit: int) -> Ended:
+def lost(session: Session, ended_by: Instant, limit: int) -> ExpiredRuns:
     """One command, which walks through the index of what is running, never through history."""
     # Part of a pipeline can't be told its index: a condition on its first field, which all fulfil, does.
     later = {"state": "running", "lease_until": {"$gt": ended_by}, "worker": {"$gte": LOWEST}}
@@ -227,14 +228,14 @@ def lost(session: Session, ended_by: Instant, limit: int) -> Ended:
     ended = [document for document in found if "_id" in document]
     others = ended[limit:] or [document for document in found if "_id" not in document]
     runs: list[RunRecord] = []
-    troubled: list[tuple[Document, Unreadable]] = []
+    to_quarantine: list[tuple[Document, Unreadable]] = []
     for document in ended[:limit]:
         try:
             runs.append(read_run(document))
         except Unreadable as error:
             if not _is_newer(document):
-                troubled.append((document, error))
-    return Ended(tuple(runs), troubled, _lease_end(others[0]) if others else None)
+                to_quarantine.append((document, error))
+    return ExpiredRuns(tuple(runs), to_quarantine, _lease_end(others[0]) if others else None)
 
 
 def _lease_end(document: Document) -> Instant:

@@ -12,8 +12,8 @@ from typing import TypeVar
 from evenbeat.core.instants import Instant
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.mongo import schema, server_checks
-from evenbeat.stores.mongo.abandoned import Abandoned
-from evenbeat.stores.mongo.location import Client, Lease, Location
+from evenbeat.stores.mongo.abandoned import AbandonedTransactions
+from evenbeat.stores.mongo.location import Client, ClientReference, Location
 from evenbeat.stores.mongo.session import Contended, Duplicate, OnCommand, Session
 from evenbeat.stores.server_clock import ServerClock
 
@@ -31,7 +31,7 @@ _NO_PATIENCE = 0.01
 _SHORTEST_WAIT = 0.1
 
 
-class Connection:
+class Connections:
     """What a store asks the server through. Survives forks."""
 
     def __init__(
@@ -43,10 +43,10 @@ class Connection:
         self._lock_timeout = lock_timeout
         self._on_command = on_command
         self.clock = ServerClock(self._server_time)
-        self._lease = Lease(location, timeout, self.clock)
+        self._reference = ClientReference(location, timeout, self.clock)
         self._opened = False
         self._cached: tuple[int, Client, Session] | None = None
-        self._abandoned = Abandoned()
+        self._abandoned = AbandonedTransactions()
 
     def open(self) -> None:
         """Look at the server, and create or upgrade the collections."""
@@ -71,7 +71,7 @@ class Connection:
     def close(self) -> None:
         self._opened = False
         self._cached = None
-        self._lease.give_back()
+        self._reference.give_back()
 
     def session(self) -> Session:
         if not self._opened:
@@ -83,7 +83,7 @@ class Connection:
         cached, pid = self._cached, os.getpid()
         if cached is not None and cached[0] == pid:
             return cached[2]
-        client = self._lease.client()
+        client = self._reference.client()
         session = Session(
             client[self.location.database], self.location.shown, self._on_command, self._timeout
         )
@@ -92,13 +92,13 @@ class Connection:
 
     def look(self, question: Callable[[Session], T]) -> T:
         """Ask without opening, and let go of everything that this needed."""
-        held = self._lease.held
+        held = self._reference.held
         try:
             return question(self.unopened())
         finally:
             if not held:
                 self._cached = None
-                self._lease.give_back()
+                self._reference.give_back()
 
     def _server_time(self) -> Instant:
         return server_checks.server_time(self.session())

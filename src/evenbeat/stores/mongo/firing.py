@@ -37,18 +37,18 @@ _LOOKS = 3
 _LATE = 250
 
 
-class Occupied(Contended):
+class BatchReserved(Contended):
     """Another node has the batch that begins there."""
 
 
-class Position(NamedTuple):
+class BatchStart(NamedTuple):
     """Where a batch begins, in the order of firing."""
 
     wake_at: Any
     id: str
 
 
-def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -> Position | None:
+def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -> BatchStart | None:
     """The first that wakes up, or that many behind it. Read from the index alone."""
     bounds: Document = {"$gte": _EARLIEST}
     if due_by is not None:
@@ -63,42 +63,42 @@ def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -
         skip=behind,
         hint=DUE.name,
     )
-    return Position(int(found[0]["wake_at"]), found[0]["_id"]) if found else None
+    return BatchStart(int(found[0]["wake_at"]), found[0]["_id"]) if found else None
 
 
 class Contention:
     """What a node remembers of the others that fire, so as to ask for less than it could."""
 
     def __init__(self) -> None:
-        self._taken: Position | None = None
+        self._taken: BatchStart | None = None
         self._looks = 0
         self._few = False
 
-    def has(self, start: Position) -> bool:
+    def has(self, start: BatchStart) -> bool:
         """Whether others were just seen to have the batch that begins there: every third look asks again."""
         self._looks += 1
         return start == self._taken and self._looks < _LOOKS
 
-    def met_at(self, start: Position) -> None:
+    def met_at(self, start: BatchStart) -> None:
         self._taken, self._looks = start, 0
 
     def fired(self, done: Fired, limit: int) -> None:
         self._few = len(done.planned) < limit
 
-    def may_leave_some(self, first: Position, now: Instant) -> bool:
+    def may_leave_some(self, first: BatchStart, now: Instant) -> bool:
         """Whether there may be more due than they take: not if there never is, and it is not late."""
         return not self._few or now - first.wake_at > _LATE
 
 
 @contextlib.contextmanager
-def reserved(session: Session, start: Position, now: Instant) -> Iterator[None]:
+def reserved(session: Session, start: BatchStart, now: Instant) -> Iterator[None]:
     """The batch that begins there, for one node. ``now`` is the store's own."""
     note = {"_id": f"firing {start.id}"}
     until = {"until": now + _RESERVED}
     # One that lies further ahead than any note can was given by a clock that was set back since.
     free = {"$or": [{"until": {"$lte": now}}, {"until": {"$gt": now + 2 * _RESERVED}}]}
     if not session.reserve("reserve batch", {**note, **free}, until):
-        raise Occupied
+        raise BatchReserved
     try:
         yield
     finally:
@@ -106,13 +106,13 @@ def reserved(session: Session, start: Position, now: Instant) -> Iterator[None]:
 
 
 def fire(
-    session: Session, start: Position, now: Instant, limit: int, plan: PlanFunction, careful: bool
+    session: Session, start: BatchStart, now: Instant, limit: int, plan: PlanFunction, careful: bool
 ) -> Fired:
     """A batch that begins there, in an open transaction."""
     try:
         session.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
     except Contended:
-        raise Occupied from None
+        raise BatchReserved from None
     documents = session.find(
         "find due",
         SCHEDULES,
@@ -124,12 +124,12 @@ def fire(
         start=[("wake_at", start.wake_at), ("_id", start.id), ("format", LOWEST)],
     )
     due: list[ScheduleRecord] = []
-    troubled: list[tuple[Document, Exception]] = []
+    to_quarantine: list[tuple[Document, Exception]] = []
     for document in documents[:limit]:
         try:
             due.append(read_schedule(document))
         except Unreadable as error:
-            troubled.append((document, error))
+            to_quarantine.append((document, error))
     active = _active(session, [schedule.key for schedule in due if needs_active(schedule)])
     planned: list[Planned] = []
     moves: list[UpdateOne] = []
@@ -142,7 +142,7 @@ def fire(
         try:
             outcome = plan(schedule, now, active.get(schedule.key, ()))
         except Exception as error:
-            troubled.append(({"_id": key_text(schedule.key)}, error))
+            to_quarantine.append(({"_id": key_text(schedule.key)}, error))
             continue
         planned.append(outcome)
         budget.spend(outcome)
@@ -155,7 +155,7 @@ def fire(
     # All of a tick: 90 us of the server's time, 50 us of ours (10,000 due, batches of 500).
     session.bulk("update schedules", SCHEDULES, moves)
     add_what_follows(session, planned, careful)
-    names = _put_to_sleep(session, troubled)
+    names = _put_to_sleep(session, to_quarantine)
     next_wake: Instant | None
     if left is not None:
         next_wake = left.wake_at
@@ -201,14 +201,14 @@ def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
     return found
 
 
-def _put_to_sleep(session: Session, troubled: list[tuple[Document, Exception]]) -> tuple[Key, ...]:
+def _put_to_sleep(session: Session, to_quarantine: list[tuple[Document, Exception]]) -> tuple[Key, ...]:
     """Rows that can't be understood wake up when they are written anew."""
-    if not troubled:
+    if not to_quarantine:
         return ()
-    ids = [document["_id"] for document, _ in troubled]
+    ids = [document["_id"] for document, _ in to_quarantine]
     session.update("quarantine", SCHEDULES, {"_id": {"$in": ids}}, {"$unset": {"wake_at": ""}})
-    names = [_name_of(document) for document, _ in troubled]
-    put_notes(session, [(*name, error) for name, (_, error) in zip(names, troubled, strict=True)])
+    names = [_name_of(document) for document, _ in to_quarantine]
+    put_notes(session, [(*name, error) for name, (_, error) in zip(names, to_quarantine, strict=True)])
     return tuple(names)
 
 

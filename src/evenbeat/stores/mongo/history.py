@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import (
-    ACTIVE_STATES,
-    FINAL_STATES,
-    LogChunk,
-    RunRecord,
-    RunState,
-    Skipped,
-    Statistics,
-)
+from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import (
@@ -42,7 +34,7 @@ from evenbeat.stores.mongo.schema import (
     Index,
 )
 from evenbeat.stores.mongo.session import Session, Sort
-from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.pages import Position, fetch_run_page
 from evenbeat.stores.queue_counts import added_up
 
 _RUNNING = ("running",)
@@ -52,28 +44,17 @@ _BY_ID = Index(RUNS, "_id_", {"_id": 1})
 
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
-    after = read_run_cursor(query.cursor)
-    if query.states == ():
-        return Page((), None)
-    found: list[RunRecord] = []
-    while True:
-        # One more than asked for says whether there is more.
-        missing = query.limit + 1 - len(found)
+    def fetch(after: Position | None, limit: int) -> tuple[Iterable[RunRecord], Position | None]:
         documents: list[Document] = []
         for where, index in questions(query, after):
-            documents += session.find("find runs", RUNS, where, sort=_NEWEST_FIRST, limit=missing, hint=index)
-        documents = sorted(documents, key=_order)[:missing]
-        # Of attempts before the present one the database knows nothing.
-        found += filter(query.matches, readable(documents, read_run))
-        if len(found) > query.limit or len(documents) < missing:
-            break
-        # Documents that can't be read were left out: others may stand behind them.
-        last = documents[-1]
-        if not isinstance(last.get("created_at"), int):
-            break
-        after = (last["created_at"], last["_id"])
-    items = tuple(found[: query.limit])
-    return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+            documents += session.find("find runs", RUNS, where, sort=_NEWEST_FIRST, limit=limit, hint=index)
+        documents = sorted(documents, key=_order)[:limit]
+        position = None
+        if len(documents) == limit and isinstance(documents[-1].get("created_at"), int):
+            position = (documents[-1]["created_at"], documents[-1]["_id"])
+        return readable(documents, read_run), position
+
+    return fetch_run_page(query, fetch)
 
 
 def _order(document: Document) -> tuple[int, str]:
@@ -81,7 +62,7 @@ def _order(document: Document) -> tuple[int, str]:
     return (-created_at if isinstance(created_at, int) else 0, str(document["_id"]))
 
 
-def questions(query: RunQuery, after: tuple[Instant, str] | None = None) -> list[tuple[Document, str]]:
+def questions(query: RunQuery, after: Position | None = None) -> list[tuple[Document, str]]:
     """The filters of a search, each with its index. That is chosen here: the planner tries plans on what
     happens to stand first, and would walk through all of history for the few runs that are running."""
     conditions = _conditions(query, after)
@@ -95,7 +76,7 @@ def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
     """Where to look: conditions that make an index the right one. Together they hold what is asked for."""
     if query.ids is not None:
         return [([{"_id": {"$in": list(dict.fromkeys(query.ids))}}], _BY_ID)]
-    if _is_about_active_runs(query):
+    if query.is_about_active_runs_of_a_schedule:
         return [([], ACTIVE)]
     if query.states == _RUNNING:
         return [([], LEASED)]
@@ -110,7 +91,7 @@ def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
     return [([], NEWEST if query.tenant is None or query.schedule is None else OF_SCHEDULE)]
 
 
-def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> list[Document]:
+def _conditions(query: RunQuery, after: Position | None) -> list[Document]:
     equal = {
         "tenant": query.tenant,
         "schedule": query.schedule,
@@ -138,12 +119,6 @@ def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> list[Docu
         where.append({"created_at": {"$lte": created_at}})
         where.append({"$or": [{"created_at": {"$lt": created_at}}, {"_id": {"$gt": run_id}}]})
     return where
-
-
-def _is_about_active_runs(query: RunQuery) -> bool:
-    """Of one schedule: there are few, however long its history is."""
-    named = query.tenant is not None and query.schedule is not None
-    return named and bool(query.states) and ACTIVE_STATES.issuperset(query.states or ())
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:

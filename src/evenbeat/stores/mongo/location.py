@@ -133,7 +133,7 @@ class Heartbeats(monitoring.ServerHeartbeatListener):
         pass
 
 
-class _Shared:
+class _SharedClient:
     """A client and how many stores use it."""
 
     def __init__(self, client: Client, heartbeats: Heartbeats) -> None:
@@ -143,12 +143,12 @@ class _Shared:
 
 
 _lock = threading.Lock()
-_clients: dict[tuple[str, float], _Shared] = {}
+_clients: dict[tuple[str, float], _SharedClient] = {}
 # Clients of the process that this one was forked from: forgotten, never closed, never collected.
-_inherited: list[_Shared] = []
+_inherited: list[_SharedClient] = []
 
 
-class Lease:
+class ClientReference:
     """A share in a client, until it is given back; after a fork, a share in a new one."""
 
     def __init__(self, location: Location, timeout: float, clock: ServerClock) -> None:
@@ -156,7 +156,7 @@ class Lease:
         self._location = location
         self._clock = clock
         self._key = (location.server, timeout)
-        self._shared: _Shared | None = None
+        self._shared: _SharedClient | None = None
         self._pid = os.getpid()
 
     @property
@@ -175,7 +175,7 @@ class Lease:
                 self._shared.heartbeats.clocks.add(self._clock)
             return self._shared.client
 
-    def _take(self) -> _Shared:
+    def _take(self) -> _SharedClient:
         shared = _clients.get(self._key)
         if shared is not None:
             shared.users += 1
@@ -190,7 +190,7 @@ class Lease:
             ) from None
         except Exception as error:  # SRV records that can't be looked up: whatever the resolver raises
             raise StoreUnavailable(f"{self._location.shown}: {error}") from error
-        shared = _clients[self._key] = _Shared(client, heartbeats)
+        shared = _clients[self._key] = _SharedClient(client, heartbeats)
         return shared
 
     def give_back(self) -> None:

@@ -17,7 +17,7 @@ from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import Key, found_schedule, key_text, schedule_document, skipped_document
 from evenbeat.stores.mongo.schema import RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.mongo.session import Session
-from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.pages import read_schedule_cursor, schedule_page
 from evenbeat.stores.rows import quarantine_note, salvaged_version
 
 # Counts writes that must meet others and have nothing to say: a transaction that read a document without
@@ -26,7 +26,7 @@ TOUCH: Document = {"$inc": {"touched": 1}}
 ACTIVE_STATES = ["queued", "running"]
 
 
-class Late(Exception):
+class AllRefused(Exception):
     """Every write was refused: nothing is to be written. Stays inside the store."""
 
     def __init__(self, answers: list[Written]) -> None:
@@ -35,7 +35,8 @@ class Late(Exception):
 
 
 def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Written]:
-    """Each write in turn, seen by the next; then all documents at once. Late, if there is nothing to do."""
+    """Each write in turn, seen by the next; then all documents at once. AllRefused, if there is nothing to
+    do."""
     ids = list(dict.fromkeys(key_text(write.planned.schedule.key) for write in writes))
     found = {
         document["_id"]: document
@@ -67,7 +68,7 @@ def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Writte
         # They may be newer than what a majority has, which is what the caller reads before another try.
         session.await_majority()
         session.announce("committed")
-        raise Late(answers)
+        raise AllRefused(answers)
     _write(session, accepted, found.keys())
     # What was refused was refused for what the document is at the time of the commit.
     touched = [UpdateOne({"_id": key}, TOUCH) for key in refused if key in found]
@@ -113,7 +114,7 @@ def add_what_follows(session: Session, accepted: Iterable[Planned], careful: boo
         session.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
 
 
-def put_notes(session: Session, troubled: Sequence[tuple[str, str, Exception]]) -> None:
+def put_notes(session: Session, to_quarantine: Sequence[tuple[str, str, Exception]]) -> None:
     """A note for each (tenant, key)."""
     session.bulk(
         "quarantine",
@@ -124,7 +125,7 @@ def put_notes(session: Session, troubled: Sequence[tuple[str, str, Exception]]) 
                 {"$inc": {"version": 1}, "$set": {"body": quarantine_note(error)}, "$unset": {"expires": ""}},
                 upsert=True,
             )
-            for tenant, key, error in troubled
+            for tenant, key, error in to_quarantine
         ],
     )
 
@@ -140,8 +141,7 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
         hint=None if _is_one(query) else SCHEDULES_BY_NAME.name,
     )
     found = [found_schedule(document) for document in documents]
-    items = tuple(found[: query.limit])
-    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+    return schedule_page(found, query.limit)
 
 
 def _is_one(query: ScheduleQuery) -> bool:

@@ -9,7 +9,7 @@ from pymongo import UpdateOne
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Statistics, Transition
-from evenbeat.stores.decisions import Settlement, Standing, changes, settlement
+from evenbeat.stores.decisions import RunStatus, Settlement, changes, settlement
 from evenbeat.stores.mongo import new_runs
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import SHARDS, Key, key_text, set_and_unset, statistics_id
@@ -19,7 +19,7 @@ from evenbeat.stores.mongo.session import SHORT_WAIT, Contended, Session
 
 # So many runs are compared as they are written sooner than they are read.
 _FEW = 16
-_STANDING = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1}
+_STATUS = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1}
 
 # As ``firing.waits``: a schedule that bounds its active runs and may be waiting with its next tick. Others
 # are read and not written. A fire that begins to wait for a run writes the run: one of the two sees the
@@ -63,7 +63,7 @@ def _write_effects(session: Session, done: Settlement, shard: Shard) -> bool:
     return False
 
 
-class Otherwise(Exception):
+class UnexpectedStatus(Exception):
     """The runs are not as a transition expects them. Stays inside the store."""
 
 
@@ -82,21 +82,22 @@ def is_alone(transitions: Sequence[Transition]) -> bool:
 
 
 def settle_alone(session: Session, transition: Transition, now: Instant) -> None:
-    """Otherwise, if it is not to be applied, or others hold the run: those may have died."""
+    """UnexpectedStatus, if it is not to be applied, or others hold the run: those may have died."""
     update = {"q": _expected(transition, now), "u": set_and_unset(changes(transition, now))}
     if not session.write_each("update run", {"update": RUNS, "updates": [update]}, SHORT_WAIT):
-        raise Otherwise
+        raise UnexpectedStatus
     session.announce("committed")
 
 
 def settle_quickly(
     session: Session, transitions: Sequence[Transition], now: Instant, shard: Shard
 ) -> tuple[list[bool], bool]:
-    """All of them, unread; Otherwise, if one is not to be applied. Three commands, not four, of which the
-    first meets others if any does: five nodes that settle each other's schedules are seldom in the way."""
+    """All of them, unread; UnexpectedStatus, if one is not to be applied. Three commands, not four, of
+    which the first meets others if any does: five nodes that settle each other's schedules are seldom in
+    the way."""
     # As if each run stood as its transition expects: what does not is found by the filter.
     expected = {
-        transition.run: Standing(transition.expect[0], transition.attempt, None, None)
+        transition.run: RunStatus(transition.expect[0], transition.attempt, None, None)
         for transition in transitions
     }
     done = settlement(transitions, expected, now)
@@ -106,7 +107,7 @@ def settle_quickly(
         for transition in transitions
     ]
     if session.bulk("update runs", RUNS, updates) < len(transitions):
-        raise Otherwise
+        raise UnexpectedStatus
     return [True] * len(transitions), woken
 
 
@@ -130,11 +131,11 @@ def settle(
     a schedule was woken."""
     revisions = _revisions(session, transitions)
     targets = list(dict.fromkeys(transition.run for transition in transitions))
-    standing = {
-        document["_id"]: _standing(document)
-        for document in session.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STANDING)
+    statuses = {
+        document["_id"]: _status(document)
+        for document in session.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STATUS)
     }
-    done = settlement(transitions, standing, now, revisions)
+    done = settlement(transitions, statuses, now, revisions)
     woken = _write_effects(session, done, shard)
     # Runs that are added first: a later transition of the batch may be theirs.
     new_runs.insert(session, done.adds, careful)
@@ -164,8 +165,8 @@ def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key,
     }
 
 
-def _standing(document: Document) -> Standing:
-    return Standing(
+def _status(document: Document) -> RunStatus:
+    return RunStatus(
         document.get("state", ""),
         document.get("attempt", -1),
         document.get("settled"),

@@ -48,7 +48,7 @@ from evenbeat.stores.mongo import (
     server_checks,
     settling,
 )
-from evenbeat.stores.mongo.connections import Connection
+from evenbeat.stores.mongo.connections import Connections
 from evenbeat.stores.mongo.location import Document, read_location
 from evenbeat.stores.mongo.rows import log_document
 from evenbeat.stores.mongo.session import Contended, Duplicate, OnCommand, Session
@@ -62,7 +62,7 @@ A = TypeVar("A")
 # Batches that other nodes have in hand are passed over, others made smaller, up to so many times.
 _TRIES = 8
 # A worker that meets others takes its runs from the first so many times as many as it wants.
-_LARGEST_CROWD = 8
+_LARGEST_WINDOW = 8
 # More rows than this in one call are several transactions: 10,000 updates take seconds on a busy server.
 _ROWS_A_STEP = 1_000
 
@@ -88,15 +88,16 @@ class MongoStore:
         lock_timeout: float = 5.0,
         on_command: OnCommand | None = None,
     ) -> None:
-        self._connection = Connection(read_location(url), timeout, lock_timeout, on_command)
+        self.location = read_location(url)
+        self._connections = Connections(self.location, timeout, lock_timeout, on_command)
         self._clock = clock
-        self._crowd = 1
+        self._window = 1
         self._others = firing.Contention()
         self._shard = settling.Shard()
-        self._waker = Waker(CollectionTransport(self.location.shown, self._connection.session))
+        self._waker = Waker(CollectionTransport(self.location.shown, self._connections.session))
 
     def open(self) -> None:
-        self._connection.open()
+        self._connections.open()
         self._waker.open()
 
     def open_to_join(self) -> bool:
@@ -105,27 +106,27 @@ class MongoStore:
 
     def close(self) -> None:
         self._waker.close()
-        self._connection.close()
+        self._connections.close()
 
     def schema(self) -> Schema:
-        found = self._connection.look(schema.found_version)
-        script = schema.schema_script(self._connection.location.database, found)
+        found = self._connections.look(schema.found_version)
+        script = schema.schema_script(self.location.database, found)
         return Schema(found, schema.KNOWN, script if found < schema.KNOWN else "")
 
     def server(self) -> list[Setting]:
-        clock = self._connection.clock
-        return self._connection.look(lambda session: server_checks.settings(session, clock))
+        clock = self._connections.clock
+        return self._connections.look(lambda session: server_checks.settings(session, clock))
 
     def now(self) -> Instant:
-        return self._connection.clock.now() if self._clock is None else self._clock()
+        return self._connections.clock.now() if self._clock is None else self._clock()
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         return _by_size(self._put, writes, _weight_of_write)
 
     def _put(self, writes: Sequence[Write]) -> list[Written]:
         try:
-            return self._connection.write(lambda session, careful: schedules.put(session, writes, careful))
-        except schedules.Late as refusal:
+            return self._connections.write(lambda session, careful: schedules.put(session, writes, careful))
+        except schedules.AllRefused as refusal:
             return refusal.answers
 
     def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
@@ -146,7 +147,7 @@ class MongoStore:
             try:
                 with firing.reserved(session, start, self.now()):
                     fired = self._fire(start, now, limit, plan)
-            except firing.Occupied:
+            except firing.BatchReserved:
                 others.met_at(first)
                 following = (
                     firing.earliest(session, now, passed * limit)
@@ -164,23 +165,23 @@ class MongoStore:
         # Due, and not to be had: others are firing it.
         return Fired((), first.wake_at)
 
-    def _fire(self, start: firing.Position, now: Instant, limit: int, plan: PlanFunction) -> Fired | None:
+    def _fire(self, start: firing.BatchStart, now: Instant, limit: int, plan: PlanFunction) -> Fired | None:
         """A batch that is reserved, or a part of it; None if others write all that was tried."""
         careful, size = False, limit
         for tries in range(_TRIES):
             try:
-                return self._connection.once(
+                return self._connections.once(
                     lambda session, careful: firing.fire(session, start, now, size, plan, careful),  # noqa: B023 - called at once
                     careful,
                 )
             except Duplicate:
                 careful = True
-            except firing.Occupied:
-                self._connection.contended()
+            except firing.BatchReserved:
+                self._connections.contended()
                 raise
             except Contended:
-                self._connection.contended()
-                self._connection.step_aside(tries)
+                self._connections.contended()
+                self._connections.step_aside(tries)
                 # Fewer are in fewer people's way: runs that end are written by others, too.
                 size = max(1, size // 2)
             except TooLarge:
@@ -194,8 +195,8 @@ class MongoStore:
 
     def _add(self, runs: Sequence[RunRecord]) -> list[bool]:
         if len(runs) == 1:
-            return [new_runs.add_one(self._session, runs[0], self._connection.patience)]
-        return self._connection.write(lambda session, careful: new_runs.add(session, runs, careful))
+            return [new_runs.add_one(self._session, runs[0], self._connections.patience)]
+        return self._connections.write(lambda session, careful: new_runs.add(session, runs, careful))
 
     def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(
@@ -211,17 +212,17 @@ class MongoStore:
         next_due: Instant | None = None
         for tries in range(_TRIES // 2):
             # As in fire_due: an idle worker looks, and that is all.
-            seen = claims.look(session, claim, due, self._crowd)
+            seen = claims.look(session, claim, due, self._window)
             next_due = seen.next_due
             if seen.holds or (seen.ids and self._take(claim, seen.ids, due)):
                 found = claims.held(session, claim)
                 session.announce("committed")
-                if found.troubled:
-                    self._quarantine(claims.held_by(claim), found.troubled)
+                if found.to_quarantine:
+                    self._quarantine(claims.held_by(claim), found.to_quarantine)
                 return Claimed(found.runs, found.next_due)
             if not seen.ids:
                 break
-            self._connection.step_aside(tries)
+            self._connections.step_aside(tries)
         # Nothing is due; or it is, and not to be had: others are taking it.
         return Claimed((), next_due)
 
@@ -229,9 +230,11 @@ class MongoStore:
         """Whether the claim may hold any of these now."""
         taken = claims.take(self._session, claim, ids, due, self.now())
         if taken is None:
-            self._connection.contended()
+            self._connections.contended()
         # Who meets others chooses among more, next time, and who meets nobody among fewer.
-        self._crowd = max(1, self._crowd // 2) if taken == len(ids) else min(2 * self._crowd, _LARGEST_CROWD)
+        self._window = (
+            max(1, self._window // 2) if taken == len(ids) else min(2 * self._window, _LARGEST_WINDOW)
+        )
         return taken != 0
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
@@ -245,14 +248,14 @@ class MongoStore:
 
     def _settled(self, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
         if settling.can_be_quick(transitions):
-            with contextlib.suppress(settling.Otherwise):
+            with contextlib.suppress(settling.UnexpectedStatus):
                 if settling.is_alone(transitions):
                     settling.settle_alone(self._session, transitions[0], now)
                     return [True], False
-                return self._connection.write(
+                return self._connections.write(
                     lambda session, _: settling.settle_quickly(session, transitions, now, self._shard)
                 )
-        return self._connection.write(
+        return self._connections.write(
             lambda session, careful: settling.settle(session, transitions, now, careful, self._shard)
         )
 
@@ -263,13 +266,13 @@ class MongoStore:
         check_limit(limit)
         ended_by = min(ended_by, self.now())
         found = claims.lost(self._session, ended_by, limit)
-        if found.troubled:
-            self._quarantine(claims.lease_ended(ended_by), found.troubled)
+        if found.to_quarantine:
+            self._quarantine(claims.lease_ended(ended_by), found.to_quarantine)
         return Lost(found.runs, found.next_end)
 
-    def _quarantine(self, held: Document, troubled: list[tuple[Document, Unreadable]]) -> None:
+    def _quarantine(self, held: Document, to_quarantine: list[tuple[Document, Unreadable]]) -> None:
         now = self.now()
-        self._connection.write(lambda session, _: claims.quarantine(session, held, troubled, now))
+        self._connections.write(lambda session, _: claims.quarantine(session, held, to_quarantine, now))
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         return history.count(self._session, tenant)
@@ -285,19 +288,19 @@ class MongoStore:
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         check_limit(limit)
-        return purging.purge(self._session, finished_before, limit, self.now(), self._connection.patience)
+        return purging.purge(self._session, finished_before, limit, self.now(), self._connections.patience)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         return records.get(self._session, kind, tenant, key, self.now())
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
-        return records.put(self._session, record, expect, self.now(), self._connection.patience)
+        return records.put(self._session, record, expect, self.now(), self._connections.patience)
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
         return records.find(self._session, kind, tenant, self.now())
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
-        return records.delete(self._session, (kind, tenant, key), version, self._connection.patience)
+        return records.delete(self._session, (kind, tenant, key), version, self._connections.patience)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         documents = {(chunk.run, chunk.attempt, chunk.seq): log_document(chunk) for chunk in reversed(chunks)}
@@ -316,7 +319,7 @@ class MongoStore:
 
     @property
     def _session(self) -> Session:
-        return self._connection.session()
+        return self._connections.session()
 
 
 def _weight_of_write(write: Write) -> int:

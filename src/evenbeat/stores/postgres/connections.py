@@ -1,8 +1,8 @@
-"""Connections to the server: who may use which when, what a transaction is, what a fork does.
+"""The pool of connections to the server, transactions on them, and forks.
 
-A pool of our own, without threads: psycopg_pool connects in threads of its own, which a fork loses and a
-store that is dropped leaves behind, and whoever waits for it is told that it took too long, not that the
-password is wrong. Here the caller connects, when it needs to, and gets the reason.
+The pool has no threads. psycopg_pool connects in threads of its own: a fork loses them, a store that is
+dropped leaves them behind, and a caller learns only that connecting took too long, not that the password is
+wrong. Here the calling thread connects, and gets the reason.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ import psycopg
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.postgres.failures import translated
 from evenbeat.stores.postgres.location import Location
-from evenbeat.stores.postgres.session import Link, OnCommand, Session, Transaction
+from evenbeat.stores.postgres.session import OnCommand, Session, TimedConnection, Transaction
 from evenbeat.stores.server_clock import ServerClock
 
-# With 50 threads that fire in 4 processes, 10 each made the slowest calls half as long again.
+# With 50 threads that fire in 4 processes, 10 connections each made the slowest calls take 1.5 times as long.
 LARGEST = 5
-"""Connections of one store in one process, besides the one that listens."""
+"""How many connections a store has in one process, besides the one that listens."""
 
 
-class Patience:
-    """How long what is waited for, in seconds, and as PostgreSQL is told."""
+class Timeouts:
+    """The timeouts of a store in seconds, and as settings of PostgreSQL."""
 
     def __init__(self, timeout: float, lock_timeout: float) -> None:
         self.timeout = timeout
-        # The server stops first and says why; only a server that is silent is given up here.
+        # Longer than the server's own timeouts: the server reports the reason, unless it does not answer at
+        # all.
         self.answer = timeout + lock_timeout + 1.0
         self.settings = {
             "lock_timeout": str(max(1, round(lock_timeout * 1000))),
             "statement_timeout": str(max(1, round((timeout + lock_timeout) * 1000))),
-            # A holder that is cut off, or frozen, must not keep its rows. More than planning ever takes.
+            # Longer than planning ever takes. A client that is cut off, or frozen, must not keep its row
+            # locks.
             "idle_timeout": str(max(10_000, round(2000 * timeout))),
         }
 
@@ -47,7 +49,7 @@ class Connections:
     """The connections of one store in one process. Survives forks."""
 
     def __init__(
-        self, location: Location, patience: Patience, clock: ServerClock, on_command: OnCommand | None
+        self, location: Location, patience: Timeouts, clock: ServerClock, on_command: OnCommand | None
     ) -> None:
         self.location = location
         self._patience = patience
@@ -66,28 +68,30 @@ class Connections:
         self._queue: deque[object] = deque()
 
     def open(self) -> bool:
-        """Let connections be made; says whether they might already."""
+        """Allow connections, and return whether they were allowed before."""
         self._check_process()
         with self._state:
             before, self._opened = self._opened, True
         return before
 
     def close(self) -> None:
-        """Close every connection; those in use are closed when they are given back."""
+        """Close every idle connection now, and those in use when they are returned to the pool."""
         self._check_process()
         with self._state:
             self._opened = False
             idle, self._idle = self._idle, []
             self._state.notify_all()
         for held in idle:
-            held.link.close()
+            held.connection.close()
 
     @contextlib.contextmanager
-    def write(self, clock: int | None, patience: Patience | None = None) -> Iterator[Transaction]:
-        """A transaction: what it has not committed is rolled back. ``clock`` stands in for the server's.
+    def write(self, clock: int | None, patience: Timeouts | None = None) -> Iterator[Transaction]:
+        """Open a transaction, and roll it back unless it was committed. ``clock`` replaces the server's
+        clock.
 
-        READ COMMITTED is enough: whatever is decided upon is locked first, and each statement sees what
-        was committed before it began. A snapshot of the whole transaction would be older than its locks.
+        READ COMMITTED is enough: a transaction locks the rows it decides on first, and each statement sees
+        what was committed before it began. A snapshot of the whole transaction would be older than its
+        locks.
         """
         usual = self._patience
         patience = patience or usual
@@ -100,13 +104,13 @@ class Connections:
                 if transaction.begun and not transaction.committed:
                     held.roll_back()
                 held.patience = usual.answer
-        # The connection is back: whatever this raises finds the store committed and usable.
+        # The connection is back in the pool: if this raises, the store is committed and usable.
         if transaction.committed:
             held.announce("committed")
 
     @contextlib.contextmanager
     def read(self, patience: float | None = None) -> Iterator[Session]:
-        """A connection for statements that stand for themselves."""
+        """Open a connection for single statements, each its own transaction."""
         with self._lent(self._patience.timeout if patience is None else patience) as held:
             yield held
 
@@ -122,12 +126,12 @@ class Connections:
                 self._in_use.append(held)
             yield held
         finally:
-            # In the child of a fork made from inside, everything here belongs to the parent.
+            # In the child of a fork inside this block, the connection belongs to the parent.
             if pid == os.getpid():
                 self._give_back(held)
 
     def _take(self, patience: float) -> Session | None:
-        """An idle connection, or the right to make one; who came first gets it first."""
+        """Return an idle connection, or None: the caller may make one. In the order of the calls."""
         ticket = object()
         with self._state:
             self._queue.append(ticket)
@@ -146,7 +150,7 @@ class Connections:
             while self._idle and held is None:
                 held = self._idle.pop()
                 if not _is_quiet(held):
-                    held.link.close()
+                    held.connection.close()
                     held = None
             self._lent_out += 1
         return held
@@ -166,55 +170,61 @@ class Connections:
                     self._idle.append(held)
             self._state.notify_all()
         if held is not None and not kept:
-            held.link.close()
+            held.connection.close()
 
     def _connect(self) -> Session:
         if self._on_command is not None:
             self._on_command("connect")
         try:
-            link = Link.connect(self.location.conninfo, autocommit=True, prepare_threshold=None)
+            connection = TimedConnection.connect(
+                self.location.conninfo, autocommit=True, prepare_threshold=None
+            )
         except psycopg.Error as error:
             raise translated(self.location.shown, error) from error
-        link.add_notice_handler(link.note)
-        # PostgreSQL 14 and newer say so unasked; behind a pooler the first write will find out.
-        if link.info.parameter_status("in_hot_standby") == "on":
-            link.close()
+        connection.add_notice_handler(connection.note)
+        # PostgreSQL 14 and newer report this when connecting; behind a pooler the first write will fail.
+        if connection.info.parameter_status("in_hot_standby") == "on":
+            connection.close()
             raise StoreUnavailable(
-                f"{self.location.shown}: the server is a standby, which takes no writes; name the primary"
+                f"{self.location.shown}: the server is a standby, which accepts no writes; name the primary"
             )
         with self._state:
             if not self._idle and not self._in_use:
-                # All were lost, or there were none: this may be another server, with another clock.
+                # There is no other connection: this may be another server, with another clock.
                 self._clock.forget()
-        return Session(link, self.location, self._patience.answer, self._on_command)
+        return Session(connection, self.location, self._patience.answer, self._on_command)
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
             self.after_fork_in_child()
 
     def after_fork_in_child(self) -> None:
-        """Start afresh, without the parent's connections: locks may be held by threads that are not here."""
+        """Start without the parent's connections. Threads that do not exist here may hold the old locks."""
         if self._pid == os.getpid():
             return
         inherited = [*self._idle, *self._in_use]
         self._reset()
         for held in inherited:
-            disown(held.link.pgconn.socket)
-        _abandoned.extend(held.link for held in inherited)
+            disown(held.connection.pgconn.socket)
+        _abandoned.extend(held.connection for held in inherited)
 
 
 def _is_quiet(held: Session) -> bool:
-    """Whether the server has said nothing since the last answer: what it says then is that it ends. 3 us."""
+    """Whether the server has sent nothing since its last answer. It sends something when it ends the
+    connection.
+
+    Takes 3 us.
+    """
     if held.broken:
         return False
     poll = select.poll()
-    poll.register(held.link.fileno(), select.POLLIN)
+    poll.register(held.connection.fileno(), select.POLLIN)
     return not poll.poll(0)
 
 
 def disown(descriptor: int) -> None:
-    """Let go of the parent's socket. Its number stays taken, so that whoever still writes to it reaches
-    nobody: neither the parent's session nor what is opened next."""
+    """Release the parent's socket. Its descriptor then leads to /dev/null: later writes reach neither the
+    parent's session nor a file that is opened next."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     try:
         os.dup2(nowhere, descriptor)
@@ -223,8 +233,8 @@ def disown(descriptor: int) -> None:
 
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
-# A fork's copies of the parent's connections: never closed here, since closing would say good-bye for both.
-_abandoned: list[Link] = []
+# A fork's copies of the parent's connections: never closed here, since that would end the parent's sessions.
+_abandoned: list[TimedConnection] = []
 
 
 def _after_fork_in_child() -> None:

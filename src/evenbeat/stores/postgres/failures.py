@@ -1,4 +1,4 @@
-"""Errors of the driver in the words of a user: what happened, where, and what to do."""
+"""Translation of driver errors into messages for users: what happened, where, and what to do."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ _IN_WORDS = {
 
 
 class TimedOut(psycopg.OperationalError):
-    """No answer within the time that was given. What was sent may still be carried out."""
+    """The server did not answer in time. It may still execute the statements."""
 
 
 class Unreplicated(psycopg.OperationalError):
-    """The commit is on the primary, and perhaps on no standby: a failover may undo it."""
+    """The primary has committed, but perhaps no standby has the commit: a failover may undo it."""
 
 
-# Of a statement with this many characters, errors that may come of its size are taken to do so.
+# From this many characters on, an error that may have the size as its cause counts as TooLarge.
 _LARGE = 1_000_000
-# A limit of the program, no memory, too slow; internal errors say in words that it is the size.
+# A limit of the server, no memory, too slow; of internal errors, only the text says that it is the size.
 _SIZES = ("54000", "53200", "57014")
 _SIZE_IN_WORDS = ("invalid memory alloc request size", "out of memory", "Cannot enlarge")
 
 
 def translated(shown: str, error: Exception, size: int = 0) -> EvenbeatError:
-    """What an error of the driver means to a caller. ``size``: the characters that were sent."""
+    """Return the error to raise for an error of the driver. ``size``: how many characters were sent."""
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
         return InvalidValue(f"PostgreSQL can't hold a value: {error}", field="row", value=None)
     assert isinstance(error, psycopg.Error)
@@ -83,7 +83,7 @@ def _is_of_size(error: psycopg.Error) -> bool:
 
 
 def _connecting(text: str) -> str:
-    """Advice for errors of connecting, of which libpq tells only the words of the server."""
+    """Return advice for an error of connecting: libpq has no codes for these, only the server's text."""
     for words, advice in _IN_WORDS.items():
         if words in text:
             return advice

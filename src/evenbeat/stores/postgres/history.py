@@ -1,4 +1,4 @@
-"""What is kept about the past: runs found and counted, the ledger, statistics, logs, and their end."""
+"""History: runs found and counted, the ledger, statistics and logs, and their purging."""
 
 from __future__ import annotations
 
@@ -7,86 +7,71 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import (
-    ACTIVE_STATES,
-    FINAL_STATES,
-    LogChunk,
-    RunRecord,
-    RunState,
-    Skipped,
-    Statistics,
-)
+from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
-from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.pages import Position, fetch_run_page
 from evenbeat.stores.postgres import past_statements as sql
 from evenbeat.stores.postgres.encoding import is_kept, json_list, json_text, marked, unmarked, unmarked_at
-from evenbeat.stores.postgres.runs import FREE
+from evenbeat.stores.postgres.runs import FREE_TEXT
 from evenbeat.stores.postgres.session import Session, Transaction
 from evenbeat.stores.queue_counts import added_up
-from evenbeat.stores.rows import LOG, RUN, log_row, read_log, read_skipped, read_statistics, readable_runs
+from evenbeat.stores.rows import LOG, log_row, read_log, read_skipped, read_statistics, readable_runs
+from evenbeat.stores.run_search import COLUMNS, ORDER, conditions, position_after
 
-_ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
 _QUEUE = QueueCounts.__struct_fields__
-_COLUMNS = ", ".join(f"run.{name}" for name in RUN)
 _TEXT, _LAST_ERROR = LOG.index("text"), -1
 
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
-    after = read_run_cursor(query.cursor)
-    if query.states == () or not is_kept(query.tenant, query.schedule, query.task, query.queue):
+    if not is_kept(query.tenant, query.schedule, query.task, query.queue):
         return Page((), None)
-    found: list[RunRecord] = []
-    while True:
-        # One more than asked for says whether there is more.
-        missing = query.limit + 1 - len(found)
+
+    def fetch(after: Position | None, limit: int) -> tuple[list[RunRecord], Position | None]:
         text, values = question(query, after)
-        rows = session.rows("select runs", f"{text} LIMIT %s", [*values, missing])
-        # Of attempts before the present one the database knows nothing.
-        found += filter(query.matches, readable_runs(unmarked_at(rows, FREE)))
-        if len(found) > query.limit or len(rows) < missing:
-            break
-        # Rows that can't be read were left out: others may stand behind them.
-        after = (rows[-1][_CREATED_AT], rows[-1][_ID])
-    items = tuple(found[: query.limit])
-    return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+        rows = session.rows("select runs", f"{text} LIMIT %s", [*values, limit])
+        return readable_runs(unmarked_at(rows, FREE_TEXT)), position_after(rows, limit)
+
+    return fetch_run_page(query, fetch)
 
 
-def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[str, list[object]]:
-    """The text and the values of a search.
+def question(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
+    """Return the text and the values of a search.
 
-    Where few runs can be meant, they are gathered first, then sorted: the planner, which knows nothing of how
-    many are running, would walk through all of history for them, in the order that is asked for.
+    Where few runs can match, they are selected first and then sorted: the planner does not know how few
+    runs are running, and would read all of the history in the order of the result to find them.
     """
-    where, values = _conditions(query, after)
+    where, values = conditions(query, after, "%s", marked(query.worker))
+    if query.states is not None:
+        where.append("run.state = ANY (CAST(%s AS text[]))")
+        values.append(list(query.states))
     few = _few(query)
     text: list[str] = []
     given: list[object] = []
     for condition, value in few or [([], [])]:
-        conditions = " AND ".join([*condition, *where])
-        source = f"SELECT {_COLUMNS} FROM evenbeat.runs AS run"
-        text.append(f"{source} WHERE {conditions}" if conditions else source)
+        every = " AND ".join([*condition, *where])
+        source = f"SELECT {COLUMNS} FROM evenbeat.runs AS run"
+        text.append(f"{source} WHERE {every}" if every else source)
         given += [*value, *values]
     source = " UNION ALL ".join(text)
     if few:
-        # OFFSET 0: planned by itself. Unlike a MATERIALIZED query its rows are not kept: of many, the sort
-        # keeps as many as the limit.
-        source = f"SELECT {_COLUMNS} FROM ({source} OFFSET 0) AS run"
-    return f"{source} ORDER BY run.created_at DESC, run.id", given
+        # OFFSET 0: the subquery is planned by itself. Unlike a MATERIALIZED one it does not store its rows:
+        # the sort keeps as many as the limit.
+        source = f"SELECT {COLUMNS} FROM ({source} OFFSET 0) AS run"
+    return f"{source} {ORDER}", given
 
 
 def _few(query: RunQuery) -> list[tuple[list[str], list[object]]]:
-    """Conditions, with their values, for which an index holds few runs, however long the history is; none if
-    there is no such index. Together they hold all that is asked for."""
+    """Return conditions, with their values, for which an index contains few runs, however long the history
+    is; none if there is no such index. Every matching run fulfils one of them."""
     if query.ids is not None:
         ids = json_list(run for run in dict.fromkeys(query.ids) if is_kept(run))
         return [(["run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json))))"], [ids])]
-    # In these words: only then an index is known to hold all that is asked for.
+    # Written like the condition of a partial index: only then the planner uses that index.
     running: tuple[list[str], list[object]] = (["run.state = 'running'"], [])
     queued: tuple[list[str], list[object]] = (["run.state = 'queued'"], [])
-    is_active = query.states is not None and ACTIVE_STATES.issuperset(query.states)
     if query.states == ("running",):
         return [running]
-    if is_active and query.tenant is not None and query.schedule is not None:
+    if query.is_about_active_runs_of_a_schedule:
         return [(["run.schedule IS NOT NULL AND run.state IN ('queued', 'running')"], [])]
     if query.retrying:
         return [queued]
@@ -95,41 +80,6 @@ def _few(query: RunQuery) -> list[tuple[list[str], list[object]]]:
         parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
         return [source for states, source in parts if query.asks_for(states)]
     return []
-
-
-def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> tuple[list[str], list[object]]:
-    where: list[str] = []
-    values: list[object] = []
-    equal = {
-        "tenant": query.tenant,
-        "schedule": query.schedule,
-        "task": query.task,
-        "queue": query.queue,
-        "worker": marked(query.worker),
-        "cancel_requested": query.cancel_requested,
-    }
-    for name, value in equal.items():
-        if value is not None:
-            where.append(f"run.{name} = %s")
-            values.append(value)
-    if query.states is not None:
-        where.append("run.state = ANY (CAST(%s AS text[]))")
-        values.append(list(query.states))
-    if query.retrying:
-        where.append("run.state = 'queued' AND run.failures > 0")
-    if query.since is not None:
-        where.append("coalesce(run.started_at, run.finished_at) IS NOT NULL")
-        where.append("(run.finished_at IS NULL OR run.finished_at >= %s)")
-        values.append(query.since)
-    if query.until is not None:
-        # An attempt before the present one may have begun in time.
-        where.append("(coalesce(run.started_at, run.finished_at) < %s OR run.attempt > 1)")
-        where.append("run.created_at <= %s")
-        values += [query.until, query.created_by]
-    if after is not None:
-        where.append("run.created_at <= %s AND (run.created_at < %s OR run.id > %s)")
-        values += [after[0], after[0], after[1]]
-    return where, values
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:
@@ -180,7 +130,7 @@ def log(session: Session, run: str) -> list[LogChunk]:
 
 
 def purge(transaction: Transaction, finished_before: Instant, limit: int, clock: int | None) -> int:
-    """Rows of one kind after the other: each statement takes what the one before has left of the limit."""
+    """Delete old rows, one kind after the other, up to ``limit`` in total."""
     gone = 0
     for name, text in (
         ("delete runs", sql.DELETE_OVER),

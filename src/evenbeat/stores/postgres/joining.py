@@ -1,4 +1,4 @@
-"""Runs added inside a transaction of the user's, over the user's own connection."""
+"""Adding runs inside a user's transaction, over the user's own connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNDEFINED_TABLE = "42P01"
 
 
 def adding(location: Location, runs: Sequence[RunRecord]) -> Say[frozenset[str]]:
-    """Add the runs, and a hint that the commit delivers; the answer is the ids that are new."""
+    """Add the runs, and a hint that the commit sends. Returns the ids of the runs that are new."""
 
     def say(dialect: str) -> Conversation[frozenset[str]]:
         check_dialect(dialect, "postgresql")
@@ -30,6 +30,6 @@ def adding(location: Location, runs: Sequence[RunRecord]) -> Say[frozenset[str]]
 
 
 def lacks_tables(error: Exception) -> bool:
-    """Whether an error of a user's driver says that there is no such table, whatever it is wrapped in."""
+    """Whether an error of a user's driver, or its cause, says that the table does not exist."""
     wrapped = (error, getattr(error, "orig", None), error.__cause__)
     return any(getattr(one, "sqlstate", None) == _UNDEFINED_TABLE for one in wrapped)

@@ -1,4 +1,4 @@
-"""Where the tables are: the store's URL, taken apart. What is ours in it never reaches the driver."""
+"""The location of the tables, read from the store's URL. Evenbeat's own options never reach the driver."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.urls import without_password
 
 SCHEMA = "evenbeat"
-"""The schema, unless the URL names another."""
+"""The default schema."""
 
-# Quoted wherever it is used, so that any word will do; with what is added to it for the channel it stays
-# within the 63 bytes that PostgreSQL leaves to a name.
+# Always quoted, so that it may be a reserved word. With the suffix of the channel it has at most the 63
+# bytes that PostgreSQL allows for a name.
 _NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}")
 
 _FORM = "write postgresql://user:password@host:5432/database"
 
-# Those that are mistaken most, for "did you mean".
+# The options that users misspell most, for "did you mean".
 _OPTIONS = ("schema", "listen", "password", "user", "sslmode", "sslrootcert", "target_session_attrs")
 
 # One for each host.
 _PORTS = re.compile(r"[\d,]*")
 
-# A connection that is black-holed is noticed after 5 + 2 * 2 s, or when what was sent is not acknowledged.
+# A dead connection is noticed after 5 + 2 * 2 s, or when the server does not acknowledge sent data.
 _KEEPALIVE = {"keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "2"}
 
 
 class Location(NamedTuple):
-    """A schema of a database, and how to get there."""
+    """A schema of a database, and how to connect to it."""
 
     conninfo: str
     listen: str | None
-    """How to connect for LISTEN; None: don't."""
+    """How to connect for LISTEN; None: do not listen."""
     schema: str
     shown: str
     """For messages: no password, no options."""
 
     @property
     def channel(self) -> str:
-        """What hints are sent on."""
+        """The channel of hints."""
         return f"{self.schema}_wake"
 
     def own(self, text: str) -> str:
-        """A statement as it is meant here: texts name the default schema and its channel."""
+        """Return a statement with this schema and channel in the place of the default ones."""
         own = text.replace("evenbeat.", f'"{self.schema}".').replace('"evenbeat"', f'"{self.schema}"')
         return own.replace("evenbeat_wake", self.channel)
 
 
 def read_location(url: str, schema: str | None, listen: str | None, timeout: float) -> Location:
-    """Take a URL apart; arguments that are given count more than what it says."""
+    """Read a URL. Arguments that are given override the URL's options."""
     try:
         bare, options = _own_options(url)
     except ValueError:
@@ -78,7 +78,7 @@ def read_location(url: str, schema: str | None, listen: str | None, timeout: flo
 
 
 def without_secrets(conninfo: str) -> str:
-    """The place for logs and messages, as libpq has understood it: what a password is, only it can tell."""
+    """Return the location for logs and messages. libpq reads it: only libpq knows what the password is."""
     found = conninfo_to_dict(conninfo)
     user, host, port, name = (str(found.get(key) or "") for key in ("user", "host", "port", "dbname"))
     if not _PORTS.fullmatch(port):
@@ -92,7 +92,7 @@ def _own_options(url: str) -> tuple[str, dict[str, str]]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in pairs if name in ("schema", "listen")}
     rest = [(name, value) for name, value in pairs if name not in ours]
-    # As libpq reads it: a + is a +.
+    # libpq does not read a + as a space.
     query = urlencode(rest).replace("+", "%20") if ours else parts.query
     return parts._replace(query=query).geturl(), ours
 
@@ -102,7 +102,7 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
         found = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error as error:
         visible = without_password(url)
-        # libpq quotes the whole URL, password and all; but not where it says which option it does not know.
+        # libpq's message quotes the whole URL with its password, except the message about an unknown option.
         unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
         if unknown is None:
             raise _not_understood(field, visible) from None
@@ -114,7 +114,7 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
             hint=f"did you mean {near[0]}?" if near else _FORM,
         ) from None
     if not _PORTS.fullmatch(found.get("port", "")):
-        # libpq would quote it, and it may be a password: the @ and the host are missing.
+        # libpq's message would quote the port. It may be a password, if the @ and the host are missing.
         visible = without_password(url)
         raise InvalidValue(
             f"{field} {shown(visible)} has a port that is not a number",
@@ -130,7 +130,7 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
         "application_name": "evenbeat",
     }
     if "," in found.get("host", "") + found.get("hostaddr", ""):
-        # Of several hosts the one that takes writes.
+        # Of several hosts, use the one that accepts writes.
         defaults["target_session_attrs"] = "read-write"
     return make_conninfo(**{**defaults, **found, "client_encoding": "UTF8"})
 

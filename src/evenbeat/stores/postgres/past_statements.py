@@ -1,4 +1,4 @@
-"""The statements for what is kept about the past, and for records. As in ``statements``."""
+"""The SQL statements for history and records. See ``statements`` for the conventions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from evenbeat.stores.rows import LOG, RECORD, SKIPPED, STATISTICS
 
 # -- History -----------------------------------------------------------------------------------------------
 
-# Each part from the index that holds it: history is counted without reading it, as far as it was vacuumed.
+# Each part is counted in its own index, without reading the rows, as far as they were vacuumed.
 COUNT_RUNS = """
 SELECT state, count(*) FROM evenbeat.runs
 WHERE state = 'queued' AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) GROUP BY state
@@ -20,13 +20,13 @@ WHERE state NOT IN ('queued', 'running') AND (CAST(%(tenant)s AS text) IS NULL O
 GROUP BY state
 """
 
-# The planner has no statistics of a partial index, and takes a range that is open at one end for a third of
-# the table, which it then reads as a whole. One that is closed it takes for a two-hundredth.
+# The planner has no statistics of a partial index. It assumes that a range with one open end is a third of
+# the table, and reads the whole table; that a closed range is a two-hundredth of it.
 ENDED_SINCE = (
     "state NOT IN ('queued', 'running') AND coalesce(finished_at, 0) BETWEEN {} AND 9007199254740991"
 )
 
-# Walks through what is active and what ended lately, each part from the index that holds it.
+# Reads the active runs and those that ended lately, each part from its own index.
 COUNT_QUEUES = f"""
 SELECT queue, count(*) FILTER (WHERE run_at <= %(now)s), count(*) FILTER (WHERE run_at > %(now)s),
     count(*) FILTER (WHERE failures > 0), 0, min(run_at) FILTER (WHERE run_at <= %(now)s),
@@ -52,7 +52,7 @@ JOIN evenbeat.statistics AS figures
   ON figures.tenant = wanted.tenant AND figures.schedule = wanted.schedule
 """
 
-# SKIP LOCKED: two that purge at once take different rows, and neither waits for who settles.
+# SKIP LOCKED: two purges at once delete different rows, and neither waits for a settlement.
 DELETE_OVER = """
 WITH gone AS (
     DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY(
@@ -78,7 +78,7 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """
-# Only expired records go, even if the caller's clock is ahead.
+# Only expired records are deleted, even if the caller's clock is ahead.
 DELETE_EXPIRED = f"""
 WITH gone AS (
     DELETE FROM evenbeat.records WHERE ctid = ANY (ARRAY(
@@ -103,7 +103,7 @@ SELECT {", ".join(RECORD)} FROM evenbeat.records
 WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) AND {_ALIVE}
 ORDER BY tenant, key
 """
-# Compare and set in one statement: of two at once, the second sees the first one's row.
+# Compare-and-set in one statement: the later of two concurrent writes sees the row of the earlier one.
 ADD_RECORD = f"""
 INSERT INTO evenbeat.records AS present ({", ".join(RECORD)})
 VALUES (%(kind)s, %(tenant)s, %(key)s, %(version)s, %(body)s, CAST(%(expires)s AS bigint))

@@ -1,4 +1,4 @@
-"""Records: small pieces of anything else, changed by compare-and-set."""
+"""Records: small documents of any kind, changed by compare-and-set."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
-from evenbeat.stores.decisions import Settlement, Standing, settlement
+from evenbeat.stores.decisions import RunStatus, Settlement, settlement
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import (
     is_kept,
@@ -40,8 +40,8 @@ _ID, _TENANT, _SCHEDULE, _STATE, _ATTEMPT, _RUN_AT, _LEASE_UNTIL, _FORMAT = (
     RUN.index(name)
     for name in ("id", "tenant", "schedule", "state", "attempt", "run_at", "lease_until", "format")
 )
-FREE = tuple(RUN.index(name) for name in ("worker", "claim", "result", "error", "settled"))
-_FREE_FIELDS = ("worker", "result", "error", "settled")
+FREE_TEXT = tuple(RUN.index(name) for name in ("worker", "claim", "result", "error", "settled"))
+_FREE_TEXT_FIELDS = ("worker", "result", "error", "settled")
 PRIORITIES = range(9, -1, -1)
 
 
@@ -68,7 +68,7 @@ def first_of_each(runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
 
 
 class Outlook:
-    """What a claim may count on: read without a lock, so that it may be out of date."""
+    """What a claim will probably find. Read without a lock, so it may be outdated."""
 
     def __init__(self, row: Row) -> None:
         self.servers_clock: Instant = row[0]
@@ -87,7 +87,7 @@ class Outlook:
 
 
 def possible(wanted: Claim) -> Claim:
-    """The claim without tasks and queues that can't be there."""
+    """Return the claim without tasks and queues whose names cannot be stored."""
     tasks = wanted.tasks
     if is_kept(*wanted.queues, *(tasks or ())):
         return wanted
@@ -110,33 +110,33 @@ def ask_outlook(wanted: Claim) -> Statement:
     return sql.OUTLOOK_OF_TASKS, {**values, "tasks": sorted(wanted.tasks)}
 
 
-class Taken(NamedTuple):
-    """What a claim took."""
+class ClaimResult(NamedTuple):
+    """The result of a claim."""
 
     claimed: Claimed
     expected: int | None = None
-    """The priority of which most likely more is due; None if nothing is."""
-    troubled: Sequence[Troubled] = ()
-    """Rows that can't be read, which are left as they are."""
+    """The priority of which probably more runs are due; None if no run is due."""
+    to_quarantine: Sequence[UnreadableRow] = ()
+    """Rows that cannot be read. The claim has not changed them."""
 
 
-def claim(transaction: Transaction, wanted: Claim, guess: int, clock: int | None) -> Taken:
-    """Take runs.
+def claim(transaction: Transaction, wanted: Claim, guess: int, clock: int | None) -> ClaimResult:
+    """Claim runs.
 
-    ``guess`` is the priority that is looked at before it is known which ones are due: all but always the
-    right one, so that there is one round trip to look and one to take.
+    ``guess`` is the priority that is read before it is known which ones are due. It is almost always right,
+    so that a claim takes two round trips: one reads and locks, one writes.
     """
     token = {"worker": marked(wanted.worker), "token": marked(wanted.token)}
     known: list[Statement] = [(sql.LOCK_CLAIM, token), (sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
     guessed = _claimable(wanted, guess, wanted.limit, clock)
     _, held, (row,), *of_guess = transaction.together("select claimable", [*known, *guessed])
     if held:
-        # The reply was lost. What else was looked at is let go of; what is held is read again, since nothing
-        # keeps others from taking over what has run out meanwhile.
+        # The reply was lost. The rows locked above are released. The held runs are read again: another node
+        # may have taken over those whose lease has ended.
         held, (row,) = transaction.commit(
             "select claimed", [(sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
         )
-        return Taken(Claimed(tuple(readable_runs(unmarked_at(held, FREE))), Outlook(row).next_due))
+        return ClaimResult(Claimed(tuple(readable_runs(unmarked_at(held, FREE_TEXT))), Outlook(row).next_due))
     due = min(wanted.now, transaction.now)
     chosen: list[Row] = []
     for priority in Outlook(row).due(due):
@@ -158,7 +158,7 @@ def _order(row: Row) -> tuple[Instant, str]:
 
 
 def _claimable(wanted: Claim, priority: int, limit: int, clock: int | None) -> list[Statement]:
-    """The questions for due runs of a priority, one for each queue."""
+    """Return the statements that select due runs of a priority, one for each queue."""
     values: dict[str, object] = {
         "priority": priority,
         "now": wanted.now,
@@ -173,10 +173,10 @@ def _claimable(wanted: Claim, priority: int, limit: int, clock: int | None) -> l
     return [(text, {**values, "queue": queue}) for queue in dict.fromkeys(wanted.queues)]
 
 
-def _take(transaction: Transaction, wanted: Claim, chosen: list[Row], due: Instant) -> Taken:
+def _take(transaction: Transaction, wanted: Claim, chosen: list[Row], due: Instant) -> ClaimResult:
     now = transaction.now
     lease_until = now + wanted.lease
-    runs, troubled = _read(chosen)
+    runs, to_quarantine = _read(chosen)
     taken = [
         replace(
             run,
@@ -201,40 +201,42 @@ def _take(transaction: Transaction, wanted: Claim, chosen: list[Row], due: Insta
         statements.append((sql.CLAIM, values))
     answers = transaction.commit("claim runs", [*statements, ask_outlook(wanted)])
     coming = Outlook(answers[-1][0])
-    return Taken(Claimed(tuple(taken), coming.next_due), next(iter(coming.due(due)), None), troubled)
+    return ClaimResult(
+        Claimed(tuple(taken), coming.next_due), next(iter(coming.due(due)), None), to_quarantine
+    )
 
 
-class Troubled(NamedTuple):
-    """A row that can't be read."""
+class UnreadableRow(NamedTuple):
+    """A row that cannot be read, and the reason."""
 
     row: Row
     note: str
 
 
-def _read(rows: list[Row]) -> tuple[list[RunRecord], list[Troubled]]:
-    """The runs, and the rows that can't be read; rows of a newer format are neither."""
+def _read(rows: list[Row]) -> tuple[list[RunRecord], list[UnreadableRow]]:
+    """Return the runs, and the rows that cannot be read. Rows of a newer format are in neither list."""
     runs: list[RunRecord] = []
-    troubled: list[Troubled] = []
-    for row in unmarked_at(rows, FREE):
+    to_quarantine: list[UnreadableRow] = []
+    for row in unmarked_at(rows, FREE_TEXT):
         try:
             runs.append(read_run(row))
         except Unreadable as error:
             if row[_FORMAT] <= FORMAT:
-                troubled.append(Troubled(row, quarantine_note(error)))
-    return runs, troubled
+                to_quarantine.append(UnreadableRow(row, quarantine_note(error)))
+    return runs, to_quarantine
 
 
-def fail_unreadable(transaction: Transaction, troubled: Sequence[Troubled]) -> None:
-    """End runs that can't be read, unless somebody has changed them since: at the head of its queue such a
-    run would starve the others, and no worker could end it."""
-    keys = {(row[_TENANT], row[_SCHEDULE]) for row, _ in troubled if row[_SCHEDULE] is not None}
-    ids = json_list([row[_ID] for row, _ in troubled])
+def fail_unreadable(transaction: Transaction, to_quarantine: Sequence[UnreadableRow]) -> None:
+    """Set unreadable runs to failed, unless they were changed since. Such a run would block the head of its
+    queue, and no worker could end it."""
+    keys = {(row[_TENANT], row[_SCHEDULE]) for row, _ in to_quarantine if row[_SCHEDULE] is not None}
+    ids = json_list([row[_ID] for row, _ in to_quarantine])
     locks = [_lock_gates(dict.fromkeys(keys, False)), (sql.LOCK_RUNS, {"ids": ids})]
     waiting, found = transaction.together("lock runs", locks)
     present = {row[0]: (row[1], row[2], row[4]) for row in found}
     same = [
         (row, note)
-        for row, note in troubled
+        for row, note in to_quarantine
         if present.get(row[_ID]) == (row[_STATE], row[_ATTEMPT], row[_LEASE_UNTIL])
     ]
     ends = [{"id": row[_ID], "error": marked(note), "finished_at": transaction.now} for row, note in same]
@@ -250,36 +252,37 @@ def fail_unreadable(transaction: Transaction, troubled: Sequence[Troubled]) -> N
 
 def lost(
     session: Session, ended_by: Instant, limit: int, clock: int | None
-) -> tuple[Lost, Sequence[Troubled]]:
-    """Runs whose lease has ended, and rows among them that can't be read."""
+) -> tuple[Lost, Sequence[UnreadableRow]]:
+    """Find runs whose lease has ended, and rows among them that cannot be read."""
     values = {"ended_by": ended_by, "clock": clock, "limit": limit + 1}
     rows, ((next_end,),) = session.together(
         "select lost", [(sql.SELECT_LOST, values), (sql.NEXT_LEASE_END, values)]
     )
     if len(rows) > limit:
         next_end = rows[limit][_LEASE_UNTIL] or 0
-    runs, troubled = _read(rows[:limit])
-    return Lost(tuple(runs), next_end), troubled
+    runs, to_quarantine = _read(rows[:limit])
+    return Lost(tuple(runs), next_end), to_quarantine
 
 
 def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
-    """Which transitions are accepted, and whether a schedule may have been woken."""
+    """Apply transitions. Return which are accepted, and whether a schedule may have been woken."""
     locks = _gates(transitions)
     ids = json_list({transition.run for transition in transitions if is_kept(transition.run)})
     *gates, found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])
-    standing = {
-        run_id: Standing(state, attempt, unmarked(settled), lease_until)
+    statuses = {
+        run_id: RunStatus(state, attempt, unmarked(settled), lease_until)
         for run_id, state, attempt, settled, lease_until in found
     }
     revisions = {(row[0], row[1]): (row[2], row[3]) for rows in gates for row in rows}
-    done = settlement(transitions, standing, transaction.now, revisions)
+    done = settlement(transitions, statuses, transaction.now, revisions)
     wakes = [key for key in done.wakes if key in revisions]
     transaction.commit("settle runs", _written(done, wakes))
     return done.answers, bool(wakes)
 
 
 def _gates(transitions: Sequence[Transition]) -> list[Statement]:
-    """The lock on schedules that may wait for these runs, and on those that are gates of transitions."""
+    """Return the statement that locks the schedules which may wait for these runs, and the transitions'
+    gates."""
     keys: dict[Key, bool] = {}
     for transition in transitions:
         if transition.wakes is not None and is_kept(*transition.wakes):
@@ -290,7 +293,7 @@ def _gates(transitions: Sequence[Transition]) -> list[Statement]:
 
 
 def _lock_gates(keys: dict[Key, bool]) -> Statement:
-    """``keys`` say whether a schedule is locked even if it never waits."""
+    """``keys`` map a schedule to whether it is locked even if it never waits."""
     rows = [{"tenant": key[0], "name": key[1], "is_gate": is_gate} for key, is_gate in keys.items()]
     return sql.LOCK_GATES, {"rows": json_text(rows)}
 
@@ -299,11 +302,11 @@ def _written(done: Settlement, wakes: Sequence[Key]) -> list[Statement]:
     statements: list[Statement] = []
     if done.adds:
         statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(first_of_each(done.adds).values()))}))
-    # Runs whose transitions set the same fields share a statement: all but always that is one.
+    # Runs whose transitions set the same fields share a statement. Almost always there is one statement.
     groups: defaultdict[tuple[str, ...], list[dict[str, object]]] = defaultdict(list)
     for run_id, fields in done.updates.items():
         row: dict[str, object] = {"id": run_id, **fields}
-        for name in _FREE_FIELDS:
+        for name in _FREE_TEXT_FIELDS:
             if isinstance(text := row.get(name), str):
                 row[name] = marked(text)
         groups[tuple(fields)].append(row)

@@ -9,7 +9,7 @@ from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
-from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.pages import read_schedule_cursor, schedule_page
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import is_kept, json_list, json_runs, json_text, marked, unmarked_at
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
@@ -28,17 +28,18 @@ from evenbeat.stores.rows import (
     version_of,
 )
 
-_FREE = tuple(SCHEDULE.index(name) for name in ("description", "managed_by", "pause_note", "paused_by"))
+_FREE_TEXT = tuple(SCHEDULE.index(name) for name in ("description", "managed_by", "pause_note", "paused_by"))
 
 
 def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
-    """Each write in turn, seen by the next; then all rows at once."""
+    """Decide the writes one after the other, each on the result of those before it; then write all rows at
+    once."""
     keys = {write.planned.schedule.key for write in writes}
     found = transaction.rows("lock schedules", sql.LOCK_SCHEDULES, {"rows": json_keys(keys)})
-    # The version counts also where the rest of a row can't be read: so it can be written anew.
+    # The version is compared also if the rest of a row cannot be read, so that the row can be replaced.
     versions: dict[Key, Version] = {(row[0], row[1]): version_of(row) for row in found}
     there = frozenset(versions)
-    present = {schedule.key: schedule for schedule in read_schedules(unmarked_at(found, _FREE))}
+    present = {schedule.key: schedule for schedule in read_schedules(unmarked_at(found, _FREE_TEXT))}
     accepted: list[Planned] = []
     answers: list[Written] = []
     for write in writes:
@@ -65,13 +66,13 @@ def _written(accepted: list[Planned], there: frozenset[Key]) -> list[Statement]:
 
 def _fields(schedule: ScheduleRecord) -> dict[str, object]:
     fields = dict(zip(SCHEDULE, schedule_row(schedule), strict=True))
-    for at in _FREE:
+    for at in _FREE_TEXT:
         fields[SCHEDULE[at]] = marked(fields[SCHEDULE[at]])
     return fields
 
 
 def _are_there(transaction: Transaction, write: Write, accepted: list[Planned]) -> bool:
-    """Whether the runs that a write adds are known, from before or from earlier in the same batch."""
+    """Whether the runs that a write adds exist already, or are added earlier in the same batch."""
     missing = {run.id for run in write.planned.runs}
     missing -= {run.id for planned in accepted for run in planned.runs}
     if not missing:
@@ -81,7 +82,7 @@ def _are_there(transaction: Transaction, write: Write, accepted: list[Planned]) 
 
 
 def _what_follows(accepted: Iterable[Planned]) -> list[Statement]:
-    """The runs, ledger rows and cancel requests that belong to written schedules."""
+    """Return the statements for the runs, ledger rows and cancel requests of written schedules."""
     runs: dict[str, RunRecord] = {}
     skipped: list[dict[str, object]] = []
     cancels: set[str] = set()
@@ -106,11 +107,10 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     if not is_kept(query.tenant, query.name, query.task):
         return Page((), None)
     text, values = question(query, after)
-    # One more than asked for says whether there is more.
+    # One more than the page holds says whether there is more.
     rows = session.rows("select schedules", f"{text} LIMIT %s", [*values, query.limit + 1])
-    found = read_schedules(unmarked_at(rows, _FREE))
-    items = tuple(found[: query.limit])
-    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+    found = read_schedules(unmarked_at(rows, _FREE_TEXT))
+    return schedule_page(found, query.limit)
 
 
 def question(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[object]]:
@@ -131,17 +131,17 @@ def question(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[
 
 
 def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction, clock: int | None) -> Fired:
-    """Due rows that nobody else holds, planned and written."""
+    """Plan and write due rows that no other transaction has locked."""
     values = {"now": now, "clock": clock, "format": FORMAT, "limit": limit}
     found = transaction.rows("select due", sql.SELECT_DUE, values)
     now = min(now, transaction.now)
     due: list[ScheduleRecord] = []
-    troubled: list[tuple[Key, Exception]] = []
-    for row in unmarked_at(found, _FREE):
+    to_quarantine: list[tuple[Key, Exception]] = []
+    for row in unmarked_at(found, _FREE_TEXT):
         try:
             due.append(read_schedule(row))
         except Unreadable as error:
-            troubled.append(((row[0], row[1]), error))
+            to_quarantine.append(((row[0], row[1]), error))
     active = _active(transaction, [schedule.key for schedule in due if needs_active(schedule)])
     planned: list[Planned] = []
     budget = Budget()
@@ -151,12 +151,12 @@ def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction,
         try:
             planned.append(plan(schedule, now, active.get(schedule.key, ())))
         except Exception as error:
-            troubled.append((schedule.key, error))
+            to_quarantine.append((schedule.key, error))
         else:
             budget.spend(planned[-1])
-    statements = [*_moves(planned), *_what_follows(planned), *_quarantine(troubled)]
+    statements = [*_moves(planned), *_what_follows(planned), *_quarantine(to_quarantine)]
     answers = transaction.commit("fire", [*statements, (sql.NEXT_WAKE, {"format": FORMAT})])
-    return Fired(tuple(planned), _first(answers[-1]), tuple(key for key, _ in troubled))
+    return Fired(tuple(planned), _first(answers[-1]), tuple(key for key, _ in to_quarantine))
 
 
 def _first(rows: list[Row]) -> Instant | None:
@@ -185,18 +185,18 @@ def _active(transaction: Transaction, keys: list[Key]) -> dict[Key, tuple[Active
     return found
 
 
-def _quarantine(troubled: list[tuple[Key, Exception]]) -> list[Statement]:
-    if not troubled:
+def _quarantine(to_quarantine: list[tuple[Key, Exception]]) -> list[Statement]:
+    if not to_quarantine:
         return []
-    notes = [(key, quarantine_note(error)) for key, error in troubled]
+    notes = [(key, quarantine_note(error)) for key, error in to_quarantine]
     return [
-        (sql.PUT_TO_SLEEP, {"rows": json_keys(key for key, _ in troubled)}),
+        (sql.PUT_TO_SLEEP, {"rows": json_keys(key for key, _ in to_quarantine)}),
         (sql.QUARANTINE, {"rows": json_notes(notes)}),
     ]
 
 
 def json_notes(notes: Iterable[tuple[Key, str]]) -> str:
-    """Notes of kind ``quarantine``, by (tenant, key)."""
+    """Encode notes of kind ``quarantine``, by (tenant, key)."""
     return json_text([{"tenant": key[0], "key": key[1], "body": marked(note)} for key, note in notes])
 
 

@@ -1,18 +1,18 @@
-"""The tables, as numbered migrations, in a schema of their own. Plain SQL reads them: instants are
-milliseconds UTC, so ``to_timestamp(next_tick / 1000.0)`` is a time for people.
+"""The tables, as numbered migrations, in a schema of their own. Users may read them with plain SQL:
+instants are milliseconds UTC, so ``to_timestamp(next_tick / 1000.0)`` is a readable time.
 
-Texts that are compared or sorted have the collation "C": names are in the same order on every server, as in
-every other store, and comparing them costs half as much as in a language's order.
+Texts that are compared or sorted have the collation "C": names have the same order on every server and in
+every other store, and comparing them costs half as much as with the collation of a language.
 
-What firing and claiming ask for stands in partial indexes, which hold the rows that are asked for and no
-others: history makes them neither larger nor slower. What changes while a run is running (its lease, a wish
-to cancel it) stands in no index, so that a heartbeat touches none (a HOT update).
+Firing and claiming use partial indexes, which contain only the rows that they need: a long history makes them
+neither larger nor slower. Columns that change while a run is running (its lease, a cancel request) are in no
+index, so that a heartbeat updates none (a HOT update).
 """
 
 from __future__ import annotations
 
 KNOWN = 1
-"""The schema that this version works with."""
+"""The version of the schema that this Evenbeat uses."""
 
 META = """
 CREATE TABLE IF NOT EXISTS evenbeat.meta (
@@ -223,11 +223,11 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _LOGS,
     )
 }
-"""What leads to each version from the one before. One that was released never changes again."""
+"""The statements that lead to each version from the one before. A released migration never changes."""
 
 FIND_SCHEMA = "SELECT 1 FROM pg_namespace WHERE nspname = %(schema)s"
 CREATE_SCHEMA = 'CREATE SCHEMA "evenbeat"'
-# A role that may not look into the schema finds the table all the same, and is told so by the next question.
+# Also finds the table if the role may not use the schema: the next query then reports the missing right.
 FIND_META = """
 SELECT EXISTS (
     SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
@@ -240,12 +240,12 @@ INSERT INTO evenbeat.meta (key, value) VALUES ('schema', '{}')
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """.strip()
 
-# Two nodes that upgrade at once take turns; the key is a number of the schema's name.
+# Nodes that upgrade at the same time wait for each other. The key is a hash of the schema's name.
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('evenbeat schema ' || %(schema)s, 0))"
 
 
 def migrations_from(version: int) -> list[str]:
-    """What is still to be applied, in order."""
+    """Return the migrations that are still to be applied, in order."""
     statements = [META]
     for number in sorted(MIGRATIONS):
         if number > version:
@@ -255,7 +255,8 @@ def migrations_from(version: int) -> list[str]:
 
 
 def schema_sql(since: int = 0) -> str:
-    """The SQL that ``open`` would run on a schema of version ``since``, for those who run it themselves."""
+    """Return the SQL that ``open`` would run on a schema of version ``since``, for administrators who run
+    it."""
     create = CREATE_SCHEMA.replace("SCHEMA", "SCHEMA IF NOT EXISTS", 1)
     statements = [*([create] if since == 0 else []), *migrations_from(since)]
     body = "".join(f"{statement};\n\n" for statement in statements)

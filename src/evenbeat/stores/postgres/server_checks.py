@@ -1,4 +1,4 @@
-"""What the promise leans on: the server's version, its settings and its clock, as they are."""
+"""Checks of the server's version, settings and clock, on which the guarantees depend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenbeat.stores.postgres.connections import LARGEST
 from evenbeat.stores.postgres.session import Session
 
 OLDEST = 14
-"""Older versions are out of support, or will be soon, and are not tested."""
+"""The oldest version that is tested. Older ones are out of support, or will be soon."""
 
 _FACTS = """
 SELECT
@@ -27,12 +27,12 @@ _CRASH = "a crash of the server's machine may damage the database or take back w
 
 
 def settings(session: Session) -> list[Setting]:
-    """The facts, each with what may happen and what to set instead."""
+    """Return the settings, each with the possible consequence and the setting that avoids it."""
     asked = time.time()
     (found,) = session.rows("select settings", _FACTS)
     number, version, standby, read_only, encoding, fsync, pages, commit, connections, clock = found
     answered = time.time()
-    # The server read its clock somewhere in between.
+    # The server read its clock between the two moments.
     ahead = clock - (asked + answered) * 500
     apart = max(0.0, abs(ahead) - (answered - asked) * 500)
     return [
@@ -46,13 +46,13 @@ def settings(session: Session) -> list[Setting]:
             "in_recovery",
             "on" if standby else "off",
             "fail" if standby else "ok",
-            "a standby takes no writes: name the primary",
+            "a standby accepts no writes: name the primary",
         ),
         _setting(
             "default_transaction_read_only",
             read_only,
             "fail" if read_only == "on" else "ok",
-            "the database takes no writes: off",
+            "the database accepts no writes: off",
         ),
         _setting(
             "server_encoding",
@@ -62,7 +62,7 @@ def settings(session: Session) -> list[Setting]:
         ),
         _setting("fsync", fsync, "ok" if fsync == "on" else "warn", f"{_CRASH}: on"),
         _setting("full_page_writes", pages, "ok" if pages == "on" else "warn", f"{_CRASH}: on"),
-        # Whatever it is: each transaction of the store's own has it on.
+        # Never a problem: each transaction of the store switches it on.
         _setting("synchronous_commit", commit if commit == "remote_apply" else "on"),
         _setting(
             "max_connections",
@@ -82,7 +82,8 @@ def settings(session: Session) -> list[Setting]:
 
 
 def _transactions(session: Session) -> Setting:
-    """Whether the statements of a transaction reach one session. Last: a pooler that refuses hangs up."""
+    """Check that all statements of a transaction reach one session. The last check: a pooler that refuses
+    ends the connection."""
     try:
         session.rows("try transaction", "BEGIN")
         sessions = {session.rows("try transaction", "SELECT pg_backend_pid()")[0] for _ in range(2)}

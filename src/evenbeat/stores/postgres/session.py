@@ -1,9 +1,11 @@
-"""Commands on a connection: each round trip announced by name, and every error of the driver translated.
+"""Commands on a connection: each round trip is announced by name, and every error of the driver is
+translated.
 
-Statements that don't wait for one another's answers travel together (libpq's pipeline mode): a transaction
-takes one round trip to look and lock, and one to write and commit. Nothing outlives a transaction on its
-connection: its settings are SET LOCAL (``set_config`` with true), tables are named with their schema, and
-there are no prepared statements. So a PgBouncer may give each transaction another connection to the server.
+Statements that do not need each other's results are sent together (libpq's pipeline mode): a transaction
+takes one round trip to read and lock, and one to write and commit. Nothing outlives a transaction on its
+connection: its settings are SET LOCAL (``set_config`` with true), statements name the schema of their
+tables, and there are no prepared statements. So a PgBouncer may give each transaction another connection to
+the server.
 """
 
 from __future__ import annotations
@@ -34,22 +36,22 @@ T = TypeVar("T")
 _EVENTS = {Wait.R: select.POLLIN, Wait.W: select.POLLOUT, Wait.RW: select.POLLIN | select.POLLOUT}
 
 
-class Link(psycopg.Connection[Row]):
-    """A connection on which nothing is waited for longer than until the deadline."""
+class TimedConnection(psycopg.Connection[Row]):
+    """A connection whose commands fail at a deadline."""
 
     deadline = 0.0
     """By the monotonic clock; set before each command."""
     is_unreplicated = False
-    """Whether a commit was answered before the standby had it, which the server says as a warning."""
+    """Whether the server has warned that it committed before a synchronous standby confirmed it."""
 
     def note(self, notice: psycopg.errors.Diagnostic) -> None:
-        """Take notice of what the server says besides its answers."""
-        # An operator ended the wait for a synchronous standby: the server calls that a success.
+        """Note a warning of the server."""
+        # An operator ended the wait for a synchronous standby: the server reports a success and warns.
         if notice.source_function == "SyncRepWaitForLSN":
             self.is_unreplicated = True
 
     def wait(self, gen: Generator[Any, Any, T], *_rest: object, **_options: object) -> T:
-        """As psycopg's, which knows of no deadline before version 3.3."""
+        """Wait like psycopg's own method, which has no deadline before version 3.3."""
         poll = select.poll()
         socket = self.pgconn.socket
         try:
@@ -60,7 +62,7 @@ class Link(psycopg.Connection[Row]):
                 if not (found := poll.poll(max(0.0, left) * 1000)):
                     raise TimedOut("no answer in time")
                 happened = found[0][1]
-                # Whatever else happened (an end, an error) is for who reads.
+                # Any other event (an end, an error) is found by reading.
                 reads = Ready.R if happened & ~select.POLLOUT else Ready.NONE
                 writes = Ready.W if happened & select.POLLOUT else Ready.NONE
                 wanted = gen.send(reads | writes)
@@ -70,10 +72,12 @@ class Link(psycopg.Connection[Row]):
 
 
 class Session:
-    """A connection on which every round trip is announced and every error of the driver translated."""
+    """A connection that announces every round trip and translates every error of the driver."""
 
-    def __init__(self, link: Link, location: Location, patience: float, on_command: OnCommand | None) -> None:
-        self.link = link
+    def __init__(
+        self, connection: TimedConnection, location: Location, patience: float, on_command: OnCommand | None
+    ) -> None:
+        self.connection = connection
         self._location = location
         self.patience = patience
         """How many seconds an answer may take."""
@@ -82,20 +86,21 @@ class Session:
 
     @property
     def broken(self) -> bool:
-        return self.link.closed or self.link.info.transaction_status != TransactionStatus.IDLE
+        return self.connection.closed or self.connection.info.transaction_status != TransactionStatus.IDLE
 
     def announce(self, name: str) -> None:
         if self._on_command is not None:
             self._on_command(name)
 
     def rows(self, name: str, text: str, values: Values = ()) -> list[Row]:
-        """The rows of one statement."""
+        """Execute a statement, and return its rows."""
         self.announce(name)
         with self._translated([(text, values)]):
-            return _fetched(self.link.execute(self._own(text), values))
+            return _fetched(self.connection.execute(self._own(text), values))
 
     def together(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:
-        """The rows of each statement, in one round trip; after one that fails, none is carried out."""
+        """Execute statements in one round trip, and return the rows of each. A failed one ends the
+        sequence."""
         self.announce(name)
         with self._translated(statements):
             return [_fetched(cursor) for cursor in self._sent(statements)]
@@ -104,15 +109,15 @@ class Session:
         cursors: list[psycopg.Cursor[Row]] = []
         first: Exception | None = None
         try:
-            with self.link.pipeline():
+            with self.connection.pipeline():
                 try:
                     for text, values in statements:
-                        cursors.append(self.link.execute(self._own(text), values))
+                        cursors.append(self.connection.execute(self._own(text), values))
                 except Exception as error:
-                    # Leaving the pipeline fails, too: not with the reason, and not without a log entry.
+                    # Leaving the pipeline fails, too, but with another error, and psycopg logs it.
                     first = error
         except psycopg.Error as error:
-            # An answer that does not come is waited for while leaving, which then fails for another reason.
+            # After a timeout, leaving the pipeline waits for the answer again, and fails with another error.
             silence = error.__context__ if isinstance(error.__context__, TimedOut) else None
             raise first or silence or error from None
         if first is not None:
@@ -120,7 +125,7 @@ class Session:
         return cursors
 
     def _own(self, text: str) -> str:
-        """The text with the tables of this schema; there are as many texts as operations."""
+        """Return the statement with the tables of this schema. The cache has one entry per operation."""
         own = self._texts.get(text)
         if own is None:
             own = self._texts[text] = self._location.own(text)
@@ -128,30 +133,30 @@ class Session:
 
     @contextlib.contextmanager
     def _translated(self, statements: Sequence[Statement]) -> Iterator[None]:
-        self.link.deadline = time.monotonic() + self.patience
-        self.link.is_unreplicated = False
+        self.connection.deadline = time.monotonic() + self.patience
+        self.connection.is_unreplicated = False
         try:
             yield
-            if self.link.is_unreplicated:
+            if self.connection.is_unreplicated:
                 raise Unreplicated("no synchronous standby has confirmed the commit")
         except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
             if isinstance(error, TimedOut):
-                self.link.close()
+                self.connection.close()
             raise translated(self._location.shown, error, _size(statements)) from error
 
     def roll_back(self) -> None:
-        """Undo what is open. A connection that can't even do that is not used again."""
-        if self.link.closed or self.link.info.transaction_status == TransactionStatus.IDLE:
+        """Roll back the open transaction. If that fails, the connection is closed."""
+        if self.connection.closed or self.connection.info.transaction_status == TransactionStatus.IDLE:
             return
         try:
-            self.link.deadline = time.monotonic() + self.patience
-            self.link.execute("ROLLBACK")
+            self.connection.deadline = time.monotonic() + self.patience
+            self.connection.execute("ROLLBACK")
         except psycopg.Error:
-            self.link.close()
+            self.connection.close()
 
 
 def _size(statements: Sequence[Statement]) -> int:
-    """The characters of the texts that are sent with statements."""
+    """Count the characters of the values of statements."""
     size = 0
     for _, values in statements:
         given = values.values() if isinstance(values, Mapping) else values
@@ -164,9 +169,9 @@ def _fetched(cursor: psycopg.Cursor[Row]) -> list[Row]:
 
 
 class Transaction:
-    """Statements that take effect together, once ``commit`` has answered, or not at all.
+    """Statements that take effect together, when ``commit`` returns, or not at all.
 
-    It begins with the first statements that are sent: nothing is sent for BEGIN alone.
+    BEGIN is sent together with the first statements.
     """
 
     def __init__(self, session: Session, settings: Values, clock: ServerClock) -> None:
@@ -174,7 +179,7 @@ class Transaction:
         self._settings = settings
         self._clock = clock
         self.now: Instant = 0
-        """By the store's clock, when the transaction began."""
+        """When the transaction began, by the store's clock."""
         self.begun = False
         self.committed = False
 

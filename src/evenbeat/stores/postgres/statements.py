@@ -1,12 +1,12 @@
-"""The statements, each with its reason. They name the default schema, ``evenbeat``; see ``Place.own``.
+"""The SQL statements, each with its reason. They name the default schema, ``evenbeat``; see ``Location.own``.
 
-Batches travel as one JSON text (``json_to_recordset``): 500 runs of 31 columns take 16 us each so, indexes
-and all, where arrays (``unnest``) take 40 and jsonb 22. Lists are compared by ``= ANY (ARRAY(SELECT …))``,
-never by a join: the planner expects a few values then and looks them up in the index, whatever it knows of
-the table.
+Batches are sent as one JSON text (``json_to_recordset``): 500 runs of 31 columns take 16 us each, with all
+indexes; arrays (``unnest``) take 40 us and jsonb 22 us. Lists are compared by ``= ANY (ARRAY(SELECT …))``,
+never by a join: the planner then expects a few values and uses the index, whatever its statistics of the
+table are.
 
-Locks are taken in one order by everybody: schedules by (tenant, name), then runs by id, then rows that are
-new, then statistics. What may be skipped is skipped (SKIP LOCKED), so nobody waits in a circle.
+Every transaction takes its locks in one order: schedules by (tenant, name), then runs by id, then new rows,
+then statistics. It skips rows that may be skipped (SKIP LOCKED). So there are no deadlocks.
 """
 
 from __future__ import annotations
@@ -62,40 +62,39 @@ RUN_COLUMNS = ", ".join(RUN)
 
 
 def rows_of(columns: tuple[str, ...], placeholder: str = "%(rows)s") -> str:
-    """A JSON array of objects as a table."""
+    """Return a table expression for a JSON array of objects."""
     kinds = ("bigint" if name in _NUMBERS else "boolean" if name in _FLAGS else "text" for name in columns)
     fields = ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
     return f"json_to_recordset(CAST(CAST({placeholder} AS text) AS json)) AS wanted ({fields})"
 
 
 def listed(placeholder: str) -> str:
-    """Any of a JSON array of texts."""
+    """Return an expression for any of a JSON array of texts."""
     return f"ANY (ARRAY(SELECT json_array_elements_text(CAST(%({placeholder})s AS json))))"
 
 
 # -- Transactions ------------------------------------------------------------------------------------------
 
-# The server's clock, at which its transaction began, unless another one stands in for it.
+# When the transaction began, by the server's clock, or by the given one in its place.
 _SERVERS_CLOCK = "CAST(floor(extract(epoch FROM now()) * 1000) AS bigint)"
 CLOCK = f"coalesce(CAST(%(clock)s AS bigint), {_SERVERS_CLOCK})"
 
 GET_CLOCK = f"SELECT {_SERVERS_CLOCK}"
 
-# Whatever a role or a database has for its default.
+# Overrides the defaults of a role or a database.
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 COMMIT = "COMMIT"
 
-# A commit that was acknowledged survives a crash of the server; a role or database with remote_apply, which
-# is more than that, keeps it. That no standby has it comes as a warning, which a role may have switched off.
+# An acknowledged commit survives a crash of the server. A role or database with the stronger remote_apply
+# keeps it. The server warns if no standby has the commit; a role may have switched warnings off.
 DURABLE = """
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
     set_config('client_min_messages', 'warning', true)
 """.strip()
 
-# One statement for all: 20 us, and what it sets ends with the transaction. Tables that grow and shrink by the
-# minute are never what the planner believes: it is kept from reading all of one, or all that is due, to sort
-# it.
+# One statement for all settings: 20 us; they end with the transaction. The planner's statistics are wrong for
+# tables that grow and shrink by the minute: it must not read a whole table, or sort all due rows.
 SETTINGS = f"""
 SELECT
     {CLOCK}, {_SERVERS_CLOCK}, {DURABLE},
@@ -105,7 +104,7 @@ SELECT
     set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
 """
 
-# A hint is no promise: it waits for no disk.
+# A hint may be lost: it does not wait for the disk.
 NOTIFY = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, %(sender)s)
 """
@@ -117,11 +116,11 @@ SELECT wake_at FROM evenbeat.schedules WHERE wake_at IS NOT NULL AND format <= %
 ORDER BY wake_at LIMIT 1
 """
 
-# What a pass with nothing due costs: one entry of the index, and no lock.
+# The cost of firing when nothing is due: one index entry, and no lock.
 LOOK = f"SELECT ({_NEXT_WAKE}), {_SERVERS_CLOCK}"
 NEXT_WAKE = _NEXT_WAKE
 
-# What was declared may be long, and no fire needs it.
+# "declared" may be long, and firing does not need it.
 SELECT_DUE = f"""
 SELECT {", ".join("''" if name == "declared" else name for name in SCHEDULE)} FROM evenbeat.schedules
 WHERE wake_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s
@@ -129,7 +128,7 @@ ORDER BY wake_at LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
 """
 
-# After the schedules are locked: a run that ends from here on waits for them to wake its own.
+# Sent after the schedules are locked: a run that ends from here on waits for the lock to wake its schedule.
 SELECT_ACTIVE = f"""
 SELECT run.tenant, run.schedule, run.id, run.state, run.cancel_requested
 FROM {rows_of(("tenant", "name"))}
@@ -142,8 +141,8 @@ CROSS JOIN LATERAL (
 ORDER BY run.created_at, run.id
 """
 
-# Its own fields and no others: where the schedule stands, never what a user said. Two processes fire 20,000
-# to 30,000 ticks a second in batches of 500.
+# Writes only the fields of firing, never those that users set. Two processes fire 20,000 to 30,000 ticks a
+# second in batches of 500.
 ADVANCE_SCHEDULES = f"""
 UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" for name in FIRED_FIELDS)}
 FROM {rows_of(("tenant", "name", *FIRED_FIELDS))}
@@ -158,7 +157,7 @@ WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 
 
 def _insert_runs(placeholder: str = "%(rows)s") -> str:
-    # In the order of their ids: two that add the same ones wait for each other, in turn.
+    # In the order of ids: transactions that add the same runs wait for each other without a deadlock.
     return f"""
 INSERT INTO evenbeat.runs ({RUN_COLUMNS})
 SELECT {RUN_COLUMNS} FROM {rows_of(RUN, placeholder)}
@@ -168,10 +167,10 @@ RETURNING id
 """.strip()
 
 
-# 16 us a run; 20 with those of schedules, which stand in two indexes more.
+# 16 us a run; 20 us for runs of schedules, which are in two more indexes.
 INSERT_RUNS = _insert_runs()
 
-# For connections of others: the hint is delivered when, and if, their transaction commits.
+# For users' connections: the server sends the hint when, and if, their transaction commits.
 INSERTION = f"""
 WITH added AS (
 {_insert_runs("{}")}
@@ -211,7 +210,7 @@ ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
 """
 
-# No ON CONFLICT: who was faster has made the row from which this write must be decided anew.
+# No ON CONFLICT: if another transaction has inserted the row, this write is decided again from that row.
 INSERT_SCHEDULES = f"""
 INSERT INTO evenbeat.schedules ({SCHEDULE_COLUMNS})
 SELECT {SCHEDULE_COLUMNS} FROM {rows_of(SCHEDULE)}
@@ -252,12 +251,12 @@ SELECT
 """
 
 
-# The first entry of each range that a claim walks through, the highest priority first, and whether it holds
-# runs already: 10 seeks per queue, so that an idle worker learns in one read when to come back.
+# The first entry of each range that a claim reads, the highest priority first, and whether the claim holds
+# runs already: 10 seeks per queue. One read tells an idle worker when to claim again.
 OUTLOOK = _outlook("")
 OUTLOOK_OF_TASKS = _outlook(_OF_TASKS)
 
-# A repetition waits here until the first try, whose reply was lost, has ended: it then finds what that took.
+# A repeated claim waits here until the first try, whose reply was lost, has ended, and then finds its runs.
 LOCK_CLAIM = "SELECT pg_advisory_xact_lock(hashtextextended(%(token)s, 0))"
 
 
@@ -271,12 +270,12 @@ FOR UPDATE SKIP LOCKED
 """
 
 
-# One range of the index for each queue and priority: it ends at "now", so that runs of the future are never
+# One range of the index for each queue and priority, which ends at "now": runs that are due later are never
 # read.
 SELECT_CLAIMABLE = _claimable("")
 SELECT_CLAIMABLE_OF_TASKS = _claimable(_OF_TASKS)
 
-# 20 us a run in batches of 500, with what was looked for before; 39 in batches of 100.
+# 20 us a run in batches of 500, together with the reads before it; 39 us in batches of 100.
 CLAIM = f"""
 UPDATE evenbeat.runs
 SET state = 'running', attempt = attempt + 1, worker = %(worker)s, claim = %(token)s,
@@ -290,7 +289,7 @@ WHERE state = 'running' AND worker = %(worker)s AND claim = %(token)s
 ORDER BY priority DESC, run_at, id
 """
 
-# A run that can't be read would stand at the head of its queue for ever.
+# An unreadable run would stay at the head of its queue for ever.
 FAIL_UNREADABLE = f"""
 UPDATE evenbeat.runs AS run
 SET state = 'failed', error = wanted.error, finished_at = wanted.finished_at, lease_until = NULL, claim = NULL
@@ -298,7 +297,7 @@ FROM {rows_of(("id", "error", "finished_at"))}
 WHERE run.id = wanted.id
 """
 
-# Walk through all that is running, and nothing of history.
+# Reads all running runs, and nothing of the history.
 SELECT_LOST = f"""
 SELECT {RUN_COLUMNS} FROM evenbeat.runs
 WHERE state = 'running' AND coalesce(lease_until, 0) <= least(CAST(%(ended_by)s AS bigint), {CLOCK})
@@ -309,10 +308,10 @@ SELECT min(coalesce(lease_until, 0)) FROM evenbeat.runs
 WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s AS bigint), {CLOCK})
 """
 
-# First of all: whoever fires holds its schedule and then adds runs or asks them to stop. Who ends a run that
-# a schedule may wait for, or makes one active again, waits until that is written; else the tick would not be
-# woken, or fire beside a run that it did not see. A schedule that never waits is looked up, 3 us, and not
-# locked: its runs end beside its fires.
+# The first statement of a settlement. A fire locks its schedule, and then adds runs or requests their
+# cancelling. A settlement that ends a run for which a schedule may wait, or makes a run active again, waits
+# for that lock; otherwise the tick would not be woken, or would fire beside a run that it did not see. A
+# schedule that never waits is read, 3 us, and not locked: its runs end while it fires.
 LOCK_GATES = f"""
 SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
 FROM {rows_of(("tenant", "name", "is_gate"))}
@@ -329,7 +328,8 @@ ORDER BY id FOR UPDATE
 
 
 def update_runs(fields: tuple[str, ...]) -> str:
-    """The statement that sets these fields of runs, by id. Settling takes 18 us a run in batches of 500."""
+    """Return the statement that sets these fields of runs, by id. Settling takes 18 us a run in batches of
+    500."""
     return f"""
 UPDATE evenbeat.runs AS run SET {", ".join(f"{name} = wanted.{name}" for name in fields)}
 FROM {rows_of(("id", *fields))}
@@ -337,7 +337,7 @@ WHERE run.id = wanted.id
 """
 
 
-# As decisions.added: counts are summed, and what is not said stays as it was.
+# Like decisions.added: counts are summed, and fields that are not given stay unchanged.
 COUNT = f"""
 INSERT INTO evenbeat.statistics AS known ({", ".join(STATISTICS)})
 SELECT {", ".join(STATISTICS)} FROM {rows_of(STATISTICS)}
@@ -352,7 +352,7 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_error = coalesce(excluded.last_error, known.last_error)
 """
 
-# As firing.waits. LOCK_GATES came before, so no other transaction has the row in hand.
+# Like firing.waits. LOCK_GATES came before, so no other transaction has locked the row.
 WAKE = f"""
 UPDATE evenbeat.schedules AS schedule SET wake_at = next_tick
 FROM {rows_of(("tenant", "name"))}

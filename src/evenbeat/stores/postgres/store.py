@@ -1,4 +1,4 @@
-"""The store: which part of it answers what, and in what kind of transaction."""
+"""The store on PostgreSQL: the transaction of each operation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from evenbeat.stores.postgres import (
     upgrades,
 )
 from evenbeat.stores.postgres import statements as sql
-from evenbeat.stores.postgres.connections import Connections, Patience
+from evenbeat.stores.postgres.connections import Connections, Timeouts
 from evenbeat.stores.postgres.location import read_location
 from evenbeat.stores.postgres.session import OnCommand, Transaction
 from evenbeat.stores.postgres.waking import NotifyTransport
@@ -60,24 +60,25 @@ from evenbeat.stores.within import converse_within
 
 _log = logging.getLogger("evenbeat.store")
 
-# Who makes a schedule that somebody else makes at the same moment decides again from that row.
+# How many times put_schedules decides again because another node has created a schedule at the same moment.
 _TRIES = 5
-# More runs than this in one call are several transactions: others want to write, too.
+# More runs than this in one call are several transactions: other nodes must be able to write in between.
 _RUNS_A_STEP = 10_000
-# Whoever upgrades waits for others that do the same, and for what they make.
-_UPGRADE = Patience(timeout=600, lock_timeout=60)
+# An upgrade waits for other nodes that upgrade, and its statements may take long.
+_UPGRADE = Timeouts(timeout=600, lock_timeout=60)
 
 
 class PostgresStore:
     """Schedules and runs in a schema of a PostgreSQL database, for any number of nodes.
 
-    ``url``: as libpq takes it, and ``schema=`` and ``listen=`` (a URL for LISTEN, or ``off``), which the
-    arguments of these names override. ``clock`` stands in for the server's, in tests. ``timeout``: how many
-    seconds to wait for a connection, and for an answer; ``lock_timeout``: for rows that others hold.
-    ``on_command`` is told the name of each round trip before it is sent, and "committed" after each commit;
-    whatever it raises comes out of the call, with the transaction rolled back if it was not committed.
+    ``url``: as for libpq, with the additional options ``schema`` and ``listen`` (a URL for LISTEN, or
+    ``off``); the arguments of these names override them. ``clock`` replaces the server's clock, in tests.
+    ``timeout``: how many seconds to wait for a connection, and for an answer; ``lock_timeout``: for rows
+    that others have locked. ``on_command`` is called with the name of each round trip before it is sent,
+    and with "committed" after each commit. An exception that it raises leaves the call, and the transaction
+    is rolled back unless it was committed.
 
-    A store that is not open, or not any more, raises StoreUnavailable; ``open`` it (again).
+    Calls before ``open`` or after ``close`` raise StoreUnavailable.
     """
 
     def __init__(
@@ -94,12 +95,12 @@ class PostgresStore:
         self.location = read_location(url, schema, listen, timeout)
         self._given_clock = clock
         self._server_clock = ServerClock(self._ask_clock)
-        patience = Patience(timeout, lock_timeout)
+        patience = Timeouts(timeout, lock_timeout)
         self._connections = Connections(self.location, patience, self._server_clock, on_command)
         self._more_is_due = False
-        """As far as the last fire has seen."""
+        """Whether the last fire has left due schedules."""
         self._guesses: dict[tuple[tuple[str, ...], frozenset[str] | None], int] = {}
-        """By queues and tasks of claims: the priority of which more was due after the last one."""
+        """The priority of which more runs were due after the last claim, by queues and tasks of claims."""
         self._waker = Waker(NotifyTransport(self.location, self._connections, timeout))
 
     def open(self) -> None:
@@ -141,7 +142,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def _looking(self) -> Iterator[Connections]:
-        """The connections; for as long as this takes also of a store that is not open."""
+        """Yield the connections, which are usable meanwhile even if the store is not open."""
         was_open = self._connections.open()
         try:
             yield self._connections
@@ -157,7 +158,7 @@ class PostgresStore:
         return self._server_clock.now() if self._given_clock is None else self._given_clock()
 
     def _clock(self) -> int | None:
-        """What stands in for the server's clock."""
+        """Return the time that replaces the server's clock; None if none does."""
         return None if self._given_clock is None else self._given_clock()
 
     def _ask_clock(self) -> Instant:
@@ -174,7 +175,7 @@ class PostgresStore:
                 with self._write() as transaction:
                     return schedules.put(transaction, writes)
             except InvalidValue as error:
-                # A name that was not there when it was looked for, and is now.
+                # Another node has created a schedule between the read and the insert.
                 if last_try or not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise
         raise AssertionError("the last try answers or raises")
@@ -185,7 +186,7 @@ class PostgresStore:
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
-        # Most passes find nothing due: they look, and lock nothing. In a burst there is no need to look.
+        # Most calls find nothing due: they read and lock nothing. In a burst the reading is left out.
         if not self._more_is_due:
             next_wake, due = self._look(now)
             if next_wake is None or next_wake > due:
@@ -197,7 +198,7 @@ class PostgresStore:
         return fired
 
     def _look(self, now: Instant) -> tuple[Instant | None, Instant]:
-        """The next wake-up, and ``now`` unless the store's own clock is behind it."""
+        """Return the next wake-up, and ``now`` or the store's own time, whichever is earlier."""
         sent = self._server_clock.mark()
         with self._connections.read() as session:
             ((next_wake, servers),) = session.rows("select next wake", sql.LOOK, {"format": FORMAT})
@@ -224,13 +225,13 @@ class PostgresStore:
                 )
             raise
         old = tuple(run.id for run in wanted if run.id not in new)
-        # A run that the same transaction added before is seen by nobody else yet: it is as it was wanted.
+        # A run that the same transaction added before is not visible here, and is as it was given.
         found = self.find_runs(RunQuery(ids=old, limit=len(old))).items if old else ()
         known = {run.id: run for run in found}
         return [known.get(run.id, run) for run in wanted]
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        # As in fire_due: an idle worker looks, and locks nothing; a busy one knows what to expect.
+        # As in fire_due: an idle worker reads and locks nothing; a busy one has a guess.
         claim = runs.possible(claim)
         kind = (claim.queues, claim.tasks)
         guess = self._guesses.pop(kind, None)
@@ -245,7 +246,7 @@ class PostgresStore:
             taken = runs.claim(transaction, claim, guess, clock)
         if taken.expected is not None:
             self._guesses[kind] = taken.expected
-        self._fail(taken.troubled)
+        self._fail(taken.to_quarantine)
         return taken.claimed
 
     def _look_for_runs(self, claim: Claim) -> tuple[runs.Outlook, Instant]:
@@ -273,14 +274,14 @@ class PostgresStore:
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
         check_limit(limit)
         with self._connections.read() as session:
-            lost, troubled = runs.lost(session, ended_by, limit, self._clock())
-        self._fail(troubled)
+            lost, to_quarantine = runs.lost(session, ended_by, limit, self._clock())
+        self._fail(to_quarantine)
         return lost
 
-    def _fail(self, troubled: Sequence[runs.Troubled]) -> None:
-        if troubled:
+    def _fail(self, to_quarantine: Sequence[runs.UnreadableRow]) -> None:
+        if to_quarantine:
             with self._write() as transaction:
-                runs.fail_unreadable(transaction, troubled)
+                runs.fail_unreadable(transaction, to_quarantine)
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         with self._connections.read() as session:

@@ -1,4 +1,4 @@
-"""The schema of a database: which version is there, and how it becomes the one that is known here."""
+"""The version of the schema in a database, and its upgrade."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenbeat.stores.postgres.session import Session, Statement, Transaction
 
 
 def version(session: Session | Transaction, location: Location) -> int:
-    """The version of the tables; 0 if there are none. One cheap question."""
+    """Read the version of the tables; 0 if there are none. One cheap query."""
     ((there,),) = session.rows("select schema version", schema.FIND_META, {"schema": location.schema})
     if not there:
         return 0
@@ -21,9 +21,9 @@ def version(session: Session | Transaction, location: Location) -> int:
 
 
 def upgrade(transaction: Transaction, location: Location) -> None:
-    """Bring the tables up to date, in one transaction. Those who try at once take turns."""
+    """Upgrade the tables in one transaction. Nodes that upgrade at the same time wait for each other."""
     transaction.rows("lock schema", schema.LOCK, {"schema": location.schema})
-    # Another node may have been faster.
+    # Another node may have upgraded them meanwhile.
     found = check(version(transaction, location))
     if found == schema.KNOWN:
         return

@@ -8,7 +8,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, LogChunk, RunRecord, RunState, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.batching import batches as in_parts
-from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.pages import read_run_cursor, run_page
 from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
 from evenbeat.stores.redis.session import Session
@@ -25,8 +25,7 @@ def find(session: Session, query: RunQuery) -> Page[RunRecord]:
         found = _from_several(session, query, after)
     if found is None:
         found = _from_index(session, query, after)
-    items = tuple(found[: query.limit])
-    return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+    return run_page(found, query.limit)
 
 
 def _from_few(session: Session, query: RunQuery, after: tuple[Instant, str] | None) -> list[RunRecord] | None:

@@ -10,7 +10,7 @@ from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of
 from evenbeat.stores.redis.session import Session
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A row as a person reads it. ``first`` leads: of equal ends, the text orders by it."""
 
     first: str
@@ -24,13 +24,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By which version of the schedule, and at which position: two rows are never one."""
 
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(LedgerEntry)
 
 
 def skipped_row(schedule: ScheduleRecord, position: int, row: Skipped) -> list[object]:
     """A row as the scripts add it: (last, recorded_at, text)."""
     version = schedule.version
-    entry = Entry(
+    entry = LedgerEntry(
         first=_padded(row.first),
         last=instant_text(row.last),
         count=row.count,

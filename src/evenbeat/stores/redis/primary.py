@@ -16,11 +16,11 @@ from redis.crc import key_slot
 
 from evenbeat.stores.redis.location import Endpoint, Location
 
-Connect: TypeAlias = Callable[[str], "Line"]
+Connect: TypeAlias = Callable[[str], "RawConnection"]
 """Makes a connection to the server of a URL, not connected yet."""
 
 
-class Line(Protocol):
+class RawConnection(Protocol):
     """A connection of the driver, which has no types for it."""
 
     _sock: Any
@@ -32,7 +32,7 @@ class Line(Protocol):
     def read_response(self) -> Any: ...
 
 
-class Finder(Protocol):
+class PrimaryFinder(Protocol):
     def find(self) -> Endpoint:
         """The primary, as far as anybody knows; an error of the driver if nobody does."""
 
@@ -40,16 +40,16 @@ class Finder(Protocol):
         """A node of the cluster has said that the slot is there."""
 
 
-def finder(location: Location, key: str, connect: Connect) -> Finder:
+def finder(location: Location, key: str, connect: Connect) -> PrimaryFinder:
     """``key``: any that is used; it says which slot of a cluster."""
     if location.kind == "sentinel":
         return _Sentinels(location, connect)
     if location.kind == "cluster":
         return _Cluster(location, key_slot(key.encode(errors="surrogateescape")), connect)
-    return _Named(location)
+    return _NamedServer(location)
 
 
-class _Named:
+class _NamedServer:
     """A server by its address. What is behind the address may change."""
 
     def __init__(self, location: Location) -> None:
@@ -150,14 +150,14 @@ def _endpoint(node: list[Any], asked: Endpoint) -> Endpoint:
     return Endpoint(host if host not in (None, "", "?") else asked.host, port)
 
 
-def ask(line: Line, *words: str) -> Any:
+def ask(connection: RawConnection, *words: str) -> Any:
     """One question on a connection of its own."""
     try:
-        line.connect()
-        line.send_command(*words)
-        return line.read_response()
+        connection.connect()
+        connection.send_command(*words)
+        return connection.read_response()
     finally:
-        line.disconnect()
+        connection.disconnect()
 
 
 def is_elsewhere(error: Exception) -> bool:

@@ -85,7 +85,7 @@ def fields_of(flat: list[str]) -> Fields:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-class ScheduleRest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScheduleDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a user said of a schedule and no script has to know: the field ``definition``, as JSON.
 
     What is not said there is as it is here, whatever the defaults of later versions are.
@@ -104,7 +104,7 @@ class ScheduleRest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     created_at: str
 
 
-class RunRest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What never changes of a run and no script has to know: the field ``definition``, as JSON."""
 
     kind: Kind = "task"
@@ -119,8 +119,8 @@ class RunRest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_read_schedule_rest = msgspec.json.Decoder(ScheduleRest).decode
-_read_run_rest = msgspec.json.Decoder(RunRest).decode
+_read_schedule_rest = msgspec.json.Decoder(ScheduleDefinition).decode
+_read_run_rest = msgspec.json.Decoder(RunDefinition).decode
 
 _Policy = TypeVar("_Policy", CatchUp, Execution)
 
@@ -136,7 +136,7 @@ def _read_policy(raw: bytes, kind: type[_Policy]) -> _Policy:
     return msgspec.json.decode(raw, type=kind)
 
 
-def _definition(rest: ScheduleRest | RunRest) -> str:
+def _definition(rest: ScheduleDefinition | RunDefinition) -> str:
     try:
         return _encode(rest).decode()
     except (UnicodeEncodeError, OverflowError) as error:
@@ -200,7 +200,7 @@ SCHEDULE = (
 
 
 def schedule_fields(s: ScheduleRecord) -> list[str]:
-    rest = ScheduleRest(
+    rest = ScheduleDefinition(
         kind=s.kind,
         payload=s.payload,
         queue=s.queue,
@@ -319,7 +319,7 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
 
 
 def run_fields(r: RunRecord) -> list[str]:
-    rest = RunRest(
+    rest = RunDefinition(
         kind=r.kind,
         cause=r.cause,
         payload=r.payload,

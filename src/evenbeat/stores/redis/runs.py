@@ -45,7 +45,7 @@ def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
 def claim(session: Session, wanted: Claim) -> Claimed:
     """In parts of a script each, all under one token: a repetition finds what each of them took."""
     runs: list[RunRecord] = []
-    troubled: list[tuple[str, Exception]] = []
+    to_quarantine: list[tuple[str, Exception]] = []
     tasks = False if wanted.tasks is None else sorted(wanted.tasks)
     goes_on = False
     taken = 0
@@ -70,7 +70,7 @@ def claim(session: Session, wanted: Claim) -> Claimed:
             fields = fields_of(flat)
             if not is_repetition:
                 fields |= _taken(wanted, attempt, lease_until, now)
-            _read_into(runs, troubled, fields)
+            _read_into(runs, to_quarantine, fields)
         taken += len(rows)
         goes_on = True
         if rows:
@@ -79,7 +79,7 @@ def claim(session: Session, wanted: Claim) -> Claimed:
             break
     if is_repetition:
         runs.sort(key=lambda run: (-run.priority, run.run_at, run.id))
-    _quarantine(session, troubled)
+    _quarantine(session, to_quarantine)
     return Claimed(tuple(runs), next_due)
 
 
@@ -95,16 +95,16 @@ def _taken(wanted: Claim, attempt: int, lease_until: Instant, now: Instant) -> F
     }
 
 
-def _read_into(runs: list[RunRecord], troubled: list[tuple[str, Exception]], fields: Fields) -> None:
+def _read_into(runs: list[RunRecord], to_quarantine: list[tuple[str, Exception]], fields: Fields) -> None:
     try:
         runs.append(read_run(fields))
     except Unreadable as error:
         if "id" in fields:
-            troubled.append((fields["id"], error))
+            to_quarantine.append((fields["id"], error))
 
 
-def _quarantine(session: Session, troubled: Iterable[tuple[str, Exception]]) -> None:
-    rows = [[run_id, quarantine_note(error)] for run_id, error in troubled]
+def _quarantine(session: Session, to_quarantine: Iterable[tuple[str, Exception]]) -> None:
+    rows = [[run_id, quarantine_note(error)] for run_id, error in to_quarantine]
     if rows:
         session.run("fail_runs", rows)
         session.committed()
@@ -112,11 +112,11 @@ def _quarantine(session: Session, troubled: Iterable[tuple[str, Exception]]) -> 
 
 def lost(session: Session, ended_by: Instant, limit: int) -> Lost:
     runs: list[RunRecord] = []
-    troubled: list[tuple[str, Exception]] = []
+    to_quarantine: list[tuple[str, Exception]] = []
     next_end, rows = session.run("lost_runs", [ended_by, limit])
     for flat in rows:
-        _read_into(runs, troubled, fields_of(flat))
-    _quarantine(session, troubled)
+        _read_into(runs, to_quarantine, fields_of(flat))
+    _quarantine(session, to_quarantine)
     return Lost(tuple(runs), next_end)
 
 

@@ -13,7 +13,7 @@ from evenbeat.rules.firing import DEFERRED, Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.decisions import Budget, may_be_repetition
-from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.pages import read_schedule_cursor, schedule_page
 from evenbeat.stores.redis.ledger import skipped_row
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
@@ -46,7 +46,7 @@ FAMILIES = ["", *(f".{number}" for number in range(2, FORMAT + 1))]
 """Indexes of what waits are kept apart by format: newer ones are never looked at."""
 
 
-class Taken(NamedTuple):
+class ReservedSchedule(NamedTuple):
     """A due row in hand."""
 
     member: str
@@ -129,8 +129,7 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
         if len(found) > query.limit or position is None:
             break
         first = f"({position}"
-    items = tuple(found[: query.limit])
-    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+    return schedule_page(found, query.limit)
 
 
 def _range(query: ScheduleQuery) -> tuple[str, str]:
@@ -163,7 +162,7 @@ class Firing:
             due_by, next_wake, rows, is_cut = self._session.run(
                 "take_due", [now, room, who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
             )
-            taken = [Taken(member, _present(values), active) for member, values, active in rows]
+            taken = [ReservedSchedule(member, _present(values), active) for member, values, active in rows]
             self._note(due_by, next_wake, limit, taken)
             if not taken:
                 break
@@ -179,7 +178,9 @@ class Firing:
                 break
         return Fired(tuple(planned), next_wake, tuple(quarantined), tuple(lost))
 
-    def _note(self, due_by: Instant, next_wake: Instant | None, limit: int, taken: list[Taken]) -> None:
+    def _note(
+        self, due_by: Instant, next_wake: Instant | None, limit: int, taken: list[ReservedSchedule]
+    ) -> None:
         is_due = next_wake is not None and next_wake <= due_by
         self._fruitless = self._fruitless + 1 if is_due and limit > 0 and not taken else 0
 
@@ -189,11 +190,11 @@ def _present(values: list[str | None]) -> Fields:
     return {name: value for name, value in zip(SCHEDULE, values, strict=bool(values)) if value is not None}
 
 
-def _fire(session: Session, taken: list[Taken], now: Instant, plan: PlanFunction) -> Fired:
+def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: PlanFunction) -> Fired:
     """Plan what was taken and write what came of it, if nothing happened to it meanwhile."""
     outcomes: list[tuple[ScheduleRecord, Planned]] = []
     rows: list[list[object]] = []
-    troubled: list[tuple[Taken, str]] = []
+    to_quarantine: list[tuple[ReservedSchedule, str]] = []
     budget = Budget()
     for row in taken:
         if budget.is_spent:
@@ -207,7 +208,7 @@ def _fire(session: Session, taken: list[Taken], now: Instant, plan: PlanFunction
             active = _active(row.active) if row.active is not None and needs_active(schedule) else ()
             outcome = plan(schedule, now, active)
         except Exception as error:
-            troubled.append((row, quarantine_note(error)))
+            to_quarantine.append((row, quarantine_note(error)))
             continue
         s = outcome.schedule
         budget.spend(outcome)
@@ -225,7 +226,8 @@ def _fire(session: Session, taken: list[Taken], now: Instant, plan: PlanFunction
             ]
         )
     notes = [
-        [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note] for row, note in troubled
+        [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note]
+        for row, note in to_quarantine
     ]
     fired, quarantined, next_wake = session.run("fire", [rows, notes, FAMILIES, DEFERRED])
     session.committed()
@@ -236,7 +238,7 @@ def _fire(session: Session, taken: list[Taken], now: Instant, plan: PlanFunction
             if reply != 0
         ),
         next_wake,
-        tuple(row.key for (row, _), is_noted in zip(troubled, quarantined, strict=True) if is_noted),
+        tuple(row.key for (row, _), is_noted in zip(to_quarantine, quarantined, strict=True) if is_noted),
         tuple(before.key for (before, _), reply in zip(outcomes, fired, strict=True) if reply == 0),
     )
 

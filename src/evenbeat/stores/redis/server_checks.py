@@ -59,7 +59,7 @@ def _role(info: dict[str, Any]) -> Setting:
     role = str(info.get("role", "unknown"))
     if role in ("master", "unknown"):
         return Setting(name="role", value=role)
-    hint = "a replica takes no writes, and what it shows is late: name the primary"
+    hint = "a replica accepts no writes, and what it shows is late: name the primary"
     return Setting(name="role", value=role, level="fail", hint=hint)
 
 

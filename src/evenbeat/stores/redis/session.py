@@ -19,7 +19,7 @@ from redis.retry import Retry
 from evenbeat.core.instants import Instant
 from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge
 from evenbeat.stores.redis.location import Endpoint, Location
-from evenbeat.stores.redis.primary import Finder, Line, finder, is_elsewhere
+from evenbeat.stores.redis.primary import PrimaryFinder, RawConnection, finder, is_elsewhere
 from evenbeat.stores.redis.scripts import script
 from evenbeat.stores.server_clock import ServerClock
 
@@ -65,7 +65,7 @@ class Session:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._client: redis.Redis | None = None
-        self._finder: Finder = finder(self.location, self._key, self._line_to)
+        self._finder: PrimaryFinder = finder(self.location, self._key, self._raw_connection_to)
         self._clock = ServerClock(self._ask)
 
     # The client.
@@ -100,12 +100,12 @@ class Session:
             "encoding_errors": "surrogateescape",
         }
 
-    def line(self) -> Line:
+    def raw_connection(self) -> RawConnection:
         """A connection that belongs to nobody's pool, not connected yet."""
-        return cast(Line, self.client().connection_pool.make_connection())
+        return cast(RawConnection, self.client().connection_pool.make_connection())
 
-    def _line_to(self, url: str) -> Line:
-        return cast(Line, redis.ConnectionPool.from_url(url, **self._options()).make_connection())
+    def _raw_connection_to(self, url: str) -> RawConnection:
+        return cast(RawConnection, redis.ConnectionPool.from_url(url, **self._options()).make_connection())
 
     def leave(self, client: redis.Redis) -> None:
         """Look for the primary again, for the next command: this client's server is not it, or is away."""

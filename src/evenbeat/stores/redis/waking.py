@@ -6,7 +6,7 @@ import contextlib
 import selectors
 
 from evenbeat.errors import StoreUnavailable
-from evenbeat.stores.redis.primary import Line
+from evenbeat.stores.redis.primary import RawConnection
 from evenbeat.stores.redis.session import Session
 from evenbeat.stores.waking import Receiver, Transport
 
@@ -40,10 +40,10 @@ class ChannelReceiver(Receiver):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self._connection: Line | None = None
+        self._connection: RawConnection | None = None
 
     def connect(self) -> None:
-        made = self._connection = self._session.line()
+        made = self._connection = self._session.raw_connection()
         made.connect()
         made.send_command("SUBSCRIBE", self._session.location.channel)
         made.read_response()
@@ -73,4 +73,4 @@ class ChannelReceiver(Receiver):
 
 # Connections of a parent process: kept, since the driver ends a connection, also the parent's, when it is
 # dropped.
-_abandoned: list[Line] = []
+_abandoned: list[RawConnection] = []

@@ -6,62 +6,48 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import (
-    ACTIVE_STATES,
-    FINAL_STATES,
-    LogChunk,
-    RunRecord,
-    RunState,
-    Skipped,
-    Statistics,
-)
+from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
-from evenbeat.stores.pages import read_run_cursor, run_cursor
+from evenbeat.stores.pages import Position, fetch_run_page
 from evenbeat.stores.queue_counts import added_up
-from evenbeat.stores.rows import RUN, read_log, read_skipped, read_statistics, readable_runs
+from evenbeat.stores.rows import read_log, read_skipped, read_statistics, readable_runs
+from evenbeat.stores.run_search import COLUMNS, ORDER, conditions, position_after
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.json_values import json_list
 from evenbeat.stores.sqlite.session import Session
 
-_ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
 _QUEUE = QueueCounts.__struct_fields__
-_COLUMNS = ", ".join(f"run.{name}" for name in RUN)
 
 _Source: TypeAlias = tuple[str, list[str], list[object]]
 """Text, conditions, values of these."""
 
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
-    after = read_run_cursor(query.cursor)
-    if query.states == ():
-        return Page((), None)
-    found: list[RunRecord] = []
-    while True:
-        # One more than asked for says whether there is more.
-        missing = query.limit + 1 - len(found)
+    def fetch(after: Position | None, limit: int) -> tuple[list[RunRecord], Position | None]:
         text, values = question(query, after)
-        rows = session.rows("select runs", f"{text} LIMIT ?", (*values, missing))
-        # Of attempts before the present one the database knows nothing.
-        found += filter(query.matches, readable_runs(rows))
-        if len(found) > query.limit or len(rows) < missing:
-            break
-        # Rows that can't be read were left out: others may stand behind them.
-        after = (rows[-1][_CREATED_AT], rows[-1][_ID])
-    items = tuple(found[: query.limit])
-    return Page(items, run_cursor(items[-1]) if items and len(found) > query.limit else None)
+        rows = session.rows("select runs", f"{text} LIMIT ?", (*values, limit))
+        return readable_runs(rows), position_after(rows, limit)
+
+    return fetch_run_page(query, fetch)
 
 
-def question(query: RunQuery, after: tuple[Instant, str] | None = None) -> tuple[str, list[object]]:
-    """The text and the values of a search. Its sources are chosen here: the planner, which knows nothing
-    of how many runs are running, would walk through all of history for them."""
-    where, values = _conditions(query, after)
+def question(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
+    """Return the text and the values of a search.
+
+    The indexes are chosen here: the planner does not know how few runs are running, and would read all of the
+    history to find them.
+    """
+    where, values = conditions(query, after, "?", query.worker)
+    if query.states is not None:
+        where.append("run.state IN (SELECT value FROM json_each(?))")
+        values.append(json_list(query.states))
     text: list[str] = []
     given: list[object] = []
     for source, condition, value in _sources(query):
-        conditions = " AND ".join([*condition, *where])
-        text.append(f"SELECT {_COLUMNS} FROM {source}" + (f" WHERE {conditions}" if conditions else ""))
+        every = " AND ".join([*condition, *where])
+        text.append(f"SELECT {COLUMNS} FROM {source}" + (f" WHERE {every}" if every else ""))
         given += [*value, *values]
-    return f"{' UNION ALL '.join(text)} ORDER BY run.created_at DESC, run.id", given
+    return f"{' UNION ALL '.join(text)} {ORDER}", given
 
 
 def _sources(query: RunQuery) -> list[_Source]:
@@ -70,7 +56,7 @@ def _sources(query: RunQuery) -> list[_Source]:
     if query.ids is not None:
         wanted = json_list(dict.fromkeys(query.ids))
         return [(f"json_each(?) AS wanted CROSS JOIN {runs}", ["run.id = wanted.value"], [wanted])]
-    if _is_about_active_runs(query):
+    if query.is_about_active_runs_of_a_schedule:
         active = "run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')"
         return [(f"{runs} INDEXED BY evenbeat_runs_active", [active], [])]
     # In these words: only then an index is known to hold all that is asked for.
@@ -88,47 +74,6 @@ def _sources(query: RunQuery) -> list[_Source]:
     if query.tenant is not None and query.schedule is not None:
         return [(f"{runs} INDEXED BY evenbeat_runs_of_schedule", [], [])]
     return [(runs, [], [])]
-
-
-def _conditions(query: RunQuery, after: tuple[Instant, str] | None) -> tuple[list[str], list[object]]:
-    where: list[str] = []
-    values: list[object] = []
-    equal = {
-        "tenant": query.tenant,
-        "schedule": query.schedule,
-        "task": query.task,
-        "queue": query.queue,
-        "worker": query.worker,
-        "cancel_requested": query.cancel_requested,
-    }
-    for name, value in equal.items():
-        if value is not None:
-            where.append(f"run.{name} = ?")
-            values.append(value)
-    if query.states is not None:
-        where.append("run.state IN (SELECT value FROM json_each(?))")
-        values.append(json_list(query.states))
-    if query.retrying:
-        where.append("run.state = 'queued' AND run.failures > 0")
-    if query.since is not None:
-        where.append("coalesce(run.started_at, run.finished_at) IS NOT NULL")
-        where.append("(run.finished_at IS NULL OR run.finished_at >= ?)")
-        values.append(query.since)
-    if query.until is not None:
-        # An attempt before the present one may have begun in time.
-        where.append("(coalesce(run.started_at, run.finished_at) < ? OR run.attempt > 1)")
-        where.append("run.created_at <= ?")
-        values += [query.until, query.created_by]
-    if after is not None:
-        where.append("run.created_at <= ? AND (run.created_at < ? OR run.id > ?)")
-        values += [after[0], after[0], after[1]]
-    return where, values
-
-
-def _is_about_active_runs(query: RunQuery) -> bool:
-    """Of one schedule: there are few, however long its history is."""
-    named = query.tenant is not None and query.schedule is not None
-    return named and query.states is not None and ACTIVE_STATES.issuperset(query.states)
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
-from evenbeat.stores.decisions import NO_REVISIONS, Standing, settlement
+from evenbeat.stores.decisions import NO_REVISIONS, RunStatus, settlement
 from evenbeat.stores.rows import (
     RUN,
     Key,
@@ -71,14 +71,14 @@ def _claim(session: Session, wanted: Claim, due: Instant, now: Instant) -> list[
     session.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
     rows = session.rows("select taken", sql.SELECT_TAKEN, (rowids,))
     taken: dict[int, RunRecord] = {}
-    troubled: list[tuple[Row, Unreadable]] = []
+    to_quarantine: list[tuple[Row, Unreadable]] = []
     for row in rows:
         try:
             taken[row[-1]] = read_run(row)
         except Unreadable as error:
-            troubled.append((row, error))
-    if troubled:
-        _quarantine(session, troubled, now)
+            to_quarantine.append((row, error))
+    if to_quarantine:
+        _quarantine(session, to_quarantine, now)
     return [taken[rowid] for rowid in chosen if rowid in taken]
 
 
@@ -101,9 +101,9 @@ def _choose(session: Session, wanted: Claim, now: Instant) -> list[int]:
     return chosen
 
 
-def _quarantine(session: Session, troubled: list[tuple[Row, Unreadable]], now: Instant) -> None:
+def _quarantine(session: Session, to_quarantine: list[tuple[Row, Unreadable]], now: Instant) -> None:
     """Over and done with: waiting at the head of its queue, such a run would starve the others."""
-    notes = [(row, quarantine_note(error)) for row, error in troubled]
+    notes = [(row, quarantine_note(error)) for row, error in to_quarantine]
     session.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
     session.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
 
@@ -122,23 +122,22 @@ def lost(session: Session, ended_by: Instant, limit: int) -> tuple[Lost, bool]:
 def fail_unreadable(session: Session, ended_by: Instant, limit: int, now: Instant) -> None:
     """End the lost runs that can't be read: nobody can record how they ended."""
     rows = session.rows("select lost", sql.SELECT_LOST, (ended_by, limit))
-    troubled: list[tuple[Row, Unreadable]] = []
+    to_quarantine: list[tuple[Row, Unreadable]] = []
     for row in rows:
         try:
             read_run(row)
         except Unreadable as error:
-            troubled.append((row, error))
-    _quarantine(session, troubled, now)
+            to_quarantine.append((row, error))
+    _quarantine(session, to_quarantine, now)
 
 
 def settle(session: Session, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
     """Which transitions are accepted, and whether a schedule was woken."""
     targets = json_list({transition.run for transition in transitions})
-    standing = {
-        row[0]: Standing._make(row[1:])
-        for row in session.rows("select runs", sql.SELECT_STANDING, (targets,))
+    statuses = {
+        row[0]: RunStatus._make(row[1:]) for row in session.rows("select runs", sql.SELECT_STATUS, (targets,))
     }
-    done = settlement(transitions, standing, now, _revisions(session, transitions))
+    done = settlement(transitions, statuses, now, _revisions(session, transitions))
     new_runs.insert(session, done.adds)
     _update(session, done.updates)
     session.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])

@@ -9,7 +9,7 @@ from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
-from evenbeat.stores.pages import read_schedule_cursor, schedule_cursor
+from evenbeat.stores.pages import read_schedule_cursor, schedule_page
 from evenbeat.stores.rows import (
     FIRED_FIELDS,
     Key,
@@ -78,8 +78,7 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     text, values = _question(query, read_schedule_cursor(query.cursor))
     # One more than asked for says whether there is more.
     found = read_schedules(session.rows("select schedules", f"{text} LIMIT ?", (*values, query.limit + 1)))
-    items = tuple(found[: query.limit])
-    return Page(items, schedule_cursor(items[-1]) if items and len(found) > query.limit else None)
+    return schedule_page(found, query.limit)
 
 
 def _question(query: ScheduleQuery, after: Key | None) -> tuple[str, list[object]]:
@@ -107,12 +106,12 @@ def next_wake(session: Session) -> Instant | None:
 def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fired:
     """Due rows, planned and written. The write lock is held: nobody else sees them meanwhile."""
     due: list[tuple[int, ScheduleRecord]] = []
-    troubled: list[tuple[int, Key, Exception]] = []
+    to_quarantine: list[tuple[int, Key, Exception]] = []
     for row in session.rows("select due", sql.SELECT_DUE, (now, FORMAT, limit)):
         try:
             due.append((row[-1], read_schedule(row)))
         except Unreadable as error:
-            troubled.append((row[-1], row[:2], error))
+            to_quarantine.append((row[-1], row[:2], error))
     active = _active(session, [schedule.key for _, schedule in due if needs_active(schedule)])
     planned: list[Planned] = []
     moves: list[Row] = []
@@ -123,7 +122,7 @@ def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fire
         try:
             outcome = plan(schedule, now, active.get(schedule.key, ()))
         except Exception as error:
-            troubled.append((rowid, schedule.key, error))
+            to_quarantine.append((rowid, schedule.key, error))
             continue
         planned.append(outcome)
         budget.spend(outcome)
@@ -131,8 +130,8 @@ def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fire
         moves.append((*(getattr(s, name) for name in FIRED_FIELDS), rowid))
     session.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
     _add_what_follows(session, planned)
-    _quarantine(session, troubled)
-    return Fired(tuple(planned), next_wake(session), tuple(key for _, key, _ in troubled))
+    _quarantine(session, to_quarantine)
+    return Fired(tuple(planned), next_wake(session), tuple(key for _, key, _ in to_quarantine))
 
 
 def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
@@ -146,6 +145,8 @@ def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
     return found
 
 
-def _quarantine(session: Session, troubled: list[tuple[int, Key, Exception]]) -> None:
-    session.many("quarantine", sql.PUT_TO_SLEEP, [(rowid,) for rowid, _, _ in troubled])
-    session.many("quarantine", sql.QUARANTINE, [(*key, quarantine_note(error)) for _, key, error in troubled])
+def _quarantine(session: Session, to_quarantine: list[tuple[int, Key, Exception]]) -> None:
+    session.many("quarantine", sql.PUT_TO_SLEEP, [(rowid,) for rowid, _, _ in to_quarantine])
+    session.many(
+        "quarantine", sql.QUARANTINE, [(*key, quarantine_note(error)) for _, key, error in to_quarantine]
+    )

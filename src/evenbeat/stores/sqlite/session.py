@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from evenbeat.errors import InvalidValue, StoreUnavailable
-from evenbeat.stores.rows import Garbled, Row
+from evenbeat.stores.rows import InvalidTextRow, Row
 from evenbeat.stores.sqlite.lock_holder import write_lock_advice
 
 OnCommand: TypeAlias = Callable[[str], None]
@@ -84,9 +84,9 @@ class Session:
             except sqlite3.OperationalError as error:
                 if "decode to UTF-8" not in str(error):
                     raise
-            return self._garbled_rows(sql, values)
+            return self._rows_with_invalid_text(sql, values)
 
-    def _garbled_rows(self, sql: str, values: Sequence[Any]) -> list[Row]:
+    def _rows_with_invalid_text(self, sql: str, values: Sequence[Any]) -> list[Row]:
         # One text that is not UTF-8 fails a whole fetch; a factory that bears it costs 2 us a row.
         self.connection.text_factory = bytes
         try:
@@ -119,7 +119,9 @@ def _decoded(row: Row) -> Row:
     try:
         return tuple(value.decode() if isinstance(value, bytes) else value for value in row)
     except UnicodeDecodeError:
-        return Garbled(value.decode(errors="replace") if isinstance(value, bytes) else value for value in row)
+        return InvalidTextRow(
+            value.decode(errors="replace") if isinstance(value, bytes) else value for value in row
+        )
 
 
 def error_code(error: sqlite3.Error) -> int:

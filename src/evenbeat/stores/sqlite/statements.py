@@ -158,7 +158,7 @@ UPDATE evenbeat_runs
 SET state = 'failed', error = ?, finished_at = ?, lease_until = NULL, claim = NULL WHERE rowid = ?
 """
 
-SELECT_STANDING = """
+SELECT_STATUS = """
 SELECT run.id, run.state, run.attempt, run.settled, run.lease_until
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE run.id = wanted.value
 """

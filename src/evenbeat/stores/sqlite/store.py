@@ -54,7 +54,7 @@ _RUNS_A_STEP = 10_000
 _LOOK = 1.0
 
 
-class _Seen(threading.local):
+class _SeenVersions(threading.local):
     """What each connection counted the commits to, when this thread last asked."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class SqliteStore:
         self._connections = Connections(self.path, busy_timeout, on_command)
         self._sockets = SocketTransport(self.path)
         self._waker = Waker(self._sockets)
-        self._seen = _Seen()
+        self._seen = _SeenVersions()
 
     def open(self) -> None:
         self._connections.open()
