@@ -287,11 +287,12 @@ class VirtualStore(MemoryStore):
         self.started: Counter[str] = Counter()
         self.while_waiting: Callable[[float], object] | None = None
         self.transactions = Transactions()
-
-    @property
-    def changes(self) -> int:
+        self.changes = 0
         """The number of hints so far: every change by a user gives one."""
-        return self._changes
+
+    def hint(self) -> None:
+        self.changes += 1
+        super().hint()
 
     def fired(self) -> list[Run]:
         return [views.run_view(run, self._tasks) for run in self._runs.values() if run.cause == "tick"]
@@ -348,9 +349,9 @@ class VirtualStore(MemoryStore):
         super().append_log([replace(chunk, at=self.now()) for chunk in chunks])
 
     def wait(self, timeout: float) -> bool:
-        seen = self._changes
+        seen = self.changes
         self.pass_time(timeout)
-        return self._changes != seen
+        return self.changes != seen
 
     def pass_time(self, seconds: float) -> None:
         """Let virtual time pass for a caller that waits."""
