@@ -1,10 +1,9 @@
-"""Transactions that nobody will end.
+"""Ending the transactions of clients that died.
 
-The server keeps a transaction whose client died, and what it has written stays locked, until its lifetime of
-60 s is over: it does not go by the connection. So who meets a conflict looks for transactions of Evenbeat in
-which nothing was asked for some seconds, and ends them. A node sends the commands of a transaction one after
-the other, without anything in between that takes time; one that was merely frozen is told that its
-transaction is gone, and starts anew.
+The server keeps the transaction of a client that died, with its locks, for 60 s: it does not notice the end
+of the connection. So a node that meets a conflict searches for transactions of Evenbeat without a command
+for some seconds, and ends them. A node sends the commands of a transaction one after the other, without
+slow work in between. A node that was merely frozen learns that its transaction has ended, and repeats it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from evenbeat.stores.mongo.location import APPLICATION
 from evenbeat.stores.mongo.session import Contended, Duplicate, Session
 
 IDLE = 3.0
-"""Seconds without a command, after which a transaction is taken for abandoned."""
+"""After how many seconds without a command a transaction counts as abandoned."""
 
 _BETWEEN_LOOKS = 0.5
 
@@ -25,7 +24,7 @@ _log = logging.getLogger("evenbeat.store")
 
 
 class AbandonedTransactions:
-    """Looks no more often than needed."""
+    """Searches for abandoned transactions, and not more often than needed."""
 
     def __init__(self) -> None:
         self._looked = 0.0
@@ -38,7 +37,7 @@ class AbandonedTransactions:
         try:
             ended = end(session)
         except (StoreUnavailable, Contended, Duplicate) as error:
-            # Without the right to, the server's own limit has to do.
+            # A user without the right to search has to wait for the server's own limit.
             _log.debug("can't look for abandoned transactions: %s", error)
             return
         if ended:
@@ -48,7 +47,8 @@ class AbandonedTransactions:
 
 
 def end(session: Session) -> int:
-    """End what is abandoned; how many there were. Of one's own user: that takes no special right."""
+    """End abandoned transactions of the same user, which needs no special right. Return how many there
+    were."""
     idle = {
         "type": "idleSession",
         "appName": APPLICATION,

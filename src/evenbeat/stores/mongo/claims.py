@@ -1,4 +1,4 @@
-"""Claims: who takes which runs, and what a claim already holds; and the runs whose leases ended."""
+"""Claims of runs, and the search for runs whose leases have ended."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from evenbeat.stores.rows import Unreadable, quarantine_note
 _PRIORITIES = list(range(10))
 # The planner merges up to 200 ranges: ten for each queue.
 _QUEUES_AT_ONCE = 20
-# So many pairs of a queue and a task are looked up each for itself, ten ranges for each.
+# Up to this many pairs of a queue and a task are searched separately, in ten ranges each.
 _PAIRS = 20
 _BY_PRIORITY = {"priority": -1, "run_at": 1, "_id": 1}
-# Seconds that a claim may take longer for each run.
+# Additional seconds that a claim may take for each run.
 _FOR_EACH = 0.002
 
 
 class ClaimCandidates(NamedTuple):
-    """What a claim finds before it takes anything."""
+    """What a claim reads before it claims anything."""
 
     ids: list[str]
     """Runs that are due, in order."""
     next_due: Instant | None
     """When the claim could next take a run."""
     holds: bool
-    """It was made before, and still holds runs."""
+    """Whether the claim was made before, and still holds runs."""
 
 
 class ClaimedRuns(NamedTuple):
-    """What a claim has taken, and left behind."""
+    """The runs that a claim holds, and the next due one."""
 
     runs: tuple[RunRecord, ...]
     to_quarantine: list[tuple[Document, Unreadable]]
@@ -48,11 +48,11 @@ class ClaimedRuns(NamedTuple):
 
 
 def look(session: Session, wanted: Claim, due: Instant, contention: int) -> ClaimCandidates:
-    """One command: which runs are due, the first entry of each range that a claim walks through, ten per
-    queue, and whether it holds runs already. Index entries alone are read.
+    """Read, in one command and from indexes alone, the runs that are due, the first entry of each range of
+    a claim (ten per queue), and whether the claim holds runs already.
 
-    The claim's token chooses consecutive runs among ``contention`` times as many as are wanted: workers that
-    all take the first ones would wait for each other.
+    The claim's token chooses consecutive runs among ``window`` times as many as are wanted: workers that
+    all claim the first runs would wait for each other.
     """
     queues = list(dict.fromkeys(wanted.queues))
     if not queues:
@@ -119,12 +119,13 @@ def _claimable(wanted: Claim, queues: Sequence[str], due: Instant | None = None)
 
 
 def take(session: Session, wanted: Claim, ids: list[str], due: Instant, now: Instant) -> int | None:
-    """Claim those of the runs that nobody else has claimed meanwhile; how many, None if that is not known.
+    """Claim those of the runs that no other worker has claimed meanwhile. Return how many; None if that is
+    unknown.
 
-    No transaction: five workers that meet at the head of a queue abort each other's, and the documents are
-    claimed one by one anyhow. Of those that die in the middle the rest stays queued; whoever repeats the
-    claim finds what it has. ``due`` is the time by which runs are due, ``now`` the store's own, from which
-    leases count.
+    No transaction: five workers at the head of a queue would abort each other's, and documents are claimed
+    one by one anyway. If a worker dies in between, the rest of the runs stays queued; a repeated claim
+    finds the runs that it holds. Runs must be due at ``due``. Leases begin at ``now``, the time of the
+    store's own clock.
     """
     change = {
         "$set": {
@@ -136,17 +137,17 @@ def take(session: Session, wanted: Claim, ids: list[str], due: Instant, now: Ins
         },
         "$inc": {"attempt": 1},
     }
-    # 100 us of the server's time for each run, 80 of them for its six indexes, whatever these hold.
+    # 100 us of the server's time for each run, 80 us of it for its six indexes, whatever they contain.
     where = {"_id": {"$in": ids}, **_claimable(wanted, wanted.queues, due)}
     update = {"q": where, "u": change, "multi": True, "hint": "_id_"}
-    # A run that somebody has in a transaction (a cancel) is not worth waiting for.
+    # Does not wait for a run that is in a transaction (a cancel request).
     patience = SHORT_WAIT + _FOR_EACH * len(ids)
     return session.write_each("claim runs", {"update": RUNS, "updates": [update]}, patience)
 
 
 def held(session: Session, wanted: Claim) -> ClaimedRuns:
-    """What a claim has taken, as far as it still has it, and when it could take more. As of one moment after
-    it was taken: what came meanwhile counts. Part of the command before."""
+    """Read the runs that a claim holds, and when it could claim more, both at one moment after the claim. Not
+    announced: part of the command before."""
     queues = list(dict.fromkeys(wanted.queues))
     pipeline = [{"$match": held_by(wanted)}, *_next_due(wanted, queues)]
     found = session.aggregate("find claimed", RUNS, pipeline, hint=LEASED.name, quiet=True)
@@ -166,8 +167,8 @@ def held(session: Session, wanted: Claim) -> ClaimedRuns:
 def quarantine(
     session: Session, held: Document, to_quarantine: list[tuple[Document, Unreadable]], now: Instant
 ) -> None:
-    """Over and done with: at the head of its queue such a run would starve the others, and nobody could end
-    it. ``held`` is what a run must still be."""
+    """Set unreadable runs to failed: at the head of its queue such a run would block the others, and no
+    worker could end it. ``held`` is the condition that the run must still fulfil."""
     ends = [
         UpdateOne(
             {**held, "_id": document["_id"]},
@@ -196,13 +197,16 @@ class ExpiredRuns(NamedTuple):
 
 
 def lease_ended(by: Instant) -> Document:
-    """A lease that is not there, or is not a number, has ended: such a run was written by hand."""
+    """Return the condition of an ended lease. A missing lease, or one that is not a number, has ended: a
+    person has written such a run."""
     return {"state": "running", "lease_until": {"$not": {"$gt": by}}}
 
 
 def lost(session: Session, ended_by: Instant, limit: int) -> ExpiredRuns:
-    """One command, which walks through the index of what is running, never through history."""
-    # Part of a pipeline can't be told its index: a condition on its first field, which all fulfil, does.
+    """Find runs whose lease has ended, with one command, which reads the index of running runs and no
+    history."""
+    # A stage of a pipeline takes no index hint: a condition on the first field, which is always true,
+    # selects it.
     later = {"state": "running", "lease_until": {"$gt": ended_by}, "worker": {"$gte": LOWEST}}
     found = session.aggregate(
         "find lost",
@@ -239,12 +243,12 @@ def lost(session: Session, ended_by: Instant, limit: int) -> ExpiredRuns:
 
 
 def _lease_end(document: Document) -> Instant:
-    """0, as if it had ended long ago, if it is not a number."""
+    """Return the end of a lease; 0, as if it had ended long ago, if it is not a number."""
     until = document.get("lease_until")
     return int(until) if isinstance(until, int | float) else 0
 
 
 def _is_newer(document: Document) -> bool:
-    """Of a version that this one may not understand, and others do."""
+    """Whether a document has a newer format, which another version of Evenbeat can read."""
     written = document.get("format")
     return isinstance(written, int) and written > FORMAT

@@ -1,4 +1,4 @@
-"""The connection of a store: open or not, whose clock it goes by, how a transaction is repeated."""
+"""The connections of a store, its clock, and the repetition of transactions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Work = Callable[[Session, bool], T]
 
 _log = logging.getLogger("evenbeat.store")
 
-# Between two tries of a transaction that met another one: at random, up to this, which doubles.
+# The longest random pause before a transaction that met a conflict is repeated; it doubles each time.
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
-# A store that may wait for less than that doesn't wait at all.
+# With a shorter lock_timeout a store does not wait at all.
 _NO_PATIENCE = 0.01
-# A write of one document waits on the server; with less than this it would fail by chance.
+# The least time for a write of one document, which waits on the server: with less it would fail at random.
 _SHORTEST_WAIT = 0.1
 
 
 class Connections:
-    """What a store asks the server through. Survives forks."""
+    """A store's access to the server. Survives forks."""
 
     def __init__(
         self, location: Location, timeout: float, lock_timeout: float, on_command: OnCommand | None
@@ -49,7 +49,7 @@ class Connections:
         self._abandoned = AbandonedTransactions()
 
     def open(self) -> None:
-        """Look at the server, and create or upgrade the collections."""
+        """Check the server, and create or upgrade the collections."""
         was_open, self._opened = self._opened, True
         try:
             session = self.session()
@@ -79,7 +79,7 @@ class Connections:
         return self.unopened()
 
     def unopened(self) -> Session:
-        """Also where nobody has opened the store: for those who look and change nothing."""
+        """Return a session even if the store is not open, for reading."""
         cached, pid = self._cached, os.getpid()
         if cached is not None and cached[0] == pid:
             return cached[2]
@@ -91,7 +91,7 @@ class Connections:
         return session
 
     def look(self, question: Callable[[Session], T]) -> T:
-        """Ask without opening, and let go of everything that this needed."""
+        """Read without opening the store, and release the client afterwards."""
         held = self._reference.held
         try:
             return question(self.unopened())
@@ -104,10 +104,10 @@ class Connections:
         return server_checks.server_time(self.session())
 
     def write(self, work: Work[T]) -> T:
-        """A transaction, from its first try until it is committed.
+        """Run a transaction, and repeat it until it is committed.
 
-        Nobody waits for a lock inside one: who meets another transaction starts anew. StoreUnavailable when
-        that has not helped for as long as the store may wait.
+        Transactions never wait for locks: one that meets a conflict is repeated. Raises StoreUnavailable
+        after ``lock_timeout`` seconds of conflicts.
         """
         return self.repeated(lambda careful: self.once(work, careful))
 
@@ -119,7 +119,7 @@ class Connections:
         return answer
 
     def repeated(self, attempt: Callable[[bool], T]) -> T:
-        """``attempt`` is told whether to be careful: the try before met an id that exists."""
+        """Repeat ``attempt``. Its argument is whether to be careful: the try before met an id that exists."""
         deadline = time.monotonic() + self._lock_timeout
         pause, careful = _FIRST_PAUSE, False
         while True:
@@ -140,14 +140,14 @@ class Connections:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def contended(self) -> None:
-        """Somebody is in the way. It may be somebody who died in the middle of a transaction."""
+        """Handle a conflict: the other client may have died during its transaction."""
         self._abandoned.look(self.session())
 
     def step_aside(self, tries: int) -> None:
-        """Before another try, the longer the more there were: who met once would meet again."""
+        """Pause before another try, longer after each: two clients that met would meet again."""
         if self._lock_timeout >= _NO_PATIENCE:
             _sleep(min(_FIRST_PAUSE * (1 << tries), _LONGEST_PAUSE))
 
 
 def _sleep(longest: float) -> None:
-    time.sleep(random.random() * longest)  # noqa: S311 - to part from others, no secret
+    time.sleep(random.random() * longest)  # noqa: S311 - a random pause, not a secret

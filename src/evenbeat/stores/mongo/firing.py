@@ -1,10 +1,10 @@
-"""Firing: due schedules, planned and written in one transaction each batch.
+"""Firing: due schedules are planned and written in batches, one transaction each.
 
-Nodes that fire at once find the same documents first: all wake up at the same instant. The first document of
-a batch stands for the batch: whoever reserves it has it, and the others, who learn that at the price of one
-command and without a transaction that has to be aborted, go on behind it, or come back. A reservation is a
-note in ``meta`` and ends by itself. That is a courtesy: what gates a fire is the transaction, which fails as
-a whole if anybody has changed any of its documents.
+Nodes wake up at the same instant and find the same documents first. So a node reserves a batch by its first
+document. Other nodes learn of the reservation by one command, without a transaction that has to be aborted,
+and continue behind the batch or try again later. A reservation is a note in ``meta`` that expires. It only
+saves work: the transaction guards the fire, and fails as a whole if another client has changed one of its
+documents.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from evenbeat.stores.rows import FIRED_FIELDS, Unreadable
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]
 _KEYS = {"wake_at": 1}
-# Milliseconds for which a batch is one node's: 500 schedules take 70.
+# How many milliseconds a batch is reserved for a node: 500 schedules take 70 ms.
 _RESERVED = 500
 _LOOKS = 3
-# Milliseconds after which what is due has been left behind.
+# After how many milliseconds a due schedule counts as late.
 _LATE = 250
 
 
 class BatchReserved(Contended):
-    """Another node has the batch that begins there."""
+    """Another node has reserved the batch."""
 
 
 class BatchStart(NamedTuple):
-    """Where a batch begins, in the order of firing."""
+    """The first schedule of a batch, in the order of firing."""
 
     wake_at: Any
     id: str
 
 
 def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -> BatchStart | None:
-    """The first that wakes up, or that many behind it. Read from the index alone."""
+    """Return the first schedule to wake up, or the one so many behind it. Read from the index alone."""
     bounds: Document = {"$gte": _EARLIEST}
     if due_by is not None:
         bounds["$lte"] = due_by
@@ -67,7 +67,7 @@ def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -
 
 
 class Contention:
-    """What a node remembers of the others that fire, so as to ask for less than it could."""
+    """What a node remembers of other nodes' fires, to make fewer useless tries."""
 
     def __init__(self) -> None:
         self._taken: BatchStart | None = None
@@ -75,7 +75,8 @@ class Contention:
         self._few = False
 
     def has(self, start: BatchStart) -> bool:
-        """Whether others were just seen to have the batch that begins there: every third look asks again."""
+        """Whether another node was just seen to have reserved the batch. Every third call answers no, to
+        try again."""
         self._looks += 1
         return start == self._taken and self._looks < _LOOKS
 
@@ -86,16 +87,17 @@ class Contention:
         self._few = len(done.planned) < limit
 
     def may_leave_some(self, first: BatchStart, now: Instant) -> bool:
-        """Whether there may be more due than they take: not if there never is, and it is not late."""
+        """Whether more schedules may be due than the other nodes fire: not if that never happened and none
+        is late."""
         return not self._few or now - first.wake_at > _LATE
 
 
 @contextlib.contextmanager
 def reserved(session: Session, start: BatchStart, now: Instant) -> Iterator[None]:
-    """The batch that begins there, for one node. ``now`` is the store's own."""
+    """Reserve the batch for this node. ``now`` is the time of the store's own clock."""
     note = {"_id": f"firing {start.id}"}
     until = {"until": now + _RESERVED}
-    # One that lies further ahead than any note can was given by a clock that was set back since.
+    # A reservation that ends later than any new one could is from before the clock was set back.
     free = {"$or": [{"until": {"$lte": now}}, {"until": {"$gt": now + 2 * _RESERVED}}]}
     if not session.reserve("reserve batch", {**note, **free}, until):
         raise BatchReserved
@@ -108,7 +110,7 @@ def reserved(session: Session, start: BatchStart, now: Instant) -> Iterator[None
 def fire(
     session: Session, start: BatchStart, now: Instant, limit: int, plan: PlanFunction, careful: bool
 ) -> Fired:
-    """A batch that begins there, in an open transaction."""
+    """Fire a batch in an open transaction."""
     try:
         session.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
     except Contended:
@@ -147,12 +149,12 @@ def fire(
         planned.append(outcome)
         budget.spend(outcome)
         moves.append(_advance(schedule, outcome.schedule))
-    # Runs that were planned with are written: their ends, which wake only a schedule that waits by then, meet
-    # this transaction.
+    # The active runs of the plan are written, too. The end of such a run wakes only a schedule that waits
+    # already: so it must conflict with this transaction.
     planned_with = [run.run for outcome in planned for run in active.get(outcome.schedule.key, ())]
     if planned_with:
         session.update("touch runs", RUNS, {"_id": {"$in": planned_with}}, TOUCH)
-    # All of a tick: 90 us of the server's time, 50 us of ours (10,000 due, batches of 500).
+    # A tick takes 90 us of the server's time and 50 us of the node's (10,000 due, batches of 500).
     session.bulk("update schedules", SCHEDULES, moves)
     add_what_follows(session, planned, careful)
     names = _put_to_sleep(session, to_quarantine)
@@ -168,10 +170,10 @@ def fire(
 
 
 def _advance(before: ScheduleRecord, after: ScheduleRecord) -> UpdateOne:
-    """Its own fields and no others: where the schedule stands, never what a user said.
+    """Return an update of the fields of firing, never of those that users set.
 
-    By _id and nothing else, which the server looks up without planning. The version that was read is compared
-    by the transaction: a document that anybody has written since then is a conflict.
+    The filter is the _id alone, which the server finds without planning. The transaction compares the
+    version: a document that was written since it was read is a conflict.
     """
     return UpdateOne(
         {"_id": key_text(before.key)}, set_and_unset({name: getattr(after, name) for name in FIRED_FIELDS})
@@ -179,7 +181,7 @@ def _advance(before: ScheduleRecord, after: ScheduleRecord) -> UpdateOne:
 
 
 def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
-    """The active runs of schedules, the oldest first."""
+    """Read the active runs of schedules, the oldest first."""
     found: dict[Key, tuple[Active, ...]] = {}
     by_tenant: dict[str, list[str]] = {}
     for tenant, name in keys:
@@ -192,7 +194,7 @@ def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
             fields={"schedule": 1, "state": 1, "cancel_requested": 1, "created_at": 1},
             hint=ACTIVE.name,
         )
-        # Texts: a document changed by hand may hold anything, and the order is for people.
+        # As texts: a document that was changed by hand may contain any type.
         documents.sort(key=lambda document: (str(document.get("created_at")), str(document["_id"])))
         for document in documents:
             key = (tenant, document["schedule"])
@@ -202,7 +204,7 @@ def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
 
 
 def _put_to_sleep(session: Session, to_quarantine: list[tuple[Document, Exception]]) -> tuple[Key, ...]:
-    """Rows that can't be understood wake up when they are written anew."""
+    """Let unreadable schedules sleep until they are written again, and note the reasons."""
     if not to_quarantine:
         return ()
     ids = [document["_id"] for document, _ in to_quarantine]
@@ -213,6 +215,6 @@ def _put_to_sleep(session: Session, to_quarantine: list[tuple[Document, Exceptio
 
 
 def _name_of(document: Document) -> Key:
-    """Also of a document whose fields are gone: its _id tells."""
+    """Return (tenant, name) of a document, from its _id if the fields are missing."""
     tenant, _, name = str(document["_id"]).partition("/")
     return tenant, name

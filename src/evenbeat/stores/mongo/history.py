@@ -1,4 +1,4 @@
-"""What is kept about the past: runs found and counted, the ledger, statistics, logs."""
+"""History: runs found and counted, the ledger, statistics and logs."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def _order(document: Document) -> tuple[int, str]:
 
 
 def questions(query: RunQuery, after: Position | None = None) -> list[tuple[Document, str]]:
-    """The filters of a search, each with its index. That is chosen here: the planner tries plans on what
-    happens to stand first, and would walk through all of history for the few runs that are running."""
+    """Return the filters of a search, each with its index. The indexes are chosen here: the planner tries
+    its plans on the first documents, and would read all of the history to find the few runs that are
+    running."""
     conditions = _conditions(query, after)
     return [
         ({"$and": [*source, *conditions]} if source or conditions else {}, index.name)
@@ -73,7 +74,8 @@ def questions(query: RunQuery, after: Position | None = None) -> list[tuple[Docu
 
 
 def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
-    """Where to look: conditions that make an index the right one. Together they hold what is asked for."""
+    """Return conditions with the index that contains all their documents. Every matching run fulfils one of
+    them."""
     if query.ids is not None:
         return [([{"_id": {"$in": list(dict.fromkeys(query.ids))}}], _BY_ID)]
     if query.is_about_active_runs_of_a_schedule:
@@ -111,7 +113,7 @@ def _conditions(query: RunQuery, after: Position | None) -> list[Document]:
     if query.until is not None:
         began = {"started_at": {"$lt": query.until}}
         ended = {"started_at": {"$exists": False}, "finished_at": {"$lt": query.until}}
-        # An attempt before the present one may have begun in time.
+        # An earlier attempt may have begun in time.
         where.append({"$or": [began, ended, {"attempt": {"$gt": 1}}]})
         where.append({"created_at": {"$lte": query.created_by}})
     if after is not None:
@@ -122,8 +124,8 @@ def _conditions(query: RunQuery, after: Position | None) -> list[Document]:
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:
-    """Each part from the index that holds it, without reading a document."""
-    # With a condition on its first field, which all fulfil, an index is known to answer alone.
+    """Count the runs in each state, each part in its own index, without reading a document."""
+    # With a condition on the first field that is always true, the server reads nothing but the index.
     parts = (
         ({"state": "queued", "queue": {"$gte": LOWEST}}, CLAIMABLE),
         ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED),
@@ -141,7 +143,7 @@ def count(session: Session, tenant: str | None) -> dict[RunState, int]:
 
 
 def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
-    """Each part from the index that holds it, as in ``count``."""
+    """Count the runs of queues, each part in its own index, as in ``count``."""
 
     def number(condition: Document) -> Document:
         return {"$sum": {"$cond": [condition, 1, 0]}}
@@ -199,7 +201,7 @@ def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statis
 
 
 def _together(key: tuple[str, str], parts: Sequence[Statistics]) -> Statistics:
-    """What workers have counted in documents of their own."""
+    """Add up the statistics that workers have counted in several documents."""
 
     def newest(name: str) -> Instant | None:
         return max((moment for part in parts if (moment := getattr(part, name)) is not None), default=None)

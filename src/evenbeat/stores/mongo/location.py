@@ -1,7 +1,7 @@
-"""Clients of the driver: what a URL means, what is safe whatever it says, who shares one, what a fork does.
+"""The location of a store, and the driver's clients: their options, their sharing, and forks.
 
-Stores of one process that name the same server share a client, its connections and its threads: one that is
-opened and closed beside another costs nothing, and the last one to close ends the threads.
+Stores of one process that name the same server share a client, its connections and its threads: opening and
+closing a store beside another one costs nothing, and the last store to close ends the threads.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Document: TypeAlias = dict[str, Any]
 Client: TypeAlias = MongoClient[Document]
 
 APPLICATION = "evenbeat"
-"""How the server lists our connections, and by which a transaction is known as one of ours."""
+"""The name of Evenbeat's connections on the server. It also identifies Evenbeat's transactions."""
 
 _DATABASE = "evenbeat"
 _LONGEST_NAME = 63
 _NOT_IN_NAMES = frozenset('/\\. "$*<>:|?\0')
-# Threads of a worker wait for a connection rather than open hundreds.
+# More threads than this wait for a connection.
 _CONNECTIONS = 32
-# The server gives up by itself before a socket does: its answer says more.
+# How much longer a socket waits than the server: the server's own error says more.
 _SOCKET_GRACE = 1.0
-# How often the driver asks each member how it is, in milliseconds. The primary's answer sets the clock.
+# How often the driver checks each member, in milliseconds. The primary's answer sets the clock.
 _HEARTBEAT = 5_000
 
 
 class Location(NamedTuple):
-    """Where a store is: the server, the database in it, and how to name it in messages."""
+    """The server, the database in it, and their name in messages."""
 
     server: str
     database: str
@@ -49,7 +49,7 @@ class Location(NamedTuple):
 
 
 def read_location(url: str) -> Location:
-    """What a URL names. Its path is the database, ``evenbeat`` if it has none."""
+    """Read a URL. Its path is the database; the default is ``evenbeat``."""
     parts = urlsplit(url)
     if parts.scheme not in ("mongodb", "mongodb+srv") or not parts.netloc:
         raise InvalidValue(
@@ -66,23 +66,24 @@ def read_location(url: str) -> Location:
             value=database,
             hint=f"1 to {_LONGEST_NAME} letters, digits, _ or -",
         )
-    # Credentials are looked up in the database of the path, unless the URL says otherwise: there it stays.
+    # The path stays in the URL for the driver: without authSource it is the database that knows the user.
     server = url if "@" in parts.netloc else parts._replace(path="/").geturl()
     where = parts._replace(query="", fragment="", path=f"/{database}").geturl()
     return Location(server, database, without_password(where))
 
 
 def options(timeout: float) -> dict[str, Any]:
-    """What holds whatever the URL says: the promise leans on it."""
+    """Return the options on which the guarantees depend. They override those of the URL."""
     milliseconds = max(1, int(timeout * 1000))
     return {
-        # Acknowledged means: on disk on a majority. An isolated primary takes writes that nobody will keep.
+        # Acknowledged means: on the disks of a majority. An isolated primary accepts writes that will be
+        # lost.
         "w": "majority",
         "journal": True,
         "wTimeoutMS": milliseconds,
         "readConcernLevel": "majority",
         "readPreference": "primary",
-        # A repetition is ours to decide: it is recognised by ids and tokens, not by the driver.
+        # The store repeats calls itself, by ids and tokens; the driver must not.
         "retryWrites": False,
         "retryReads": False,
         "timeoutMS": None,
@@ -93,24 +94,24 @@ def options(timeout: float) -> dict[str, Any]:
         "maxPoolSize": _CONNECTIONS,
         "minPoolSize": 0,
         "appname": APPLICATION,
-        # One thread and one connection less per client than the driver's streaming.
+        # Polling needs one thread and one connection less per client than the driver's streaming.
         "serverMonitoringMode": "poll",
         "heartbeatFrequencyMS": _HEARTBEAT,
         "tz_aware": False,
-        # Documents that somebody wrote by hand must not fail the fetch of their neighbours.
+        # A document with invalid text, written by hand, must not fail the fetch of other documents.
         "unicode_decode_error_handler": "replace",
         "datetime_conversion": DatetimeConversion.DATETIME_MS,
     }
 
 
 def local_time(hello: Document) -> Instant:
-    """The clock of a server, from its answer to hello."""
+    """Return the time of a server's clock from its answer to hello."""
     return int(DatetimeMS(hello["localTime"]))
 
 
 class Heartbeats(monitoring.ServerHeartbeatListener):
-    """Sets clocks by what the driver hears from the primary, anyhow: a server's clock that is set, and a new
-    primary's that differs, are noticed without a question of our own."""
+    """Sets clocks by the primary's answers to the driver's heartbeats. So a changed clock, and the clock of
+    a new primary, are noticed without a command of their own."""
 
     def __init__(self) -> None:
         self.clocks: weakref.WeakSet[ServerClock] = weakref.WeakSet()
@@ -126,7 +127,8 @@ class Heartbeats(monitoring.ServerHeartbeatListener):
             return
         instant = local_time(hello)
         for clock in tuple(self.clocks):
-            # Since before it was sent, not the event's duration: this thread may have waited for its turn.
+            # The time since the heartbeat was sent, not the event's duration: this thread may have waited
+            # to run.
             clock.heard(instant, clock.mark() - (time.monotonic() - started) * 1000)
 
     def failed(self, event: monitoring.ServerHeartbeatFailedEvent) -> None:
@@ -144,15 +146,15 @@ class _SharedClient:
 
 _lock = threading.Lock()
 _clients: dict[tuple[str, float], _SharedClient] = {}
-# Clients of the process that this one was forked from: forgotten, never closed, never collected.
+# Clients of the parent process: kept here, so that they are never closed or garbage-collected.
 _inherited: list[_SharedClient] = []
 
 
 class ClientReference:
-    """A share in a client, until it is given back; after a fork, a share in a new one."""
+    """A reference to a shared client, until it is given back; after a fork, to a new client."""
 
     def __init__(self, location: Location, timeout: float, clock: ServerClock) -> None:
-        """``clock`` is set by the driver's heartbeats from the first command on."""
+        """From the first command on, the driver's heartbeats set ``clock``."""
         self._location = location
         self._clock = clock
         self._key = (location.server, timeout)
@@ -164,7 +166,7 @@ class ClientReference:
         return self._shared is not None
 
     def client(self) -> Client:
-        """The client. Nothing is sent before its first command."""
+        """Return the client. It sends nothing before its first command."""
         shared = self._shared
         if shared is not None and self._pid == os.getpid():
             return shared.client
@@ -188,13 +190,14 @@ class ClientReference:
             raise InvalidValue(
                 f"store {shown(self._location.shown)}: {error}", field="store", value=self._location.shown
             ) from None
-        except Exception as error:  # SRV records that can't be looked up: whatever the resolver raises
+        except Exception as error:  # SRV records that cannot be resolved: the resolver may raise any error
             raise StoreUnavailable(f"{self._location.shown}: {error}") from error
         shared = _clients[self._key] = _SharedClient(client, heartbeats)
         return shared
 
     def give_back(self) -> None:
-        """Safe to repeat. The last one ends the client's threads and waits for that."""
+        """Give the reference back. Safe to repeat. The last reference ends the client's threads and waits
+        for them."""
         with _lock:
             shared, self._shared = self._shared, None
             if shared is None or self._pid != os.getpid():
@@ -212,13 +215,13 @@ def _close(client: Client) -> None:
     client.close()
     if _clients:
         return  # threads of other clients can't be told from those that end
-    # They look every half second whether they are still wanted.
+    # These threads check every half second whether to end.
     for thread in before:
         thread.join(2.0)
 
 
 def _after_fork_in_child() -> None:
-    """Connections are the parent's; so are its locks."""
+    """Forget the parent's clients and locks."""
     global _lock
     _lock = threading.Lock()
     _inherited.extend(_clients.values())

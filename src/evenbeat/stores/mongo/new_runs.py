@@ -1,4 +1,4 @@
-"""Runs that are new: those of ticks, those that follow from others, those that somebody adds."""
+"""Insertion of new runs: of ticks, of transitions, and enqueued ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from evenbeat.stores.mongo.session import Duplicate, Session
 
 
 def insert(session: Session, runs: Iterable[RunRecord], careful: bool) -> None:
-    """Write runs, in a transaction; one whose id exists stays as it is.
+    """Insert runs in a transaction. A run whose id exists is not changed.
 
-    An id that exists ends a transaction. That is rare: who is not ``careful`` doesn't ask first, and on
-    Duplicate does all of it again, carefully.
+    Inserting an existing id ends the transaction. That is rare: unless ``careful``, existing ids are not
+    read first, and after Duplicate the caller repeats the transaction with ``careful``.
     """
     wanted: dict[str, RunRecord] = {}
     for run in runs:
@@ -25,13 +25,13 @@ def insert(session: Session, runs: Iterable[RunRecord], careful: bool) -> None:
 
 
 def present(session: Session, ids: Sequence[str]) -> set[str]:
-    """Those of the ids that exist."""
+    """Return those of the ids that exist."""
     found = session.find("find present", RUNS, {"_id": {"$in": list(ids)}}, fields={"_id": 1})
     return {document["_id"] for document in found}
 
 
 def add(session: Session, runs: Sequence[RunRecord], careful: bool) -> list[bool]:
-    """As ``insert``; says of each whether it is new."""
+    """Insert runs as ``insert`` does, and return for each whether it is new."""
     ids = dict.fromkeys(run.id for run in runs)
     there = present(session, list(ids)) if careful else set()
     answers: list[bool] = []
@@ -47,7 +47,7 @@ def add(session: Session, runs: Sequence[RunRecord], careful: bool) -> list[bool
 
 
 def add_one(session: Session, run: RunRecord, patience: float) -> bool:
-    """One document needs no transaction: it is there or not."""
+    """Insert one run, without a transaction: one document is atomic."""
     try:
         session.write("insert run", {"insert": RUNS, "documents": [run_document(run)]}, patience)
     except Duplicate:

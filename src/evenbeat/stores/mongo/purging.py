@@ -1,8 +1,8 @@
-"""The end of the past: old runs with their logs, ledger rows, expired records.
+"""Purging of old runs with their logs, of ledger rows, and of expired records.
 
-No transaction: 500 runs with 1,000 lines each are more than a server with a small cache takes in one. Every
-step may be the last one of its process, and the next purge goes on where it stopped: lines are deleted before
-their run, and once more after it, for those that were written in between.
+No transaction: 500 runs with 1,000 lines each are too much for one on a server with a small cache. The
+process may die after any step, and the next purge continues there: the lines of a log are deleted before
+their run, and again after it, for lines that were written in between.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from evenbeat.stores.mongo.schema import LOGS, OVER, RECORDS, RUNS, SKIPPED
 from evenbeat.stores.mongo.session import Session
 
 _FINAL = sorted(FINAL_STATES)
-# Runs whose lines are deleted by one command.
+# The lines of how many runs one command deletes.
 _RUNS_AT_ONCE = 50
-# Seconds for one command that deletes lines, and for all of them in one call: 500,000 lines take longer.
+# The time limits of one command that deletes lines, and of all of them in one call: 500,000 lines take
+# longer.
 _FOR_LINES = 2.0
 _FOR_ALL_LINES = 5.0
 
@@ -31,7 +32,7 @@ def purge(session: Session, finished_before: Instant, limit: int, now: Instant, 
         return 0
     over = {"state": {"$in": _FINAL}, "finished_at": {"$not": {"$gte": finished_before}}}
     recorded = {"recorded_at": {"$lt": finished_before}}
-    # Only expired records go, even if the caller's clock is ahead.
+    # Only expired records are deleted, even if the caller's clock is ahead.
     expired = {"expires": {"$lt": min(finished_before, now)}}
     found = _look(session, over, recorded, expired, limit)[:limit]
     runs, skipped, records = (
@@ -40,7 +41,7 @@ def purge(session: Session, finished_before: Instant, limit: int, now: Instant, 
     )
     gone = 0
     for some in _without_lines(session, runs):
-        # The condition again: a run that was queued again since then stays.
+        # With the condition again: a run that was retried since then stays.
         where = {"_id": {"$in": some}, **over}
         gone += _delete(session, RUNS, where, patience)
         drop_lines_without_runs(session, some)
@@ -54,7 +55,7 @@ def purge(session: Session, finished_before: Instant, limit: int, now: Instant, 
 def _look(
     session: Session, over: Document, recorded: Document, expired: Document, limit: int
 ) -> list[Document]:
-    """One command, which finds nothing for a node at rest."""
+    """Find old rows, with one command."""
 
     def oldest(collection: str, where: Document, by: str, *fields: str) -> list[Document]:
         shown = {"_id": 1, "of": {"$literal": collection}, **dict.fromkeys(fields, 1)}
@@ -72,11 +73,12 @@ def _look(
 
 
 def _without_lines(session: Session, runs: list[Document]) -> Iterator[list[str]]:
-    """Ids of runs whose lines are gone. It stops early if that takes long: their runs are still there."""
+    """Delete the lines of runs, and return the ids of these runs. Stops early if it takes long: the runs
+    still exist."""
     deadline = time.monotonic() + _FOR_ALL_LINES
     for at in range(0, len(runs), _RUNS_AT_ONCE):
         some = runs[at : at + _RUNS_AT_ONCE]
-        # Not those of an attempt that begins meanwhile: a run that is retried by hand counts it up.
+        # Not the lines of an attempt that begins meanwhile: a retry increments the attempt.
         lines = [{"q": {"_id": log_of(run["_id"], run.get("attempt"))}, "limit": 0} for run in some]
         while session.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES) is None:
             if time.monotonic() >= deadline:
@@ -87,10 +89,10 @@ def _without_lines(session: Session, runs: list[Document]) -> Iterator[list[str]
 
 
 def drop_lines_without_runs(session: Session, ids: list[str]) -> None:
-    """Delete the lines of those of the runs that don't exist: nobody would ever purge them.
+    """Delete the lines of those of the runs that do not exist: no purge would ever find them.
 
-    Writers of lines call it after that, and so does whoever deletes runs: the second one sees what the first
-    one did.
+    Called after writing lines and after deleting runs: the later of the two sees the effect of the earlier
+    one.
     """
     there = new_runs.present(session, ids)
     lines = [{"q": {"_id": log_of(run_id)}, "limit": 0} for run_id in ids if run_id not in there]

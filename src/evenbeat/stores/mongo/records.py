@@ -1,4 +1,4 @@
-"""Records: small pieces of anything else, changed by compare-and-set of one document."""
+"""Records: small documents of any kind, changed by compare-and-set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenbeat.stores.rows import Unreadable
 
 
 def _live(now: Instant) -> Document:
-    """One that expires later, or never."""
+    """Return the condition of a record that has not expired."""
     return {"expires": {"$not": {"$lte": now}}}
 
 
@@ -28,7 +28,7 @@ def put(session: Session, record: Record, expect: int | None, now: Instant, pati
     document = record_document(record)
     where: Document = {"_id": document["_id"]}
     if expect is None:
-        # None, or one that has expired. If there is another, this would make a second one: Duplicate.
+        # Matches no record, or an expired one. If another record exists, the upsert raises Duplicate.
         where["expires"] = {"$lte": now}
     else:
         where |= {"version": expect, **_live(now)}
@@ -39,7 +39,7 @@ def put(session: Session, record: Record, expect: int | None, now: Instant, pati
         answer = {"n": 0}
     if answer["n"]:
         return True
-    # A repetition finds its own work.
+    # A repeated write finds the record that it has written.
     return get(session, record.kind, record.tenant, record.key, now) == record
 
 

@@ -1,7 +1,7 @@
-"""Documents as records and back. Their fields are those of the model; one that is None is not there.
+"""Conversion between documents and records. They have the same fields; a field that is None is missing.
 
-Reading checks what a collection can't: a document that somebody changed by hand may hold anything. One that
-fails is unreadable, and the caller decides what becomes of it.
+Reading checks every field: a document that was changed by hand may contain anything. Reading raises
+``Unreadable``; the caller decides what to do with such a document.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ T = TypeVar("T")
 
 LOWEST, HIGHEST = MinKey(), MaxKey()
 SHARDS = 8
-"""Documents that the statistics of a schedule may have."""
+"""The most documents that the statistics of a schedule may have."""
 
 
 def _required(kind: type[msgspec.Struct], *besides: str) -> frozenset[str]:
-    """The fields that every document has: those that can't be None."""
+    """Return the fields that every document must have: those that cannot be None."""
     fields = msgspec.structs.fields(kind)
     return frozenset(
         field.encode_name for field in fields if field.default is not None and field.name not in besides
     )
 
 
-# What was declared is not read by firing.
+# Firing does not read "declared".
 _SCHEDULE = _required(ScheduleRecord, "damage", "declared")
 _RUN = _required(RunRecord, "id")
 
 
 def key_text(key: Key) -> str:
-    """The ``_id`` of a schedule. No name holds a slash."""
+    """Return the ``_id`` of a schedule. Names contain no slash."""
     return f"{key[0]}/{key[1]}"
 
 
 def statistics_id(key: Key, shard: int) -> str:
-    """The ``_id`` of one of the documents that hold a schedule's statistics."""
+    """Return the ``_id`` of one of the documents with a schedule's statistics."""
     return f"{key_text(key)}/{shard}" if shard else key_text(key)
 
 
@@ -75,7 +75,7 @@ def run_document(run: RunRecord) -> Document:
 
 
 def read_run(document: Document) -> RunRecord:
-    # A copy: whoever holds the document still finds its _id.
+    # A copy: the caller's document keeps its _id.
     run = _read({**document, "id": document["_id"]}, RunRecord, _RUN)
     check_counts(run.attempt, run.failures, run.crashes)
     return run
@@ -91,7 +91,7 @@ def _read(document: Document, kind: type[T], required: frozenset[str]) -> T:
 
 
 def found_schedule(document: Document) -> ScheduleRecord:
-    """A schedule, also a damaged one, as far as it can be read."""
+    """Read a schedule; a damaged one with the fields that can be read."""
     try:
         return read_schedule(document)
     except Unreadable as error:
@@ -100,7 +100,7 @@ def found_schedule(document: Document) -> ScheduleRecord:
 
 
 def readable(documents: Iterable[Document], read: Callable[[Document], T]) -> list[T]:
-    """Those that can be read."""
+    """Yield the records of readable documents."""
     found = []
     for document in documents:
         try:
@@ -123,12 +123,12 @@ def read_statistics(document: Document) -> Statistics:
 
 
 def record_id(kind: str, tenant: str, key: str) -> Document:
-    """In this order: it is the order in which they are found."""
+    """Return the ``_id`` of a record. The order of its fields is the order of searches."""
     return {"kind": kind, "tenant": tenant, "key": key}
 
 
 def records_between(kind: str, tenant: str | None) -> Document:
-    """All ``_id``s of a kind, or of a tenant's records of that kind."""
+    """Return the range of the ``_id``s of a kind, or of a tenant's records of that kind."""
     if tenant is None:
         return {
             "$gt": {"kind": kind, "tenant": LOWEST, "key": LOWEST},
@@ -163,7 +163,7 @@ def read_log(document: Document) -> LogChunk:
 
 
 def log_of(run: str, last_attempt: Any = None) -> Document:
-    """All ``_id``s of a run's log, or of its attempts up to one."""
+    """Return the range of the ``_id``s of a run's log, or of its attempts up to a given one."""
     last = last_attempt if isinstance(last_attempt, int) else HIGHEST
     return {
         "$gt": {"run": run, "attempt": LOWEST, "seq": LOWEST},
@@ -172,7 +172,7 @@ def log_of(run: str, last_attempt: Any = None) -> Document:
 
 
 def set_and_unset(fields: dict[str, Any]) -> Document:
-    """An update that leaves these fields as said: one that is None is not there any more."""
+    """Return an update that sets these fields, and removes those that are None."""
     change: Document = {}
     values = {name: value for name, value in fields.items() if value is not None}
     if values:

@@ -20,14 +20,14 @@ from evenbeat.stores.mongo.session import Session
 from evenbeat.stores.pages import read_schedule_cursor, schedule_page
 from evenbeat.stores.rows import quarantine_note, salvaged_version
 
-# Counts writes that must meet others and have nothing to say: a transaction that read a document without
-# writing it does not notice that somebody else has changed it.
+# A counter for writes that must only cause a conflict: a transaction that has read a document without
+# writing it does not notice that another one changes it.
 TOUCH: Document = {"$inc": {"touched": 1}}
 ACTIVE_STATES = ["queued", "running"]
 
 
 class AllRefused(Exception):
-    """Every write was refused: nothing is to be written. Stays inside the store."""
+    """Every write was refused, so there is nothing to write. Never leaves the store."""
 
     def __init__(self, answers: list[Written]) -> None:
         super().__init__()
@@ -35,14 +35,17 @@ class AllRefused(Exception):
 
 
 def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Written]:
-    """Each write in turn, seen by the next; then all documents at once. AllRefused, if there is nothing to
-    do."""
+    """Decide the writes one after the other, each on the result of those before it; then write all
+    documents at once.
+
+    Raises AllRefused if there is nothing to write.
+    """
     ids = list(dict.fromkeys(key_text(write.planned.schedule.key) for write in writes))
     found = {
         document["_id"]: document
         for document in session.find("find schedules", SCHEDULES, {"_id": {"$in": ids}})
     }
-    # The version counts also where the rest of a document can't be read: so it can be written anew.
+    # The version is compared also if the rest of a document cannot be read, so that it can be replaced.
     versions: dict[str, Any] = {key: _version(document) for key, document in found.items()}
     present = {key: found_schedule(document) for key, document in found.items()}
     accepted: list[Planned] = []
@@ -64,13 +67,13 @@ def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Writte
         accepted.append(write.planned)
         answers.append(Written(True, wanted))
     if refused and not accepted and not repetitions:
-        # As of the moment in which the documents were read. To touch them would abort those who fire them.
-        # They may be newer than what a majority has, which is what the caller reads before another try.
+        # The answers are of the moment of reading: writing the documents would abort nodes that fire them.
+        # The documents may be newer than those of a majority, which the caller reads before another try.
         session.await_majority()
         session.announce("committed")
         raise AllRefused(answers)
     _write(session, accepted, found.keys())
-    # What was refused was refused for what the document is at the time of the commit.
+    # The document of a refused write is written, too, so that the refusal is true at the time of the commit.
     touched = [UpdateOne({"_id": key}, TOUCH) for key in refused if key in found]
     session.bulk("touch schedules", SCHEDULES, touched)
     add_what_follows(session, accepted, careful)
@@ -99,7 +102,7 @@ def _version(document: Document) -> Version:
 
 
 def add_what_follows(session: Session, accepted: Iterable[Planned], careful: bool) -> None:
-    """The runs, ledger rows and cancel requests that belong to written schedules."""
+    """Write the runs, ledger rows and cancel requests of written schedules."""
     runs: list[RunRecord] = []
     skipped: list[Document] = []
     cancels: list[str] = []
@@ -115,7 +118,7 @@ def add_what_follows(session: Session, accepted: Iterable[Planned], careful: boo
 
 
 def put_notes(session: Session, to_quarantine: Sequence[tuple[str, str, Exception]]) -> None:
-    """A note for each (tenant, key)."""
+    """Write a note of kind ``quarantine`` for each (tenant, key)."""
     session.bulk(
         "quarantine",
         RECORDS,
@@ -131,7 +134,7 @@ def put_notes(session: Session, to_quarantine: Sequence[tuple[str, str, Exceptio
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
-    # One more than asked for says whether there is more.
+    # One more than the page holds says whether there is more.
     documents = session.find(
         "find schedules",
         SCHEDULES,
@@ -153,7 +156,7 @@ def question(query: ScheduleQuery, after: Key | None) -> Document:
     if query.tenant is not None and query.name is not None:
         where["_id"] = key_text((query.tenant, query.name))
     else:
-        # A document without a tenant or a name has no place in the order.
+        # A document without a tenant or a name has no position in the order.
         text = {"$type": "string"}
         where |= {"tenant": query.tenant or text, "name": query.name or text}
     if query.task is not None:

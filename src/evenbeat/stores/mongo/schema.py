@@ -1,9 +1,9 @@
-"""The collections and their indexes, as numbered migrations. mongosh reads them: instants are milliseconds
-UTC, so ``new Date(Number(run_at))`` is a time for people.
+"""The collections and their indexes, as numbered migrations. Users may read them with mongosh: instants are
+milliseconds UTC, so ``new Date(Number(run_at))`` is a readable time.
 
-What firing and claiming ask for stands in partial indexes, which hold the documents that are asked for and
-no others: history makes them neither larger nor slower. Seven indexes make a
-change of a run cost 100 us of the server's time, not 20, whichever of them it concerns (MongoDB 6.0.5).
+Firing and claiming use partial indexes, which contain only the documents that they need: a long history
+makes them neither larger nor slower. With seven indexes a change of a run costs 100 us of the server's
+time, without them 20, whichever indexes it concerns (MongoDB 6.0.5).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.session import Session
 
 KNOWN = 1
-"""The schema that this version works with."""
+"""The version of the schema that this Evenbeat uses."""
 
 SCHEDULES, RUNS, SKIPPED, STATISTICS = "schedules", "runs", "skipped", "statistics"
 RECORDS, LOGS, META, HINTS = "records", "logs", "meta", "hints"
 
-# What waits on the hints reads the newest; the others are there for nobody.
+# Receivers read the newest hints; nobody needs the older ones.
 _HINTS_KEPT = 1000
 _HINTS_SIZE = 1 << 20
 
@@ -31,19 +31,19 @@ class Index(NamedTuple):
     name: str
     keys: dict[str, int]
     only: dict[str, Any] | None = None
-    """Which documents it holds; None: all."""
+    """The documents that it contains; None: all."""
 
     def document(self) -> Document:
         more = {} if self.only is None else {"partialFilterExpression": self.only}
         return {"name": self.name, "key": self.keys, **more}
 
 
-# "format" stands in the index so that documents of a newer one are passed over without reading them.
+# "format" is in the index so that documents of a newer format are skipped without reading them.
 DUE = Index(SCHEDULES, "due", {"wake_at": 1, "_id": 1, "format": 1}, {"wake_at": {"$exists": True}})
 SCHEDULES_BY_NAME = Index(SCHEDULES, "by_name", {"tenant": 1, "name": 1})
 
-# One range per queue: the highest priority first, then by time. Tasks that a node doesn't have are passed
-# over inside the index. Tenant and state are there so that what waits is counted without reading it.
+# One range per queue: the highest priority first, then by time. Tasks that a node does not have are skipped
+# inside the index. Tenant and state are in it so that queued runs are counted without reading them.
 CLAIMABLE = Index(
     RUNS,
     "claimable",
@@ -51,7 +51,7 @@ CLAIMABLE = Index(
     {"state": "queued"},
 )
 
-# The same for few tasks: runs of others that wait before theirs, 10,000 say, would cost each look 20 ms.
+# The same for few tasks: 10,000 runs of other tasks at the head of a queue would cost each claim 20 ms.
 CLAIMABLE_BY_TASK = Index(
     RUNS,
     "claimable_by_task",
@@ -59,7 +59,7 @@ CLAIMABLE_BY_TASK = Index(
     {"state": "queued"},
 )
 
-# What a claim, a worker or a supervisor holds. Whoever looks for leases that ended walks through all of it.
+# Running runs by worker: for claims, workers and supervisors. A search for ended leases reads all of it.
 LEASED = Index(
     RUNS,
     "leased",
@@ -108,17 +108,17 @@ INDEXES: dict[int, tuple[Index, ...]] = {
         EXPIRING,
     )
 }
-"""What leads to each version from the one before. One that was released never changes again."""
+"""The indexes that each version adds to the one before. A released migration never changes."""
 
 _VERSION = {"_id": "schema"}
-# Two that make the same collection at once: one of them made it.
+# The error of creating a collection that another node creates at the same moment.
 _EXISTS = 48
-# Transactions can't make a collection at the moment in which another one does: all are made beforehand.
+# Transactions cannot create a collection while another one does: all are created beforehand.
 _PLAIN = (STATISTICS, LOGS, META)
 
 
 def found_version(session: Session) -> int:
-    """The version of the collections; 0 if there are none. One read."""
+    """Read the version of the collections; 0 if there are none. One command."""
     documents = session.find("find schema version", META, _VERSION)
     if not documents:
         return 0
@@ -129,7 +129,7 @@ def found_version(session: Session) -> int:
 
 
 def upgrade(session: Session) -> None:
-    """Bring the database up to date. Every step may be repeated, and taken by many at once."""
+    """Upgrade the database. Every step may be repeated, and many nodes may do it at once."""
     version = found_version(session)
     if version > KNOWN:
         raise SchemaTooNew(version, KNOWN)
@@ -150,7 +150,8 @@ def upgrade(session: Session) -> None:
     for number in sorted(INDEXES):
         if number > version:
             _create_indexes(session, INDEXES[number])
-    # Last: who finds the version finds everything else. Never back, should an older node come late.
+    # The last step: a node that finds the version finds everything else. An older node that is late does
+    # not lower it.
     change = {"q": _VERSION, "u": {"$max": {"version": KNOWN}}, "upsert": True}
     session.write("set schema version", {"update": META, "updates": [change]}, 5.0)
 
@@ -164,7 +165,7 @@ def _create(session: Session, command: Document) -> None:
 
 
 def _create_indexes(session: Session, indexes: tuple[Index, ...]) -> None:
-    """One command per collection, which makes the collection, too."""
+    """Create indexes with one command per collection, which also creates the collection."""
     by_collection: dict[str, list[Document]] = {}
     for index in indexes:
         by_collection.setdefault(index.collection, []).append(index.document())
@@ -173,7 +174,7 @@ def _create_indexes(session: Session, indexes: tuple[Index, ...]) -> None:
 
 
 def schema_script(database: str, since: int = 0) -> str:
-    """What ``open`` would do on a database of schema ``since``, for mongosh."""
+    """Return the mongosh script of what ``open`` would do on a schema of version ``since``."""
     lines = [f"use {database}"]
     if since == 0:
         lines += [f'db.createCollection("{name}")' for name in _PLAIN]

@@ -1,4 +1,4 @@
-"""What can be told of a server: what the promise leans on, its clock, its version."""
+"""Checks of the server's version, settings and clock, on which the guarantees depend."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def server_time(session: Session) -> Instant:
 
 
 def settings(session: Session, clock: ServerClock) -> list[Setting]:
-    """What there is to know, as far as this user may know it."""
+    """Return the settings that this user may read."""
     sent = clock.mark()
     hello = session.run("look at server", {"hello": 1}, "admin")
     clock.heard(local_time(hello), sent)
@@ -39,7 +39,8 @@ def settings(session: Session, clock: ServerClock) -> list[Setting]:
 
 
 def _ask(session: Session, command: Document) -> Document | None:
-    """None where this user has no right to ask: roles of administrators are not asked of anybody."""
+    """Run a command; None if this user has no right to it: Evenbeat does not require roles of
+    administrators."""
     try:
         return session.run("look at server", command, "admin")
     except StoreUnavailable as error:

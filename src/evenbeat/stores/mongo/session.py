@@ -1,4 +1,4 @@
-"""Commands on the database: each announced by name, and every error of the driver translated."""
+"""Commands on the database: each is announced by name, and every error of the driver is translated."""
 
 from __future__ import annotations
 
@@ -36,27 +36,28 @@ Operation: TypeAlias = UpdateOne | ReplaceOne[Document] | DeleteOne | DeleteMany
 _DUPLICATE = 11000
 _UNAUTHORIZED = (13, 8000)
 # BSONObjectTooLarge, a document that is too large after an update or for an upsert, TransactionTooLarge,
-# TransactionTooLargeForCache, a buffer of the server's that is full.
+# TransactionTooLargeForCache, a full buffer of the server.
 _TOO_LARGE = frozenset({10334, 17419, 17420, 257, 388, 13548})
 # WriteConflict, LockTimeout, SnapshotUnavailable, NoSuchTransaction, TransactionTooOld, MaxTimeMSExpired,
-# PreparedTransactionInProgress: the transaction is gone, nothing of it stays, and it may be tried again.
+# PreparedTransactionInProgress: the transaction has ended without effect, and may be repeated.
 _CONTENDED = (112, 24, 246, 251, 225, 50, 267)
 _OUT_OF_TIME = 50
 SHORT_WAIT = 0.2
-"""Seconds that a write waits which can be done in another way, or later: a busy server needs some of them."""
+"""How many seconds a write waits that can be done in another way, or later: a busy server needs some of
+them."""
 _NOTES = "meta"
-# An error may quote the document that it is about.
+# An error may quote a whole document.
 _LONGEST_TEXT = 500
-# To end a transaction on a server that may be away is worth a moment and no more.
+# How many seconds to wait for the end of a transaction on a server that may be away.
 _TO_ABORT = 1.0
 
 
 class Contended(Exception):
-    """Somebody else writes the same documents now. Nothing was changed. Stays inside the store."""
+    """Another client writes the same documents now. Nothing was changed. Never leaves the store."""
 
 
 class Duplicate(Exception):
-    """A document of that id is there. Nothing was changed. Stays inside the store."""
+    """A document with that id exists. Nothing was changed. Never leaves the store."""
 
 
 class Session:
@@ -79,10 +80,10 @@ class Session:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
-        """All that is sent inside is committed at the end, or nothing is.
+        """Open a transaction, and commit it at the end.
 
-        A snapshot: what was read and is written must not have been changed by others in between, else
-        Contended. Nobody waits for a lock here: a conflict is an error at once.
+        It reads a snapshot: writing a document that another client has changed since raises Contended. It
+        never waits for locks: a conflict is an error at once.
         """
         with self._translated():
             client_session = self.database.client.start_session()
@@ -110,7 +111,8 @@ class Session:
         return inside
 
     def commit(self, client_session: ClientSession) -> None:
-        """The driver sends it again once if the reply is lost: the server knows a transaction's number."""
+        """Commit. The driver repeats it once if the reply is lost: the server knows the transaction's
+        number."""
         self.announce("commit")
         with self._translated():
             client_session.commit_transaction()
@@ -131,7 +133,7 @@ class Session:
         skip: int = 0,
         quiet: bool = False,
     ) -> list[Document]:
-        """All documents, in as few replies as their size allows. ``quiet``: part of the command before."""
+        """Find all documents, in as few replies as their size allows. ``quiet``: not announced."""
         if not quiet:
             self.announce(name)
         with self._translated():
@@ -175,14 +177,14 @@ class Session:
     # Writing, in a transaction.
 
     def insert(self, name: str, collection: str, documents: Sequence[Document]) -> None:
-        """Nothing at all if there are none."""
+        """Insert documents; send nothing if there are none."""
         if documents:
             self.announce(name)
             with self._translated():
                 self.database[collection].insert_many(documents, session=self._client_session)
 
     def bulk(self, name: str, collection: str, operations: Sequence[Operation]) -> int:
-        """Writes in their order; how many documents they found or made."""
+        """Execute writes in their order, and return how many documents they found or created."""
         if not operations:
             return 0
         self.announce(name)
@@ -193,7 +195,7 @@ class Session:
     def update(
         self, name: str, collection: str, where: Mapping[str, Any], change: Mapping[str, Any] | list[Any]
     ) -> int:
-        """The same change for every document found; how many they were."""
+        """Change every document found in the same way, and return how many there were."""
         self.announce(name)
         with self._translated():
             return (
@@ -210,21 +212,22 @@ class Session:
     # Writing without a transaction.
 
     def write(self, name: str, command: Document, patience: float) -> Document:
-        """A command that is atomic by itself. It waits up to ``patience`` seconds for others' writes."""
+        """Execute a command that is atomic by itself. It waits up to ``patience`` seconds for other
+        clients' writes."""
         self.announce(name)
         with self._translated():
             answer = self._send(command, patience)
             if "writeConcernError" in answer:
-                # Its time was over when it had written and waited for the majority: that may take longer.
+                # The time ran out after the write, while it waited for the majority, which may take longer.
                 self.await_majority()
         self.announce("committed")
         return answer
 
     def write_each(self, name: str, command: Document, patience: float) -> int | None:
-        """A command that changes documents each for itself; how many. Whoever calls announces "committed".
+        """Change documents one by one, and return how many. The caller announces "committed".
 
-        None: it met a document that others hold, and gave up after ``patience`` seconds. What it has changed
-        by then stays changed, and is kept by a majority, as always.
+        None: the command met a document that another client has locked, and gave up after ``patience``
+        seconds. The changes that it has made by then stay, confirmed by a majority as always.
         """
         self.announce(name)
         with self._translated():
@@ -239,8 +242,8 @@ class Session:
         return answer.get("n")
 
     def await_majority(self) -> None:
-        """Until all that was written so far is kept by a majority: who reads what a majority has would
-        overlook it before. A write that finds nothing waits for that."""
+        """Wait until a majority has all writes so far: before that, majority reads do not see them. A write
+        that matches no document waits for that."""
         nothing = {"q": {"_id": "nothing"}, "u": {"$set": {"until": 0}}}
         with self._translated():
             _check_concern(self._send({"update": _NOTES, "updates": [nothing]}, self.milliseconds / 1000))
@@ -257,8 +260,8 @@ class Session:
         return answer
 
     def reserve(self, name: str, where: Document, until: Document) -> bool:
-        """Write a note in ``meta`` unless there is one that ``where`` excludes. On the primary alone: a note
-        that is lost with it is a courtesy less."""
+        """Write a note in ``meta`` unless there is one that ``where`` excludes. On the primary alone:
+        losing a note costs some useless work and nothing else."""
         self.announce(name)
         change = {"q": where, "u": {"$set": until}, "upsert": True}
         try:
@@ -276,20 +279,20 @@ class Session:
         return not answer.get("writeErrors")
 
     def release(self, where: Document) -> None:
-        """Remove such a note, without waiting for an answer."""
+        """Delete a note, without waiting for an answer."""
         notes = self.database.get_collection(_NOTES, write_concern=WriteConcern(w=0))
         with contextlib.suppress(PyMongoError):
             notes.delete_one(where)
 
     def run(self, name: str, command: Document, database: str | None = None) -> Document:
-        """A command that is none of the above."""
+        """Execute any other command."""
         self.announce(name)
         with self._translated():
             target = self.database if database is None else self.database.client[database]
             return target.command(command)
 
     def insert_missing(self, name: str, collection: str, documents: Sequence[Document]) -> None:
-        """Those that are not there yet. Each stands for itself: a repetition adds what is missing."""
+        """Insert the documents that do not exist yet, one by one: a repetition adds the missing ones."""
         if not documents:
             return
         self.announce(name)
@@ -298,13 +301,13 @@ class Session:
         self.announce("committed")
 
     def quietly(self, command: Document) -> Document:
-        """A command of the administration: not part of what a call does, and so not announced."""
+        """Execute an administrative command, which is not announced."""
         with self._translated():
             return self.database.client.admin.command(command)
 
     def admin_aggregate(self, pipeline: Sequence[Mapping[str, Any]]) -> list[Document]:
-        """As ``quietly``, for what the server knows of itself."""
-        # What is going on is in no majority's snapshot: the server refuses to answer.
+        """Like ``quietly``, for queries of the server's own state."""
+        # The server refuses these queries with the read concern "majority".
         admin = self.database.client.get_database("admin", read_concern=ReadConcern("local"))
         with self._translated(), admin.aggregate(pipeline, maxTimeMS=self.milliseconds) as cursor:
             return list(cursor)
@@ -349,8 +352,8 @@ def _check_concern(answer: Document) -> None:
 
 
 def _forget(client_session: ClientSession) -> None:
-    """End a session whose transaction the server has ended: it does with the first error. To say so again
-    takes as long as a commit, since it waits for what others have committed meanwhile."""
+    """End a session whose transaction the server has ended, as it does at the first error. Aborting it
+    again would take as long as a commit, since it waits for the commits of others."""
     transaction = getattr(client_session, "_transaction", None)
     if transaction is not None:
         transaction.reset()
@@ -358,13 +361,13 @@ def _forget(client_session: ClientSession) -> None:
 
 
 def _abort(client_session: ClientSession) -> None:
-    """Nobody else waits for what is open here. A server that is away forgets it by itself."""
+    """Abort the transaction. A server that is away ends it by itself."""
     with contextlib.suppress(PyMongoError), pymongo.timeout(_TO_ABORT):
         client_session.end_session()
 
 
 def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
-    """What went wrong, and what to do, in the words of a user."""
+    """Return the error to raise, with advice for users."""
     code = getattr(error, "code", None)
     advice = None
     if isinstance(error, ServerSelectionTimeoutError):
@@ -385,8 +388,8 @@ def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
 
 
 def _text(error: PyMongoError) -> str:
-    """What the server or the driver says. Of a bulk of writes, the first that failed: the driver says no more
-    than that there were errors."""
+    """Return the text of an error; of a bulk write, that of the first failure, which the driver's own text
+    leaves out."""
     if isinstance(error, BulkWriteError):
         failed = [*error.details.get("writeErrors", ()), *error.details.get("writeConcernErrors", ())]
         if failed:

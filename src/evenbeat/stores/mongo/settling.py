@@ -1,4 +1,5 @@
-"""Transitions of runs, with what they add, count and wake. Functions of an open transaction."""
+"""Settling: transitions of runs, with their new runs, statistics and wake-ups. Functions of an open
+transaction."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from evenbeat.stores.mongo.schedules import TOUCH
 from evenbeat.stores.mongo.schema import RUNS, SCHEDULES, STATISTICS
 from evenbeat.stores.mongo.session import SHORT_WAIT, Contended, Session
 
-# So many runs are compared as they are written sooner than they are read.
+# Up to this many runs, comparing while writing is faster than reading first.
 _FEW = 16
 _STATUS = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1}
 
-# As ``firing.waits``: a schedule that bounds its active runs and may be waiting with its next tick. Others
-# are read and not written. A fire that begins to wait for a run writes the run: one of the two sees the
-# other.
+# Like ``firing.waits``: a schedule that limits its active runs and may be waiting with its next tick.
+# Others are read and not written. A fire that starts to wait for a run writes the run, so the two
+# transactions conflict.
 _WAITS: Document = {
     "state": "active",
     "$or": [{"overlap": {"$ne": "allow"}}, {"max_concurrent": {"$exists": True}}],
@@ -34,23 +35,23 @@ _WAKE: list[Document] = [{"$set": {"wake_at": "$next_tick"}}]
 
 
 class Shard:
-    """Which of the documents of each schedule's statistics a store counts in.
+    """The document of each schedule's statistics in which a store counts.
 
-    Workers that end runs of one schedule would abort each other's transactions at its statistics. All begin
-    with the same document; a store that meets another one there moves on to one of seven more. Five workers
-    with three schedules: 280 of 449 transactions were aborted; like this 7 of 192.
+    Workers that end runs of one schedule would abort each other's transactions at its statistics. All start
+    with the same document; after a conflict a store changes to one of seven others. With five workers and
+    three schedules, 280 of 449 transactions were aborted without this, 7 of 192 with it.
     """
 
     def __init__(self) -> None:
         self.number = 0
 
     def leave(self) -> None:
-        self.number = random.randrange(SHARDS)  # noqa: S311 - to part from others, no secret
+        self.number = random.randrange(SHARDS)  # noqa: S311 - a random choice, not a secret
 
 
 def _write_effects(session: Session, done: Settlement, shard: Shard) -> bool:
-    """What others write, too. Before the rest of a transaction: who finds that somebody else has just written
-    it has done nothing in vain. In one order, whoever settles. Answers whether a schedule was woken."""
+    """Write the documents that other transactions write, too. First in a transaction: a conflict then
+    wastes no work. In one order, in every transaction. Return whether a schedule was woken."""
     counts = [_count(key, done.counts[key], shard.number) for key in sorted(done.counts)]
     try:
         session.bulk("count", STATISTICS, counts)
@@ -64,11 +65,12 @@ def _write_effects(session: Session, done: Settlement, shard: Shard) -> bool:
 
 
 class UnexpectedStatus(Exception):
-    """The runs are not as a transition expects them. Stays inside the store."""
+    """A run does not have the status that a transition expects. Never leaves the store."""
 
 
 def can_be_quick(transitions: Sequence[Transition]) -> bool:
-    """Few, each of another run. More are settled sooner if they are read first: see ``settle``."""
+    """Whether there are few transitions, each of another run. More are faster if the runs are read first:
+    ``settle``."""
     return (
         0 < len(transitions) <= _FEW
         and len({transition.run for transition in transitions}) == len(transitions)
@@ -77,12 +79,13 @@ def can_be_quick(transitions: Sequence[Transition]) -> bool:
 
 
 def is_alone(transitions: Sequence[Transition]) -> bool:
-    """It changes one document, which takes no transaction. Of those that can be quick."""
+    """Whether a quick transition changes one document only, which takes no transaction."""
     return len(transitions) == 1 and transitions[0].counts is None and transitions[0].wakes is None
 
 
 def settle_alone(session: Session, transition: Transition, now: Instant) -> None:
-    """UnexpectedStatus, if it is not to be applied, or others hold the run: those may have died."""
+    """Settle one transition. Raises UnexpectedStatus if it does not apply, or if another client, which may
+    have died, has locked the run."""
     update = {"q": _expected(transition, now), "u": set_and_unset(changes(transition, now))}
     if not session.write_each("update run", {"update": RUNS, "updates": [update]}, SHORT_WAIT):
         raise UnexpectedStatus
@@ -92,10 +95,12 @@ def settle_alone(session: Session, transition: Transition, now: Instant) -> None
 def settle_quickly(
     session: Session, transitions: Sequence[Transition], now: Instant, shard: Shard
 ) -> tuple[list[bool], bool]:
-    """All of them, unread; UnexpectedStatus, if one is not to be applied. Three commands, not four, of
-    which the first meets others if any does: five nodes that settle each other's schedules are seldom in
-    the way."""
-    # As if each run stood as its transition expects: what does not is found by the filter.
+    """Settle all transitions without reading the runs. Raises UnexpectedStatus if one does not apply.
+
+    Takes three commands instead of four, and the first one meets any conflict: five nodes that settle runs
+    of the same schedules seldom conflict.
+    """
+    # Assumes that each run has the expected status; the filter of the update finds those that do not.
     expected = {
         transition.run: RunStatus(transition.expect[0], transition.attempt, None, None)
         for transition in transitions
@@ -112,7 +117,7 @@ def settle_quickly(
 
 
 def _expected(transition: Transition, now: Instant) -> Document:
-    """As ``decisions.verdict``: a run to which the transition is to be applied."""
+    """Return the filter of a run to which the transition applies, like ``decisions.verdict``."""
     where: Document = {
         "_id": transition.run,
         "attempt": transition.attempt,
@@ -127,8 +132,11 @@ def _expected(transition: Transition, now: Instant) -> Document:
 def settle(
     session: Session, transitions: Sequence[Transition], now: Instant, careful: bool, shard: Shard
 ) -> tuple[list[bool], bool]:
-    """Each transition in turn, seen by the next; then all documents at once. Which are accepted, and whether
-    a schedule was woken."""
+    """Decide the transitions one after the other, each on the result of those before it; then write all
+    documents at once.
+
+    Return which are accepted, and whether a schedule was woken.
+    """
     revisions = _revisions(session, transitions)
     targets = list(dict.fromkeys(transition.run for transition in transitions))
     statuses = {
@@ -137,10 +145,10 @@ def settle(
     }
     done = settlement(transitions, statuses, now, revisions)
     woken = _write_effects(session, done, shard)
-    # Runs that are added first: a later transition of the batch may be theirs.
+    # New runs first: a later transition of the batch may change them.
     new_runs.insert(session, done.adds, careful)
-    # By _id and nothing else, which the server looks up without planning: to compare state and attempt, too,
-    # takes 50 us more for each run. What was read is compared by the transaction.
+    # The filter is the _id alone, which the server finds without planning: comparing state and attempt,
+    # too, takes 50 us more for each run. The transaction compares the documents with those that were read.
     session.bulk(
         "update runs",
         RUNS,
@@ -150,8 +158,8 @@ def settle(
 
 
 def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int]]:
-    """(generation, revision) of the schedules that transitions name as their gates. They are written, so that
-    a change or a fire of theirs at the same time meets this transaction."""
+    """Read (generation, revision) of the schedules that transitions name as their gates. They are written,
+    too, so that a change or a fire at the same time conflicts with this transaction."""
     gates = {key_text(transition.gate[:2]) for transition in transitions if transition.gate is not None}
     if not gates:
         return {}
@@ -175,7 +183,8 @@ def _status(document: Document) -> RunStatus:
 
 
 def _count(key: Key, more: Statistics, shard: int) -> UpdateOne:
-    """As ``decisions.added``: counts are summed, and what is not said stays as it was."""
+    """Return an update like ``decisions.added``: counts are summed, and fields that are not given stay
+    unchanged."""
     last = {
         name: value
         for name in ("last_run", "last_success", "last_failure", "last_error")

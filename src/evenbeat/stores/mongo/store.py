@@ -1,4 +1,4 @@
-"""The store: which part of it answers what, and in what kind of transaction."""
+"""The store on MongoDB: the transaction of each operation."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ from evenbeat.stores.waking import Waker
 T = TypeVar("T")
 A = TypeVar("A")
 
-# Batches that other nodes have in hand are passed over, others made smaller, up to so many times.
+# How many times a fire skips a batch that another node has reserved, or makes its batch smaller.
 _TRIES = 8
-# A worker that meets others takes its runs from the first so many times as many as it wants.
+# The largest window: a worker under contention claims among up to this many times as many runs as it wants.
 _LARGEST_WINDOW = 8
 # More rows than this in one call are several transactions: 10,000 updates take seconds on a busy server.
 _ROWS_A_STEP = 1_000
@@ -71,12 +71,12 @@ class MongoStore:
     """Schedules and runs in a database of a MongoDB replica set, for any number of nodes.
 
     ``timeout``: how many seconds a server may take to answer before StoreUnavailable. ``lock_timeout``: how
-    many a write may take because others write the same documents. ``on_command`` is told the name of each
-    command before it is sent, and "committed" after each commit; whatever it raises comes out of the call,
-    with the transaction aborted if it was not committed.
+    many a write may take because others write the same documents. ``clock`` replaces the server's clock, in
+    tests. ``on_command`` is called with the name of each command before it is sent, and with "committed"
+    after each commit. An exception that it raises leaves the call, and the transaction is aborted unless it
+    was committed.
 
-    Without a ``clock`` the server's own is the clock. A store that is not open, or not any more, raises
-    StoreUnavailable; ``open`` it (again).
+    Calls before ``open`` or after ``close`` raise StoreUnavailable.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class MongoStore:
         check_limit(limit)
         session = self._session
         now = min(now, self.now())
-        # Most passes find nothing due: they look, and that is all.
+        # Most calls find nothing due: they only read.
         first = start = firing.earliest(session)
         if first is None or start is None or first.wake_at > now or limit <= 0:
             return Fired((), None if first is None else first.wake_at)
@@ -162,11 +162,11 @@ class MongoStore:
                     break
                 others.fired(fired, limit)
                 return fired if start == first else fired._replace(next_wake=first.wake_at)
-        # Due, and not to be had: others are firing it.
+        # Other nodes are firing the due schedules; retry soon.
         return Fired((), first.wake_at)
 
     def _fire(self, start: firing.BatchStart, now: Instant, limit: int, plan: PlanFunction) -> Fired | None:
-        """A batch that is reserved, or a part of it; None if others write all that was tried."""
+        """Fire a reserved batch, or a part of it; None if other clients write all of its documents."""
         careful, size = False, limit
         for tries in range(_TRIES):
             try:
@@ -182,7 +182,7 @@ class MongoStore:
             except Contended:
                 self._connections.contended()
                 self._connections.step_aside(tries)
-                # Fewer are in fewer people's way: runs that end are written by others, too.
+                # A smaller batch conflicts with fewer clients, such as those that settle its runs.
                 size = max(1, size // 2)
             except TooLarge:
                 if size == 1:
@@ -200,7 +200,7 @@ class MongoStore:
 
     def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(
-            "MongoDB can't take part in a transaction of another database's connection",
+            "MongoDB cannot join a transaction of another database",
             field="within",
             value=None,
             hint="enqueue after the commit, with an id of your own: a repetition adds nothing",
@@ -211,7 +211,7 @@ class MongoStore:
         due = min(claim.now, self.now())
         next_due: Instant | None = None
         for tries in range(_TRIES // 2):
-            # As in fire_due: an idle worker looks, and that is all.
+            # As in fire_due: an idle worker only reads.
             seen = claims.look(session, claim, due, self._window)
             next_due = seen.next_due
             if seen.holds or (seen.ids and self._take(claim, seen.ids, due)):
@@ -223,15 +223,15 @@ class MongoStore:
             if not seen.ids:
                 break
             self._connections.step_aside(tries)
-        # Nothing is due; or it is, and not to be had: others are taking it.
+        # Nothing is due, or other workers are claiming the due runs.
         return Claimed((), next_due)
 
     def _take(self, claim: Claim, ids: list[str], due: Instant) -> bool:
-        """Whether the claim may hold any of these now."""
+        """Try to claim these runs, and return whether the claim may hold any of them now."""
         taken = claims.take(self._session, claim, ids, due, self.now())
         if taken is None:
             self._connections.contended()
-        # Who meets others chooses among more, next time, and who meets nobody among fewer.
+        # After a conflict the next claim chooses among more runs, without one among fewer.
         self._window = (
             max(1, self._window // 2) if taken == len(ids) else min(2 * self._window, _LARGEST_WINDOW)
         )
@@ -328,7 +328,8 @@ def _weight_of_write(write: Write) -> int:
 
 
 def _by_size(apply: Callable[[Sequence[T]], list[A]], rows: Sequence[T], size: Callable[[T], int]) -> list[A]:
-    """Some 4 MB in one transaction: a server with a small cache takes no more than ten times as much."""
+    """Divide rows into transactions of some 4 MB: a server with a small cache accepts no more than ten
+    times as much."""
     answers: list[A] = []
     for some in batches(rows, _ROWS_A_STEP, size):
         answers += apply(some)

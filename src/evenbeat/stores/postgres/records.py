@@ -24,7 +24,7 @@ def put(transaction: Transaction, record: Record, expect: int | None, clock: int
     values["body"] = marked(record.body)
     write = sql.ADD_RECORD if expect is None else sql.CHANGE_RECORD
     written, present = transaction.commit("put record", [(write, values), (sql.SELECT_RECORD, values)])
-    # A repetition finds its own work.
+    # A repeated write finds the record that it has written.
     return bool(written) or _read(present) == [record]
 
 

@@ -1,4 +1,4 @@
-"""What is kept about the past: runs found and counted, statistics, logs, and their end."""
+"""History: runs found and counted, statistics and logs, and their purging."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
 from evenbeat.stores.redis.session import Session
 
-# Runs that one script looks at or deletes: 2 ms, at most.
+# How many runs one script reads or deletes: at most 2 ms.
 LOOK = 500
 _RUNNING = frozenset(("running",))
 
@@ -29,7 +29,8 @@ def find(session: Session, query: RunQuery) -> Page[RunRecord]:
 
 
 def _from_few(session: Session, query: RunQuery, after: tuple[Instant, str] | None) -> list[RunRecord] | None:
-    """From an index that holds few runs, however long the history is; None if there is no such index."""
+    """Find runs in an index that contains few runs, however long the history is; None if there is no such
+    index."""
     parts: list[list[object]]
     if query.ids is not None:
         ids = list(dict.fromkeys(query.ids))
@@ -59,7 +60,8 @@ def _from_few(session: Session, query: RunQuery, after: tuple[Instant, str] | No
 def _from_several(
     session: Session, query: RunQuery, after: tuple[Instant, str] | None
 ) -> list[RunRecord] | None:
-    """From indexes of what waits, runs and ended lately; None if these don't hold all that is asked for."""
+    """Find runs in the indexes of queued, running and lately ended ones; None if these do not contain all
+    matches."""
     if query.since is None and not query.retrying:
         return None
     asked = _equal(query)
@@ -92,7 +94,7 @@ def _from_several(
 
 
 def _ready(session: Session) -> list[tuple[str, str]]:
-    """(queue, index) of each index of queued runs."""
+    """Return (queue, index) of each index of queued runs."""
     (found,) = session.run("ready_runs", [])
     return [(queue, index) for queue, index in found]
 
@@ -100,17 +102,17 @@ def _ready(session: Session) -> list[tuple[str, str]]:
 def _walk(
     session: Session, index: str, first: str, fields: Sequence[str]
 ) -> Iterator[tuple[str, Instant, list[str | None]]]:
-    """(id, score, fields) of the runs of an index, from a score on, with a pause for others now and then."""
+    """Yield (id, score, fields) of the runs of an index, from a score on, several at a time."""
     position: Sequence[object] | None = (first, 0)
     while position is not None:
         position, rows = session.run("walk_runs", [index, *position, LOOK, fields])
         for run_id, score, values in rows:
-            # Nothing at all where its key holds something else.
+            # Empty if the run's key contains another type.
             yield run_id, int(float(score)), values or [None] * len(fields)
 
 
 def _equal(query: RunQuery) -> dict[str, str]:
-    """What fields of a run's hash must be."""
+    """Return the values that fields of a run's hash must have."""
     asked = {
         "tenant": query.tenant,
         "schedule": query.schedule,
@@ -135,12 +137,12 @@ def _from_index(session: Session, query: RunQuery, after: tuple[Instant, str] | 
     runs: list[RunRecord] = []
     position: Sequence[object] | bool = False if after is None else after
     while True:
-        # One more than asked for says whether there is more.
+        # One more than the page holds says whether there is more.
         missing = max(1, min(query.limit + 1 - len(runs), LOOK))
         last, rows = session.run("find_runs", [index, position, LOOK, missing, equal, states, created_by])
         some = [run for run in readable_runs(rows) if query.matches(run)]
         if after is not None:
-            # The run that the cursor names was purged: those before it at the same time come again.
+            # If the run of the cursor was purged, runs before it with the same time are found again.
             some = [run for run in some if _order(run) > (-after[0], after[1])]
         runs += some
         if len(runs) > query.limit or last is None:
@@ -164,7 +166,8 @@ def count(session: Session, tenant: str | None) -> dict[RunState, int]:
 
 
 def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
-    """Looks at each run that is active or ended in the period: 500 at a time, 1 ms of the server's."""
+    """Count the runs of queues. Reads each run that is active or ended in the period: 500 take 1 ms of the
+    server."""
     parts: list[QueueCounts] = []
     for queue, index in _ready(session):
         for _, run_at, (failures,) in _walk(session, index, "-inf", ("failures",)):
@@ -182,7 +185,7 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
     for index, first in (("leases", "-inf"), ("over", str(since))):
         for _, _, (named, moment) in _walk(session, index, first, ("queue", "run_at")):
             if named is None:
-                continue  # purged meanwhile, or something else
+                continue  # purged meanwhile, or a key of another type
             run_at = optional_instant(moment) or 0
             is_running = index == "leases"
             parts.append(
@@ -240,7 +243,7 @@ def read_log(session: Session, run: str) -> list[LogChunk]:
                 LogChunk(run=run, attempt=int(attempt), seq=int(seq), text=text, at=optional_instant(at) or 0)
             )
         except ValueError:
-            continue  # not what anybody's run wrote
+            continue  # not written by Evenbeat
     return sorted(chunks, key=lambda chunk: (chunk.attempt, chunk.seq))
 
 

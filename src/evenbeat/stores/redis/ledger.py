@@ -11,7 +11,7 @@ from evenbeat.stores.redis.session import Session
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row as a person reads it. ``first`` leads: of equal ends, the text orders by it."""
+    """A row of the ledger as readable JSON. ``first`` is the first field: rows with equal ends sort by it."""
 
     first: str
     last: str
@@ -21,14 +21,14 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     recorded_at: str
     run: str | None = None
     written: str
-    """By which version of the schedule, and at which position: two rows are never one."""
+    """The version of the schedule that wrote the row, and its position: makes every row unique."""
 
 
 _decoder = msgspec.json.Decoder(LedgerEntry)
 
 
 def skipped_row(schedule: ScheduleRecord, position: int, row: Skipped) -> list[object]:
-    """A row as the scripts add it: (last, recorded_at, text)."""
+    """Return a row as the scripts add it: (last, recorded_at, text)."""
     version = schedule.version
     entry = LedgerEntry(
         first=_padded(row.first),
@@ -53,7 +53,7 @@ def find(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipp
         try:
             entry = _decoder.decode(text)
         except (msgspec.MsgspecError, UnicodeError):
-            continue  # nobody plans by it
+            continue  # firing does not read it
         found.append(
             Skipped(
                 tenant=tenant,
@@ -71,7 +71,7 @@ def find(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipp
 
 
 def _padded(instant: Instant) -> str:
-    """With milliseconds, always: so that texts order as their instants do."""
+    """Write an instant always with milliseconds, so that texts sort like their instants."""
     if not FIRST <= instant <= LAST:
         return instant_text(instant)
     return from_ms(instant).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

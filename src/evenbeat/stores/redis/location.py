@@ -1,4 +1,4 @@
-"""Where the server is and where our keys are, from a URL."""
+"""The location of the server and of Evenbeat's keys, read from a URL."""
 
 from __future__ import annotations
 
@@ -38,43 +38,44 @@ class Endpoint(NamedTuple):
 
 
 class Location(NamedTuple):
-    """Servers, and a place on them."""
+    """Servers, a database and a prefix."""
 
     kind: Kind
     endpoints: tuple[Endpoint, ...]
     """The server; the sentinels; or some nodes of the cluster."""
     service: str
-    """What sentinels call the primary; empty for other kinds."""
+    """The sentinels' name for the primary; empty for other kinds."""
     shown: str
-    """For messages: without a password."""
+    """The URL in messages, without a password."""
     prefix: str
     scheme: str
     user: str
-    """What stands before the host in a URL of the driver, with its @; empty if nothing does."""
+    """The part before the host in a URL of the driver, with its @; may be empty."""
     sentinel_user: str
     """The same for sentinels, which have users of their own."""
     database: int
     options: str
-    """The query of a URL for the driver, which does not know our own options."""
+    """The query of a URL for the driver, without Evenbeat's own options."""
 
     @property
     def url(self) -> str:
-        """The first server named, for the driver."""
+        """The driver's URL of the first server."""
         return self.url_of(self.endpoints[0])
 
     def url_of(self, endpoint: Endpoint) -> str:
-        """A server for the driver."""
+        """Return the driver's URL of a server."""
         query = f"?{self.options}" if self.options else ""
         return f"{self.scheme}://{self.user}{endpoint}/{self.database}{query}"
 
     def sentinel_url(self, endpoint: Endpoint) -> str:
-        """A sentinel for the driver. Sentinels have no databases."""
+        """Return the driver's URL of a sentinel. Sentinels have no databases."""
         query = f"?{self.options}" if self.options else ""
         return f"{self.scheme}://{self.sentinel_user}{endpoint}/0{query}"
 
     @property
     def base(self) -> str:
-        """What every key begins with. The braces make it the hash tag of a cluster: all keys in one slot."""
+        """The beginning of every key. The braces make it the hash tag of a cluster: all keys are in one
+        slot."""
         return f"{{{self.prefix}}}:"
 
     @property
@@ -87,7 +88,7 @@ class Location(NamedTuple):
 
 
 def read_location(url: str, prefix: str | None = None) -> Location:
-    """An location from a URL; ``prefix`` overrides the one that the URL names."""
+    """Read a location from a URL. ``prefix`` overrides the URL's."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -165,7 +166,7 @@ def _read_endpoints(hosts: str, kind: Kind, visible: str) -> tuple[Endpoint, ...
 
 
 def _read_path(path: str, kind: Kind, visible: str) -> tuple[str, int]:
-    """The service and the database."""
+    """Return the service and the database."""
     words = [word for word in path.split("/") if word]
     service = ""
     if kind == "sentinel":
@@ -196,7 +197,7 @@ def _read_path(path: str, kind: Kind, visible: str) -> tuple[str, int]:
 
 
 def _check_options(location: Location, names: list[str], ours: list[str]) -> None:
-    """The driver takes options as they come, and stumbles over them when it connects."""
+    """Refuse unknown options: the driver would accept them here and fail when it connects."""
     try:
         redis.ConnectionPool.from_url(location.url).make_connection()
     except (TypeError, ValueError) as error:

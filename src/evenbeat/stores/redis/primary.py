@@ -1,8 +1,8 @@
-"""Finds the server to write to: the one that is named, the one that sentinels name, or the owner of a slot.
+"""Finding the server to write to: the one in the URL, the one that sentinels name, or the owner of a slot.
 
-All keys of a store have one hash tag, so in a cluster, too, one server at a time has all of them. Answers of
-sentinels and of cluster nodes may be late: a server that is not the primary any more refuses writes, and its
-caller asks again.
+All keys of a store have one hash tag, so in a cluster, too, one server at a time has all of them. Answers
+of sentinels and of cluster nodes may be outdated: a server that is not the primary any more refuses writes,
+and the session searches again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from redis.crc import key_slot
 from evenbeat.stores.redis.location import Endpoint, Location
 
 Connect: TypeAlias = Callable[[str], "RawConnection"]
-"""Makes a connection to the server of a URL, not connected yet."""
+"""Creates a connection to the server of a URL, not connected yet."""
 
 
 class RawConnection(Protocol):
-    """A connection of the driver, which has no types for it."""
+    """A connection of the driver, which does not declare its type."""
 
     _sock: Any
 
@@ -34,14 +34,15 @@ class RawConnection(Protocol):
 
 class PrimaryFinder(Protocol):
     def find(self) -> Endpoint:
-        """The primary, as far as anybody knows; an error of the driver if nobody does."""
+        """Return the primary. Raises an error of the driver if no server knows it."""
 
     def redirect(self, endpoint: Endpoint) -> None:
-        """A node of the cluster has said that the slot is there."""
+        """Note that a node of the cluster has redirected a command to this endpoint."""
 
 
 def finder(location: Location, key: str, connect: Connect) -> PrimaryFinder:
-    """``key``: any that is used; it says which slot of a cluster."""
+    """Return the finder for a location. ``key`` is any key of the store: it determines the slot of a
+    cluster."""
     if location.kind == "sentinel":
         return _Sentinels(location, connect)
     if location.kind == "cluster":
@@ -50,7 +51,7 @@ def finder(location: Location, key: str, connect: Connect) -> PrimaryFinder:
 
 
 class _NamedServer:
-    """A server by its address. What is behind the address may change."""
+    """A server by its address. Another server may take over the address."""
 
     def __init__(self, location: Location) -> None:
         self._endpoint = location.endpoints[0]
@@ -72,7 +73,7 @@ class _Sentinels:
         """Ask one sentinel after the other, until one names a server that says it is a primary."""
         troubles: list[str] = []
         for _ in self._location.endpoints:
-            # Another one first, the next time: this one may be late.
+            # The next search starts with another sentinel: this one may be outdated.
             asked = self._endpoints.pop(0)
             self._endpoints.append(asked)
             try:
@@ -102,7 +103,7 @@ class _Sentinels:
         return None if reply is None else Endpoint(reply[0], int(reply[1]))
 
     def _role(self, endpoint: Endpoint) -> str:
-        # ROLE would do, but the users that docs/stores/redis.md recommends may not send it.
+        # Not ROLE: the users that docs/stores/redis.md recommends may not send it.
         facts = str(self._ask(self._location.url_of(endpoint), "INFO", "replication"))
         found = re.search(r"^role:(\w+)", facts, re.MULTILINE)
         return found[1] if found else "server without a role"
@@ -117,7 +118,7 @@ class _Cluster:
         self._slot = slot
         self._connect = connect
         self._known: tuple[Endpoint, ...] = ()
-        """The nodes of the cluster as one of them told last: those that the URL names may all be gone."""
+        """The nodes of the cluster in the last answer: all nodes of the URL may be gone."""
         self._redirected: Endpoint | None = None
 
     def find(self) -> Endpoint:
@@ -145,13 +146,14 @@ class _Cluster:
 
 
 def _endpoint(node: list[Any], asked: Endpoint) -> Endpoint:
-    """A node that does not know its own address gives an empty one: it is where it was asked."""
+    """Read an endpoint. A node that does not know its own address sends an empty one: it is the one that
+    was asked."""
     host, port = node[0], int(node[1])
     return Endpoint(host if host not in (None, "", "?") else asked.host, port)
 
 
 def ask(connection: RawConnection, *words: str) -> Any:
-    """One question on a connection of its own."""
+    """Send one command on a connection of its own."""
     try:
         connection.connect()
         connection.send_command(*words)
@@ -161,7 +163,7 @@ def ask(connection: RawConnection, *words: str) -> Any:
 
 
 def is_elsewhere(error: Exception) -> bool:
-    """Whether the server is not to be reached, or is not (or not yet) the one to write to."""
+    """Whether an error means that the server is away, or is not (or not yet) the primary."""
     if isinstance(error, _ELSEWHERE):
         return True
     return isinstance(error, driver.ResponseError) and _CODES.search(str(error)) is not None

@@ -1,4 +1,4 @@
-"""Records: small pieces of anything else, changed by compare-and-set."""
+"""Records: small documents of any kind, changed by compare-and-set."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _live(rows: list[list[Any]], kind: str, now: Instant) -> list[Record]:
             ends = optional_instant(expires)
             record = Record(kind=kind, tenant=tenant, key=key, version=int(version), body=body, expires=ends)
         except ValueError:
-            continue  # somebody's edit; it counts as there when it is written, and is shown to nobody
+            continue  # edited by hand: it exists for writes, and is not returned
         if ends is None or ends > now:
             found.append(record)
     return found

@@ -1,11 +1,11 @@
-"""Hashes as records and back. Every value is text: names as they are, instants in RFC 3339, and digits.
+"""Conversion between hashes and records. Every value is text: names, instants in RFC 3339, and digits.
 
-What scripts and people look at are fields of their own; the rest is one field of JSON. Each field costs on
-every way through a script: with all of them apart, adding and claiming a run cost the server nearly twice as
-much.
+Values that scripts and people read have their own fields; the others are one field of JSON. Each field
+costs time in every script: with a field for each value, adding and claiming a run cost the server nearly
+twice as much.
 
-A field of a schedule that has no value is empty; one of a run is not there, or empty if it is an instant.
-Reading checks everything; a hash that fails is unreadable, and the caller decides what becomes of it.
+A field of a schedule without a value is empty; a field of a run is missing, or empty if it is an instant.
+Reading checks everything, and raises ``Unreadable``; the caller decides what to do with such a hash.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from evenbeat.stores.rows import Unreadable, check_counts, check_fired_fields, s
 
 Fields = dict[str, str]
 
-# What a double holds: scores of sorted sets and numbers of Lua are doubles.
+# The integers that a double represents exactly: scores of sorted sets and numbers of Lua are doubles.
 _MOST = 1 << 53
 
 _OVERLAPS = frozenset(get_args(Overlap))
@@ -43,7 +43,7 @@ _SCHEDULE_STATES = frozenset(get_args(ScheduleState))
 _RUN_STATES = frozenset(get_args(RunState))
 
 
-# Instants repeat: the runs of a burst have one time between them. 0.1 us where it is known, else 2 us.
+# Instants repeat: the runs of a burst have one time. 0.1 us if the text is cached, otherwise 2 us.
 @lru_cache(maxsize=8192)
 def instant_text(value: Instant) -> str:
     if FIRST <= value <= LAST:
@@ -67,12 +67,13 @@ def optional_instant(text: str | None) -> Instant | None:
 
 
 def path_of(tenant: str, name: str) -> str:
-    """The schedule in keys: acme/cleanup, or the name alone where the tenant is the default one."""
+    """Return the schedule's part of keys: acme/cleanup, or the name alone for the default tenant."""
     return name if tenant == "default" and "/" not in name else f"{tenant}/{name}"
 
 
 def member_of(tenant: str, name: str) -> str:
-    """The schedule in indexes: a space sorts before every character of a name, so tenants stay together."""
+    """Return the schedule's member in indexes. A space sorts before every character of a name, so tenants
+    stay together."""
     return f"{tenant} {name}"
 
 
@@ -86,9 +87,9 @@ def fields_of(flat: list[str]) -> Fields:
 
 
 class ScheduleDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a user said of a schedule and no script has to know: the field ``definition``, as JSON.
+    """The values of a schedule that users set and no script needs: the field ``definition``, as JSON.
 
-    What is not said there is as it is here, whatever the defaults of later versions are.
+    A missing value has the default of this class, whatever the defaults of later versions are.
     """
 
     kind: Kind = "task"
@@ -105,7 +106,7 @@ class ScheduleDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What never changes of a run and no script has to know: the field ``definition``, as JSON."""
+    """The values of a run that never change and no script needs: the field ``definition``, as JSON."""
 
     kind: Kind = "task"
     cause: Cause
@@ -125,7 +126,7 @@ _read_run_rest = msgspec.json.Decoder(RunDefinition).decode
 _Policy = TypeVar("_Policy", CatchUp, Execution)
 
 
-# Policies repeat: a million rows have a handful of different ones between them.
+# Policies repeat: a million rows have a handful of different ones.
 @lru_cache(maxsize=1024)
 def _raw_policy(policy: CatchUp | Execution) -> msgspec.Raw:
     return msgspec.Raw(encode_policy(policy))
@@ -148,7 +149,7 @@ def _optional(value: Instant | None) -> str:
 
 
 def count_text(text: str | None) -> str | bool:
-    """A count as the scripts compare it: one that can't be read is 0, and False if it is not there."""
+    """Return a count as the scripts compare it: 0 if it cannot be read, False if it is missing."""
     if text is None:
         return False
     return text if text.isascii() and text.isdigit() and len(text) < 16 else "0"
@@ -174,7 +175,7 @@ _INSTANTS = frozenset(
 _NUMBERS = frozenset(("max_concurrent", "generation", "revision", "fire_seq", "format"))
 
 SCHEDULE = (
-    # The first two are what take_due.lua looks at.
+    # take_due.lua reads the first two.
     "overlap",
     "max_concurrent",
     "tenant",
@@ -243,7 +244,7 @@ def schedule_fields(s: ScheduleRecord) -> list[str]:
 
 
 def fired_fields(s: ScheduleRecord, before: ScheduleRecord | None = None) -> list[str]:
-    """What firing writes, as far as it differs: where the schedule stands, never what a user said."""
+    """Return the fields that firing writes and that differ; never those that users set."""
     fields = [
         "next_run",
         _optional(s.next_tick),
@@ -382,7 +383,7 @@ def run_fields(r: RunRecord) -> list[str]:
 
 
 def new_run(r: RunRecord) -> list[object]:
-    """A run as the scripts add it: what decides its places in the indexes, then its fields."""
+    """Return a run as the scripts add it: the values for the indexes, then its fields."""
     fields = run_fields(r)
     return [
         r.id,
@@ -460,7 +461,7 @@ def readable_runs(rows: list[list[str]]) -> list[RunRecord]:
 
 
 def schedule_of(member: str, fields: Fields) -> ScheduleRecord:
-    """The schedule that the indexes call so."""
+    """Read the schedule of a member of the indexes."""
     schedule = read_schedule(fields)
     if schedule.key != read_member(member):
         raise Unreadable(f"it calls itself {schedule.name} of tenant {schedule.tenant}")
@@ -468,7 +469,7 @@ def schedule_of(member: str, fields: Fields) -> ScheduleRecord:
 
 
 def found_schedule(member: str, fields: Fields) -> ScheduleRecord:
-    """A schedule, also a damaged one, as far as it can be read."""
+    """Read a schedule; a damaged one with the fields that can be read."""
     try:
         return schedule_of(member, fields)
     except Unreadable as error:
@@ -476,7 +477,7 @@ def found_schedule(member: str, fields: Fields) -> ScheduleRecord:
 
 
 def _plain(fields: Fields) -> dict[str, object]:
-    """The values of a damaged hash as the record has them, where they can be read."""
+    """Return the readable values of a damaged hash, by the names of the record's fields."""
     plain: dict[str, object] = dict(fields)
     with suppress(msgspec.MsgspecError, UnicodeError):
         rest = msgspec.json.decode(fields.get("definition", ""))
@@ -492,7 +493,8 @@ def _plain(fields: Fields) -> dict[str, object]:
 
 
 def _check_text(fields: Fields) -> None:
-    """Bytes that are no UTF-8 have come as lone surrogates, which no text of ours has."""
+    """Refuse bytes that are not UTF-8. The driver decodes them as lone surrogates, which no text of
+    Evenbeat contains."""
     joined = "".join(fields.values())
     if not joined.isascii():
         try:

@@ -25,7 +25,7 @@ from evenbeat.stores.redis.schedules import FAMILIES
 from evenbeat.stores.redis.session import Session
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
-# Runs of one script: some 10 ms in which the server does nothing else.
+# How many runs one script handles: some 10 ms in which the server does nothing else.
 BATCH = 1000
 
 
@@ -43,7 +43,8 @@ def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
 
 
 def claim(session: Session, wanted: Claim) -> Claimed:
-    """In parts of a script each, all under one token: a repetition finds what each of them took."""
+    """Claim runs, with several scripts for a large claim. All use one token: a repeated claim finds the
+    runs of each."""
     runs: list[RunRecord] = []
     to_quarantine: list[tuple[str, Exception]] = []
     tasks = False if wanted.tasks is None else sorted(wanted.tasks)
@@ -84,7 +85,7 @@ def claim(session: Session, wanted: Claim) -> Claimed:
 
 
 def _taken(wanted: Claim, attempt: int, lease_until: Instant, now: Instant) -> Fields:
-    """What the script wrote after it had read the run."""
+    """Return a claimed run, with the fields that the script wrote after it had read the run."""
     return {
         "state": "running",
         "attempt": str(attempt),
@@ -121,7 +122,7 @@ def lost(session: Session, ended_by: Instant, limit: int) -> Lost:
 
 
 def settle(session: Session, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
-    """Which transitions are accepted, and whether a schedule was woken."""
+    """Apply transitions. Return which are accepted, and whether a schedule was woken."""
     answers: list[bool] = []
     is_woken = False
     for part in batches(transitions, BATCH, weight):
@@ -133,7 +134,7 @@ def settle(session: Session, transitions: Sequence[Transition]) -> tuple[list[bo
 
 
 def _transition_row(t: Transition) -> list[object]:
-    """A transition as the script applies it. Times are the script's to say: they go by the server's clock."""
+    """Return a transition as the script applies it. The script computes times, by the server's clock."""
     fields: list[str] = []
     gone: list[str] = []
     if t.state is not UNSET:

@@ -33,21 +33,21 @@ from evenbeat.stores.redis.rows import (
 from evenbeat.stores.redis.session import Session
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
-# Rows of one script: some 10 ms in which the server does nothing else.
+# How many rows one script writes: some 10 ms in which the server does nothing else.
 BATCH = 500
-# Rows that one script looks at: 1 ms.
+# How many rows one script reads: 1 ms.
 LOOK = 500
-# How long a node may take to plan what it took, in ms. After that others plan it, too.
+# How long, in ms, a node has reserved the rows that it plans. After that other nodes plan them, too.
 HOLD = 2_000
-# Looks at rows that others hold before they are planned all the same: their holder may be dead.
+# After how many calls that found only reserved rows a node plans them all the same: their holder may be dead.
 PATIENCE = 10
 
 FAMILIES = ["", *(f".{number}" for number in range(2, FORMAT + 1))]
-"""Indexes of what waits are kept apart by format: newer ones are never looked at."""
+"""Each format has its own index of due schedules: those of newer formats are never read."""
 
 
 class ReservedSchedule(NamedTuple):
-    """A due row in hand."""
+    """A due schedule that this node has reserved."""
 
     member: str
     fields: Fields
@@ -59,7 +59,7 @@ class ReservedSchedule(NamedTuple):
 
     @property
     def version(self) -> list[str | bool]:
-        """As it was read: also where the rest can't be, it is what is compared."""
+        """The version as it was read. It is compared also if the rest of the row cannot be read."""
         return [count_text(self.fields.get(name)) for name in ("generation", "revision", "fire_seq")]
 
 
@@ -108,7 +108,7 @@ def _written(write: Write, reply: int | list[list[str]]) -> Written:
         return Written(True, write.planned.schedule)
     flat, runs_are_there = reply
     fields = fields_of(flat)
-    # A hash without a revision holds the statistics of a schedule that is not there.
+    # A hash without a revision contains the statistics of a schedule that does not exist.
     current = found_schedule(member_of(*write.planned.schedule.key), fields) if "revision" in fields else None
     return Written(may_be_repetition(current, write.planned.schedule) and bool(runs_are_there), current)
 
@@ -121,7 +121,7 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
         first = f"({member_of(*after)}"
     equal = {name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None}
     while True:
-        # One more than asked for says whether there is more.
+        # One more than the page holds says whether there is more.
         missing = min(query.limit + 1 - len(found), LOOK)
         asked = [first, last, LOOK, missing, equal, query.unwanted, _score(query.changed_since)]
         position, rows = session.run("find_schedules", asked)
@@ -142,7 +142,7 @@ def _range(query: ScheduleQuery) -> tuple[str, str]:
 
 
 class Firing:
-    """Fires what is due, for one handle on the store. Knows how often it found all of it in others' hands."""
+    """Fires due schedules for one store object. Counts how often other nodes had reserved all of them."""
 
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
@@ -150,14 +150,14 @@ class Firing:
         self._fruitless = 0
 
     def fire(self, now: Instant, limit: int, plan: PlanFunction, thread: int) -> Fired:
-        """In parts of a script each; a part that is written stays, whatever becomes of the next."""
+        """Fire due schedules in batches, one script each. A written batch stays if the next one fails."""
         planned: list[Planned] = []
         quarantined: list[tuple[str, str]] = []
         lost: list[tuple[str, str]] = []
         next_wake: Instant | None = None
         while True:
             room = min(limit - len(planned) - len(quarantined), BATCH)
-            # Short, as it is written for each row; two threads that share it only plan the same rows.
+            # Short, since it is written for each row. Two threads with the same name only plan the same rows.
             who, anyone = f"{self._name}.{thread // 4096 % 1000}", self._fruitless >= PATIENCE
             due_by, next_wake, rows, is_cut = self._session.run(
                 "take_due", [now, room, who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
@@ -172,7 +172,7 @@ class Firing:
             lost += part.lost
             next_wake = part.next_wake
             done = len(part.planned) + len(part.quarantined)
-            # What was fired may be due again at once: that is for the next call.
+            # A fired schedule may be due again at once: the next call fires it.
             is_all = len(taken) < room and not is_cut
             if is_all or done == 0 or len(planned) + len(quarantined) >= limit:
                 break
@@ -186,25 +186,25 @@ class Firing:
 
 
 def _present(values: list[str | None]) -> Fields:
-    """Nothing at all where the key holds something else than a hash."""
+    """Read the fields of a row; empty if the key is not a hash."""
     return {name: value for name, value in zip(SCHEDULE, values, strict=bool(values)) if value is not None}
 
 
 def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: PlanFunction) -> Fired:
-    """Plan what was taken and write what came of it, if nothing happened to it meanwhile."""
+    """Plan the reserved schedules, and write those that did not change meanwhile."""
     outcomes: list[tuple[ScheduleRecord, Planned]] = []
     rows: list[list[object]] = []
     to_quarantine: list[tuple[ReservedSchedule, str]] = []
     budget = Budget()
     for row in taken:
         if budget.is_spent:
-            break  # held by this thread, which takes them next
+            break  # reserved by this thread, which plans them next
         try:
             if not row.fields:
                 raise Unreadable(f"there is no hash at schedules:{path_of(*row.key)}")
             schedule = schedule_of(row.member, row.fields)
             if schedule.format > FORMAT:
-                continue  # somebody's edit: not ours to touch
+                continue  # another type, written by hand: left alone
             active = _active(row.active) if row.active is not None and needs_active(schedule) else ()
             outcome = plan(schedule, now, active)
         except Exception as error:
@@ -244,7 +244,8 @@ def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: P
 
 
 def _outcome(before: ScheduleRecord, planned: Planned, reply: int | str, now: Instant) -> Planned:
-    """Answer the plan that was written, or the schedule put off because a foreign key is in the way."""
+    """Return the plan that was written, or the schedule deferred because a key of another type is in the
+    way."""
     if isinstance(reply, int):
         return planned
     return Planned(replace(before, wake_at=now + DEFERRED), deferred=reply)

@@ -1,4 +1,5 @@
-"""Lua scripts beside the modules that use them: readable text, known to the server by its hash."""
+"""Loading of Lua scripts, which are files beside the modules that use them. The server knows a script by
+its hash."""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from typing import NamedTuple
 
 class Script(NamedTuple):
     name: str
-    """As it is announced: the file's name with spaces."""
+    """The name for ``on_command``: the file's name with spaces."""
     text: str
     sha: str
 
 
 def script(name: str, package: str = "evenbeat.stores.redis") -> Script:
-    """The script of that name in a package, with what all of them begin with."""
+    """Return the script of that name in a package, with the common prelude."""
     return _scripts(package)[name]
 
 
 @cache
 def _scripts(package: str) -> dict[str, Script]:
-    """All scripts of a package, read together when the first is needed.
+    """Read all scripts of a package, when the first one is needed.
 
     A process that runs out of file descriptors later still has all of them.
     """
@@ -37,5 +38,5 @@ def _scripts(package: str) -> dict[str, Script]:
 
 
 def _script(name: str, text: str) -> Script:
-    # How Redis names scripts; nothing is kept safe by it.
+    # Redis identifies scripts by SHA-1; it is not used for security.
     return Script(name.replace("_", " "), text, sha1(text.encode(), usedforsecurity=False).hexdigest())

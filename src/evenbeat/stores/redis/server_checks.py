@@ -1,4 +1,4 @@
-"""What can be told of a server: what the promise leans on, and whether it holds."""
+"""Checks of the server's version, settings and clock, on which the guarantees depend."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from evenbeat.stores.base import Setting
 from evenbeat.stores.redis.session import Session
 
 _OLDEST = {"redis": (6, 2), "valkey": (7, 2)}
-# Of maxmemory: from here on there is little time left to do something.
+# The part of maxmemory from which on there is a warning.
 _NEARLY = 0.9
-# Milliseconds by which a server's clock may differ from this machine's before people wonder.
+# By how many milliseconds the server's clock may differ from this machine's without a warning.
 _APART = 2_000
 _UNREADABLE = "can't be read: the server does not allow CONFIG"
 
@@ -33,7 +33,7 @@ def settings(session: Session) -> list[Setting]:
 
 
 def _config(session: Session) -> dict[str, str]:
-    """What CONFIG tells; nothing where it is forbidden, as on many servers that somebody else runs."""
+    """Read settings with CONFIG; empty if it is forbidden, as on many hosted servers."""
     found: dict[str, str] = {}
     for name in ("maxmemory-policy", "appendonly", "appendfsync"):
         with contextlib.suppress(StoreUnavailable):
@@ -108,7 +108,7 @@ def _replicas(info: dict[str, Any]) -> Setting | None:
     number = int(info.get("connected_slaves", 0))
     if number == 0:
         return None
-    # No warning: a replica is better than none. What it can't do is written down.
+    # Not a warning: a replica is better than none. The hint says what it does not protect from.
     hint = "a failover loses what had not reached the new primary yet: some ticks may then fire again"
     return Setting(name="connected_slaves", value=str(number), hint=hint)
 

@@ -1,4 +1,5 @@
-"""Commands to the server: each announced by name, none repeated by the driver, every error translated."""
+"""Commands to the server: each is announced by name, the driver repeats none, and every error is
+translated."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ from evenbeat.stores.server_clock import ServerClock
 OnCommand: TypeAlias = Callable[[str], None]
 Reply: TypeAlias = list[Any]
 
-# Threads of one process that talk to the server at once; the next one waits for its turn.
+# How many threads of a process may use a connection at the same time; others wait.
 CONNECTIONS = 32
-# Redirections that one command follows: a cluster that sends it in circles is not ready.
+# How many redirections one command follows: a cluster that redirects it in circles is not ready.
 _REDIRECTIONS = 5
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -37,9 +38,9 @@ _encode = msgspec.msgpack.Encoder().encode
 class Session:
     """A client of one server at a time: the primary, which may become another one.
 
-    A server that can't be reached, or that refuses to be the primary, is left: its connections are closed,
-    its clock is forgotten, ``on_leave`` is called, and the next command looks for the primary again. Survives
-    forks: a child connects anew and leaves its parent's sockets alone.
+    A session leaves a server that is away or is not the primary: it closes the connections, forgets the
+    server's clock, calls ``on_leave``, and searches for the primary before the next command. Survives
+    forks: a child makes its own connections and leaves its parent's sockets alone.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Session:
         on_command: OnCommand | None,
         key: str | None = None,
     ) -> None:
-        """``key``: any that is used, where it is not one of a store: it says which slot of a cluster."""
+        """``key`` is any key that is used, if not those of a store: it determines the slot of a cluster."""
         self.location = location
         self.timeout = timeout
         self.opened = False
@@ -90,25 +91,28 @@ class Session:
             "socket_connect_timeout": self.timeout,
             "socket_keepalive": True,
             "socket_keepalive_options": keepalive(),
-            # A command whose reply was lost may have been applied: repeating it is for those who know.
+            # A command whose reply was lost may have been applied: only the caller knows whether to repeat
+            # it.
             "retry": Retry(NoBackoff(), 0),
             "retry_on_timeout": False,
             "health_check_interval": 0,
             "protocol": 2,
             "decode_responses": True,
-            # Bytes that are no text come as lone surrogates: their row is unreadable then, not the reply.
+            # Bytes that are not UTF-8 become lone surrogates: then the row is unreadable, not the whole
+            # reply.
             "encoding_errors": "surrogateescape",
         }
 
     def raw_connection(self) -> RawConnection:
-        """A connection that belongs to nobody's pool, not connected yet."""
+        """Create a connection outside of the pool, not connected yet."""
         return cast(RawConnection, self.client().connection_pool.make_connection())
 
     def _raw_connection_to(self, url: str) -> RawConnection:
         return cast(RawConnection, redis.ConnectionPool.from_url(url, **self._options()).make_connection())
 
     def leave(self, client: redis.Redis) -> None:
-        """Look for the primary again, for the next command: this client's server is not it, or is away."""
+        """Leave the client's server, which is away or is not the primary: the next command searches for the
+        primary."""
         with self._lock:
             if self._client is not client:
                 return  # another thread has left it
@@ -129,7 +133,7 @@ class Session:
             inherited = self._client
             self._reset()
             if inherited is not None:
-                # Never closed in words here, which would end the conversations of the parent.
+                # Never closed here: that would end the parent's connections.
                 _inherited.append(inherited)
 
     # Time.
@@ -151,7 +155,7 @@ class Session:
         self.announce("committed")
 
     def run(self, name: str, asked: object) -> Reply:
-        """Run a script; the answer is what it says after the time, which is kept here."""
+        """Run a script, and return its reply without the time, which sets the clock."""
         wanted = script(name)
         self._check_open()
         self.announce(wanted.name)
@@ -164,7 +168,7 @@ class Session:
         try:
             reply = self.send("EVALSHA", wanted.sha, *values)
         except driver.NoScriptError:
-            # The server was restarted, or told to forget: it knows the script again after this.
+            # The server was restarted, or its scripts were flushed: EVAL loads the script again.
             reply = self._translated("EVAL", wanted.text, *values)
         except (driver.RedisError, OSError) as error:
             raise translated(self.location, error) from error
@@ -173,13 +177,13 @@ class Session:
         return cast(Reply, reply[1:])
 
     def execute(self, name: str, *words: str | int) -> Any:
-        """A plain command."""
+        """Execute a plain command."""
         self._check_open()
         self.announce(name)
         return self._translated(*words)
 
     def ask(self, *words: str | int) -> Any:
-        """A question that may be asked also when the store is not open."""
+        """Execute a command also if the store is not open, for reading."""
         return self._translated(*words)
 
     def _translated(self, *words: object) -> Any:
@@ -189,8 +193,8 @@ class Session:
             raise translated(self.location, error) from error
 
     def send(self, *words: object, **options: object) -> Any:
-        """Send a command to the primary, and follow the cluster where that has moved. Nothing else is
-        repeated: a node that answers with a redirection has done nothing."""
+        """Send a command to the primary, and follow redirections of a cluster. A node that redirects a
+        command has not executed it; no other command is repeated."""
         redirections = 0
         while True:
             client = self.client()
@@ -198,7 +202,7 @@ class Session:
             try:
                 return execute(*words, **options)
             except driver.MovedError as error:
-                # A node that does not know its own location leaves it out: the same host, another port.
+                # A node that does not know its own address leaves it out: the same host, another port.
                 host = error.host or str(client.connection_pool.connection_kwargs["host"])
                 self._finder.redirect(Endpoint(host, error.port))
                 self.leave(client)
@@ -218,7 +222,7 @@ class Session:
 
 
 def disconnect(pool: Any) -> None:
-    """Connections in use end with their commands; before redis-py 7 their commands end with them."""
+    """Close a pool. Connections in use are closed after their commands; before redis-py 7, during them."""
     if "inuse_connections" in inspect.signature(pool.disconnect).parameters:
         pool.disconnect(inuse_connections=False)
     else:
@@ -226,12 +230,13 @@ def disconnect(pool: Any) -> None:
 
 
 def keepalive() -> dict[int, int]:
-    """A connection that leads nowhere is noticed in about 10 s, where the system can be told so."""
+    """Return socket options with which a dead connection is noticed in about 10 s, where the system has
+    them."""
     wanted = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
     return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
 
 
-# The driver has classes for some errors, whose codes it then leaves out of the message.
+# Errors for which the driver has classes; it removes their codes from the message.
 _BY_CLASS: tuple[tuple[type[Exception], str], ...] = (
     (
         driver.OutOfMemoryError,
@@ -259,15 +264,15 @@ _BY_CODE = {
 }
 
 
-# The node's answer to a script that names a key which the node does not hold (any more).
+# The node's answer to a script with a key that the node does not have (any more).
 _MOVING = "access a non local key"
-# The server hangs up on a text of more than proto-max-bulk-len (512 MB unless set), and has read nothing. Its
-# reply may be lost while the text is still being written: that is StoreUnavailable then.
+# The server ends the connection at a text of more than proto-max-bulk-len (default 512 MB), and has
+# executed nothing. Its reply may be lost while the text is still being sent: that is StoreUnavailable then.
 _TOO_LARGE = "invalid bulk length"
 
 
 def translated(location: Location, error: Exception) -> StoreUnavailable | TooLarge:
-    """What went wrong, and what to do, in the words of a user."""
+    """Return the error to raise, with advice for users."""
     text = str(error) or type(error).__name__
     if isinstance(error, driver.ResponseError) and _TOO_LARGE in text:
         return TooLarge(f"{location.shown}: {text} (more than proto-max-bulk-len of the server at once)")
@@ -284,7 +289,7 @@ def translated(location: Location, error: Exception) -> StoreUnavailable | TooLa
 
 
 _all: weakref.WeakSet[Session] = weakref.WeakSet()
-# Clients of a parent process: kept, so that nothing of them is ended by their being forgotten.
+# Clients of a parent process: kept here, since garbage collection would close their connections.
 _inherited: list[redis.Redis] = []
 
 

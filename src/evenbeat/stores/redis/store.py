@@ -1,4 +1,4 @@
-"""The store: what ``Store`` promises, on Redis or Valkey."""
+"""The store on Redis and Valkey."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from evenbeat.stores.redis.waking import ChannelTransport
 from evenbeat.stores.waking import Waker
 
 KNOWN = 1
-"""The layout of keys that this version works with."""
+"""The version of the keys' layout that this Evenbeat uses."""
 
 _log = logging.getLogger("evenbeat.store")
 
@@ -52,11 +52,11 @@ class RedisStore:
 
     ``url`` is ``redis://host:6379/0?prefix=evenbeat``, ``rediss://`` over TLS; ``valkey://`` and
     ``valkeys://`` are the same. ``timeout``: how many seconds to wait for a connection or an answer before
-    StoreUnavailable. Without a ``clock`` the server's decides. ``on_command`` is told the name of each
-    command before it is sent, and "committed" after each that wrote; whatever it raises comes out of the
-    call.
+    StoreUnavailable. ``clock`` replaces the server's clock, in tests. ``on_command`` is called with the
+    name of each command before it is sent, and with "committed" after each that wrote. An exception that it
+    raises leaves the call.
 
-    A store that is not open, or not any more, raises StoreUnavailable; ``open`` it (again).
+    Calls before ``open`` or after ``close`` raise StoreUnavailable.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class RedisStore:
 
     def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(
-            "Redis takes no part in the transactions of another database",
+            "Redis cannot join a transaction of another database",
             field="within",
             value=None,
             hint="enqueue after the commit, or use PostgreSQL or SQLite",

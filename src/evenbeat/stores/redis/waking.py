@@ -29,7 +29,7 @@ class ChannelTransport(Transport):
         return self._receiver
 
     def _follow_primary(self) -> None:
-        """Subscribe anew: from now on other processes send their hints to another server."""
+        """Make the receiver connect to the new primary, to which other processes send their hints now."""
         if self._receiver is not None:
             self._receiver.ring()
 

@@ -1,6 +1,6 @@
-"""Many rows in one statement: starting it anew for each of them is half of what a row costs.
+"""Writing many rows with one statement: starting a statement for each row is half of the cost of a row.
 
-Columns that are the same in all rows are bound once; the others travel as a JSON array of rows.
+Columns with the same value in all rows are bound once; the others are sent as a JSON array of rows.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import NamedTuple
 from evenbeat.stores.rows import Row
 from evenbeat.stores.sqlite.json_values import json_text
 
-# Fewer rows are as fast one by one.
+# With fewer rows, one statement each is as fast.
 _FEWEST = 10
-# Characters of JSON. What has so much to write is not slow because of its statements.
+# Characters of JSON. With more text to write, the number of statements does not matter.
 _LONGEST = 1 << 24
 
 
@@ -22,13 +22,13 @@ class Bulk(NamedTuple):
 
     expressions: tuple[str, ...]
     values: Row
-    """What all rows have in common, then the JSON."""
+    """The values that all rows share, then the JSON."""
 
 
 def bulk(rows: list[Row]) -> Bulk | None:
-    """Rows whose first column is their identity; None if they are better written one by one.
+    """Combine rows whose first column is their identity; None if they should be written one by one.
 
-    They have to be where a string has a NUL: SQLite cuts those of JSON there.
+    Rows with a NUL in a string must be: SQLite's JSON functions cut the string there.
     """
     if len(rows) < _FEWEST:
         return None

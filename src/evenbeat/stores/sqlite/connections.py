@@ -1,8 +1,8 @@
-"""Connections to the file: who may use which when, what a transaction is, what a fork does.
+"""The connections to the file, transactions on them, and forks.
 
-One connection writes, guarded by a lock: SQLite has one writer at a time anyway, and threads that queue
-for a lock wake up at once, where connections that meet SQLITE_BUSY sleep and try again. Readers have
-connections of their own from a small pool: under WAL they see the last commit and wait for nobody.
+One connection writes, guarded by a lock: SQLite has one writer at a time anyway, and a thread that waits
+for a lock wakes up at once, while a connection that gets SQLITE_BUSY sleeps and tries again. Readers use
+other connections, from a small pool: with WAL they see the last commit and never wait.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from evenbeat.stores.sqlite import schema
 from evenbeat.stores.sqlite.session import OnCommand, Session, is_busy, unavailable
 
 IDLE_READERS = 4
-# Pages of WAL after which it is moved into the file. At SQLite's 1,000 a batch of 2,000 ticks pays for
-# that each time, and a commit costs half as much again.
+# The size of the WAL, in pages, at which SQLite moves it into the file. With SQLite's default of 1,000,
+# each batch of 2,000 ticks does that, and a commit costs 1.5 times as much.
 CHECKPOINT = 4000
-# A WAL that grew in a burst is cut back to this after its next checkpoint.
+# After a checkpoint, SQLite truncates a WAL that grew in a burst to this size.
 WAL_SIZE = 64 << 20
 
 
 _FORKED = (
-    "this process was forked in the middle of a transaction on this file, and SQLite's locks can't be "
-    "trusted here; fork between two calls, or start a new process"
+    "this process was forked during a transaction on this file, so SQLite's locks are not reliable "
+    "here; fork between two calls, or start a new process"
 )
 _CLOSED = (
-    "somebody closed all files of this process (os.closerange?), and SQLite's locks on this one with them; "
-    "start a new process, and close only what is yours"
+    "code in this process closed all its files (os.closerange?), and so released SQLite's locks on this one; "
+    "start a new process, and close only your own files"
 )
 
 
@@ -48,9 +48,9 @@ class Connections:
         self._on_command = on_command
         self._opened = False
         self._stranded: str | None = None
-        """Why this process must not touch the file any more."""
+        """Why this process must not use the file any more."""
         self._file: tuple[int, int] | None = None
-        """The file that is open, whatever its name: (device, inode)."""
+        """The open file: (device, inode)."""
         self._reset()
         _all.add(self)
 
@@ -66,14 +66,14 @@ class Connections:
         self._probe: DescriptorProbe | None = None
 
     def open(self) -> None:
-        """Create the file and its tables, or bring them up to date."""
+        """Create or upgrade the file and its tables."""
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise StoreUnavailable(f"{self.path}: the folder {folder} does not exist; make it first")
         self._check_stranded()
         was_open, self._opened = self._opened, True
         try:
-            # Through the writer's lock: threads that open together, or write already, take turns.
+            # Under the writer's lock: other threads may open or write at the same time.
             with self._writing_turn(), self._lent(self._take_writer, self._keep_writer, create=True) as held:
                 self._use_wal(held)
                 self._upgrade(held)
@@ -83,7 +83,7 @@ class Connections:
             raise
 
     def close(self) -> None:
-        """Close every connection; those in use are closed when they are given back."""
+        """Close every idle connection now, and those in use when they are returned."""
         self._check_descriptors()
         with self._state:
             self._opened = False
@@ -99,10 +99,10 @@ class Connections:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction that holds the write lock: committed at the end, rolled back on any error.
+        """Open a transaction that holds the write lock, commit it at the end, and roll it back on any error.
 
-        BEGIN IMMEDIATE takes the lock before the first read. A deferred transaction takes it at the
-        first write, and fails there, at once, if anybody wrote since its first read.
+        BEGIN IMMEDIATE takes the lock before the first read. A deferred transaction takes it at the first
+        write, and fails there at once if another connection wrote since its first read.
         """
         with self._writing_turn():
             with self._lent(self._take_writer, self._keep_writer) as held:
@@ -113,12 +113,12 @@ class Connections:
                 except BaseException:
                     held.roll_back()
                     raise
-            # The connection is back: whatever this raises finds the store committed and usable.
+            # The connection is back in the pool: if this raises, the store is committed and usable.
             held.announce("committed")
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
-        """A connection for queries that stand for themselves."""
+        """Open a connection for single queries."""
         with self._lent(self._take_reader, self._keep_reader) as held:
             yield held
 
@@ -140,7 +140,7 @@ class Connections:
         self._check_process()
         me = threading.get_ident()
         with self._state:
-            # Who is inside already may go on: the fork waits for them to come out.
+            # Threads that use a connection already may go on: the fork waits for them.
             self._state.wait_for(lambda: not self._forking or me in self._users)
             self._users.append(me)
         held: Session | None = None
@@ -154,7 +154,7 @@ class Connections:
                 self._in_use.append(held)
             yield held
         finally:
-            # In the child of a fork made from inside, everything here belongs to the parent.
+            # In the child of a fork inside this block, the connection belongs to the parent.
             if pid == os.getpid():
                 with self._state:
                     self._users.remove(me)
@@ -195,8 +195,8 @@ class Connections:
             raise StoreUnavailable(f"{self.path}: {self._stranded}")
 
     def _check_descriptors(self) -> None:
-        """Touch nothing if somebody closed the file behind SQLite's back: its locks are gone, and its writes
-        may go into what was opened since. A database lost its tables so."""
+        """Refuse to go on if the file's descriptors were closed without SQLite: its locks are gone, and its
+        writes may go into another file that was opened since. A database lost its tables that way."""
         with self._state:
             if self._probe is None or self._probe.is_intact():
                 return
@@ -208,7 +208,7 @@ class Connections:
         self._check_stranded()
         if not self._opened:
             raise StoreUnavailable(f"{self.path}: the store is not open; call open() first")
-        # Only open() makes a file: one that was moved away must not come back empty.
+        # Only open() creates a file: one that was moved away must not be replaced by an empty one.
         uri = f"{Path(self.path).as_uri()}?mode={'rwc' if create else 'rw'}"
         try:
             connection = sqlite3.connect(
@@ -238,7 +238,7 @@ class Connections:
         return held
 
     def _use_wal(self, held: Session) -> None:
-        """Switch the file to WAL, for good. SQLite doesn't wait for the lock this needs, so this does."""
+        """Switch the file to WAL, permanently. SQLite does not wait for the lock, so this method does."""
         deadline = time.monotonic() + self._busy_timeout
         while True:
             try:
@@ -258,7 +258,7 @@ class Connections:
             return
         try:
             held.begin(self._busy_timeout)
-            # Another process may have been faster.
+            # Another process may have upgraded the file meanwhile.
             version = self._version(held)
             if version < schema.KNOWN:
                 held.run("create meta", schema.META)
@@ -298,10 +298,10 @@ class Connections:
         return found.st_dev, found.st_ino
 
     def _check_file(self) -> None:
-        """Write nothing to a file that was moved away, replaced or deleted: nobody would ever read it.
+        """Refuse to write to a file that was moved away, replaced or deleted: no process would read it.
 
-        A file in its place is not opened: the log (``-wal``) beside it belongs to the one that was there, and
-        SQLite would apply it to any.
+        A new file of that name is not opened: the log (``-wal``) beside it belongs to the old file, and
+        SQLite would apply it to the new one.
         """
         if self._file is None or (found := self._look()) == self._file:
             return
@@ -319,16 +319,16 @@ class Connections:
     def prepare_fork(self) -> None:
         """Close everything before a fork; parent and child connect again when they need to.
 
-        SQLite keeps its locks per file and process, in memory that a child inherits: a connection
-        that the child opens beside an inherited one takes the locks for held and asks nobody. When
-        the parent then closes, it is the last one for all it can see and deletes the WAL that the
-        child writes to: commits were lost so, with the inherited handle merely forgotten.
+        SQLite keeps its locks per file and process, in memory that a child inherits: a connection that the
+        child opens beside an inherited one assumes that it holds these locks. When the parent then closes,
+        it is the last connection that it knows of and deletes the WAL that the child writes to. Commits
+        were lost that way when the child merely did not use the inherited handle.
         """
         self._check_descriptors()
         with self._state:
             if threading.get_ident() in self._users:
-                return  # a fork from inside a transaction: the child will be told
-            # From here on nobody new is let in: busy threads would keep the fork waiting for ever.
+                return  # a fork inside a transaction: calls in the child will fail
+            # From here on other threads wait: busy ones would delay the fork for ever.
             self._forking = True
             self._state.wait_for(lambda: not self._users, timeout=self._busy_timeout + 1)
             idle = self._idle()
@@ -341,7 +341,7 @@ class Connections:
             self._state.notify_all()
 
     def after_fork_in_child(self) -> None:
-        """Start afresh: locks may have been held by threads that are not here."""
+        """Start with new locks. Threads that do not exist here may hold the old ones."""
         if self._pid == os.getpid():
             return
         self._state = threading.Condition()
@@ -350,8 +350,8 @@ class Connections:
         if self._probe is not None:
             self._probe.close()
         self._reset()
-        # Forks that Python doesn't see (in C) leave idle connections. Closing them lets go of the
-        # memory described above; the parent's locks are the parent's, and stay.
+        # Forks in C code, of which Python does not know, leave idle connections. Closing them releases the
+        # memory described above; the parent keeps its locks.
         self._discard(idle)
         if in_use:
             _abandoned.extend(in_use)
@@ -359,7 +359,7 @@ class Connections:
 
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
-# Connections that a fork caught in use: never closed here, since closing would roll back in the file.
+# Connections that were in use at a fork: never closed here, since that would roll back in the file.
 _abandoned: list[Session] = []
 
 

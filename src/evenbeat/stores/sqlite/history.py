@@ -1,4 +1,4 @@
-"""What is kept about the past: runs found and counted, the ledger, statistics, logs, and their end."""
+"""History: runs found and counted, the ledger, statistics and logs, and their purging."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenbeat.stores.sqlite.session import Session
 _QUEUE = QueueCounts.__struct_fields__
 
 _Source: TypeAlias = tuple[str, list[str], list[object]]
-"""Text, conditions, values of these."""
+"""A table expression, conditions, and the values of both."""
 
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
@@ -51,7 +51,8 @@ def question(query: RunQuery, after: Position | None = None) -> tuple[str, list[
 
 
 def _sources(query: RunQuery) -> list[_Source]:
-    """Where to look: tables with their indexes, and what makes an index the right one."""
+    """Return the tables to read, each with its index and the conditions under which that index is
+    complete."""
     runs = "evenbeat_runs AS run"
     if query.ids is not None:
         wanted = json_list(dict.fromkeys(query.ids))
@@ -59,7 +60,7 @@ def _sources(query: RunQuery) -> list[_Source]:
     if query.is_about_active_runs_of_a_schedule:
         active = "run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')"
         return [(f"{runs} INDEXED BY evenbeat_runs_active", [active], [])]
-    # In these words: only then an index is known to hold all that is asked for.
+    # Written like the condition of a partial index: only then SQLite uses that index.
     running: _Source = (f"{runs} INDEXED BY evenbeat_runs_leased", ["run.state = 'running'"], [])
     queued: _Source = (f"{runs} INDEXED BY evenbeat_runs_claimable", ["run.state = 'queued'"], [])
     if query.states == ("running",):
@@ -109,7 +110,7 @@ def purge(session: Session, finished_before: Instant, limit: int, now: Instant) 
     if gone < limit:
         gone += session.run("delete skipped", sql.DELETE_SKIPPED, (finished_before, limit - gone))
     if gone < limit:
-        # Only expired records go, even if the caller's clock is ahead.
+        # Only expired records are deleted, even if the caller's clock is ahead.
         edge = min(finished_before, now)
         gone += session.run("delete records", sql.DELETE_EXPIRED, (edge, limit - gone))
     return gone

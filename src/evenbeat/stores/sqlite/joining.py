@@ -1,7 +1,7 @@
-"""Runs added inside a transaction of the user's, over the user's own connection, and the tables for them.
+"""Adding runs inside a user's transaction, over the user's own connection, and creating the tables for them.
 
-A file has one writer at a time: once the user's transaction has written, no other connection of ours could
-make the tables before that transaction ends. So its own connection makes them.
+A file has one writer at a time: once the user's transaction has written, no other connection can create the
+tables before that transaction ends. So the user's connection creates them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SELECT {", ".join(RUN)} FROM evenbeat_runs WHERE id IN (SELECT value FROM json_e
 
 
 def adding(path: str, runs: Sequence[RunRecord]) -> Say[list[RunRecord]]:
-    """Add the runs to the file at ``path``; the answer is each run as the transaction sees it."""
+    """Add the runs to the file at ``path``. Returns each run as the transaction sees it."""
 
     def say(dialect: str) -> Conversation[list[RunRecord]]:
         check_dialect(dialect, "sqlite")
@@ -45,7 +45,7 @@ def adding(path: str, runs: Sequence[RunRecord]) -> Say[list[RunRecord]]:
 
 
 def _check_file(path: str) -> Conversation[None]:
-    """Refuse a connection to another file: no node would ever look there."""
+    """Refuse a connection to another file: no node would find the runs there."""
     rows = yield Statement("PRAGMA database_list")
     file = next((row[2] for row in rows if row[1] == "main"), "")
     if file and os.path.realpath(file) == path:
@@ -60,12 +60,12 @@ def _check_file(path: str) -> Conversation[None]:
 
 
 def _make_tables() -> Conversation[None]:
-    """Make or upgrade the tables, in one step: a savepoint is a transaction where there is none yet."""
+    """Create or upgrade the tables in one step: outside of a transaction, a savepoint starts one."""
     if (yield from _version()) == schema.KNOWN:
         return
     yield Statement("SAVEPOINT evenbeat_tables")
     yield Statement(schema.META)
-    # The write lock is ours from here on. Another process may have been faster.
+    # From here on this connection holds the write lock. Another process may have upgraded the file before.
     for number, statements in schema.migrations_from((yield from _version())):
         for statement in statements:
             yield Statement(statement)

@@ -10,7 +10,7 @@ from evenbeat.errors import InvalidValue
 
 
 def json_list(values: Collection[object]) -> str:
-    """Values for ``json_each``."""
+    """Encode values for ``json_each``."""
     return json_text(list(values))
 
 

@@ -1,7 +1,7 @@
-"""Who holds the write lock of a file, as far as the operating system says.
+"""The process that holds the write lock of a file, as the operating system reports it.
 
-Linux lists all locks with their processes. The file itself is not opened: closing it would release every
-lock that this process has on it, also those of other connections.
+Linux lists all locks with their processes. This module never opens the file itself: closing it would
+release every lock that this process has on it, also those of other connections.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Lock(NamedTuple):
 
 
 def write_lock_advice(path: str, locks: str = _LOCKS) -> str:
-    """Say who holds the lock, and what to do about it."""
+    """Return a message that names the holder of the lock, and what to do."""
     holder = _holder(path, locks)
     if holder == os.getpid():
         return (
@@ -39,7 +39,7 @@ def write_lock_advice(path: str, locks: str = _LOCKS) -> str:
 
 
 def _holder(path: str, locks: str) -> int | None:
-    """The process that holds the write lock; None if that can't be told."""
+    """Return the process that holds the write lock; None if it is unknown."""
     places = {_inode(path): _RESERVED, _inode(f"{path}-shm"): _WAL_WRITE}
     try:
         with open(locks, encoding="ascii") as listed:
@@ -54,7 +54,7 @@ def _holder(path: str, locks: str) -> int | None:
 
 
 def _read(line: str) -> _Lock | None:
-    """A line such as ``1: POSIX  ADVISORY  WRITE 4711 08:01:131 1073741825 1073741825``."""
+    """Read a line such as ``1: POSIX  ADVISORY  WRITE 4711 08:01:131 1073741825 1073741825``."""
     words = line.split()
     if len(words) != 8 or words[1] not in ("POSIX", "OFDLCK") or words[3] != "WRITE":
         return None

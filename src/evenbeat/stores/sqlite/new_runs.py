@@ -1,4 +1,4 @@
-"""Runs that are new: those of ticks, those that follow from others, those that somebody adds."""
+"""Insertion of new runs: of ticks, of transitions, and enqueued ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenbeat.stores.sqlite.session import Session
 
 
 def insert(session: Session, runs: Iterable[RunRecord]) -> None:
-    """Write runs, in their order; one whose id exists stays as it is."""
+    """Insert runs in their order. A run whose id exists is not changed."""
     rows = [run_row(run) for run in runs]
     together = bulk(rows)
     if together is None:

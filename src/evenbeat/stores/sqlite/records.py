@@ -1,4 +1,4 @@
-"""Records: small pieces of anything else, changed by compare-and-set."""
+"""Records: small documents of any kind, changed by compare-and-set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def get(session: Session, kind: str, tenant: str, key: str, now: Instant) -> Rec
 def put(session: Session, record: Record, expect: int | None, now: Instant) -> bool:
     present = get(session, record.kind, record.tenant, record.key, now)
     if present == record:
-        return True  # a repetition finds its own work
+        return True  # a repeated write finds the record that it has written
     if expect != (None if present is None else present.version):
         return False
     session.run("put record", sql.PUT_RECORD, record_row(record))

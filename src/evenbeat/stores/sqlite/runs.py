@@ -29,7 +29,8 @@ _LEASE_UNTIL = RUN.index("lease_until")
 
 
 def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
-    """A bulk insert says how many rows are new but not which, so what is there is asked for first."""
+    """Add runs. A bulk insert returns how many rows are new but not which, so existing ones are read
+    first."""
     ids = json_list([run.id for run in runs])
     present = {row[0] for row in session.rows("select present", sql.SELECT_PRESENT, (ids,))}
     answers: list[bool] = []
@@ -45,7 +46,7 @@ def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
 
 
 def outlook(session: Session, wanted: Claim) -> tuple[Instant | None, bool]:
-    """When the claim could next take a run, and whether it holds runs already."""
+    """Return when the claim could next take a run, and whether it holds runs already."""
     statement, tasks = sql.OUTLOOK, []
     if wanted.tasks is not None:
         statement, tasks = sql.OUTLOOK_OF_TASKS, [json_list(wanted.tasks)]
@@ -55,7 +56,7 @@ def outlook(session: Session, wanted: Claim) -> tuple[Instant | None, bool]:
 
 
 def claim(session: Session, wanted: Claim, due: Instant, now: Instant) -> Claimed:
-    """``due`` is the time by which runs are due, ``now`` the store's own, from which leases count."""
+    """Claim runs that are due at ``due``. Leases begin at ``now``, the time of the store's own clock."""
     runs = _claim(session, wanted, due, now)
     return Claimed(tuple(runs), outlook(session, wanted)[0])
 
@@ -83,7 +84,7 @@ def _claim(session: Session, wanted: Claim, due: Instant, now: Instant) -> list[
 
 
 def _choose(session: Session, wanted: Claim, now: Instant) -> list[int]:
-    """The rowids of the runs to take, in order: range by range, the highest priority first."""
+    """Return the rowids of the runs to claim, in order: range by range, the highest priority first."""
     statement, tasks = sql.SELECT_CLAIMABLE, []
     if wanted.tasks is not None:
         statement, tasks = sql.SELECT_CLAIMABLE_OF_TASKS, [json_list(sorted(wanted.tasks))]
@@ -102,14 +103,14 @@ def _choose(session: Session, wanted: Claim, now: Instant) -> list[int]:
 
 
 def _quarantine(session: Session, to_quarantine: list[tuple[Row, Unreadable]], now: Instant) -> None:
-    """Over and done with: waiting at the head of its queue, such a run would starve the others."""
+    """Set unreadable runs to failed: at the head of its queue, such a run would block the others."""
     notes = [(row, quarantine_note(error)) for row, error in to_quarantine]
     session.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
     session.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
 
 
 def lost(session: Session, ended_by: Instant, limit: int) -> tuple[Lost, bool]:
-    """Runs whose lease ended, and whether there are rows among them that can't be read."""
+    """Find runs whose lease has ended, and whether there are unreadable rows among them."""
     rows = session.rows("select lost", sql.SELECT_LOST, (ended_by, limit + 1))
     runs = tuple(readable_runs(rows[:limit]))
     unreadable = len(runs) < len(rows[:limit])
@@ -120,7 +121,7 @@ def lost(session: Session, ended_by: Instant, limit: int) -> tuple[Lost, bool]:
 
 
 def fail_unreadable(session: Session, ended_by: Instant, limit: int, now: Instant) -> None:
-    """End the lost runs that can't be read: nobody can record how they ended."""
+    """Set unreadable lost runs to failed: no worker can record how they ended."""
     rows = session.rows("select lost", sql.SELECT_LOST, (ended_by, limit))
     to_quarantine: list[tuple[Row, Unreadable]] = []
     for row in rows:
@@ -132,7 +133,7 @@ def fail_unreadable(session: Session, ended_by: Instant, limit: int, now: Instan
 
 
 def settle(session: Session, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
-    """Which transitions are accepted, and whether a schedule was woken."""
+    """Apply transitions. Return which are accepted, and whether a schedule was woken."""
     targets = json_list({transition.run for transition in transitions})
     statuses = {
         row[0]: RunStatus._make(row[1:]) for row in session.rows("select runs", sql.SELECT_STATUS, (targets,))
@@ -146,7 +147,7 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
 
 
 def _revisions(session: Session, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:
-    """(generation, revision) of the schedules that transitions name as their gates."""
+    """Read (generation, revision) of the schedules that transitions name as their gates."""
     gates = {transition.gate[:2] for transition in transitions if transition.gate is not None}
     if not gates:
         return NO_REVISIONS
@@ -155,7 +156,8 @@ def _revisions(session: Session, transitions: Sequence[Transition]) -> Mapping[K
 
 
 def _update(session: Session, updates: dict[str, dict[str, object]]) -> None:
-    """Runs whose transitions set the same fields share a statement: all but always that is one."""
+    """Update runs. Runs whose transitions set the same fields share a statement: almost always there is
+    one."""
     groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for run_id, fields in updates.items():
         groups[tuple(fields)].append((run_id, *fields.values()))

@@ -29,13 +29,14 @@ from evenbeat.stores.sqlite.session import Session
 
 
 def put(session: Session, writes: Sequence[Write]) -> list[Written]:
-    """Each write in turn, seen by the next; then all rows at once."""
+    """Decide the writes one after the other, each on the result of those before it; then write all rows at
+    once."""
     found = session.rows(
         "select schedules",
         sql.SELECT_SCHEDULES,
         (json_list({write.planned.schedule.key for write in writes}),),
     )
-    # The version counts also where the rest of a row can't be read: so it can be written anew.
+    # The version is compared also if the rest of a row cannot be read, so that the row can be replaced.
     versions: dict[Key, Version] = {row[:2]: version_of(row) for row in found}
     present = {schedule.key: schedule for schedule in read_schedules(found)}
     accepted: list[Planned] = []
@@ -61,7 +62,7 @@ def _are_there(session: Session, runs: tuple[RunRecord, ...]) -> bool:
 
 
 def _add_what_follows(session: Session, accepted: Iterable[Planned]) -> None:
-    """The runs, ledger rows and cancel requests that belong to written schedules."""
+    """Write the runs, ledger rows and cancel requests of written schedules."""
     runs: list[RunRecord] = []
     skipped: list[Row] = []
     cancels: list[Row] = []
@@ -76,7 +77,7 @@ def _add_what_follows(session: Session, accepted: Iterable[Planned]) -> None:
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     text, values = _question(query, read_schedule_cursor(query.cursor))
-    # One more than asked for says whether there is more.
+    # One more than the page holds says whether there is more.
     found = read_schedules(session.rows("select schedules", f"{text} LIMIT ?", (*values, query.limit + 1)))
     return schedule_page(found, query.limit)
 
@@ -104,7 +105,8 @@ def next_wake(session: Session) -> Instant | None:
 
 
 def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fired:
-    """Due rows, planned and written. The write lock is held: nobody else sees them meanwhile."""
+    """Plan and write due rows. The transaction holds the write lock, so no other node fires them
+    meanwhile."""
     due: list[tuple[int, ScheduleRecord]] = []
     to_quarantine: list[tuple[int, Key, Exception]] = []
     for row in session.rows("select due", sql.SELECT_DUE, (now, FORMAT, limit)):

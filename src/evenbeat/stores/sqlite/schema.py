@@ -1,17 +1,17 @@
-"""The tables, as numbered migrations. Plain SQL reads them: instants are milliseconds UTC, so
-``datetime(next_tick / 1000, 'unixepoch')`` is a time for people.
+"""The tables, as numbered migrations. Users may read them with plain SQL: instants are milliseconds UTC, so
+``datetime(next_tick / 1000, 'unixepoch')`` is a readable time.
 
-STRICT, so that a column holds what it says. What firing and claiming ask for stands in partial indexes,
-which hold the rows that are asked for and no others: history makes them neither larger nor slower.
+STRICT, so that SQLite checks the types of columns. Firing and claiming use partial indexes, which contain
+only the rows that they need: a long history makes them neither larger nor slower.
 
-Neither checks nor partial indexes say IN: SQLite makes a table of the list each time a statement runs.
-With OR instead, inserting a run takes 10 us and not 13, settling one 5 us and not 10.
+Neither checks nor partial indexes use IN: SQLite makes a table of the list each time a statement runs. With
+OR instead, inserting a run takes 10 us instead of 13, settling one 5 us instead of 10.
 """
 
 from __future__ import annotations
 
 KNOWN = 1
-"""The schema that this version works with."""
+"""The version of the schema that this Evenbeat uses."""
 
 META = """
 CREATE TABLE IF NOT EXISTS evenbeat_meta (
@@ -61,7 +61,7 @@ CREATE TABLE evenbeat_schedules (
 ) STRICT
 """
 
-# "format" stands in the index so that rows of a newer one are passed over without reading them.
+# "format" is in the index so that rows of a newer format are skipped without reading them.
 _SCHEDULES_DUE = """
 CREATE INDEX evenbeat_schedules_due ON evenbeat_schedules (wake_at, format) WHERE wake_at IS NOT NULL
 """
@@ -106,15 +106,15 @@ CREATE TABLE evenbeat_runs (
 ) STRICT
 """
 
-# The order of claiming. Task and format stand at the end so that runs which this node can't take
-# are passed over inside the index.
+# The order of claiming. Task and format are at the end, so that runs which this node cannot claim are
+# skipped inside the index.
 _RUNS_CLAIMABLE = """
 CREATE INDEX evenbeat_runs_claimable
     ON evenbeat_runs (queue, priority DESC, run_at, id, task, format) WHERE state = 'queued'
 """
 
-# What is running, by who holds it: for claims that are repeated, and for workers and their supervisors.
-# Whoever looks for leases that ended walks through all of it: 0.05 ms for each 1,000 runs.
+# Running runs by worker: for repeated claims, workers and supervisors. A search for ended leases reads all of
+# it: 0.05 ms for each 1,000 runs.
 _RUNS_LEASED = """
 CREATE INDEX evenbeat_runs_leased
     ON evenbeat_runs (worker, claim, lease_until, cancel_requested) WHERE state = 'running'
@@ -135,7 +135,7 @@ CREATE INDEX evenbeat_runs_of_schedule ON evenbeat_runs (tenant, schedule, creat
     WHERE schedule IS NOT NULL
 """
 
-# State and tenant stand in the index so that history is counted without reading it.
+# State and tenant are in the index so that history is counted without reading the rows.
 _RUNS_OVER = """
 CREATE INDEX evenbeat_runs_over ON evenbeat_runs (coalesce(finished_at, 0), state, tenant)
     WHERE state <> 'queued' AND state <> 'running'
@@ -225,7 +225,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _LOGS,
     )
 }
-"""What leads to each version from the one before. One that was released never changes again."""
+"""The statements that lead to each version from the one before. A released migration never changes."""
 
 FIND_META = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'evenbeat_meta'"
 GET_VERSION = "SELECT value FROM evenbeat_meta WHERE key = 'schema'"
@@ -233,7 +233,7 @@ SET_VERSION = "INSERT OR REPLACE INTO evenbeat_meta (key, value) VALUES ('schema
 
 
 def migrations_from(version: int) -> list[tuple[int, tuple[str, ...]]]:
-    """What is still to be applied, in order."""
+    """Return the migrations that are still to be applied, in order."""
     return [
         (number, tuple(statement.strip() for statement in MIGRATIONS[number]))
         for number in sorted(MIGRATIONS)
@@ -242,7 +242,8 @@ def migrations_from(version: int) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def schema_sql(since: int = 0) -> str:
-    """The SQL that ``open`` would run on a database of schema ``since``, for those who run it themselves."""
+    """Return the SQL that ``open`` would run on a schema of version ``since``, for administrators who run
+    it."""
     statements = [META]
     for number, migration in migrations_from(since):
         statements += [*migration, SET_VERSION.replace("?", f"'{number}'")]

@@ -1,4 +1,4 @@
-"""What can be told of a file: of one that no store has opened, and of the connections in use."""
+"""Checks of a file, also of one that no store has opened, and of the connections in use."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _RISK = "a power cut may take back what was committed"
 
 
 def schema_version(path: str) -> int:
-    """The version of the tables in the file; 0 if there are none, or no file.
+    """Read the version of the tables in the file; 0 if there are none, or no file.
 
-    Nothing is made or upgraded. StoreUnavailable if the file is no database.
+    Creates and upgrades nothing. Raises StoreUnavailable if the file is not a database.
     """
     if not os.path.exists(path):
         return 0
     try:
-        # Not read-only: a log that a crashed process left can be read only by who may also clear it.
+        # Not read-only: reading the log of a crashed process needs the right to clear it.
         connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, timeout=5.0)
     except sqlite3.Error as error:
         raise unavailable(path, error) from error
@@ -42,7 +42,7 @@ def schema_version(path: str) -> int:
 
 
 def is_made(path: str) -> bool:
-    """Whether the file is all that ``open`` would make of it, as far as can be told without waiting."""
+    """Whether the file has its tables and its write-ahead log already. Never waits for a lock."""
     try:
         with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, timeout=0)) as connection:
             return (
@@ -55,7 +55,7 @@ def is_made(path: str) -> bool:
 
 
 def settings(session: Session) -> list[Setting]:
-    """What a power cut may take with it, by the connections in use."""
+    """Return the settings of the connections that decide what survives a power cut."""
     ((journal,),) = session.rows("look", "PRAGMA journal_mode")
     ((synchronous,),) = session.rows("look", "PRAGMA synchronous")
     is_wal, is_full = journal == "wal", synchronous >= _SYNCHRONOUS.index("full")

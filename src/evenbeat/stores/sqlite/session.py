@@ -1,4 +1,4 @@
-"""Commands on a connection: each announced by name, and every error of the driver translated."""
+"""Commands on a connection: each is announced by name, and every error of the driver is translated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from evenbeat.stores.sqlite.lock_holder import write_lock_advice
 
 OnCommand: TypeAlias = Callable[[str], None]
 
-# Errors after which the connection is as good as before; after any other one it is replaced.
+# Errors after which the connection is still usable; after any other one it is replaced.
 _HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
 
 _BETWEEN_TRIES = 0.002
 
 
 class Session:
-    """A connection on which every command is announced and every error of the driver translated."""
+    """A connection that announces every command and translates every error of the driver."""
 
     def __init__(self, connection: sqlite3.Connection, path: str, on_command: OnCommand | None) -> None:
         self.connection = connection
@@ -34,10 +34,10 @@ class Session:
             self._on_command(name)
 
     def begin(self, patience: float) -> None:
-        """Begin a transaction that holds the write lock; wait for it for ``patience`` seconds.
+        """Begin a transaction that holds the write lock; wait for the lock for ``patience`` seconds.
 
-        SQLite's own waiting grows to 100 ms between two tries: next to a process that writes without
-        a pause, others went without the lock for 5 s. Tries 2 ms apart get their turn.
+        SQLite's own waiting grows to 100 ms between two tries: beside a process that writes without a
+        pause, others did not get the lock for 5 s. With tries 2 ms apart they get it.
         """
         self.announce("begin")
         with self._translated():
@@ -59,13 +59,13 @@ class Session:
         return True
 
     def run(self, name: str, sql: str, values: Sequence[Any] = ()) -> int:
-        """Execute a statement; the answer is how many rows it changed."""
+        """Execute a statement, and return how many rows it changed."""
         self.announce(name)
         with self._translated():
             return self.connection.execute(sql, values).rowcount
 
     def many(self, name: str, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Execute a statement once per row; nothing at all if there are none."""
+        """Execute a statement once per row; send nothing if there are none."""
         rows = rows if isinstance(rows, list) else list(rows)
         if rows:
             self.announce(name)
@@ -73,9 +73,10 @@ class Session:
                 self.connection.executemany(sql, rows)
 
     def rows(self, name: str, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """All rows of a query, at once: an open cursor would hold its snapshot, and the WAL with it.
+        """Execute a query, and return all rows at once: an open cursor would keep its snapshot, and the WAL
+        with it.
 
-        A query and nothing else: it may be run twice.
+        Only for queries: the statement may be executed twice.
         """
         self.announce(name)
         with self._translated():
@@ -87,7 +88,7 @@ class Session:
             return self._rows_with_invalid_text(sql, values)
 
     def _rows_with_invalid_text(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        # One text that is not UTF-8 fails a whole fetch; a factory that bears it costs 2 us a row.
+        # One text that is not UTF-8 fails a whole fetch; a text factory that accepts it costs 2 us a row.
         self.connection.text_factory = bytes
         try:
             return [_decoded(row) for row in self.connection.execute(sql, values)]
@@ -107,7 +108,7 @@ class Session:
             raise unavailable(self._path, error) from error
 
     def roll_back(self) -> None:
-        """Undo what is open. A connection that can't even do that is not used again."""
+        """Roll back the open transaction. If that fails, the connection is not used again."""
         try:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -133,7 +134,7 @@ def is_busy(error: BaseException | None) -> bool:
 
 
 def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:
-    """What went wrong, and what to do, in the words of a user."""
+    """Return the error to raise, with advice for users."""
     code = error_code(error) & 0xFF
     advice = {
         sqlite3.SQLITE_LOCKED: "another connection holds the write lock; try again",

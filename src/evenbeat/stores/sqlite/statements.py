@@ -1,8 +1,8 @@
-"""The statements, each with its reason. Costs were measured with bench/sqlite.py on two shared cores.
+"""The SQL statements, each with its reason. Costs were measured with bench/sqlite.py on two shared cores.
 
-Lists travel as one JSON array (``json_each``): SQLite has a limit of parameters, and a statement whose
-text depends on the number of values is compiled again for each number. Placeholders have no numbers:
-Python 3.12 warns of ``?1``.
+Lists are sent as one JSON array (``json_each``): SQLite limits the number of parameters, and compiles a
+statement again for each number of values in its text. Placeholders have no numbers: Python 3.12 warns of
+``?1``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ NEXT_WAKE = """
 SELECT wake_at FROM evenbeat_schedules WHERE wake_at IS NOT NULL AND format <= ? ORDER BY wake_at LIMIT 1
 """
 
-# 3 us a row. What was declared may be long, and no fire needs it.
+# 3 us a row. "declared" may be long, and firing does not need it.
 SELECT_DUE = f"""
 SELECT {", ".join("''" if name == "declared" else name for name in SCHEDULE)}, rowid
 FROM evenbeat_schedules WHERE wake_at <= ? AND format <= ? ORDER BY wake_at LIMIT ?
 """
 
-# CROSS JOIN: the schedules asked for come first, whatever the planner thinks of json_each.
+# CROSS JOIN: SQLite reads the wanted schedules first, whatever the planner estimates for json_each.
 SELECT_ACTIVE = """
 SELECT run.tenant, run.schedule, run.id, run.state, run.cancel_requested
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run
@@ -38,21 +38,21 @@ WHERE run.tenant = wanted.value ->> 0 AND run.schedule = wanted.value ->> 1
 ORDER BY run.rowid
 """
 
-# Its own fields and no others: where the schedule stands, never what a user said. 6 us, most of it the
-# move in the index.
+# Writes only the fields of firing, never those that users set. 6 us, most of it for the index.
 ADVANCE_SCHEDULE = f"""
 UPDATE evenbeat_schedules SET {", ".join(f"{name} = ?" for name in FIRED_FIELDS)} WHERE rowid = ?
 """
 
 PUT_TO_SLEEP = "UPDATE evenbeat_schedules SET wake_at = NULL WHERE rowid = ?"
 
-# 8 us a row, one by one; together 2 us, and 0.3 more for each column that differs besides the id.
+# 8 us a row, one by one; together 2 us, and 0.3 us more for each column besides the id that differs between
+# rows.
 INSERT_RUN = f"{_insert('evenbeat_runs', RUN)} ON CONFLICT (id) DO NOTHING"
 
 
 def insert_runs(expressions: tuple[str, ...], placeholder: str = "?") -> str:
-    """As INSERT_RUN, for the rows of a JSON array."""
-    # WHERE TRUE: else ON would be taken for that of a join.
+    """Return a statement like INSERT_RUN for the rows of a JSON array."""
+    # WHERE TRUE: otherwise SQLite reads ON as that of a join.
     return f"""
 INSERT INTO evenbeat_runs ({RUN_COLUMNS})
 SELECT {", ".join(expressions)} FROM json_each({placeholder}) AS wanted WHERE TRUE
@@ -92,8 +92,8 @@ SELECT_PRESENT = """
 SELECT run.id FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE run.id = wanted.value
 """
 
-# One range of the index per queue and priority: it ends at "now", so that runs of the future are never
-# read; runs of tasks that this node doesn't have are passed over inside the index.
+# One range of the index per queue and priority, which ends at "now": runs that are due later are never
+# read. Runs of tasks that this node does not have are skipped inside the index.
 SELECT_CLAIMABLE = """
 SELECT run_at, id, rowid FROM evenbeat_runs
 WHERE state = 'queued' AND queue = ? AND priority = ? AND run_at <= ? AND format <= ?
@@ -120,13 +120,13 @@ FROM json_each(?) AS wanted CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9]') AS lev
 """
 
 
-# The first entry of each range that a claim walks through, and whether it holds runs already: 10 seeks per
-# queue, so that an idle worker learns in one read when to come back. 11 us.
+# The first entry of each range that a claim reads, and whether the claim holds runs already: 10 seeks per
+# queue. One read tells an idle worker when to claim again. 11 us.
 OUTLOOK = _outlook("")
 OUTLOOK_OF_TASKS = _outlook("\n          AND +task IN (SELECT value FROM json_each(?))")
 
-# A count that can't go on is bounded, so that it fails its own row when that is read, and not the statement.
-# Not RETURNING: a text that is not UTF-8 fails the fetch, and what is fetched again must not change twice.
+# A count at its maximum is bounded: reading its own row then fails, not the statement. No RETURNING: a text
+# that is not UTF-8 fails the fetch, and a second fetch must not write a second time.
 CLAIM = """
 UPDATE evenbeat_runs
 SET state = 'running', attempt = min(attempt, 9007199254740991) + 1, worker = ?, claim = ?,
@@ -142,7 +142,7 @@ SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE state = 'running' AND worker = ? A
 ORDER BY priority DESC, run_at, id
 """
 
-# Walks through all that is running: 0.05 ms for each 1,000 runs.
+# Reads all running runs: 0.05 ms for each 1,000.
 SELECT_LOST = f"""
 SELECT {RUN_COLUMNS}, rowid FROM evenbeat_runs INDEXED BY evenbeat_runs_leased
 WHERE state = 'running' AND coalesce(lease_until, 0) <= ? ORDER BY coalesce(lease_until, 0), id LIMIT ?
@@ -152,7 +152,7 @@ SELECT min(coalesce(lease_until, 0)) FROM evenbeat_runs INDEXED BY evenbeat_runs
 WHERE state = 'running' AND coalesce(lease_until, 0) > ?
 """
 
-# A run that can't be read would stand at the head of its queue for ever.
+# An unreadable run would stay at the head of its queue for ever.
 FAIL_UNREADABLE = """
 UPDATE evenbeat_runs
 SET state = 'failed', error = ?, finished_at = ?, lease_until = NULL, claim = NULL WHERE rowid = ?
@@ -165,12 +165,13 @@ FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE run.id = wante
 
 
 def update_run(fields: tuple[str, ...]) -> str:
-    """The statement that sets these fields of a run, by id. 5 us a row."""
+    """Return the statement that sets these fields of a run, by id. 5 us a row."""
     return f"UPDATE evenbeat_runs SET {', '.join(f'{field} = ?' for field in fields)} WHERE id = ?"
 
 
 def update_runs(fields: tuple[str, ...], expressions: tuple[str, ...]) -> str:
-    """As ``update_run``, for the rows of a JSON array, which begin with the id. 3.5 us a row."""
+    """Return a statement like ``update_run`` for the rows of a JSON array, which begin with the id. 3.5 us
+    a row."""
     values = zip(fields, expressions[1:], strict=True)
     return f"""
 UPDATE evenbeat_runs SET {", ".join(f"{field} = {value}" for field, value in values)}
@@ -178,7 +179,7 @@ FROM json_each(?) AS wanted WHERE evenbeat_runs.id = {expressions[0]}
 """
 
 
-# As decisions.added: counts are summed, and what is not said stays as it was.
+# Like decisions.added: counts are summed, and fields that are not given stay unchanged.
 COUNT = f"""
 {_insert("evenbeat_statistics", STATISTICS)}
 ON CONFLICT (tenant, schedule) DO UPDATE SET
@@ -191,7 +192,7 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_error = coalesce(excluded.last_error, last_error)
 """
 
-# As firing.waits: a schedule that does not wait is looked at (1 us) and not written.
+# Like firing.waits: a schedule that does not wait is read (1 us) and not written.
 WAKE = """
 UPDATE evenbeat_schedules SET wake_at = next_tick
 WHERE rowid IN (
@@ -211,7 +212,7 @@ WHERE schedule.tenant = wanted.value ->> 0 AND schedule.name = wanted.value ->> 
 
 # -- History -----------------------------------------------------------------------------------------------
 
-# Each part from the index that holds it: 1,000,000 finished runs take 0.25 s, however large they are.
+# Each part is counted in its own index: 1,000,000 finished runs take 0.25 s, however large they are.
 COUNT_RUNS = """
 SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_claimable
 WHERE state = 'queued' AND coalesce(tenant = ?, TRUE) GROUP BY state
@@ -223,8 +224,8 @@ SELECT state, count(*) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
 WHERE state <> 'queued' AND state <> 'running' AND coalesce(tenant = ?, TRUE) GROUP BY state
 """
 
-# Walks through what is active and what ended lately: 1 us a run. Each part from the index that holds it; the
-# planner would take any index by which it need not sort, and with it all of history.
+# Reads the active runs and those that ended lately: 1 us a run. Each part has its own index; the planner
+# would use any index that saves a sort, and read all of the history.
 COUNT_QUEUES = """
 SELECT queue, count(*) FILTER (WHERE run_at <= ?), count(*) FILTER (WHERE run_at > ?),
     count(*) FILTER (WHERE failures > 0), 0, min(run_at) FILTER (WHERE run_at <= ?),
@@ -288,7 +289,7 @@ WHERE (kind, tenant, key) IN (
 """
 DELETE_RECORD = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ? AND version = ?"
 
-# Of runs that exist: lines of others would stay for ever.
+# Only for runs that exist: chunks of others would stay for ever.
 INSERT_LOG = f"""
 INSERT INTO evenbeat_logs ({", ".join(LOG)}) SELECT {", ".join("?" * len(LOG))}
 WHERE EXISTS (SELECT 1 FROM evenbeat_runs WHERE id = ?)

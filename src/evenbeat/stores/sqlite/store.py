@@ -1,4 +1,4 @@
-"""The store: which part of it answers what, and in what kind of transaction."""
+"""The store on SQLite: the transaction of each operation."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from evenbeat.stores.sqlite.waking import SocketTransport
 from evenbeat.stores.waking import Waker
 from evenbeat.stores.within import converse_within
 
-# More runs than this in one call are several transactions: others want to write, too.
+# More runs than this in one call are several transactions: others must be able to write in between.
 _RUNS_A_STEP = 10_000
-# Seconds between two looks for what others committed.
+# Seconds between two checks for commits without a hint.
 _LOOK = 1.0
 
 
 class _SeenVersions(threading.local):
-    """What each connection counted the commits to, when this thread last asked."""
+    """The count of commits that this thread last saw on each connection."""
 
     def __init__(self) -> None:
         self.versions: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
@@ -64,11 +64,11 @@ class _SeenVersions(threading.local):
 class SqliteStore:
     """Schedules and runs in an SQLite file, for any number of processes and threads of one host.
 
-    ``busy_timeout``: how many seconds to wait for the write lock before StoreUnavailable. ``on_command``
-    is told the name of each command before it is sent, and "committed" after each commit; whatever it
-    raises comes out of the call, with the transaction rolled back if it was not committed.
+    ``busy_timeout``: how many seconds to wait for the write lock before StoreUnavailable. ``on_command`` is
+    called with the name of each command before it is executed, and with "committed" after each commit. An
+    exception that it raises leaves the call, and the transaction is rolled back unless it was committed.
 
-    A store that is not open, or not any more, raises StoreUnavailable; ``open`` it (again).
+    Calls before ``open`` or after ``close`` raise StoreUnavailable.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SqliteStore:
             raise InvalidValue(
                 "path is not that of a file", field="path", value=text, hint="use the store in memory"
             )
-        # As it is meant now, whatever the working directory is later, and one name for one file.
+        # Absolute: the working directory may change. Without links: one name for one file.
         self.path = os.path.realpath(text)
         self._clock = clock
         self._connections = Connections(self.path, busy_timeout, on_command)
@@ -96,8 +96,9 @@ class SqliteStore:
         self._waker.open()
 
     def open_to_join(self) -> bool:
-        """Open a file that has its tables and its write-ahead log. Making them takes the write lock, which
-        the caller's transaction may hold: ``add_runs_within`` makes the tables then, over its connection."""
+        """Open the file if it has its tables and its write-ahead log. Creating them takes the write lock,
+        which the caller's transaction may hold: ``add_runs_within`` then creates the tables over the
+        caller's connection."""
         if not server_checks.is_made(self.path):
             return False
         self.open()
@@ -130,7 +131,7 @@ class SqliteStore:
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
         now = min(now, self.now())
-        # Most passes find nothing due: they look, and leave the write lock to others.
+        # Most calls find nothing due: they only read, without the write lock.
         with self._connections.read() as session:
             next_wake = schedules.next_wake(session)
         if next_wake is None or next_wake > now:
@@ -150,7 +151,7 @@ class SqliteStore:
 
     def claim_runs(self, claim: Claim) -> Claimed:
         due = min(claim.now, self.now())
-        # As in fire_due: an idle worker looks, and leaves the write lock to others.
+        # As in fire_due: an idle worker only reads, without the write lock.
         with self._connections.read() as session:
             next_due, is_repetition = runs.outlook(session, claim)
         if not is_repetition and (next_due is None or next_due > due):
@@ -229,8 +230,8 @@ class SqliteStore:
             return history.log(session, run)
 
     def wait(self, timeout: float) -> bool:
-        """Also a commit that nobody hinted at wakes up, within a second: connections of others write here,
-        too, when a run is enqueued within their transactions."""
+        """Also notices a commit without a hint, within a second: users' own connections write to the file
+        when a run is enqueued within their transactions."""
         deadline = time.monotonic() + timeout
         if self._is_changed(unless_known=False):
             return True
@@ -242,9 +243,10 @@ class SqliteStore:
                 return False
 
     def _is_changed(self, *, unless_known: bool) -> bool:
-        """Whether anybody has committed since this was last asked. 10 us, and no page of the file is read.
+        """Whether any connection has committed since this thread last asked. 10 us; reads no page of the
+        file.
 
-        Each connection counts for itself, and each thread wants to know for itself.
+        SQLite counts the commits separately for each connection.
         """
         try:
             with self._connections.read() as session:
@@ -252,7 +254,7 @@ class SqliteStore:
                 before = self._seen.versions.get(session)
                 self._seen.versions[session] = version
         except StoreUnavailable:
-            return False  # closed, or away: whoever looks next hears of it
+            return False  # closed, or away: the caller's next call reports it
         return unless_known if before is None else before != version
 
     def hint(self) -> None:

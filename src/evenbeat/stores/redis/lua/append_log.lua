@@ -1,5 +1,5 @@
--- Pieces of runs' logs; one that is there already is left as it is. asked: rows of {run, place, text}.
--- Of runs that exist: nobody would ever purge the log of another.
+-- Stores chunks of runs' logs. A chunk that exists is not changed. asked: rows of {run, field, text}.
+-- Only for runs that exist: no purge would delete the log of another.
 
 for _, row in ipairs(asked) do
   local log = base .. 'logs:' .. row[1]

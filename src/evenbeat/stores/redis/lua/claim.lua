@@ -1,10 +1,10 @@
--- Due runs for a worker: by priority, then by time, then by id.
+-- Claims due runs for a worker: by priority, then by time, then by id.
 -- asked: {worker, token, limit, now of the worker, lease, queues, tasks or false, families of formats, 1 if the
 -- claim goes on from a call before, most bytes to answer}.
--- Answers {the time by which runs are due; next due or false; 1 if the runs were held already; rows of {attempt, fields}; lease_until; now}.
--- 22 us of the server's time for each run, 35 with its append-only file.
+-- Returns {the time by which runs are due; next due or false; 1 if the runs were held already; rows of {attempt, fields}; lease_until; now}.
+-- A run takes 22 us of the server's time, 35 with the append-only file.
 
--- Also where nothing is due: a replica answers reads, and a node that has nothing to do would stay with it.
+-- Writes even if nothing is due: a replica answers reads, and an idle node would not notice that it is one.
 begin()
 need_for_runs()
 local worker, token, limit, lease = asked[1], asked[2], asked[3], asked[5]
@@ -16,7 +16,7 @@ if asked[7] then
   for _, task in ipairs(asked[7]) do tasks[task] = true end
 end
 
--- The queues that this claim may take from: key and what wait_in wants, by priority.
+-- The queues of this claim, by priority: key and the argument of wait_in.
 local levels = {}
 for _, family in ipairs(asked[8]) do
   for _, queue in ipairs(asked[6]) do
@@ -36,7 +36,7 @@ local function next_due(gone)
   local least = false
   for _, level in pairs(levels) do
     for _, queue in ipairs(level) do
-      -- What was taken stands in the index until the end of the script.
+      -- Claimed runs stay in the index until the end of the script.
       local first = call('ZRANGE', queue[1], gone[queue[1]] or 0, gone[queue[1]] or 0, 'WITHSCORES')
       local score = tonumber(first[2])
       if score and (not least or score < least) then least = score end
@@ -45,7 +45,7 @@ local function next_due(gone)
   return least
 end
 
--- A claim whose reply was lost holds its runs already.
+-- A repeated claim, whose reply was lost, holds its runs already.
 local rows = {}
 if not goes_on then
   local holds = call('HGETALL', base .. 'held:' .. worker)
@@ -56,7 +56,7 @@ if not goes_on then
   if #rows > 0 then return { now, due, next_due({}), 1, rows, 0, now } end
 end
 
--- By bytes: the server's "<" on strings goes by the locale.
+-- Compares bytes: the server's "<" on strings depends on the locale.
 local function before(a, b)
   if a[1] ~= b[1] then return a[1] < b[1] end
   local one, other = a[2], b[2]
@@ -102,7 +102,7 @@ for _, entry in ipairs(chosen) do
   end
   gone[queue[1]] = (gone[queue[1]] or 0) + 1
   wait_in(queue[2], queue[3], id, false)
-  -- One that is not there, or not waiting, has no business in a queue.
+  -- A run that does not exist, or is not queued, does not belong in a queue.
   if state == 'queued' then
     attempt = (attempt or 0) + 1
     call('HSET', key, 'state', 'running', 'attempt', attempt, 'worker', worker, 'claim', token,

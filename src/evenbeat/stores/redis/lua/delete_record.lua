@@ -1,4 +1,4 @@
--- asked: {kind, tenant, key, version}. Answers 1 if the record had that version, and is gone.
+-- Deletes a record. asked: {kind, tenant, key, version}. Returns 1 if the record had that version.
 
 local kind, tenant, name = asked[1], asked[2], asked[3]
 local key = record_key(kind, tenant, name)

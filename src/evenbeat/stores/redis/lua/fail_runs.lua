@@ -1,5 +1,5 @@
--- Claimed runs that can't be read: over and done with, each with a note. Waiting at the head of its queue, such
--- a run would starve the others. What is not a running run any more only leaves the index of leases.
+-- Sets unreadable claimed runs to failed, each with a note: at the head of its queue, such a run would block the
+-- others. A run that is not running any more is only removed from the index of leases.
 -- asked: {rows of {id, note}}.
 
 begin()

@@ -1,5 +1,5 @@
--- Records of a kind: one by (tenant, key), those of a tenant, or all. asked: {kind, tenant or false, key or false}.
--- Answers rows of {tenant, key, version, body, expires}, also of expired ones.
+-- Finds records of a kind: one by (tenant, key), those of a tenant, or all. asked: {kind, tenant or false, key or false}.
+-- Returns rows of {tenant, key, version, body, expires}, also of expired ones.
 
 local kind, tenant, rows = asked[1], asked[2], {}
 local function look(owner, name)

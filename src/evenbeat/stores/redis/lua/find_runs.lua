@@ -1,7 +1,7 @@
--- Runs of an index, a part of it at a time, the newest first.
--- asked: {index, after (created_at, id) or false, how many to look at, how many to find, {field = value}, states
--- or false, none that was created after this or false}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
--- Answers {the last one looked at as {created_at, id}, or false at the end; rows}.
+-- Finds runs in an index, a part of it at a time, the newest first.
+-- asked: {index, after (created_at, id) or false, how many to read, how many to find, {field = value}, states
+-- or false, the latest created_at or false}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
+-- Returns {the last one read as {created_at, id}, or false at the end; rows}.
 
 local index, after, equal = base .. asked[1], asked[2], asked[5]
 local states
@@ -16,7 +16,7 @@ if after then
   if rank and tonumber(call('ZSCORE', index, after[2])) == -after[1] then
     first = rank + 1
   else
-    -- It was purged meanwhile: from the first of its time; who asks leaves out what stood before it.
+    -- It was purged meanwhile: start at the first run of its time; the caller drops the runs before it.
     first = call('ZCOUNT', index, '-inf', '(' .. string.format('%.0f', -after[1]))
   end
 elseif asked[7] then

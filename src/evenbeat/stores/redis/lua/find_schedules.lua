@@ -1,6 +1,6 @@
--- Schedules in the order (tenant, name), a part of them at a time.
--- asked: {from, to, how many to look at, how many to find, {field = value}, states that are not wanted, changed since or false}.
--- Answers {the last one looked at, or false at the end; rows of {member, fields}}.
+-- Finds schedules in the order (tenant, name), a part of them at a time.
+-- asked: {from, to, how many to read, how many to find, {field = value}, states that do not match, changed since or false}.
+-- Returns {the last one read, or false at the end; rows of {member, fields}}.
 
 local members = call('ZRANGEBYLEX', base .. 'schedules', asked[1], asked[2], 'LIMIT', 0, asked[3])
 local equal, unwanted, since = asked[5], {}, asked[7]

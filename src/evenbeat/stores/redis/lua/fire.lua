@@ -1,18 +1,18 @@
--- What was planned for due schedules, written: each row for itself, if nothing happened to it since it was taken.
--- asked: {planned rows, troubled rows, families of formats, for how long a row is put off}.
+-- Writes the plans of due schedules: each row by itself, if it has not changed since it was reserved.
+-- asked: {planned rows, rows to quarantine, families of formats, for how long a row is deferred}.
 -- A planned row: {member, path, version, active runs as they were or false, fields, wake_at or false, format,
--- runs, skipped, cancels}. A troubled one: {member, path, version, tenant, name, note}.
--- Answers {1 or 0 for each planned row, or why it is put off, as a key is in the way; 1 or 0 for each troubled one; next
--- wake-up or false}.
--- 28 us of the server's time for a tick that becomes a run, 40 with its append-only file; looking at the types of the
--- keys first, which came later, adds about a tenth.
+-- runs, skipped, cancels}. A row to quarantine: {member, path, version, tenant, name, note}.
+-- Returns {1 or 0 for each planned row, or the reason if it is deferred because a key of another type is in the way; 1 or 0
+-- for each row to quarantine; next wake-up or false}.
+-- A tick that becomes a run takes 28 us of the server's time, 40 with the append-only file; checking the types of the
+-- keys first, which was added later, takes about a tenth more.
 
 local function unchanged(key, version)
   local found = read('HMGET', key, 'generation', 'revision', 'fire_seq')
   return count_of(found[1]) == version[1] and count_of(found[2]) == version[2] and count_of(found[3]) == version[3]
 end
 
--- A run that ended meanwhile may have been what the plan waits for: then there must be a new plan.
+-- If an active run has ended meanwhile, the schedule is planned again: the plan may wait for that run.
 local function same_active(path, before)
   if not before then return true end
   local ids = read('ZRANGE', base .. 'active:' .. path, 0, -1)
@@ -38,7 +38,7 @@ for at, row in ipairs(asked[1]) do
   if not unchanged(key, row[3]) then
     fired[at] = 0
   elseif not can_follow(path, row[8], row[9]) then
-    -- Whoever puts the key right finds the schedule going on.
+    -- The schedule continues once the key is repaired.
     fired[at] = wrong
     call('HSET', key, 'wake_at', text(now + asked[4]))
     place(base .. 'due' .. family_of(row[7]), member, now + asked[4])

@@ -1,5 +1,5 @@
--- Runs by id. asked: {ids, or false with the name of an index that holds them}; false there and a worker's name:
--- those that it holds. Answers a row for each that is there.
+-- Reads runs by id. asked: {ids, or false with the name of an index that contains them}; false there and a worker's name:
+-- the runs that it holds. Returns a row for each that exists.
 
 local ids = asked[1]
 if not ids then

@@ -1,12 +1,12 @@
--- Running runs whose lease ended. asked: {ended by, limit}.
--- Answers {the earliest end of any other lease, or false; rows}.
+-- Finds running runs whose lease has ended. asked: {ended by, limit}.
+-- Returns {the earliest end of any other lease, or false; rows}.
 
 local ended = math.min(now, asked[1])
 local some = call('ZRANGEBYSCORE', base .. 'leases', '-inf', ended, 'LIMIT', 0, asked[2])
 local rows = {}
 for _, id in ipairs(some) do
   local fields = read('HGETALL', base .. 'runs:' .. id)
-  -- One that is not there, or something else, can't be read, and is dealt with as such.
+  -- A run that does not exist, or a key of another type, counts as unreadable.
   rows[#rows + 1] = #fields > 0 and fields or { 'id', id }
 end
 local following = call('ZRANGE', base .. 'leases', #some, #some, 'WITHSCORES')

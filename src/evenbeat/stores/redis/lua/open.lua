@@ -1,4 +1,4 @@
--- The version of what is there; written where there is nothing yet. asked: {version that is known}.
+-- Returns the version of the layout, and writes it if there is none. asked: {the version that this Evenbeat uses}.
 
 local found = call('HGET', KEYS[1], 'schema')
 if not found then

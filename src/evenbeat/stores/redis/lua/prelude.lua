@@ -1,16 +1,16 @@
--- What every script begins with. It stands in front of each of them.
+-- The beginning of every script.
 --
 -- KEYS[1] is "{evenbeat}:meta"; every other key begins with the same "{evenbeat}:". Keys are computed here, from
 -- names in the data: a schedule has runs, a run has a queue. Redis wants keys declared so that a cluster can
 -- find the node of a script; with one hash tag for all of them that node is the same for each key.
--- ARGV[1] is the time in milliseconds, or empty: the server's own. ARGV[2] is what is asked for, as MessagePack.
+-- ARGV[1] is the time in milliseconds, or empty: the server's own. ARGV[2] is the request, as MessagePack.
 
 local call, floor, match, sub, find = redis.call, math.floor, string.match, string.sub, string.find
 local base = sub(KEYS[1], 1, -5)
 local asked = cmsgpack.unpack(ARGV[2])
 
--- While a cluster moves our slot key by key, a node does not answer for keys that it has not got: this one fails
--- then, before anything is written.
+-- While a cluster moves the slot key by key, a node does not answer for keys that it does not have: then this command
+-- fails, before anything is written.
 call('EXISTS', base .. 'nothing')
 
 local now
@@ -45,7 +45,7 @@ local function text(ms)
   return found
 end
 
--- The instant of a text; nil if it is none.
+-- Reads an instant; nil if the text is not one.
 local function instant(value)
   if not value or value == '' then return nil end
   local year, month, day, hour, minute, second, fraction =
@@ -61,19 +61,19 @@ local function instant(value)
   return seconds * 1000 + floor(tonumber('0' .. (fraction ~= '' and '.' .. fraction or '')) * 1000 + 0.5)
 end
 
--- A script that may begin to write is never refused in the middle: the server looks at its memory before the
--- first write, and not again. Deleting what is not there is a write that it always allows, so what ends work
--- (claim, settle, purge) goes on when maxmemory is reached, and only what adds work is refused.
+-- The server never refuses a script after its first write: it checks its memory before that, and not again. It always
+-- allows deleting a key that does not exist. So scripts that end work (claim, settle, purge) run when maxmemory is
+-- reached, and only those that add work are refused.
 local function begin()
   call('DEL', base .. 'nothing')
 end
 
--- Lua is not rolled back: a command that meets a key of another type ends a script between two writes. So each key is
--- looked at before it is written. A row whose own keys can't be used is left alone; where one can't be used that all
--- rows share, the script ends before its first write. About 1 us for each key.
+-- Lua is not rolled back: a command that meets a key of another type ends a script between two writes. So the type of
+-- each key is checked before it is written. A row with a key of a wrong type is not written; if all rows share that
+-- key, the script ends before its first write. About 1 us for each key.
 local types, wrong = {}, nil
 
--- Whether a key holds what it should, or nothing; else `wrong` says what it holds.
+-- Whether a key has the right type, or does not exist; otherwise `wrong` says which type it has.
 local function fits(key, kind)
   local found = types[key]
   if not found then
@@ -85,7 +85,7 @@ local function fits(key, kind)
   return false
 end
 
--- The reply to a command that reads a key, or nothing where the key holds something else: the same at no cost.
+-- Runs a command that reads a key; returns an empty reply if the key has another type. Costs nothing more.
 local function read(command, key, ...)
   local reply = redis.pcall(command, key, ...)
   if not reply.err then return reply end
@@ -100,8 +100,8 @@ local function need(kind, ...)
   end
 end
 
--- Changes of indexes are noted and made at the end, each key once; of two for one member the last one holds. Whoever
--- adds to one has asked whether it fits; one that does not has nothing to be removed from.
+-- Changes of indexes are collected and written at the end, each key once; of two changes for one member the last one
+-- counts. A caller that adds a member has checked the key's type; a key of another type has no members to remove.
 local sorted, held, queues, counts = {}, {}, {}, {}
 
 local function place(key, member, score)
@@ -113,7 +113,7 @@ local function place(key, member, score)
   changes[member] = score
 end
 
--- A running run in the hands of a worker, with its claim, or (false) no longer.
+-- Adds a running run, with its claim, to the runs of a worker, or (false) removes it.
 local function hold(worker, id, claim)
   held[worker] = held[worker] or {}
   held[worker][id] = claim
@@ -124,7 +124,7 @@ local function count(tenant, state, more)
   counts[field] = (counts[field] or 0) + more
 end
 
--- A run in its queue, or (score false) no longer. ready is "queue:priority:task" with what stands before it.
+-- Adds a run to its queue, or (score false) removes it. ready is the prefix and "queue:priority:task".
 local function wait_in(family, ready, id, score)
   local key = base .. 'ready' .. family .. ':' .. ready
   queues[key] = { family, ready }
@@ -166,7 +166,7 @@ local function flush()
     if #adds > 0 then call('HSET', key, unpack(adds)) end
     if #gone > 0 then redis.pcall('HDEL', key, unpack(gone)) end
   end
-  -- Which queues, priorities and tasks have runs waiting: what a claim has to look at. "queues" lists the former.
+  -- The queues, priorities and tasks with queued runs, which a claim has to read. "queues" lists the queues.
   for key, of in pairs(queues) do
     local queue, member = match(of[2], '^([^:]*):(.*)$')
     local suffix = of[1] .. ':' .. queue
@@ -184,14 +184,14 @@ local function flush()
   end
 end
 
--- A name of a tenant in keys: acme/cleanup, or the name alone where the tenant is the default one and no slash
--- in the name could be taken for one.
+-- The name of a tenant in keys: acme/cleanup, or the name alone for the default tenant, unless a slash in the name
+-- would make it ambiguous.
 local function path(tenant, name)
   if tenant == 'default' and not find(name, '/', 1, true) then return name end
   return tenant .. '/' .. name
 end
 
--- Runs. Where one stands decides which indexes hold it:
+-- Runs. The state of a run determines its indexes:
 --   queued: ready; running: leases and held; over: over; queued or running, of a schedule: active.
 local OVER = { succeeded = true, failed = true, cancelled = true }
 
@@ -212,14 +212,14 @@ local function enter(run)
   if run.path and not OVER[run.state] then place(base .. 'active:' .. run.path, run.id, run.created) end
 end
 
--- Whether a run may wait in its queue.
+-- Whether a run can be added to its queue.
 local function can_wait(family, ready)
   local queue = match(ready, '^([^:]*):')
   return fits(base .. 'ready' .. family .. ':' .. ready, 'zset')
     and fits(base .. 'waiting' .. family .. ':' .. queue, 'set')
 end
 
--- Whether every key of its own that a new run is written to can be used.
+-- Whether every key of a new run has the right type.
 local function can_add(new)
   return fits(base .. 'runs:' .. new[1], 'hash')
     and fits(base .. 'newest:tenant:' .. new[2], 'zset')
@@ -235,8 +235,8 @@ local function can_add_all(runs)
   return true
 end
 
--- A run that is new: {id, tenant, path of its schedule, format, ready, state, run_at, created_at, lease_until,
--- finished_at, worker, claim, fields}, and one that can_add has said yes to. False if there is one of that id.
+-- Adds a run: {id, tenant, path of its schedule, format, ready, state, run_at, created_at, lease_until,
+-- finished_at, worker, claim, fields}, for which can_add is true. False if a run with that id exists.
 local function add_run(new)
   local id = new[1]
   local key = base .. 'runs:' .. id
@@ -244,13 +244,13 @@ local function add_run(new)
   types[key] = 'hash'
   call('HSET', key, unpack(new[13]))
   local created = new[8]
-  -- The newest first, and of equal times the smaller id: that is the order of the negative time.
+  -- The newest first, and of equal times the smaller id: the order by the negative time.
   place(base .. 'newest', id, -created)
   place(base .. 'newest:tenant:' .. new[2], id, -created)
   if new[3] then call('ZADD', base .. 'newest:schedule:' .. new[3], -created, id) end
   count(new[2], new[6], 1)
   if new[6] == 'queued' then
-    -- All but always, and spelled out: nobody can have noted anything about a run that was not there.
+    -- Almost every run. Written directly: there cannot be a collected change of a run that did not exist.
     wait_in(family_of(new[4]), new[5], id, new[7])
     if new[3] then call('ZADD', base .. 'active:' .. new[3], created, id) end
   else
@@ -268,18 +268,18 @@ local function path_of(member)
   return path(tenant, name)
 end
 
--- What every schedule and its runs are written to.
+-- Checks the keys that all schedules and runs share.
 local function need_for_runs()
   need('zset', 'newest', 'leases', 'over', 'due', 'skipped', 'kinds:quarantine', 'expiring')
   need('hash', 'counts')
 end
 
--- Whether what belongs to a written schedule can be written.
+-- Whether the runs, ledger rows and cancel requests of a written schedule can be written.
 local function can_follow(place_in_keys, runs, skipped)
   return can_add_all(runs) and (#skipped == 0 or fits(base .. 'skipped:' .. place_in_keys, 'zset'))
 end
 
--- The runs, ledger rows and cancel requests that belong to a written schedule.
+-- Writes the runs, ledger rows and cancel requests of a written schedule.
 local function follow(place_in_keys, member, runs, skipped, cancels)
   for _, run in ipairs(runs) do add_run(run) end
   for _, row in ipairs(skipped) do
@@ -306,7 +306,7 @@ local function note(tenant, name, body)
   place(base .. 'expiring', 'quarantine ' .. tenant .. ' ' .. name, false)
 end
 
--- When the first schedule wakes up, of the formats asked for; false if none does.
+-- Returns the earliest wake-up of schedules of these formats; false if there is none.
 local function next_wake(families)
   local least = false
   for _, family in ipairs(families) do
@@ -317,7 +317,7 @@ local function next_wake(families)
   return least
 end
 
--- As rows.count_text: a count that can't be read is 0, for who reads the row as for who compares it; false if there is none.
+-- Like rows.count_text: 0 if a count cannot be read, in reading as in comparing; false if it is missing.
 local function count_of(text)
   if not text then return false end
   return string.match(text, '^%d+$') and #text < 16 and text or '0'

@@ -1,5 +1,5 @@
--- What belongs to the past: runs that were over, ledger rows recorded and records expired before an instant.
--- asked: {before, limit}. Answers how many are gone.
+-- Deletes runs that ended, ledger rows that were recorded and records that expired before an instant.
+-- asked: {before, limit}. Returns how many were deleted.
 
 begin()
 need_for_runs()
@@ -28,7 +28,7 @@ if gone < limit then
   end
 end
 if gone < limit then
-  -- What has not expired yet is no past, whatever the caller's clock says.
+  -- Only expired records are deleted, even if the caller's clock is ahead.
   local past = '(' .. string.format('%.0f', math.min(asked[1], now))
   for _, entry in ipairs(call('ZRANGEBYSCORE', base .. 'expiring', '-inf', past, 'LIMIT', 0, limit - gone)) do
     local kind, tenant, name = match(entry, '^([^ ]*) ([^ ]*) (.*)$')

@@ -1,6 +1,6 @@
--- A record by compare-and-set; an expired one counts as none.
+-- Writes a record by compare-and-set. An expired one counts as none.
 -- asked: {kind, tenant, key, version, body, expires as text, expires in ms or false, expected version or false}.
--- Answers 1 if it is there as it was asked for.
+-- Returns 1 if the record is now as requested.
 
 local kind, tenant, name = asked[1], asked[2], asked[3]
 local key = record_key(kind, tenant, name)
@@ -16,8 +16,8 @@ call('ZADD', base .. 'kinds:' .. kind, 0, tenant .. ' ' .. name)
 local member = kind .. ' ' .. tenant .. ' ' .. name
 if asked[7] then
   call('ZADD', base .. 'expiring', asked[7], member)
-  -- A lock goes at its end by itself, and TTL shows how long it is held. Nothing that comes later can match: its
-  -- version is gone with it, and was random. Not by a clock of tests, which may stand still.
+  -- The server deletes a lock when it expires, and TTL shows for how long it is held. A late write cannot match: the
+  -- version was random and is gone. Not with a clock of tests, which may stand still.
   if kind == 'lock' and ARGV[1] == '' then call('PEXPIRE', key, math.max(1, asked[7] - now)) end
 else
   call('ZREM', base .. 'expiring', member)

@@ -1,6 +1,6 @@
--- Schedules written by compare-and-set: each write in turn, seen by the next.
+-- Writes schedules by compare-and-set, one after the other.
 -- asked: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels}.
--- Answers for each: 1, or {the row as it is, 1 if all of the runs are there}.
+-- Returns for each: 1, or {the present row, 1 if all of the runs exist}.
 
 need_for_runs()
 need('zset', 'schedules')

@@ -1,10 +1,10 @@
--- Transitions of runs: each in turn, seen by the next.
+-- Applies transitions of runs, one after the other.
 -- asked: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
 -- gate ({path of a schedule, generation, revision}) or false}.
--- Answers {1 for each that is accepted, else 0; 1 if a schedule was woken}. 24 us of the server's time for each, 30 with its
--- append-only file.
+-- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken}. A transition takes 24 us of the server's time,
+-- 30 with the append-only file.
 
 -- Schedules whose runs ended: {sums of figures or nil, member to wake or nil} by path.
 local touched = {}
@@ -33,7 +33,7 @@ local function leave(run)
   if run.path then place(base .. 'active:' .. run.path, run.id, false) end
 end
 
--- As decisions.added: counts are summed, and what is not said stays as it was.
+-- Like decisions.added: counts are summed, and fields that are not given stay unchanged.
 local function add_figures(more)
   local schedule = touch(more[1])
   local sum = schedule[1]
@@ -62,7 +62,7 @@ local function finish(owner, sum, member)
       fields[#fields + 1] = value
     end
   end
-  -- As firing.waits: a schedule that bounds its active runs and may be waiting with its next tick.
+  -- Like firing.waits: a schedule that limits its active runs and may be waiting with its next tick.
   local is_bounded = found[4] and (found[4] ~= 'allow' or (found[5] or '') ~= '')
   if member and is_bounded and found[6] == 'active' then
     local wake_at, tick = instant(found[7]), instant(found[8])
@@ -76,7 +76,7 @@ local function finish(owner, sum, member)
   if #fields > 0 then call('HSET', key, unpack(fields)) end
 end
 
--- Whether the schedule of a gate is as the transition expects; numbers of 0 stand for "there is none".
+-- Whether the schedule of a gate has the expected generation and revision; 0 means that there is no schedule.
 local function passes(gate)
   if not gate then return true end
   local key = base .. 'schedules:' .. gate[1]
@@ -91,12 +91,12 @@ local function moment(said, known)
 end
 
 -- found: state, attempt, settled, tenant, schedule, worker, lease_until, error, result.
--- The run as its places in the indexes want it; nil, and nothing is written, if a key that it is to get into can't be used.
+-- Returns the run as its indexes need it; nil, without writing anything, if a key that it is to be added to has another type.
 local function standing(row, key, found, after)
   local id, state, tenant = row[1], found[1], found[4] or 'default'
   local run = { id = id, state = state, path = found[5] and path(tenant, found[5]), worker = found[6] }
   if state == 'running' and (OVER[after] or after == 'running' and not row[13]) then return run end
-  -- All but the end of an attempt and a sign of life has to know more: where the run waits, and since when it is.
+  -- Every transition but the end of an attempt and a heartbeat needs more fields: the run's queue and created_at.
   local more = call('HMGET', key, 'format', 'queue', 'priority', 'task', 'claim', 'run_at', 'created_at', 'finished_at')
   run.family = family_of(more[1])
   run.ready = (more[2] or '') .. ':' .. (more[3] or '') .. ':' .. (more[4] or '')
@@ -141,7 +141,7 @@ local function apply(row, key, found)
   end
 
   if after == 'running' and state == 'running' and not row[13] then
-    -- A sign of life: all but always the lease and nothing else.
+    -- A heartbeat: almost always it changes only the lease.
     if lease then place(base .. 'leases', id, lease == 'none' and 0 or lease) end
     return true
   end

@@ -1,4 +1,4 @@
--- What became of the runs of schedules. asked: paths. Answers a row for each.
+-- Reads the statistics of schedules. asked: paths. Returns a row for each.
 
 local rows = {}
 for at, path in ipairs(asked) do

@@ -1,13 +1,14 @@
--- Due schedules for one node to plan: the earliest first, but for those that others are planning just now.
--- asked: {now of the node, limit, who asks, how long they are held, 1 to ask nobody, families of formats, fields
--- that a plan needs, with overlap and max_concurrent the first and the definition the last, most bytes of those}.
--- Answers {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false};
--- 1 if more was to be had than those bytes allow}.
+-- Reserves due schedules for one node to plan: the earliest first, without those that other nodes have reserved.
+-- asked: {now of the node, limit, name of the node, how long they are reserved, 1 to ignore reservations, families of
+-- formats, fields that a plan needs, with overlap and max_concurrent the first and the definition the last, most bytes of
+-- those}.
+-- Returns {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false};
+-- 1 if there were more than those bytes allow}.
 --
--- 10 us of the server's time for each, 15 with its append-only file.
+-- A schedule takes 10 us of the server's time, 15 with the append-only file.
 --
--- Holding is a courtesy that keeps two nodes from planning the same rows; what guards them is the
--- compare-and-set of fire.lua. One node that dies with rows in hand delays them until the hold ends.
+-- Reservations only save work: they keep two nodes from planning the same rows. The compare-and-set of fire.lua guards
+-- the rows. A node that dies delays its reserved rows until the reservation ends.
 
 local due = math.min(now, asked[1])
 local limit, who, anyone = asked[2], asked[3], asked[5] == 1
@@ -19,7 +20,7 @@ local taken = {}
 local function free(hold)
   if not hold or anyone then return true end
   local ends, owner = match(hold, '^(%S+) (.*)$')
-  -- One that lies further ahead than any hold can was given by a clock that was set back since.
+  -- A reservation that ends later than any new one could is from before the clock was set back.
   return owner == who or tonumber(ends) <= now or tonumber(ends) > until_
 end
 
@@ -59,7 +60,7 @@ for _, member in ipairs(taken) do
   holds[#holds + 1] = string.format('%.0f %s', until_, who)
 end
 if #holds > 0 then
-  -- One value too long for a compact hash, in which each of hundreds of members would be searched for.
+  -- One long value makes Redis use a hash table: in a compact hash, each member of hundreds would be searched for.
   call('HSET', firing, '-', string.rep('-', 65), unpack(holds))
   call('PEXPIRE', firing, 60000)
 end
