@@ -15,14 +15,14 @@ from evenbeat.stores.base import RunQuery
 from evenbeat.testing import VirtualClock
 
 EACH_SCHEDULE_DAMAGE = [
-    pytest.param(name, damage, id=f"{name}-{damage}")
+    pytest.param(name, damage, id=f"{name}-{number}")
     for name, kind in ADAPTERS.items()
-    for damage in kind.schedule_damage
+    for number, damage in enumerate(kind.schedule_damage)
 ]
 EACH_RUN_DAMAGE = [
-    pytest.param(name, damage, id=f"{name}-{damage}")
+    pytest.param(name, damage, id=f"{name}-{number}")
     for name, kind in ADAPTERS.items()
-    for damage in kind.run_damage
+    for number, damage in enumerate(kind.run_damage)
 ]
 
 

@@ -20,7 +20,7 @@ from evenbeat.rules.firing import plan
 FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
-def test_a_store_that_is_not_open_says_so_and_can_be_opened_again(adapter: Adapter) -> None:
+def test_a_closed_store_raises_an_error_and_can_be_opened_again(adapter: Adapter) -> None:
     store = adapter.open()
     add_schedules(store, "a")
     store.close()

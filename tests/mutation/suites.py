@@ -15,8 +15,28 @@ class Suite(NamedTuple):
 
 
 _SEEDS = "tests/mutation/seeds.py"
-_PAGES = "tests/stores/test_repair.py::test_pages_of_runs_go_on_behind_those_that_can_not_be_read"
-_BUDGET = "tests/stores/test_fire_budget.py::test_a_backlog_is_fired_in_steps"
+_PAGES = "tests/stores/test_repair.py::test_pages_of_runs_continue_after_unreadable_ones"
+
+
+def _shared(store: str) -> tuple[str, ...]:
+    """The tests that all stores share over an adapter, for one store, with two kinds of damage each."""
+    crashes = "tests/contract/test_crashes.py::test_a_crash_at_any_command_leaves_all_or_nothing"
+    damage = "tests/contract/test_damage.py::test_an_unreadable"
+    return (
+        *(f"{crashes}[{store}-{action}]" for action in ("fire", "put", "take", "settle", "add")),
+        f"{damage}_schedule_of_a_newer_format_is_left_alone[{store}]",
+        *(
+            f"{damage}_{case}[{store}-{number}]"
+            for case in (
+                "schedule_sleeps_and_its_neighbours_fire",
+                "run_does_not_block_its_queue",
+                "run_costs_its_neighbours_no_attempt",
+                "running_run_ends_with_its_lease",
+            )
+            for number in (0, 1)
+        ),
+    )
+
 
 SUITES = (
     Suite(
@@ -120,7 +140,7 @@ SUITES = (
         (
             "tests/contract/test_sqlite.py::TestSqlite",
             "tests/stores/test_sqlite_store.py",
-            f"{_BUDGET}[25-10-steps0-sqlite]",
+            *_shared("sqlite"),
             f"{_PAGES}[sqlite-ab]",
         ),
     ),
@@ -130,7 +150,7 @@ SUITES = (
         (
             "tests/contract/test_postgres.py::TestPostgres",
             "tests/stores/test_postgres_store.py",
-            f"{_BUDGET}[25-10-steps0-postgres]",
+            *_shared("postgres"),
         ),
         ("postgres",),
     ),
@@ -146,11 +166,7 @@ SUITES = (
             "stores/redis/lua/put_schedules.lua",
             "stores/redis/lua/prelude.lua",
         ),
-        (
-            "tests/contract/test_redis.py",
-            "tests/stores/test_redis_store.py",
-            f"{_BUDGET}[25-10-steps0-valkey]",
-        ),
+        ("tests/contract/test_redis.py", "tests/stores/test_redis_store.py", *_shared("redis")),
         ("valkey",),
     ),
     Suite(
@@ -161,11 +177,7 @@ SUITES = (
             "stores/mongo/claims.py",
             "stores/mongo/settling.py",
         ),
-        (
-            "tests/contract/test_mongo.py::TestMongo",
-            "tests/stores/test_mongo_store.py",
-            f"{_BUDGET}[25-10-steps0-mongo]",
-        ),
+        ("tests/contract/test_mongo.py::TestMongo", "tests/stores/test_mongo_store.py", *_shared("mongo")),
         ("mongo",),
     ),
 )

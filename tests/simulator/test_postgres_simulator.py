@@ -35,7 +35,7 @@ def test_the_promise_is_kept_on_postgresql(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
-def test_what_a_seed_once_found_stays_repaired(seed: int) -> None:
+def test_a_defect_that_a_seed_once_found_stays_repaired(seed: int) -> None:
     run_seed(seed, server_url("postgres"), Trace())
 
 

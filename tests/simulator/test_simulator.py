@@ -80,7 +80,7 @@ def test_a_seed_of_the_product_replays_to_the_letter() -> None:
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
-def test_what_a_seed_once_found_stays_repaired(seed: int) -> None:
+def test_a_defect_that_a_seed_once_found_stays_repaired(seed: int) -> None:
     simulate(seed)
 
 
@@ -124,7 +124,7 @@ def first_failure() -> None:
         simulate(seed, partial(MemoryBackend, kind=Unfenced))
 
 
-def test_a_failure_says_what_broke_what_happened_and_how_to_replay_it() -> None:
+def test_a_failure_contains_the_violation_the_trace_and_the_command_to_replay_it() -> None:
     with pytest.raises(SimulationFailed) as caught:
         first_failure()
     failure = caught.value
@@ -150,7 +150,7 @@ def test_the_command_replays_a_seed_line_by_line(capsys: pytest.CaptureFixture[s
     assert lines[-1].startswith("seed 5: kept")
 
 
-def test_the_command_is_where_the_failure_says_it_is() -> None:
+def test_the_command_of_a_failure_exists() -> None:
     command = [sys.executable, "-m", "tests.simulator", "--seed", "1", "--store", "memory"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("seed 1: kept")

@@ -83,7 +83,7 @@ def test_moving_a_paused_schedule_past_its_last_tick_leaves_it_paused() -> None:
     assert (moved.state, moved.next_tick, moved.wake_at) == ("paused", START + 20 * SECOND, None)
 
 
-def test_a_retry_that_somebody_asks_for_keeps_to_the_overlap_policy() -> None:
+def test_a_retry_by_a_user_respects_the_overlap_policy() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock)
     store.put_schedules([Write(Planned(made("every 10s", overlap="skip")), None)])

@@ -244,7 +244,7 @@ def test_an_interrupted_first_opening_is_finished_by_the_next(mongo: str) -> Non
     whole.close()
 
 
-def test_what_is_there_is_told_without_opening_and_without_making_anything(mongo: str) -> None:
+def test_the_schema_is_read_without_opening_the_store_and_without_creating_anything(mongo: str) -> None:
     store = MongoStore(mongo)
     found = store.schema()
     assert (found.found, found.known) == (0, schema.KNOWN)
@@ -341,7 +341,7 @@ def test_only_the_primary_s_heartbeats_set_the_clock() -> None:
 # Values.
 
 
-def test_a_value_that_mongodb_can_not_hold_is_refused_as_such(store: MongoStore) -> None:
+def test_a_value_that_mongodb_cannot_store_is_refused_as_invalid(store: MongoStore) -> None:
     for bad in (
         RunRecord(id="a", task="work", error="\ud800"),
         RunRecord(id="a", task="work", run_at=1 << 70),
@@ -369,7 +369,7 @@ def test_more_than_a_transaction_may_hold_is_settled(store: MongoStore) -> None:
     assert store.count_runs() == {"succeeded": 100}
 
 
-def test_what_a_tick_adds_is_halved_where_the_server_refuses_its_size(
+def test_a_batch_is_halved_if_the_server_refuses_its_size(
     store: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_schedules(store, "a", "b", "c", "d")
@@ -389,7 +389,7 @@ def test_what_a_tick_adds_is_halved_where_the_server_refuses_its_size(
 
 
 @pytest.mark.parametrize("code", [257, 388, 10334, 17419])
-def test_errors_about_size_are_told_from_others_and_the_first_of_a_bulk_is_shown(
+def test_errors_of_size_are_distinguished_and_the_first_of_a_bulk_is_shown(
     store: MongoStore, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
@@ -407,7 +407,7 @@ def test_errors_about_size_are_told_from_others_and_the_first_of_a_bulk_is_shown
         store.settle_runs(ends)
 
 
-def test_joining_a_transaction_of_others_is_refused(store: MongoStore) -> None:
+def test_joining_a_transaction_of_another_database_is_refused(store: MongoStore) -> None:
     with pytest.raises(InvalidValue, match="after the commit"):
         store.add_runs_within(object(), [])
 
@@ -415,7 +415,7 @@ def test_joining_a_transaction_of_others_is_refused(store: MongoStore) -> None:
 # Others.
 
 
-def test_a_write_that_meets_another_transaction_waits_for_nobody_and_changes_nothing(
+def test_a_write_that_meets_another_transaction_does_not_wait_and_changes_nothing(
     store: MongoStore, make: Callable[..., MongoStore]
 ) -> None:
     impatient = make(lock_timeout=0.001)
@@ -482,7 +482,7 @@ def test_nodes_that_fire_at_once_take_different_schedules(
     assert len(store.find_runs(RunQuery()).items) == 8
 
 
-def test_who_finds_all_that_is_due_in_the_hands_of_others_is_told_to_come_back(
+def test_a_node_that_finds_all_due_schedules_reserved_retries_soon(
     store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock
 ) -> None:
     add_schedules(store, "a", "b")
@@ -500,7 +500,7 @@ def test_who_finds_all_that_is_due_in_the_hands_of_others_is_told_to_come_back(
     assert answers[0].next_wake == clock.now
 
 
-def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
+def test_a_node_tries_a_reserved_batch_again_with_every_third_call(
     make: Callable[..., MongoStore], clock: VirtualClock
 ) -> None:
     watch = CommandLog(on=False)
@@ -523,7 +523,7 @@ def test_who_lost_a_batch_to_others_asks_for_it_again_with_every_third_look(
         threading.Event().wait(0.01)  # nobody waits for the answer when a note is removed
 
 
-def test_a_reservation_from_before_the_clock_was_set_back_is_in_nobodys_way(
+def test_a_reservation_from_before_the_clock_was_set_back_is_ignored(
     store: MongoStore, clock: VirtualClock
 ) -> None:
     add_schedules(store, "a")
@@ -546,7 +546,7 @@ def test_a_reservation_ends_by_itself(store: MongoStore, clock: VirtualClock) ->
         assert len(store.fire_due(clock.now, 10, plan).planned) == 1
 
 
-def test_a_claim_takes_what_nobody_holds_and_waits_for_nobody(store: MongoStore) -> None:
+def test_a_claim_takes_unlocked_runs_and_does_not_wait_for_locked_ones(store: MongoStore) -> None:
     store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
     with store._connections.session().transaction() as other:
         other.update("hold", schema.RUNS, {"_id": "b"}, {"$set": {"cancel_requested": True}})
@@ -635,7 +635,7 @@ store.fire_due(store.now(), 10, plan)
 """
 
 
-def test_what_a_killed_process_leaves_open_is_ended_by_the_next_that_meets_it(
+def test_the_transaction_of_a_killed_process_is_ended_by_the_next_node_that_meets_it(
     store: MongoStore, clock: VirtualClock, place: str
 ) -> None:
     add_schedules(store, "a", "b")
@@ -792,7 +792,7 @@ def test_a_running_run_without_a_lease_is_lost(store: MongoStore, clock: Virtual
 
 
 @pytest.mark.parametrize("damage", [{"payload": 1}, {"lease_until": "soon"}, {"execution": 5}])
-def test_a_running_run_that_can_not_be_read_ends_when_its_lease_does(
+def test_a_running_run_with_an_unreadable_lease_ends_as_failed(
     store: MongoStore, clock: VirtualClock, damage: Document
 ) -> None:
     store.add_runs([RunRecord(id=name, task="work") for name in "ab"])
@@ -808,7 +808,7 @@ def test_a_running_run_that_can_not_be_read_ends_when_its_lease_does(
     assert note.key == "a"
 
 
-def test_a_running_run_of_a_newer_format_that_can_not_be_read_is_left_alone(
+def test_an_unreadable_running_run_of_a_newer_format_is_left_alone(
     store: MongoStore, clock: VirtualClock
 ) -> None:
     store.add_runs([RunRecord(id="a", task="work")])
@@ -984,7 +984,9 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
             assert "FETCH" not in found, (name, found)
 
 
-def test_a_look_for_few_tasks_passes_by_runs_of_others(store: MongoStore, clock: VirtualClock) -> None:
+def test_a_claim_for_few_tasks_does_not_read_runs_of_other_tasks(
+    store: MongoStore, clock: VirtualClock
+) -> None:
     store.add_runs([RunRecord(id=f"r{at}", task="other") for at in range(500)])
     wanted = Claim(
         worker="w",

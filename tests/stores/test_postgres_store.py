@@ -147,7 +147,7 @@ def test_of_several_hosts_the_one_that_takes_writes_is_used() -> None:
 
 
 @pytest.mark.parametrize("name", ["Acme", "a-b", "pg_own", "", "9lives", 'x"; DROP', "a" * 49])
-def test_a_schema_that_is_no_plain_name_is_refused(name: str) -> None:
+def test_a_schema_that_is_not_a_plain_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidValue, match="schema"):
         PostgresStore(f"postgresql://db/app?schema={quote(name)}" if name else "postgresql://db/app?schema=")
 
@@ -162,7 +162,7 @@ def test_a_schema_that_is_no_plain_name_is_refused(name: str) -> None:
         "postgresql://db/app?password=secret&no_such_option=1",
     ],
 )
-def test_a_url_that_can_not_be_understood_is_refused_without_its_password(url: str) -> None:
+def test_an_invalid_url_is_refused_without_showing_its_password(url: str) -> None:
     with pytest.raises(EvenbeatError) as caught:
         PostgresStore(url).open()
     assert "secret" not in str(caught.value)
@@ -237,7 +237,7 @@ def test_a_newer_schema_is_refused() -> None:
             store.open()
 
 
-def test_the_printed_schema_makes_what_open_makes() -> None:
+def test_the_printed_schema_creates_the_same_tables_as_open() -> None:
     server = server_url("postgres")
     question = (
         "SELECT c.relname, c.relkind, c.reloptions, pg_get_indexdef(c.oid) FROM pg_class c "
@@ -339,7 +339,7 @@ def test_a_role_that_may_create_nothing_works_where_the_tables_are(
         store.close()
 
 
-def test_a_role_without_rights_is_told_so(url: str) -> None:
+def test_a_role_without_rights_gets_an_error_that_names_the_grant(url: str) -> None:
     with (
         own_place(server_url("postgres")) as empty,
         role(empty) as theirs,
@@ -381,9 +381,7 @@ def test_settings_of_a_role_do_no_harm(
         store.close()
 
 
-def test_who_asks_for_more_than_a_durable_commit_keeps_it(
-    make: Callable[..., PostgresStore], url: str
-) -> None:
+def test_a_role_with_remote_apply_keeps_it(make: Callable[..., PostgresStore], url: str) -> None:
     with role(url, "synchronous_commit = 'remote_apply'") as theirs:
         granted(make(), theirs)
         store = make(place=theirs)
@@ -417,7 +415,7 @@ def test_a_standby_is_refused(
         PostgresStore(url).open()
 
 
-def test_what_the_promise_leans_on_is_told(store: PostgresStore) -> None:
+def test_the_settings_that_guarantees_depend_on_are_listed(store: PostgresStore) -> None:
     found = {setting.name: setting for setting in store.server()}
     assert list(found) == [
         "server_version",
@@ -551,7 +549,7 @@ def test_a_server_that_is_silent_is_given_up(make: Callable[..., PostgresStore])
     assert store.count_runs() == {}
 
 
-def test_rows_that_others_hold_are_not_waited_for_beyond_the_lock_timeout(
+def test_a_call_waits_for_locked_rows_no_longer_than_the_lock_timeout(
     make: Callable[..., PostgresStore], clock: VirtualClock
 ) -> None:
     store = make(lock_timeout=0.01)
@@ -588,7 +586,7 @@ def test_more_threads_than_connections_take_turns(make: Callable[..., PostgresSt
     assert len(backends(store)) <= connections.LARGEST
 
 
-def test_when_all_connections_are_in_use_the_caller_is_told(make: Callable[..., PostgresStore]) -> None:
+def test_a_call_fails_if_all_connections_stay_in_use(make: Callable[..., PostgresStore]) -> None:
     store = make(timeout=0.01)
     held = [store._connections.read() for _ in range(connections.LARGEST)]
     for one in held:
@@ -665,7 +663,7 @@ def test_free_text_comes_back_as_it_was(store: PostgresStore, clock: VirtualCloc
         assert store.put_schedules([Write(paused, row.version)])[0] == (True, paused.schedule)
 
 
-def test_a_value_that_postgresql_can_not_hold_is_refused_as_such(store: PostgresStore) -> None:
+def test_a_value_that_postgresql_cannot_store_is_refused_as_invalid(store: PostgresStore) -> None:
     for bad in (
         RunRecord(id="a", task="work", error="\ud800"),
         RunRecord(id="a", task="work", run_at=1 << 70),
@@ -731,7 +729,7 @@ def test_a_fork_inside_a_transaction_leaves_it_to_the_parent(store: PostgresStor
 # Races.
 
 
-def test_of_two_that_make_the_same_schedules_at_once_one_is_refused_and_nobody_waits_in_a_circle(
+def test_concurrent_creators_of_the_same_schedules_do_not_deadlock_and_one_of_them_wins(
     make: Callable[..., PostgresStore],
 ) -> None:
     accepted: list[str] = []
@@ -968,7 +966,7 @@ def alone(clock: VirtualClock) -> Iterator[PostgresStore]:
         store.close()
 
 
-def test_a_running_run_that_can_not_be_read_ends_when_its_lease_has_ended(
+def test_an_unreadable_running_run_ends_with_its_lease_and_wakes_its_schedule(
     alone: PostgresStore, clock: VirtualClock
 ) -> None:
     add_schedules(alone, "waiting", overlap="queue")
@@ -1003,7 +1001,7 @@ def test_a_running_run_that_can_not_be_read_ends_when_its_lease_has_ended(
     assert dump(alone) == before
 
 
-def test_an_unreadable_run_that_was_renewed_after_the_look_stays(
+def test_an_unreadable_run_that_was_renewed_after_it_was_read_stays(
     alone: PostgresStore, clock: VirtualClock
 ) -> None:
     alone.add_runs([RunRecord(id="a", task="work")])
@@ -1031,7 +1029,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-def test_what_a_database_refuses_for_its_size_is_told_apart_from_a_server_that_is_away(
+def test_a_refusal_because_of_size_is_distinguished_from_a_server_that_is_away(
     alone: PostgresStore, clock: VirtualClock, code: str
 ) -> None:
     alone.add_runs([RunRecord(id=name, task="work") for name in ("small", "large")])
@@ -1105,7 +1103,7 @@ def test_a_connection_for_hints_that_the_server_ended_is_replaced_and_ends_one_w
 
 
 @pytest.mark.parametrize("listen", ["off", "nowhere", "elsewhere"])
-def test_a_wait_is_short_and_says_so_while_hints_do_not_arrive(
+def test_a_wait_is_short_and_returns_true_while_hints_do_not_arrive(
     make: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch, caplog: Any, listen: str
 ) -> None:
     monkeypatch.setattr(waking, "POLL_SECONDS", 0.05)
@@ -1222,7 +1220,7 @@ def test_a_connection_to_a_database_without_our_tables_is_named(alone: PostgresS
 # Plain SQL.
 
 
-def test_plain_sql_reads_what_is_due_and_what_ran(store: PostgresStore) -> None:
+def test_plain_sql_reads_due_schedules_and_finished_runs(store: PostgresStore) -> None:
     add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')
     question = (
         "SELECT tenant, name, task, trigger, state, "

@@ -108,7 +108,7 @@ def test_a_worker_without_work_notices_that_its_server_is_a_replica(stack: ExitS
 
 
 @pytest.mark.parametrize("is_waiting", [True, False], ids=["in_a_wait", "between_waits"])
-def test_hints_are_heard_from_the_new_server(stack: ExitStack, pair: Pair, is_waiting: bool) -> None:
+def test_hints_arrive_from_the_new_server(stack: ExitStack, pair: Pair, is_waiting: bool) -> None:
     waiting, other = opened(stack, pair.url), opened(stack, pair.url)
     assert waiting.wait(0) is False
     answers: list[bool] = []
@@ -135,7 +135,7 @@ def test_hints_are_heard_from_the_new_server(stack: ExitStack, pair: Pair, is_wa
     assert waiting.wait(0) is False
 
 
-def test_errors_that_say_the_primary_is_elsewhere_are_told_from_others() -> None:
+def test_errors_of_a_server_that_is_not_the_primary_are_distinguished() -> None:
     elsewhere = [
         redis.ReadOnlyError("You can't write against a read only replica."),
         redis.ResponseError("ERR Error running script: @user_script:9: -READONLY You can't write"),
@@ -163,9 +163,7 @@ def sentinel_url(sentinel: servers.Server, service: str = SERVICE) -> str:
     return f"redis+sentinel://127.0.0.1:{servers.free_port()},127.0.0.1:{sentinel.port}/{service}"
 
 
-def test_sentinels_name_the_primary_and_those_that_can_not_are_passed_over(
-    stack: ExitStack, pair: Pair
-) -> None:
+def test_sentinels_name_the_primary_and_unreachable_ones_are_skipped(stack: ExitStack, pair: Pair) -> None:
     sentinel = servers.Sentinel(SERVICE, pair.primary.port, 1)
     start(stack, sentinel)
     store = opened(stack, sentinel_url(sentinel))
@@ -214,7 +212,9 @@ def doctor(url: str) -> Result:
     return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(root, ["doctor", url])
 
 
-def test_doctor_looks_through_sentinels_and_shows_no_password(stack: ExitStack, pair: Pair) -> None:
+def test_doctor_checks_the_server_behind_sentinels_and_shows_no_password(
+    stack: ExitStack, pair: Pair
+) -> None:
     sentinel = servers.Sentinel(SERVICE, pair.primary.port, 1)
     start(stack, sentinel)
     said = doctor(sentinel_url(sentinel))
@@ -244,20 +244,22 @@ def test_the_node_with_the_slot_is_found_and_followed(stack: ExitStack, cluster:
     assert store.wait(60) is True
 
 
-def test_a_node_without_the_keys_says_how_to_name_a_cluster(cluster: Cluster) -> None:
+def test_the_error_of_a_node_without_the_keys_names_the_cluster_url(cluster: Cluster) -> None:
     (other, *_) = [node for node in cluster.nodes[:3] if node is not cluster.owner]
     store = RedisStore(other.url, timeout=20)
     with pytest.raises(StoreUnavailable, match=r"redis\+cluster://"):
         store.open()
 
 
-def test_a_cluster_that_can_not_be_reached_says_so() -> None:
+def test_an_unreachable_cluster_is_reported() -> None:
     store = RedisStore(f"redis+cluster://127.0.0.1:{servers.free_port()}", timeout=20)
     with pytest.raises(StoreUnavailable, match="no node says who has our keys"):
         store.open()
 
 
-def test_documents_are_where_the_hash_tag_of_their_pattern_says(stack: ExitStack, cluster: Cluster) -> None:
+def test_documents_are_in_the_slot_of_the_hash_tag_of_their_pattern(
+    stack: ExitStack, cluster: Cluster
+) -> None:
     for name in ("shop", "b", "cd"):  # on different nodes
         documents = RedisDocuments(cluster.url, f"{{{name}}}:order:*")
         stack.enter_context(closing(documents))

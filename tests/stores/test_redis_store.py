@@ -98,7 +98,7 @@ def key(store: RedisStore, rest: str) -> str:
 # Where the server is.
 
 
-def test_a_url_says_where_the_keys_are() -> None:
+def test_the_location_is_read_from_a_url() -> None:
     plain = read_location("redis://host:6379/2")
     assert (plain.url, plain.prefix, plain.meta) == ("redis://host:6379/2", "evenbeat", "{evenbeat}:meta")
     chosen = read_location("valkeys://u:p@host/0?prefix=my-app&ssl_cert_reqs=none")
@@ -152,7 +152,7 @@ def test_a_password_is_never_shown() -> None:
 # Opening and closing.
 
 
-def test_the_schema_is_told_without_making_anything(valkey: str, client: Any) -> None:
+def test_the_schema_is_read_without_creating_anything(valkey: str, client: Any) -> None:
     store = RedisStore(valkey)
     found = store.schema()
     assert (found.found, found.known) == (0, 1)
@@ -267,7 +267,7 @@ def test_a_server_that_does_not_let_its_settings_be_read_is_warned_of() -> None:
         store.close()
 
 
-def test_a_replica_is_refused_and_its_primary_says_what_a_failover_loses() -> None:
+def test_a_replica_is_refused_and_its_primary_warns_of_failovers() -> None:
     with own_server() as primary, own_server(replicaof=f"127.0.0.1 {primary.port}") as replica:
         store = RedisStore(replica.url)
         with pytest.raises(StoreUnavailable, match=r"role is slave.*name the primary"):
@@ -280,7 +280,7 @@ def test_a_replica_is_refused_and_its_primary_says_what_a_failover_loses() -> No
         assert "failover loses" in (found["connected_slaves"].hint or "")
 
 
-def test_a_node_of_a_cluster_that_has_not_got_the_keys_says_which_one_has() -> None:
+def test_a_cluster_node_without_the_keys_names_the_one_that_has_them() -> None:
     error = translated(read_location("redis://me:s3cret@host"), MovedError("1234 10.0.0.7:7001"))
     assert str(error) == (
         "redis://me:***@host: this node of a cluster has not got our keys, 10.0.0.7:7001 has "
@@ -499,9 +499,7 @@ def test_a_server_that_does_not_answer_is_given_up_in_time() -> None:
 # Memory.
 
 
-def test_a_server_without_memory_takes_no_work_keeps_what_it_has_and_lets_work_end(
-    clock: VirtualClock,
-) -> None:
+def test_a_server_without_memory_refuses_new_work_and_lets_existing_work_end(clock: VirtualClock) -> None:
     with own_server() as server, redis.Redis.from_url(server.url, decode_responses=True) as client:
         store = RedisStore(server.url, clock)
         store.open()
@@ -538,7 +536,7 @@ def test_a_server_without_memory_takes_no_work_keeps_what_it_has_and_lets_work_e
         store.close()
 
 
-def test_what_is_too_large_for_the_server_is_refused_and_harms_nothing_else() -> None:
+def test_a_value_that_is_too_large_for_the_server_is_refused_alone() -> None:
     with own_server(proto_max_bulk_len="1mb") as server:
         store = RedisStore(server.url)
         store.open()
@@ -556,7 +554,7 @@ def test_what_is_too_large_for_the_server_is_refused_and_harms_nothing_else() ->
         documents.close()
 
 
-def test_a_size_that_the_server_refuses_is_told_from_a_server_that_is_away() -> None:
+def test_a_refusal_because_of_size_is_distinguished_from_a_server_that_is_away() -> None:
     address = read_location("redis://127.0.0.1:6379/0")
     refused = translated(address, ResponseError("Protocol error: invalid bulk length"))
     assert isinstance(refused, TooLarge)
@@ -564,7 +562,7 @@ def test_a_size_that_the_server_refuses_is_told_from_a_server_that_is_away() -> 
     assert isinstance(translated(address, ConnectionResetError(104, "reset")), StoreUnavailable)
 
 
-def test_a_value_that_redis_can_not_hold_is_refused_as_such(store: RedisStore) -> None:
+def test_a_value_that_redis_cannot_store_is_refused_as_invalid(store: RedisStore) -> None:
     for bad in (
         RunRecord(id="a", task="work", error="\ud800"),
         RunRecord(id="a", task="work", payload='"\ud800"'),
@@ -580,7 +578,7 @@ def test_a_value_that_redis_can_not_hold_is_refused_as_such(store: RedisStore) -
     assert store.count_runs() == {}
 
 
-def test_it_takes_no_part_in_transactions_of_others(store: RedisStore) -> None:
+def test_joining_a_transaction_of_another_database_is_refused(store: RedisStore) -> None:
     with pytest.raises(InvalidValue, match="after the commit"):
         store.add_runs_within(object(), [])
 
@@ -610,7 +608,9 @@ def test_two_nodes_that_fire_at_once_get_different_rows(make: Make, clock: Virtu
 
 
 @pytest.mark.parametrize("wait", ["by looking", "by time"])
-def test_what_a_dead_node_had_in_hand_is_fired_by_another(make: Make, clock: VirtualClock, wait: str) -> None:
+def test_schedules_that_a_dead_node_had_reserved_are_fired_by_another(
+    make: Make, clock: VirtualClock, wait: str
+) -> None:
     watch = CommandLog(on=False)
     dying, other = make(on_command=watch), make()
     add_schedules(other, "a", "b")
@@ -694,7 +694,7 @@ def test_large_batches_go_in_parts_and_answer_as_one(
     assert store.count_runs() == {"queued": 15, "succeeded": 45}
 
 
-def test_a_node_at_rest_sends_one_small_command_that_writes_nothing(
+def test_an_idle_node_sends_one_small_command_that_writes_nothing(
     make: Make, clock: VirtualClock, client: Any
 ) -> None:
     watch = CommandLog()
@@ -732,7 +732,7 @@ def test_foreign_tasks_at_the_head_of_a_queue_cost_a_claim_nothing(store: RedisS
 # Rows that can't be understood.
 
 
-def test_a_schedule_whose_hash_is_gone_is_noted_and_not_looked_at_again(
+def test_a_schedule_whose_hash_is_missing_is_noted_and_not_read_again(
     store: RedisStore, clock: VirtualClock, client: Any
 ) -> None:
     add_schedules(store, "a", "b")
@@ -809,7 +809,7 @@ def test_a_node_of_a_cluster_that_has_the_slot_will_do(clock: VirtualClock) -> N
 # Waking up.
 
 
-def test_who_can_not_listen_comes_back_soon_and_after_a_reconnect_once(clock: VirtualClock) -> None:
+def test_a_wait_is_short_while_the_server_is_away_and_one_ends_after_a_reconnect(clock: VirtualClock) -> None:
     with own_server() as server:
         store = RedisStore(server.url, clock, timeout=1)
         store.open()

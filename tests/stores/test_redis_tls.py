@@ -119,7 +119,7 @@ def test_a_store_and_documents_work_over_tls(secure: str, tmp_path: Path) -> Non
         assert documents.lock_next(1000, 1).found == []
 
 
-def test_a_server_that_nobody_vouches_for_is_refused(secure: str, tmp_path: Path) -> None:
+def test_a_server_with_an_untrusted_certificate_is_refused(secure: str, tmp_path: Path) -> None:
     certificate(tmp_path, "other", "IP:127.0.0.1")
     for url in (secure, f"{secure}&ssl_ca_certs={tmp_path / 'other.pem'}"):
         with closing(RedisStore(url)) as store, pytest.raises(StoreUnavailable, match=r"(?i)certificate"):

@@ -101,7 +101,7 @@ def restore(client: Any, store: RedisStore, wanted: dict[bytes, Any], only: byte
     "where",
     ["active:b", "newest:schedule:b", "newest:tenant:acme", "ready:slow:5:work", "waiting:slow", "run"],
 )
-def test_a_schedule_whose_run_can_not_be_written_is_put_off_alone(
+def test_a_schedule_whose_run_cannot_be_written_is_deferred_alone(
     store: RedisStore, clock: VirtualClock, client: Any, valkey: str, where: str
 ) -> None:
     tenant = "acme" if "acme" in where else "default"
@@ -125,7 +125,7 @@ def test_a_schedule_whose_run_can_not_be_written_is_put_off_alone(
     assert differences(valkey) == {}
 
 
-def test_a_schedule_whose_ledger_can_not_be_written_is_put_off_alone(
+def test_a_schedule_whose_ledger_cannot_be_written_is_deferred_alone(
     store: RedisStore, clock: VirtualClock, client: Any
 ) -> None:
     add(store, "a", "b")
@@ -153,7 +153,7 @@ def test_a_schedule_that_is_something_else_is_noted_and_found_as_damaged(
     assert client.get(f"{store.location.base}schedules:b") == b"in the way"
 
 
-def test_a_schedule_that_can_not_be_written_does_not_keep_others_from_being(
+def test_a_schedule_that_cannot_be_written_does_not_affect_others(
     store: RedisStore, clock: VirtualClock, client: Any
 ) -> None:
     overwrite(client, store, "schedules:b")
@@ -193,7 +193,7 @@ def test_a_run_that_is_something_else_is_not_settled_and_its_neighbours_are(
     assert store.count_runs()["succeeded"] == 2
 
 
-def test_a_run_that_can_not_go_back_to_its_queue_stays_as_it_is_and_is_noted(
+def test_a_run_that_cannot_return_to_its_queue_is_not_changed_and_is_noted(
     store: RedisStore, clock: VirtualClock, client: Any, valkey: str
 ) -> None:
     store.add_runs([RunRecord(id="a", task="work", queue="slow"), RunRecord(id="b", task="work")])
@@ -210,7 +210,7 @@ def test_a_run_that_can_not_go_back_to_its_queue_stays_as_it_is_and_is_noted(
     assert differences(valkey) == {}
 
 
-def test_a_run_whose_following_runs_can_not_be_added_is_not_settled(
+def test_a_run_whose_next_runs_cannot_be_added_is_not_settled(
     store: RedisStore, clock: VirtualClock, client: Any, valkey: str
 ) -> None:
     store.add_runs([RunRecord(id=name, task="work") for name in "ab"])
@@ -229,7 +229,7 @@ def test_a_run_whose_following_runs_can_not_be_added_is_not_settled(
 
 
 @pytest.mark.parametrize("damage", ["something else", "gone"])
-def test_a_lost_run_that_is_not_there_does_not_stand_before_others(
+def test_a_missing_lost_run_does_not_block_others(
     store: RedisStore, clock: VirtualClock, client: Any, damage: str
 ) -> None:
     store.add_runs([RunRecord(id="a", task="work")])
@@ -247,7 +247,7 @@ def test_a_lost_run_that_is_not_there_does_not_stand_before_others(
     assert len(store.find_records("quarantine")) == (damage != "gone")
 
 
-def test_what_a_user_adds_is_refused_whole_and_the_key_is_named(
+def test_a_users_batch_is_refused_as_a_whole_and_the_key_is_named(
     store: RedisStore, clock: VirtualClock, client: Any
 ) -> None:
     overwrite(client, store, "ready:slow:5:work")

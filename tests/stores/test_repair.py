@@ -143,7 +143,7 @@ def notes(store: Store) -> list[str]:
     return [note.key for note in store.find_records("quarantine")]
 
 
-def test_a_schedule_that_can_not_be_read_is_left_to_people_and_woken_when_it_can(
+def test_an_unreadable_schedule_is_not_repaired_and_is_woken_once_it_is_readable(
     damaged: Damaged, clock: VirtualClock
 ) -> None:
     store = damaged.store
@@ -178,7 +178,7 @@ def test_a_schedule_whose_trigger_makes_no_sense_is_not_woken(damaged: Damaged, 
     assert fired(store, clock) == ["a"]
 
 
-def test_a_run_that_can_not_be_read_does_not_keep_others_from_being_put_right(
+def test_an_unreadable_run_does_not_keep_others_from_being_repaired(
     damaged: Damaged, clock: VirtualClock
 ) -> None:
     store = damaged.store
@@ -197,7 +197,7 @@ def test_a_run_that_can_not_be_read_does_not_keep_others_from_being_put_right(
 
 
 @pytest.mark.parametrize("bad", ["ab", "bcf"])
-def test_pages_of_runs_go_on_behind_those_that_can_not_be_read(
+def test_pages_of_runs_continue_after_unreadable_ones(
     damaged: Damaged, clock: VirtualClock, bad: str
 ) -> None:
     store = damaged.store

@@ -36,7 +36,7 @@ CHECKS: list[tuple[str, str, Sequence[str], Sequence[str]]] = [
     ("schedules", "max_concurrent", ["1", "2", "NULL"], ["0", "-1"]),
     ("schedules", "spread", ["0", "1"], ["-1", "NULL"]),
     ("schedules", "state", texts(*get_args(ScheduleState)), texts("", "queued")),
-    ("schedules", "run", texts("x"), ["NULL"]),
+    ("schedules", "trigger", texts("x"), ["NULL"]),
     ("runs", "cause", texts(*get_args(Cause)), texts("", "fate")),
     ("runs", "kind", texts(*get_args(Kind)), texts("", "tasks", "Task")),
     ("runs", "priority", ["0", "9"], ["-1", "10", "NULL"]),
@@ -86,7 +86,7 @@ def on_postgres(_: Path) -> Iterator[Update]:
 
 
 @pytest.mark.parametrize("place", [on_sqlite, on_postgres])
-def test_a_table_takes_what_the_records_allow_and_refuses_what_they_do_not(
+def test_a_table_accepts_valid_values_and_refuses_invalid_ones(
     place: Callable[[Path], contextlib.AbstractContextManager[Update]], tmp_path: Path
 ) -> None:
     with place(tmp_path) as update:

@@ -127,7 +127,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_that_is_no_file_is_refused() -> None:
+def test_a_path_that_is_not_a_file_is_refused() -> None:
     with pytest.raises(InvalidValue, match="memory"):
         SqliteStore(":memory:")
 
@@ -144,7 +144,7 @@ def test_a_file_that_was_moved_away_does_not_come_back_empty(
     assert not path.exists()
 
 
-def test_a_file_that_is_no_database_is_reported(path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported(path: Path) -> None:
     path.write_text("Dear diary, today I scheduled nothing. " * 200)
     store = SqliteStore(path)
     with pytest.raises(StoreUnavailable, match="not an SQLite database"):
@@ -173,7 +173,9 @@ def test_a_newer_schema_is_refused(make: Callable[..., SqliteStore], path: Path)
     assert (caught.value.found, caught.value.known) == (99, schema.KNOWN)
 
 
-def test_the_printed_schema_makes_what_open_makes(make: Callable[..., SqliteStore], tmp_path: Path) -> None:
+def test_the_printed_schema_creates_the_same_tables_as_open(
+    make: Callable[..., SqliteStore], tmp_path: Path
+) -> None:
     make()
     by_hand = tmp_path / "by-hand.db"
     with plain(by_hand) as connection:
@@ -270,7 +272,7 @@ def test_a_full_disk_is_reported_loses_nothing_and_is_survived(
     assert store.count_runs() == {"queued": 100}
 
 
-def test_a_value_that_sqlite_can_not_hold_is_refused_as_such(store: SqliteStore) -> None:
+def test_a_value_that_sqlite_cannot_store_is_refused_as_invalid(store: SqliteStore) -> None:
     for bad in (
         RunRecord(id="a", task="work", error="\ud800"),
         RunRecord(id="a", task="work", run_at=1 << 70),
@@ -417,7 +419,7 @@ def test_a_child_leaves_its_parents_socket_alone(store: SqliteStore, path: Path)
 @pytest.mark.parametrize(
     "damage", ["fire_seq = 9223372036854775807", "revision = -1", f"generation = {1 << 53}"]
 )
-def test_a_schedule_that_can_not_be_counted_up_does_not_keep_its_neighbours_from_firing(
+def test_a_schedule_with_counts_at_their_maximum_does_not_affect_others(
     store: SqliteStore, clock: VirtualClock, path: Path, damage: str
 ) -> None:
     add_schedules(store, "a", "b")
@@ -431,7 +433,7 @@ def test_a_schedule_that_can_not_be_counted_up_does_not_keep_its_neighbours_from
 @pytest.mark.parametrize(
     "damage", ["attempt = 9223372036854775807", "failures = -1", "crashes = 9223372036854775807"]
 )
-def test_a_run_that_can_not_be_counted_up_does_not_keep_its_neighbours_from_workers(
+def test_a_run_with_counts_at_their_maximum_does_not_affect_others(
     store: SqliteStore, path: Path, damage: str
 ) -> None:
     store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
@@ -501,7 +503,7 @@ def test_closing_removes_the_socket_and_its_folder(store: SqliteStore) -> None:
 # Plain SQL.
 
 
-def test_plain_sql_reads_what_is_due_and_what_ran(
+def test_plain_sql_reads_due_schedules_and_finished_runs(
     store: SqliteStore, clock: VirtualClock, path: Path
 ) -> None:
     add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')

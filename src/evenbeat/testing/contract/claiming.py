@@ -87,7 +87,9 @@ class ClaimingContract(Contract):
         held = self.claim(store, "claim-3", tasks=frozenset({"mail"}), queues=("slow", "default"))
         assert [entry.id for entry in held] == ["mail", "slow"]
 
-    def test_a_claim_says_when_the_next_run_may_be_taken(self, store: Store, clock: VirtualClock) -> None:
+    def test_a_claim_returns_when_the_next_run_may_be_claimed(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         assert self.claimed(store) == Claimed((), None)
         now = clock.now
         store.add_runs(
@@ -107,7 +109,9 @@ class ClaimingContract(Contract):
         (held,), next_due = self.claimed(store, "claim-4")
         assert (held.id, next_due) == ("later", None)
 
-    def test_a_claim_that_leaves_due_runs_behind_says_so(self, store: Store, clock: VirtualClock) -> None:
+    def test_a_claim_that_leaves_due_runs_behind_returns_their_time(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         due = [run(f"r{at}", run_at=clock.now - 5 + at) for at in range(3)]
         store.add_runs([*due, run("future", run_at=clock.now + MINUTE, priority=9)])
         assert self.claimed(store, limit=1).next_due == clock.now - 4
@@ -115,7 +119,9 @@ class ClaimingContract(Contract):
         assert self.claimed(store, "claim-3", limit=1).next_due == clock.now + MINUTE
         assert self.claimed(store, "claim-4", limit=0).next_due == clock.now + MINUTE
 
-    def test_what_a_claim_can_not_take_does_not_wake_it(self, store: Store, clock: VirtualClock) -> None:
+    def test_runs_that_a_claim_cannot_take_do_not_wake_its_worker(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         now = clock.now
         store.add_runs(
             [
@@ -134,7 +140,7 @@ class ClaimingContract(Contract):
         assert self.claimed(store, queues=()) == Claimed((), None)
         assert self.claimed(store, queues=("slow", "default"), limit=0) == Claimed((), now - 1)
 
-    def test_a_claim_is_told_of_runs_that_come_back(self, store: Store, clock: VirtualClock) -> None:
+    def test_a_claim_returns_the_time_of_retried_runs(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=clock.now, execution=Execution(retries=1, backoff=10_000))])
         (held,), next_due = self.claimed(store)
         assert next_due is None  # what is running is no affair of others, until its lease ends
@@ -162,7 +168,7 @@ class ClaimingContract(Contract):
         assert {held.attempt for held in self.runs(store, states=("running",))} == {1}
         assert len(self.runs(store, states=("queued",))) == 4
 
-    def test_a_repeated_claim_takes_nothing_besides_what_it_holds(self, store: Store) -> None:
+    def test_a_repeated_claim_takes_no_more_runs_than_it_holds(self, store: Store) -> None:
         # It had room left, and more has come since: whoever repeats it learns of the first ones alone.
         store.add_runs([run("a", run_at=store.now()), run("b", run_at=store.now())])
         first = self.claim(store, "token", limit=10)

@@ -143,7 +143,9 @@ class EdgeContract(Contract):
         asked = {one.id: one.cancel_requested for one in self.runs(store, ids=("over", "held", "waits"))}
         assert asked == {"over": False, "held": True, "waits": True}
 
-    def test_plan_is_told_what_is_asked_of_active_runs(self, store: Store, clock: VirtualClock) -> None:
+    def test_plan_is_given_the_cancel_requests_of_active_runs(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         self.add(store, schedule(overlap="cancel_running"))
         self.add(store, schedule("other", overlap="cancel_running"))
         mine = {"schedule": "cleanup", "run_at": clock.now}
@@ -198,7 +200,9 @@ class EdgeContract(Contract):
         assert [one.id for one in self.claim(store, "t3", limit=9, queues=queues)] == ["e"]
         assert self.claimed(store, "t4", limit=9, queues=queues).next_due is None
 
-    def test_what_a_claim_passes_over_is_there_for_the_next(self, store: Store, clock: VirtualClock) -> None:
+    def test_a_run_that_a_claim_skips_is_there_for_the_next_claim(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         tasks = ["other", "work", "other", "work"]
         store.add_runs([run(f"r{at}", task=task, run_at=clock.now) for at, task in enumerate(tasks)])
         mine = self.claimed(store, "t1", limit=1, tasks=frozenset({"work"}))
@@ -206,7 +210,7 @@ class EdgeContract(Contract):
         assert [one.id for one in self.claim(store, "t2", tasks=frozenset({"other"}))] == ["r0", "r2"]
         assert [one.id for one in self.claim(store, "t3", tasks=frozenset({"work"}))] == ["r3"]
 
-    def test_rows_of_a_newer_format_wake_nobody(self, store: Store, clock: VirtualClock) -> None:
+    def test_rows_of_a_newer_format_wake_no_node(self, store: Store, clock: VirtualClock) -> None:
         made = changes.create(schedule(), clock.now)
         newer = made._replace(schedule=replace(made.schedule, format=FORMAT + 1))
         assert store.put_schedules([Write(newer, None)])[0].accepted
@@ -267,7 +271,7 @@ class EdgeContract(Contract):
         assert self.claimed(store, "t3").next_due == clock.now + 100
         assert self.claimed(store, "t4", tasks=frozenset({"nobody's"})).next_due is None
 
-    def test_what_was_cancelled_or_purged_in_its_queue_is_passed_over(
+    def test_cancelled_and_purged_runs_of_a_queue_are_skipped(
         self, store: Store, clock: VirtualClock
     ) -> None:
         store.add_runs([run(name, run_at=clock.now, created_at=clock.now) for name in "abc"])
@@ -281,7 +285,7 @@ class EdgeContract(Contract):
         assert [one.id for one in self.claim(store, "t1", limit=1)] == ["c"]
         assert self.claimed(store, "t2").next_due is None
 
-    def test_a_claim_that_is_repeated_answers_what_it_still_holds(
+    def test_a_repeated_claim_returns_the_runs_that_it_still_holds(
         self, store: Store, clock: VirtualClock
     ) -> None:
         store.add_runs([run(name, run_at=clock.now) for name in "abc"])
@@ -464,7 +468,7 @@ class EdgeContract(Contract):
                 rest = self.runs(store, **said, limit=5)
                 assert [one.id for one in rest] == [one.id for one in expected], said
 
-    def test_what_changed_since_includes_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
+    def test_changed_since_includes_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
         self.add(store, schedule("a"))
         clock.now += 10
         self.add(store, schedule("b"))

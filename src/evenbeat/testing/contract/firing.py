@@ -46,7 +46,7 @@ class FiringContract(Contract):
         )
         assert self.fire(store) == Fired((), clock.now + MINUTE)
 
-    def test_what_fire_answers_is_what_is_stored(self, store: Store, clock: VirtualClock) -> None:
+    def test_fire_returns_the_schedules_as_they_are_stored(self, store: Store, clock: VirtualClock) -> None:
         self.add(store, schedule(overlap="skip", spread=0, description="kept"))
         clock.advance("1m")
         (planned,) = self.fire(store).planned
@@ -255,7 +255,7 @@ class FiringContract(Contract):
         assert self.runs(store) == []
         assert self.get(store) == newer
 
-    def test_plan_is_told_of_active_runs_where_the_policy_asks(
+    def test_plan_is_given_active_runs_if_the_policy_needs_them(
         self, store: Store, clock: VirtualClock
     ) -> None:
         self.add(store, schedule("free"))

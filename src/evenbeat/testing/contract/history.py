@@ -56,9 +56,7 @@ class HistoryContract(Contract):
         with pytest.raises(InvalidValue, match="cursor"):
             store.find_runs(RunQuery(cursor="?"))
 
-    def test_runs_are_found_by_who_holds_them_and_by_a_wish_to_cancel(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    def test_runs_are_found_by_worker_and_by_cancel_request(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(6)])
         mine = self.claim(store, "claim-1", worker="w1", limit=3)
         self.claim(store, "claim-2", worker="w2", limit=2)
@@ -152,7 +150,7 @@ class HistoryContract(Contract):
                 call(-1)
         assert len(self.runs(store, states=("queued",))) == 1
 
-    def test_what_can_not_be_stored_is_not_found(self, store: Store) -> None:
+    def test_a_search_by_a_name_that_cannot_be_stored_finds_nothing(self, store: Store) -> None:
         odd = "a\0b"
         assert store.find_runs(RunQuery(ids=(odd,))).items == ()
         assert store.find_runs(RunQuery(tenant=odd)).items == ()
@@ -169,9 +167,7 @@ class HistoryContract(Contract):
         ghost = RunRecord(id=odd, task="work", attempt=1)
         assert store.settle_runs([attempts.succeeded(ghost, None, store.now(), "t")]) == [False]
 
-    def test_a_purge_takes_what_is_over_and_old_in_small_batches(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    def test_a_purge_deletes_old_ended_runs_in_small_batches(self, store: Store, clock: VirtualClock) -> None:
         self.add(store, schedule(trigger="every 10s"))
         clock.advance("1m")
         self.fire(store)  # one run, five coalesced ticks: one ledger row

@@ -12,7 +12,7 @@ from evenbeat.testing.contract.base import MINUTE, Contract, run
 
 
 class QueueContract(Contract):
-    def test_each_queue_is_counted_by_what_its_runs_do(self, store: Store, clock: VirtualClock) -> None:
+    def test_each_queue_is_counted_by_the_states_of_its_runs(self, store: Store, clock: VirtualClock) -> None:
         now = clock.now
         store.add_runs(
             [
@@ -55,7 +55,9 @@ class QueueContract(Contract):
             QueueCounts(queue="slow", due=1, oldest_due=now, came_due=1),
         ]
 
-    def test_what_ended_before_the_period_is_not_counted(self, store: Store, clock: VirtualClock) -> None:
+    def test_runs_that_ended_before_the_period_are_not_counted(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         store.add_runs([run("a", run_at=clock.now, queue="old"), run("b", run_at=clock.now, queue="old")])
         first, second = self.claim(store, queues=("old",))
         ended = clock.now

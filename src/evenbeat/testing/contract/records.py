@@ -14,7 +14,7 @@ from evenbeat.testing.contract.base import MINUTE, Contract, Handles
 
 
 class RecordContract(Contract):
-    def test_who_held_a_lock_before_can_not_take_it_from_who_holds_it_now(
+    def test_a_former_holder_cannot_take_a_lock_from_the_present_one(
         self, store: Store, clock: VirtualClock
     ) -> None:
         assert locks.try_acquire(store, "migrate", "30s", "first")
@@ -40,7 +40,7 @@ class RecordContract(Contract):
         wanted = {(tenant, name) for tenant in ("default", "acme") for name in names} - {("default", "a:b")}
         assert held == {(tenant, name, f"{tenant} {name}") for tenant, name in wanted}
 
-    def test_a_purge_by_a_fast_clock_leaves_what_has_not_expired(
+    def test_a_purge_by_a_fast_clock_keeps_records_that_have_not_expired(
         self, store: Store, clock: VirtualClock
     ) -> None:
         assert locks.try_acquire(store, "migrate", "30s", "mine")
@@ -101,7 +101,7 @@ class RecordContract(Contract):
         assert not locks.extend(store, "migrate", "30s", "mine")
         assert not locks.release(store, "migrate", "mine")
 
-    def test_a_lock_says_who_holds_it_what_for_and_since_when(
+    def test_a_lock_contains_its_holder_description_and_start(
         self, store: Store, clock: VirtualClock
     ) -> None:
         assert locks.holder(store, "migrate") is None
@@ -118,9 +118,7 @@ class RecordContract(Contract):
         clock.advance("10s")
         assert locks.holder(store, "migrate") is None
 
-    def test_a_lock_that_somebody_edited_is_held_by_nobodys_token(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    def test_no_token_matches_a_lock_that_was_edited_by_hand(self, store: Store, clock: VirtualClock) -> None:
         edited = Record(kind="lock", key="migrate", body="mine", version=7, expires=clock.now + 1000)
         assert store.put_record(edited)
         assert not locks.try_acquire(store, "migrate", "30s", "mine")

@@ -87,7 +87,7 @@ class ScheduleContract(Contract):
             pass
         assert sorted(run.id for run in self.runs(store)) == sorted(set(claimed) - {one.id})
 
-    def test_a_schedule_whose_trigger_can_not_be_read_is_found_changed_and_deleted(
+    def test_a_schedule_with_an_unreadable_trigger_is_found_changed_and_deleted(
         self, store: Store, clock: VirtualClock
     ) -> None:
         for name in "abcd":
@@ -123,7 +123,7 @@ class ScheduleContract(Contract):
         assert (row.damage, row.fire_seq, row.revision) == ("", (1 << 40) + 1, 1 << 35)
         assert self.put(store, row, changes.pause(row, clock.now)).accepted
 
-    def test_what_was_declared_stays_when_the_schedule_fires(self, store: Store, clock: VirtualClock) -> None:
+    def test_the_declaration_stays_when_the_schedule_fires(self, store: Store, clock: VirtualClock) -> None:
         planned = changes.declare(schedule(), store.now(), None)
         assert planned is not None
         (written,) = store.put_schedules([Write(planned, None)])

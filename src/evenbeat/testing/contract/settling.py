@@ -30,7 +30,7 @@ class SettlingContract(Contract):
             None,
         )
 
-    def test_a_run_keeps_who_fired_it_and_how_its_attempts_ended(
+    def test_a_run_keeps_its_node_and_the_ends_of_its_attempts(
         self, store: Store, clock: VirtualClock
     ) -> None:
         policy = Execution(retries=2, backoff=0)
@@ -146,7 +146,7 @@ class SettlingContract(Contract):
         assert dead.error is not None
         assert "lost" in dead.error
 
-    def test_a_queued_run_is_cancelled_at_once_and_a_running_one_is_told(
+    def test_a_queued_run_is_cancelled_at_once_and_a_running_one_gets_a_request(
         self, store: Store, clock: VirtualClock
     ) -> None:
         store.add_runs([run("waiting", run_at=clock.now + MINUTE), run("busy", run_at=clock.now)])
@@ -335,7 +335,7 @@ class SettlingContract(Contract):
             assert self.put(store, seen, changes.delete(seen, clock.now)).accepted
             assert store.settle_runs([retry]) == [True]
 
-    def test_a_gate_holds_for_its_own_transition_also_beside_others(
+    def test_a_gate_applies_to_its_own_transition_also_in_a_batch(
         self, store: Store, clock: VirtualClock
     ) -> None:
         seen = self.add(store, schedule())
