@@ -1,4 +1,4 @@
-"""What every store promises of a damaged schedule: it is found, can be written anew, and deleted."""
+"""Checks of a damaged schedule: every store finds it, and it can be replaced and deleted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from evenbeat.testing import VirtualClock
 def can_be_found_and_written_anew(
     store: Store, name: str, *, listed: bool = True, paged: bool = True
 ) -> None:
-    """Check it of a schedule that is damaged, and asleep. ``listed``: whether listings have it, too;
-    ``paged``: whether it has its place in their order."""
+    """Check a damaged schedule that sleeps. ``listed``: whether listings contain it; ``paged``: whether it
+    has its position in their order."""
     names = [row.name for row in store.find_schedules(ScheduleQuery()).items]
     assert (name in names) == listed
     if listed and paged:
-        # Also where a page ends with it, or begins behind it.
+        # Also if a page ends with it, or begins after it.
         at = names.index(name)
         page = store.find_schedules(ScheduleQuery(limit=at + 1))
         assert [row.name for row in page.items] == names[: at + 1]
@@ -57,8 +57,8 @@ def sweep(
     values: Sequence[object],
     spoil: Callable[[str, str, object], None],
 ) -> None:
-    """Damage each field of a schedule in each of these ways: whatever becomes of it, its neighbours fire, and
-    it can be listed, replaced and deleted. ``spoil`` is given a name, a field and a value."""
+    """Set each field of a schedule to each of these values, and check that its neighbours fire, and that it
+    can be listed, replaced and deleted. ``spoil`` is called with a name, a field and a value."""
     for field in fields:
         for at, value in enumerate(values):
             what = f"{field} = {value!r}"

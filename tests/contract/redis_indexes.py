@@ -1,4 +1,4 @@
-"""Every index of the Redis store, computed anew from the hashes: what the scripts keep must be the same."""
+"""Every index of the Redis store, computed from the hashes, to compare with those that the scripts keep."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord
 from evenbeat.stores.redis.location import read_location
 from evenbeat.stores.redis.rows import member_of, path_of, read_run, read_schedule
 
-# Kept for a moment, or by themselves the whole of what there is: nothing to compare with.
+# Temporary keys, and keys that are not derived from hashes: nothing to compare with.
 _NO_INDEX = ("meta", "firing", "logs:", "records:", "schedule_lock:", "skipped", "kinds:", "expiring")
 
 
 def differences(url: str) -> dict[str, tuple[object, object]]:
-    """Index to (what it holds, what it should hold), for those that differ."""
+    """Return (content, expected content) of each index for which they differ."""
     location = read_location(url)
     with redis.Redis.from_url(location.url, decode_responses=True, protocol=2) as client:
         keys = [key.removeprefix(location.base) for key in client.scan_iter(f"{location.base}*", count=1000)]

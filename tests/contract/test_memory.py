@@ -1,4 +1,4 @@
-"""The store in memory keeps the contract."""
+"""The store in memory passes the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store on MongoDB keeps the contract."""
+"""The store on MongoDB passes the contract."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from evenbeat.stores.mongo import MongoStore, schema
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
 
-# Everything but the version of the schema and the hints, which are capped: they can't be emptied.
+# All collections except the version of the schema and the hints: a capped collection cannot be emptied.
 COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
 
 
 class OneDatabase(StoreContract):
-    """One database for a class, emptied before each test: to make one takes longer than most tests."""
+    """One database for a class, emptied before each test: creating one takes longer than most tests."""
 
     place: str
 
@@ -27,7 +27,7 @@ class OneDatabase(StoreContract):
     @classmethod
     def database(cls) -> Iterator[None]:
         with own_place(server_url("mongo")) as url:
-            # Held open meanwhile, so that handles share its connections.
+            # Open meanwhile, so that the stores of all tests share its connections.
             keeper = MongoStore(url)
             keeper.open()
             cls.place = url
@@ -52,7 +52,7 @@ class TestMongo(OneDatabase):
         stores: list[MongoStore] = []
 
         def handle() -> MongoStore:
-            # More patience than by default: ten threads of a loaded machine take turns.
+            # Longer than by default: ten threads wait for each other, perhaps on a busy machine.
             stores.append(MongoStore(self.place, clock, lock_timeout=60))
             return stores[-1]
 

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL keeps the contract."""
+"""The store on PostgreSQL passes the contract."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ TABLES = ("schedules", "runs", "skipped", "statistics", "records", "logs")
 
 @pytest.fixture(scope="module", name="place")
 def a_place() -> Iterator[str]:
-    """One schema for all tests of this module, emptied between them: making it takes longer than most do."""
+    """One schema for all tests of this module, emptied before each: creating one takes longer than most
+    tests."""
     with own_place(server_url("postgres")) as url:
         yield url
 
@@ -44,7 +45,7 @@ class TestPostgres(StoreContract):
         stores: list[PostgresStore] = []
 
         def handle() -> PostgresStore:
-            # More patience than by default: ten threads of a loaded machine take turns.
+            # Longer than by default: ten threads wait for each other, perhaps on a busy machine.
             stores.append(PostgresStore(self.url, clock, timeout=60, lock_timeout=60))
             return stores[-1]
 

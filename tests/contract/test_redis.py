@@ -1,4 +1,4 @@
-"""The store on Redis and Valkey keeps the contract."""
+"""The store on Redis and Valkey passes the contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenbeat.stores.redis import RedisStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
 
-# More patience than by default: ten threads of a loaded machine take turns.
+# Longer than by default: ten threads wait for each other, perhaps on a busy machine.
 PATIENCE = 60.0
 
 

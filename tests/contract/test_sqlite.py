@@ -1,4 +1,4 @@
-"""The store on SQLite keeps the contract."""
+"""The store on SQLite passes the contract."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TestSqlite(StoreContract):
         stores: list[SqliteStore] = []
 
         def handle() -> SqliteStore:
-            # More patience than by default: ten threads of a loaded machine take turns.
+            # Longer than by default: ten threads wait for each other, perhaps on a busy machine.
             stores.append(SqliteStore(tmp_path / "evenbeat.db", clock, busy_timeout=60))
             return stores[-1]
 

@@ -1,4 +1,4 @@
-"""``python -m tests.simulator --seed 123``: replay a seed, or look for one that fails."""
+"""``python -m tests.simulator --seed 123``: replay a seed, or search for one that fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--product", action="store_true", help="nodes are the product's own loops")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
-    # What nodes have to say of lost workers is the normal course of events here.
+    # Warnings of lost workers are normal here.
     logging.getLogger("evenbeat").setLevel(logging.CRITICAL)
     failed = 0
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):

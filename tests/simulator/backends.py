@@ -1,4 +1,4 @@
-"""The stores under test, and the view from outside that no node has."""
+"""The stores under test, and a view of their data that no node has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_STATES: tuple[ScheduleState, ...] = ("active", "paused", "finished", "delete
 
 
 class View(NamedTuple):
-    """All that a store holds at one moment. Whoever keeps it copies it."""
+    """Everything in a store at one moment. Callers that keep it make a copy."""
 
     schedules: dict[Key, ScheduleRecord]
     runs: dict[str, RunRecord]
@@ -33,23 +33,23 @@ class Backend(Protocol):
     """A database that many nodes share."""
 
     yields: bool
-    """Whether its stores call the hook themselves, before every command and after each commit."""
+    """Whether its stores themselves call the hook, before every command and after each commit."""
 
     def connect(self, hook: Hook) -> Store:
-        """A store for one node."""
+        """Create a store for one node."""
 
     def look(self) -> View:
-        """What is committed."""
+        """Return everything that is committed."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
 
 
 MakeBackend: TypeAlias = Callable[[VirtualClock], Backend]
 
 
 class WatchedMemory(MemoryStore):
-    """A MemoryStore that can be looked into. Broken variants call ``step`` between their steps."""
+    """A MemoryStore whose data can be read. Broken variants call ``step`` between their steps."""
 
     def __init__(self, clock: Callable[[], Instant]) -> None:
         super().__init__(clock)
@@ -68,7 +68,7 @@ class MemoryBackend:
         self._store = kind(clock)
 
     def connect(self, hook: Hook) -> Store:
-        # Only one node runs at a time, and all hooks are the same function of who does.
+        # Only one node runs at a time, and all nodes have the same hook.
         self._store.step = hook
         return self._store
 
@@ -80,7 +80,7 @@ class MemoryBackend:
 
 
 class DatabaseBackend:
-    """Stores with a driver: a connection for each node, and one to look through."""
+    """Stores with a driver: a connection for each node, and one for the view."""
 
     yields = True
 
@@ -128,7 +128,8 @@ def server_backend(url: str) -> MakeBackend:
 
 
 def _impatient(url: str, clock: VirtualClock, hook: Hook | None) -> Store:
-    """A store that waits for nobody: who holds what it wants stands still in the middle of a command."""
+    """Create a store that does not wait for locks: the holder of a lock is suspended in the middle of a
+    command."""
     scheme = urlsplit(url).scheme
     if scheme in ("postgresql", "postgres"):
         from evenbeat.stores.postgres import PostgresStore

@@ -1,4 +1,4 @@
-"""A store as one node sees it: watches every call, and injects faults on the wire."""
+"""A store as one node sees it: a proxy that reports every call, and injects network faults."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 
 class Intent(NamedTuple):
-    """What a user wanted of a schedule, in the user's own words: what ticks to expect follows from it."""
+    """A user's change of a schedule, as the user asked for it. It determines which ticks to expect."""
 
     kind: str
-    """create, retrigger, reschedule, delete; anything else leaves the ticks as they are."""
+    """create, retrigger, reschedule, delete; any other kind does not change the ticks."""
     now: Instant
     trigger: str | None = None
     tick: Instant | None = None
 
 
 class Call:
-    """A call under way, and what it was seen to do."""
+    """A call in progress, and its observed effects."""
 
     def __init__(self, node: str, name: str, argument: Any, intent: Intent | None = None) -> None:
         self.node = node
@@ -46,16 +46,16 @@ class Call:
         self.settled: set[str] = set()
         self.added: set[str] = set()
         self.before: dict[tuple[str, str], ScheduleRecord | None] = {}
-        """The rows that it wrote, as they were before."""
-        # As they were when it was committed: by the time of the answer others may have been here.
+        """The rows that it wrote, before the write."""
+        # At the commit: before the answer, other nodes may have changed them.
         self.rows: dict[tuple[str, str], ScheduleRecord | None] = {}
         self.held: dict[str, RunRecord] = {}
         self.next_due: Instant | None = None
-        """When the earliest run that a claim left behind may be taken; late answers oversleep it."""
+        """When the earliest run that a claim left behind may be claimed. A later answer would be an error."""
 
 
 class Watcher:
-    """Who is told of the calls; the simulation overrides it."""
+    """Receives reports of calls. The simulation overrides it."""
 
     def begin(self, call: Call) -> None: ...
     def hook(self, command: str) -> None: ...
@@ -64,7 +64,7 @@ class Watcher:
 
 
 class FaultProxy:
-    """The part of a store that nodes use. Each call is announced, observed and judged."""
+    """The part of a store that nodes use. It reports each call before, during and after it."""
 
     def __init__(self, store: Store, node: str, watcher: Watcher) -> None:
         self._store = store
@@ -108,7 +108,7 @@ class FaultProxy:
         self._call("append_log", chunks, self._store.append_log)
 
     def hint(self) -> None:
-        """Nobody waits here: nodes come by when chance has it."""
+        """Return at once: the simulation decides at random when a node runs."""
 
     def purge(self, finished_before: Instant, limit: int) -> int:
         return self._call("purge", finished_before, lambda _: self._store.purge(finished_before, limit))

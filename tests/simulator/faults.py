@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: how often, and how badly. The seed decides."""
+"""The faults of a simulation: how often, and how badly. The seed decides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Faults(NamedTuple):
     skew: int = 0
 
     def offset(self, random: Random) -> int:
-        """By how much a node's clock is wrong: half of them are right."""
+        """Return by how much a node's clock is wrong; half of them are right."""
         return random.randint(-self.skew, self.skew) if self.skew and random.random() < 0.5 else 0
 
 
@@ -30,7 +30,7 @@ CALM = Faults()
 
 
 def draw_faults(random: Random) -> Faults:
-    """From calm to rough: some seeds see one kind of fault often, some see all of them."""
+    """Choose the faults of a seed: some seeds have one kind of fault often, some have all kinds."""
 
     def rate(often: float) -> float:
         return random.choice((0.0, 0.25, 1.0)) * often

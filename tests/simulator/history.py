@@ -1,7 +1,8 @@
-"""What ticks to expect, from what users asked for: an account that knows nothing of the rules' code.
+"""The ticks to expect, computed from the users' changes, independently of the code of the rules.
 
-A schedule's life is a row of segments: from here to there these were its ticks. Each tick of each
-segment must be found once, as a run or within one range of the ledger, and nothing else may be found.
+The history of a schedule is a list of segments, each with the ticks of one trigger. Each tick of each
+segment must be recorded once, as a run or within one range of the ledger, and no other tick may be
+recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Segment:
 
 
 class History:
-    """The segments of one schedule, and all that was ever recorded of its ticks."""
+    """The segments of one schedule, and all records of its ticks."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -49,7 +50,7 @@ class History:
         self.skipped: list[Skipped] = []
 
     def apply(self, intent: Intent, before: ScheduleRecord | None, after: ScheduleRecord) -> None:
-        """A user's change was accepted."""
+        """Note that a user's change was accepted."""
         now, name = intent.now, self.key[1]
         if intent.kind == "create":
             assert intent.trigger is not None
@@ -94,7 +95,7 @@ class History:
         self.segments.append(Segment(after.generation, trigger, resumes, tick))
 
     def check(self, row: ScheduleRecord | None, now: Instant) -> None:
-        """Every tick once, and nothing else. ``row`` says how far the schedule has come."""
+        """Check that every tick is recorded once, and no other. ``row`` is the schedule's present row."""
         if row is None:
             if self.segments:
                 raise Violation(f"the row of {self.key[1]} is gone", self.key[1])
@@ -137,7 +138,8 @@ class History:
 
 
 def _resumes(last: Segment, tick: Instant, *, moved_back: bool) -> Instant:
-    """From when the trigger's own ticks come again. One that was moved does not come at its own time."""
+    """Return from when the trigger's own ticks fire again. A tick that was moved does not fire at its own
+    time."""
     assert last.end is not None
     if not moved_back:
         # A tick that had been moved before still stands for the one that it stood for.
@@ -150,12 +152,13 @@ def _resumes(last: Segment, tick: Instant, *, moved_back: bool) -> Instant:
 
 
 def is_paused(schedule: ScheduleRecord, now: Instant) -> bool:
-    """A pause that has an end is over then, whether or not anybody has looked."""
+    """Return the row as it is at ``now``: a pause with an end is over then, even if no node has read the
+    row."""
     return schedule.state == "paused" and (schedule.paused_until is None or schedule.paused_until > now)
 
 
 def _dealt_with(before: ScheduleRecord | None, now: Instant) -> Instant:
-    """Until when a change at ``now`` must have accounted for the ticks of the row before it."""
+    """Return until when a change at ``now`` must have recorded the ticks of the row before it."""
     if before is None or before.next_tick is None:
         # Finished: all there were. What "now" says does not matter, it may be behind.
         return now + _LATER

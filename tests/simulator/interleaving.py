@@ -1,7 +1,7 @@
-"""Interleaving: many strands of execution, of which exactly one runs at a time; a seed decides which.
+"""Interleaving: many threads, of which exactly one runs at a time; a seed decides which.
 
-Each strand is a thread that blocks on a lock of its own. It hands over where it says so (``switch``,
-``sleep``) and nowhere else, so that a seed replays to the letter.
+Each strand is a thread that blocks on its own lock. It yields only in ``switch`` and ``sleep``, so that a
+seed replays exactly.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ HANG_SECONDS = 60.0
 
 
 class Crash(BaseException):
-    """The process of a strand dies here: nothing of it runs on, and nobody catches it."""
+    """The process of a strand dies here: no code of it continues, and no code catches this."""
 
 
 class Stop(BaseException):
-    """The simulation is over: the strand unwinds."""
+    """The simulation has ended: the strand unwinds."""
 
 
 class Strand:
@@ -33,7 +33,7 @@ class Strand:
         self.program = program
         self.asleep_until = asleep_until
         self.ending = False
-        """It crashed or was stopped: what still runs of it is clean-up, which never hands over."""
+        """Whether it crashed or was stopped: only its clean-up still runs, which never yields."""
         self.turn = threading.Lock()
         self.turn.acquire()
 
@@ -66,7 +66,7 @@ class Interleaving:
         return strand
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Let the strands run until the condition holds. What one of them raised is raised here."""
+        """Let the strands run until the condition is true. Raises the exception of a strand."""
         if until() or not self.strands:
             return
         self._until = until
@@ -79,7 +79,7 @@ class Interleaving:
             raise error
 
     def switch(self) -> None:
-        """Here somebody else may run."""
+        """Let another strand run."""
         strand = self.current
         assert strand is not None
         if strand.ending:
@@ -99,7 +99,7 @@ class Interleaving:
             raise Stop
 
     def sleep(self, duration: int) -> None:
-        """The strand does not run for that long."""
+        """Suspend the strand for that long."""
         strand = self.current
         assert strand is not None
         if not strand.ending:
@@ -118,7 +118,7 @@ class Interleaving:
         self.strands.clear()
 
     def _pick(self) -> Strand:
-        """Who runs next. Time passes; if all sleep, until the first wakes up."""
+        """Choose the next strand. Time passes; if all sleep, until the first wakes up."""
         random, clock = self.random, self.clock
         clock.now += int(random.random() * self.pace)
         now = clock.now

@@ -1,4 +1,4 @@
-"""Nodes: processes that tick, work, reap and purge, a step at a time, and repeat what failed."""
+"""Nodes: processes that tick, work, reap and purge, a step at a time, and repeat calls that failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETENTION = (15_000, 60_000)
 
 
 class Node:
-    """What all roles of one process share: the connection, the clock, and chance."""
+    """What all roles of one process share: the connection, the clock, and random numbers."""
 
     def __init__(self, simulation: Simulation, name: str, store: FaultProxy, offset: int) -> None:
         self.simulation = simulation
@@ -35,7 +35,7 @@ class Node:
         self._tokens = 0
 
     def now(self) -> Instant:
-        """The time as this node believes it is."""
+        """Return the time of this node's clock."""
         return self.simulation.clock() + self.offset
 
     def token(self) -> str:
@@ -53,11 +53,11 @@ class Role(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Do a little. A StoreUnavailable may leave it: the next step repeats what was not answered."""
+        """Do one step. It may raise StoreUnavailable: the next step repeats the call."""
 
 
 class Ticker(Role):
-    """Fires what is due."""
+    """Fires due schedules."""
 
     def step(self) -> None:
         self.store.fire_due(self.node.now(), self.random.choice((1, 3, 10)), plan)
@@ -111,7 +111,7 @@ class Worker(Role):
         if job.ending is None:
             job.ending = self._ending(job.run)
         self.store.settle_runs([job.ending])
-        # Refused: somebody else has it, and this result is of no interest.
+        # Refused: another worker has the run, and this result is dropped.
         self.jobs.remove(job)
 
     def _ending(self, run: RunRecord) -> Transition:
@@ -138,13 +138,13 @@ class Worker(Role):
         beat = attempts.heartbeat(job.run, LEASE, node.token())
         held = self.store.settle_runs([beat])[0]
         job.beat_at = now + LEASE // 3
-        # Some jobs do not look whether their lease is lost: their late results must be refused.
+        # Some jobs do not check whether their lease is lost: their late results must be refused.
         if not held and self.random.random() < 0.5:
             self.jobs.remove(job)
 
 
 class Reaper(Role):
-    """Takes runs from workers that went silent."""
+    """Takes over runs of workers that stopped heartbeating."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -170,20 +170,20 @@ class Purger(Role):
 
 
 class Roles(NamedTuple):
-    """The roles of a process, each as often as it steps; and those that matter when all is quiet."""
+    """The roles of a process, each as often as it steps, and those that run after the faults stop."""
 
     busy: tuple[Role, ...]
     quiet: tuple[Role, ...]
 
 
 def roles(node: Node) -> Roles:
-    """Roles that do what the store's contract allows, and no more: any client may be like that."""
+    """Return roles that do everything that the store's contract allows to any client."""
     ticker, worker, reaper = Ticker(node), Worker(node), Reaper(node)
     return Roles((*(ticker,) * 3, *(worker,) * 4, reaper, Purger(node)), (ticker, worker, reaper))
 
 
 class Machine:
-    """A process with every role; which one steps next is chance."""
+    """Run a process with every role; the role of the next step is random."""
 
     def __init__(self, node: Node, roles: Roles) -> None:
         self.node = node

@@ -1,4 +1,4 @@
-"""The oracle: sees every commit, knows what may follow what, and remembers what stores forget."""
+"""The oracle: checks every commit against the one before, and keeps a history that stores purge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.simulator.fault_proxy import Call
 from tests.simulator.history import History, is_paused
 from tests.simulator.violation import Violation
 
-# What a call may do to a run that exists. Everything may add runs but a claim and a purge.
+# The changes that a call may make to an existing run. Every call but a claim and a purge may add runs.
 _MAY_CHANGE_RUNS = frozenset(("put_schedules", "fire_due", "claim_runs", "settle_runs"))
 _MAY_ADD_RUNS = frozenset(("put_schedules", "fire_due", "add_runs", "settle_runs"))
 _SAME_FOR_LIFE = (
@@ -55,13 +55,13 @@ class Oracle:
         self._statistics: dict[Key, Statistics] = {}
         self.histories: dict[Key, History] = {}
         self.ever: set[str] = set()
-        """The ids of all runs that ever were."""
+        """The ids of all runs that have ever existed."""
         self.ends: Counter[Key] = Counter()
-        """How often a run of each schedule came to an end."""
+        """How many runs of each schedule have ended."""
         self.tokens: set[str] = set()
         """The tokens of all transitions that were applied."""
         self.executed: dict[tuple[str, int], str] = {}
-        """(run, attempt) to the node that executed it."""
+        """The node that executed each (run, attempt)."""
         self.claims: dict[str, Call] = {}
         """The token of each claim that took runs, and the last call in which it did."""
         self.changes = 0
@@ -72,11 +72,11 @@ class Oracle:
             self.histories[key] = History(key)
         return self.histories[key]
 
-    # What the store holds.
+    # The content of the store.
 
     def observe(self, view: View, call: Call, now: Instant) -> None:
-        """Something may have been committed by this call."""
-        # Schedules first: a run is judged by the schedule it was written with.
+        """Check the store: this call may have committed."""
+        # Schedules first: a run is checked against the schedule it was written with.
         self._observe_schedules(view, call, now)
         self._observe_runs(view, call, now)
         self._observe_skipped(view, call)
@@ -142,7 +142,7 @@ class Oracle:
             is_now = None if before is None else before.version
             raise Violation(f"a write of {key[1]} expected {write.expect}, but it was {is_now}", key[1])
         if before is not None:
-            # When to look next is no part of the version: writing nothing may still set it back.
+            # The wake-up is not part of the version: a write without a change may set it back.
             moved = replace(before, wake_at=row.wake_at) != row
             if moved and (row.version <= before.version or row.generation < before.generation):
                 raise Violation(f"{key[1]} went from {before.version} to {row.version}", key[1])
@@ -190,7 +190,7 @@ class Oracle:
             deleted = before is None or before.state == "deleted"
             self._check_overlap(view, key, view.schedules.get(key) if deleted else before)
         if run.id in self.ever:
-            # Asked for again after it was purged: a run that only shares its name with the first.
+            # Added again after it was purged: another run with the id of the first.
             self.executed = {key: node for key, node in self.executed.items() if key[0] != run.id}
         self.ever.add(run.id)
 
@@ -222,7 +222,7 @@ class Oracle:
             raise Violation(f"overlap {policy}, but {', '.join(sorted(active))} are active", key[1])
 
     def _check_nothing_waits_in_vain(self, view: View, now: Instant) -> None:
-        """A schedule that sleeps with a tick that is due waits for a run, whose end wakes it."""
+        """Check that a schedule that sleeps with a due tick waits for a run, whose end wakes it."""
         waiting = {
             key
             for key, row in view.schedules.items()
@@ -262,7 +262,7 @@ class Oracle:
             raise Violation(f"{call.name} changed run {run.id}", run.id)
 
     def _claim_took(self, token: str, run: RunRecord, call: Call) -> None:
-        """A repeated claim may take runs only once none is held of those that it took before."""
+        """Check that a repeated claim takes runs only if it holds none of those that it took before."""
         if self.claims.get(token) is not call:
             if any(other.claim == token and other.state == "running" for other in self._runs.values()):
                 raise Violation(f"a repeated claim took run {run.id} besides what it had", run.id)
@@ -323,10 +323,10 @@ class Oracle:
                 )
             self._statistics[key] = row
 
-    # What nodes are told.
+    # The answers to nodes.
 
     def answered(self, call: Call, answer: object) -> None:
-        """A call was answered: was that the truth?"""
+        """Check that the answer to a call is true."""
         if call.name == "settle_runs":
             assert isinstance(answer, list)
             for transition, accepted in zip(call.argument, answer, strict=True):
@@ -372,22 +372,22 @@ class Oracle:
             raise Violation(f"a claim was told to come back at {answer.next_due}, not at {call.next_due}")
 
     def execute(self, run: RunRecord, node: str) -> None:
-        """A worker starts to execute an attempt."""
+        """Note that a worker starts to execute an attempt."""
         before = self.executed.setdefault((run.id, run.attempt), node)
         if before != node:
             raise Violation(f"attempt {run.attempt} of {run.id} is executed by {before} and {node}", run.id)
 
-    # When all is quiet.
+    # After the faults have stopped.
 
     def unfinished(self, now: Instant) -> str | None:
-        """What is still due at this moment; None if nothing is."""
+        """Return what is still due at this moment; None if nothing is."""
         for schedule in self._schedules.values():
             if schedule.state == "active" and (schedule.next_tick or 0) + schedule.spread <= now:
                 return f"{schedule.name} has not dealt with its tick {schedule.next_tick}"
         return next((f"run {run.id} is {run.state}" for run in self._runs.values() if _due(run)), None)
 
     def next_change(self, now: Instant) -> Instant | None:
-        """When all that is unfinished has gone on by itself."""
+        """Return when all unfinished work has continued by itself."""
         moments = [run.lease_until or run.run_at for run in self._runs.values() if _due(run)]
         moments += [
             row.wake_at
@@ -397,7 +397,7 @@ class Oracle:
         return max((moment for moment in moments if moment > now), default=None)
 
     def check_all(self, now: Instant) -> None:
-        """The end: every tick accounted for, every run ended and counted."""
+        """Check the end: every tick is recorded, every run has ended and is counted."""
         for key, history in self.histories.items():
             history.check(self._schedules.get(key), now)
         for key, ended in self.ends.items():

@@ -1,4 +1,4 @@
-"""The product's own loops inside the simulation: ticker, worker, lease renewer and reaper."""
+"""Evenbeat's own loops inside the simulation: ticker, worker, lease renewer and reaper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TASK = "task"
 
 
 class SimulatedExecutor:
-    """Executes for a virtual while. Some jobs obey when they are asked to end, others go on."""
+    """Executes for some virtual time. Some jobs obey a request to end, others continue."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -32,13 +32,13 @@ class SimulatedExecutor:
         self._waiting += attempts
 
     def interrupt(self, attempt: Attempt) -> None:
-        """Whether the job obeys is decided when it goes on."""
+        """Do nothing: a later step decides whether the job obeys."""
 
     def stop(self) -> None:
-        """A process that ends takes its jobs along."""
+        """End all jobs with their process."""
 
     def go_on(self) -> None:
-        """Begin what there is room for, end what has taken its time."""
+        """Start jobs while there is room, and end those whose time is over."""
         node, quiet = self._node, self._node.simulation.quiet
         now = node.simulation.clock()
         while self._waiting and len(self._running) < SLOTS:
@@ -73,7 +73,7 @@ class ProductTicker(Role):
 
 
 class ProductWorker(Role):
-    """A worker with its lease renewer. Which of the two goes on, and when its jobs do, is chance."""
+    """A worker with its lease renewer. It is random which of the two steps, and when its jobs do."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -131,7 +131,7 @@ class ProductReaper(Role):
 
 
 def roles(node: Node) -> Roles:
-    """The roles of a process that is one of ours, with how often each steps."""
+    """Return the roles of an Evenbeat process, with how often each steps."""
     ticker_, worker_, reaper = ProductTicker(node), ProductWorker(node), ProductReaper(node)
     every = (*(ticker_,) * 3, *(worker_,) * 8, reaper, Purger(node))
     return Roles(every, (ticker_, worker_, reaper))

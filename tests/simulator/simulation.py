@@ -20,7 +20,7 @@ from tests.simulator.violation import SimulationFailed, Violation
 
 SHOWN_LINES = 30
 STILL = 30
-"""After so many calls that changed nothing, all nodes have had their turns."""
+"""After how many calls without a change all nodes have run."""
 
 
 class Options(NamedTuple):
@@ -30,11 +30,11 @@ class Options(NamedTuple):
     users: int = 2
     schedules: int = 5
     steps: int = 400
-    """Hand-overs before the faults stop."""
+    """How many switches there are before the faults stop."""
     patience: int = 2_000
-    """Calls after which a store that is left alone must have dealt with everything."""
+    """After how many calls without faults all work must be done."""
     product: bool = False
-    """Nodes are the product's own loops, not clients made for the simulation."""
+    """Whether nodes are Evenbeat's own loops instead of clients written for the simulation."""
 
 
 DEFAULT = Options()
@@ -43,7 +43,7 @@ WITH_DRIVER = Options(steps=1_000)
 
 
 class Report(NamedTuple):
-    """What a simulation saw; only one in which nothing was violated has one."""
+    """The result of a simulation without a violation."""
 
     seed: int
     steps: int
@@ -54,7 +54,7 @@ class Report(NamedTuple):
 
 
 class Simulation(Watcher):
-    """The world of one seed."""
+    """The simulation of one seed."""
 
     def __init__(self, seed: int, backend: MakeBackend, options: Options, trace: Trace) -> None:
         self.seed = seed
@@ -68,9 +68,9 @@ class Simulation(Watcher):
         self.oracle = Oracle()
         self.quiet = False
         self.idle = self.random.choice((300, 1_500, 4_000))
-        """Up to how long a node does nothing between two steps."""
+        """The longest pause of a node between two steps."""
         self.leisure = self.random.choice((1_000, 6_000))
-        """Up to how long a user does nothing between two wishes."""
+        """The longest pause of a user between two changes."""
         self.interleaving.pace = self.random.choice((50, 300, 900))
         self.faults = draw_faults(self.random)
         self.fault_count = 0
@@ -105,10 +105,10 @@ class Simulation(Watcher):
         )
 
     def _calm_down(self) -> None:
-        """The faults stop; the nodes go on until nothing is due any more."""
+        """Stop the faults, and let the nodes run until nothing is due any more."""
         self.quiet = True
         self.faults = CALM
-        # Time stands still, but for what waits: else new ticks would come without end.
+        # Time stands still unless something waits for it: otherwise new ticks would become due without end.
         self.interleaving.pace = 0
         self.idle = 0
         for node in self._nodes.values():
@@ -126,7 +126,8 @@ class Simulation(Watcher):
                 self.clock.now = self.clock.now if moment is None else moment
 
     def _run_until_still(self) -> None:
-        """At one instant, until nothing changes any more: each node has had several turns by then."""
+        """Let the nodes run at one instant until nothing changes any more: each has run several times by
+        then."""
         seen, since = -1, 0
 
         def still() -> bool:
@@ -178,7 +179,7 @@ class Simulation(Watcher):
         delay = 0 if self.quiet else int(self.random.random() * 20_000)
         self._start(name, incarnation + 1, delay)
 
-    # What the fault proxy reports.
+    # Reports of the fault proxy.
 
     def begin(self, call: Call) -> None:
         self._calls[call.node] = call
@@ -198,7 +199,7 @@ class Simulation(Watcher):
         self._calls.pop(call.node, None)
 
     def hook(self, command: str) -> None:
-        """A command is about to reach the driver, or was committed."""
+        """Handle a command that is about to reach the driver, or a commit."""
         strand = self.interleaving.current
         if strand is None or strand.ending:
             return
@@ -256,7 +257,7 @@ def simulate(
     trace: Trace | None = None,
     store: str = "memory",
 ) -> Report:
-    """Run one seed. Raises ``SimulationFailed`` if the promise was broken."""
+    """Run one seed. Raises ``SimulationFailed`` if a guarantee was violated."""
     trace = Trace() if trace is None else trace
     try:
         return Simulation(seed, backend, options, trace).run()

@@ -1,4 +1,4 @@
-"""What happened, line by line: kept as it is, written out only when somebody reads it."""
+"""The trace of a simulation, line by line, formatted only when it is read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Trace:
             self._echo(str(line))
 
     def tail(self, count: int, about: str | None = None) -> list[str]:
-        """The last lines; those that mention ``about``, if it is given."""
+        """Return the last lines; those that mention ``about``, if it is given."""
         found: list[str] = []
         for line in reversed(self.lines):
             text = str(line)
@@ -48,7 +48,7 @@ class Trace:
 
 
 def describe(value: object) -> str:
-    """A record in a few words."""
+    """Describe a record in a few words."""
     match value:
         case str():
             return value

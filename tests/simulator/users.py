@@ -1,4 +1,4 @@
-"""Users: they make, change, pause, move, trigger and delete schedules, and enqueue runs."""
+"""Users: they create, change, pause, move, run and delete schedules, and enqueue runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 4
 
 
 class Wish:
-    """A change that a user wants, whatever the row looks like by then."""
+    """A change that a user wants, independent of the row at that time."""
 
     def __init__(
         self, kind: str, plan: Callable[[ScheduleRecord, Instant, tuple[Active, ...]], Planned | None]
@@ -38,7 +38,7 @@ class Wish:
 
 
 class User:
-    """Does one thing after the other."""
+    """A user, who makes one change after the other."""
 
     def __init__(self, node: Node, names: tuple[str, ...]) -> None:
         self.node = node
@@ -59,7 +59,7 @@ class User:
             self.store.close()
 
     def _do(self, what: Callable[[str], None], name: str) -> None:
-        # Giving up: whether it happened is for others to see.
+        # Give up: the user does not learn whether it happened.
         with suppress(StoreUnavailable):
             what(name)
 
@@ -76,11 +76,11 @@ class User:
         self._change(name)
 
     def _change(self, name: str) -> None:
-        """Read, plan, write; again from the start when somebody else was faster."""
+        """Read, plan and write; start again if the write is refused."""
         wish: Wish | None = None
         for _ in range(_PATIENCE):
             row = self._read(name)
-            # put_schedules can't look at it: whoever plans a change must not be ahead of the store.
+            # put_schedules cannot check this time: a caller must not plan with a time ahead of the store's.
             now = min(self.node.now(), self.store.now())
             if row is None or row.state == "deleted":
                 self._make(name, row, now)
@@ -171,7 +171,7 @@ class User:
             self._repeat(lambda: self.store.settle_runs([wanted]))
 
     def _repeat(self, call: Callable[[], T]) -> T:
-        """With the same ids and tokens, until it is answered; patience ends."""
+        """Repeat a call with the same ids and tokens until it is answered, a limited number of times."""
         for _ in range(_PATIENCE):
             try:
                 return call()
@@ -187,7 +187,7 @@ def retriggered(
 
 
 def random_schedule(random: Random, name: str, now: Instant) -> ScheduleRecord:
-    """Any policy with any other."""
+    """Choose policies, in any combination."""
     kind = random.choice(("latest", "latest", "all", "skip"))
     return ScheduleRecord(
         name=name,

@@ -1,10 +1,10 @@
-"""What the simulator found."""
+"""The errors that the simulator raises."""
 
 from __future__ import annotations
 
 
 class Violation(AssertionError):
-    """The promise was broken. ``about`` is the schedule or run that it happened to, if it is one."""
+    """A guarantee was violated. ``about`` is the schedule or run concerned, if there is one."""
 
     def __init__(self, what: str, about: str | None = None) -> None:
         super().__init__(what)
@@ -13,7 +13,7 @@ class Violation(AssertionError):
 
 
 class SimulationFailed(AssertionError):
-    """A seed broke the promise; the message says how to replay it."""
+    """A seed violated a guarantee. The message contains the command to replay it."""
 
     def __init__(self, seed: int, what: str, lines: list[str], replay: str) -> None:
         shown = "\n".join(f"    {line}" for line in lines)

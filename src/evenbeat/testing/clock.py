@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it."""
+"""A clock that stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ START: Instant = 1_772_366_400_000  # 2026-03-01T12:00:00Z
 
 
 class VirtualClock:
-    """A clock for stores and loops: call it for the time, ``advance`` it to let time pass."""
+    """A clock for stores and loops. Call it to get the time; call ``advance`` to move it."""
 
     def __init__(self, now: Instant = START) -> None:
         self.now = now

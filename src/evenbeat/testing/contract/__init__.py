@@ -1,12 +1,12 @@
-"""The contract of stores, executable: every store passes it, ours and third parties'.
+"""The contract of stores as tests, for Evenbeat's own stores and for those of third parties.
 
-Subclass it, say how to make the store, and run it with pytest::
+Subclass it, create the store in ``make``, and run it with pytest::
 
     class TestMyStore(StoreContract):
         @contextmanager
         def make(self, clock, tmp_path):
             store = MyStore(tmp_path / "my.db", clock=clock)
-            yield lambda: store          # called for each handle that a test wants on the same data
+            yield lambda: store          # called for each store object that a test needs on the same data
             store.close()
 """
 
@@ -35,6 +35,6 @@ class StoreContract(
     EdgeContract,
     WakingContract,
 ):
-    """What every store promises. ``make`` is all that a subclass has to say."""
+    """The tests that every store must pass. A subclass defines ``make``."""
 
     __test__ = False  # subclasses are collected, not this

@@ -1,4 +1,4 @@
-"""What the tests of the contract are made of: a store, a clock, and a few moves."""
+"""The base of the contract's tests: fixtures for the store and its clock, and helpers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(run_id: str, **fields: Any) -> RunRecord:
 
 
 class Contract:
-    """How a store is made and moved. ``make`` is all that a subclass has to say."""
+    """Fixtures and helpers of the contract's tests. A subclass defines ``make``."""
 
     __test__: ClassVar[bool] = False  # subclasses are collected, not this
 
@@ -40,7 +40,8 @@ class Contract:
             cls.__test__ = True
 
     def make(self, clock: VirtualClock, tmp_path: Path) -> AbstractContextManager[Handles]:
-        """A context in which the store exists, giving a function that opens a handle on its data."""
+        """Return a context manager that yields a function. It is called for each store object on the same
+        data."""
         raise AssertionError(f"{type(self).__name__} does not say how to make its store")
 
     @pytest.fixture
@@ -96,7 +97,7 @@ class Contract:
                 return found
 
     def in_threads(self, handles: Handles, work: Callable[[Store], None], count: int = 10) -> None:
-        """``work`` in ten threads at once, each with a handle of its own."""
+        """Do ``work`` in ten threads at once, each with its own store object."""
         start = threading.Barrier(count)
         errors: list[BaseException] = []
 

@@ -143,7 +143,7 @@ class ClaimingContract(Contract):
     def test_a_claim_returns_the_time_of_retried_runs(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run("a", run_at=clock.now, execution=Execution(retries=1, backoff=10_000))])
         (held,), next_due = self.claimed(store)
-        assert next_due is None  # what is running is no affair of others, until its lease ends
+        assert next_due is None  # other workers do not see running runs before their lease ends
         assert store.settle_runs([attempts.failed(held, "boom", clock.now, "t")]) == [True]
         (again,) = self.runs(store)
         assert again.run_at > clock.now
@@ -156,7 +156,7 @@ class ClaimingContract(Contract):
         store.add_runs([run("future", run_at=clock.now + MINUTE)])
         first = self.claimed(store, "token", limit=2)
         assert self.claimed(store, "token", limit=2) == first
-        # Also when nothing is left that it could take besides.
+        # Also if there is no other run that it could claim.
         rest = self.claimed(store, "rest")
         assert (len(rest.runs), rest.next_due) == (3, clock.now + MINUTE)
         assert self.claimed(store, "rest") == rest
@@ -169,7 +169,8 @@ class ClaimingContract(Contract):
         assert len(self.runs(store, states=("queued",))) == 4
 
     def test_a_repeated_claim_takes_no_more_runs_than_it_holds(self, store: Store) -> None:
-        # It had room left, and more has come since: whoever repeats it learns of the first ones alone.
+        # The claim had room left, and another run was added since: the repetition returns the first runs
+        # alone.
         store.add_runs([run("a", run_at=store.now()), run("b", run_at=store.now())])
         first = self.claim(store, "token", limit=10)
         assert [held.id for held in first] == ["a", "b"]

@@ -1,4 +1,4 @@
-"""The contract: edges. One millisecond before and after, one too many, and rows that changed meanwhile."""
+"""Edge cases: one millisecond before and after, one row too many, and rows that changed meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EdgeContract(Contract):
         store.close()
         store.open_to_join()
         assert store.now() == clock.now
-        # What is not a connection is refused, and so is any where the store can't join.
+        # A value that is not a connection is refused, and so is any connection if the store cannot join.
         with pytest.raises(InvalidValue) as caught:
             store.add_runs_within(object(), [run("one")])
         assert caught.value.field == "within"
@@ -58,7 +58,7 @@ class EdgeContract(Contract):
         assert self.fire(store).next_wake is None
         self.put(store, paused, changes.resume(paused, clock.now))
         assert self.fire(store).next_wake == start + MINUTE
-        # Written again with the same wake-up: it fires once, and others beside it.
+        # Written again with the same wake-up: it fires once, and so do the others.
         row = self.get(store, "a")
         assert row is not None
         assert self.put(store, row, changes.change(row, {"priority": 9}, clock.now)).accepted
@@ -222,7 +222,7 @@ class EdgeContract(Contract):
         assert self.claimed(store, "t2") == ((), None)
 
     def test_a_run_is_claimed_by_the_time_that_it_has_now(self, store: Store, clock: VirtualClock) -> None:
-        # Another one stands before it in its queue, and is not for this worker.
+        # A run of another task is before it in its queue.
         store.add_runs([run("b", task="other", run_at=clock.now + 50)])
         store.add_runs([run("a", run_at=clock.now + 100, created_at=clock.now)])
         mine = frozenset({"work"})
@@ -256,7 +256,7 @@ class EdgeContract(Contract):
         store.add_runs([run("a", run_at=clock.now + 1_000)])
         ahead = self.claimed(store, "t1", now=clock.now + 60_000)
         assert (ahead.runs, ahead.next_due) == ((), clock.now + 1_000)
-        # Nor beside one that is due.
+        # Not even together with one that is due.
         store.add_runs([run("b", run_at=clock.now)])
         beside = self.claimed(store, "t2", now=clock.now + 60_000)
         assert ([one.id for one in beside.runs], beside.next_due) == (["b"], clock.now + 1_000)

@@ -70,7 +70,7 @@ class FiringContract(Contract):
     def test_a_now_ahead_of_the_stores_clock_is_not_trusted_beside_a_schedule_that_is_due(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        # A look at the first wake-up alone does not protect the second schedule.
+        # A check of the first wake-up alone does not protect the second schedule.
         self.add(store, schedule("due", "every 1m"))
         self.add(store, schedule("later", "every 5m"))
         clock.advance("1m")
@@ -105,7 +105,7 @@ class FiringContract(Contract):
     def test_two_nodes_that_plan_latest_at_different_moments_fire_once(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        # The second node looked at the row before the first fired it, and plans with a later time.
+        # The second node read the row before the first fired it, and plans with a later time.
         made = self.add(store, schedule())
         clock.advance("1m")
         self.fire(store)
@@ -143,7 +143,7 @@ class FiringContract(Contract):
     def test_firing_does_not_overwrite_a_change_that_came_between(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        # plan changes the row behind the store's back, as another node would: the fire must not undo it.
+        # plan changes the row while the store fires it, as another node would: the fire must not undo it.
         made = self.add(store, schedule())
         clock.advance("1m")
         self.fire(store)
@@ -179,7 +179,7 @@ class FiringContract(Contract):
         assert store.settle_runs([attempts.succeeded(claimed, None, clock.now, "done")]) == [True]
         clock.advance("1h")
         assert store.purge(clock.now, 100) >= 1
-        # Its row is as the first fire left it: accepted as a repetition, which adds nothing.
+        # The row is as the first fire left it: the write is accepted as a repetition, which adds nothing.
         self.put(store, made, late)
         assert self.runs(store) == []
 
@@ -220,7 +220,7 @@ class FiringContract(Contract):
         assert asleep is not None
         assert asleep.wake_at is None
         assert self.fire(store).planned == ()
-        # Writing it anew wakes it up.
+        # Writing it again wakes it up.
         assert self.put(store, asleep, changes.change(asleep, {"trigger": "every 2m"}, clock.now)).accepted
         clock.advance("2m")
         assert "b" in [planned.schedule.name for planned in self.fire(store).planned]
@@ -292,7 +292,7 @@ class FiringContract(Contract):
     def test_a_store_hints_at_a_schedule_that_the_end_of_a_run_wakes_and_at_nothing_else(
         self, handles: Handles, store: Store, clock: VirtualClock, overlap: str
     ) -> None:
-        # Ends that wake nothing must not set every node looking.
+        # The end of a run that wakes no schedule must not wake every node.
         self.add(store, schedule(overlap=overlap))
         hints: list[bool] = []
         other = handles()
@@ -384,7 +384,7 @@ class FiringContract(Contract):
         def ends_meanwhile(row: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
             if ending.ident is None:
                 ending.start()
-                # It is over now, or waits for this step to be: what it wakes must not be lost.
+                # The settlement has ended, or waits for this fire to end: its wake-up must not be lost.
                 ending.join(0.1)
             return plan(row, now, active)
 

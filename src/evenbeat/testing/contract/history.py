@@ -1,4 +1,4 @@
-"""History: runs found and counted, statistics, the ledger, and their end."""
+"""History: runs found and counted, statistics, the ledger, and their purging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues: what they hold, what came and went, and which runs were running when."""
+"""Counts of queues, and searches for runs by the time when they were running."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class QueueContract(Contract):
         assert store.count_queues(clock.now, clock.now) == [QueueCounts(queue="q", later=1)]
 
     def test_many_runs_of_one_moment_are_all_counted(self, store: Store, clock: VirtualClock) -> None:
-        # More than a store looks at together.
+        # More than a store reads at once.
         store.add_runs([run(f"r{at:04}", run_at=clock.now) for at in range(1_203)])
         (counts,) = store.count_queues(clock.now, clock.now)
         assert (counts.due, counts.came_due, counts.oldest_due) == (1_203, 1_203, clock.now)
@@ -138,7 +138,7 @@ class QueueContract(Contract):
             bounds = {"since": since, "until": until}
             window = {name: start + int(at * MINUTE) for name, at in bounds.items() if at is not None}
             every = self.found(store, **window, **query)
-            # Pages of one come to the same, in the same order.
+            # Pages of one run each have the same runs, in the same order.
             assert self.found(store, limit=1, **window, **query) == every
             return set(every)
 
@@ -193,7 +193,7 @@ class QueueContract(Contract):
 
     def test_many_runs_of_one_window_come_in_order(self, store: Store, clock: VirtualClock) -> None:
         start = clock.now
-        # More than a store looks at together, all over in the same millisecond.
+        # More than a store reads at once, all ended in the same millisecond.
         wanted = [
             run(
                 f"r{at:04}",
@@ -217,7 +217,7 @@ class QueueContract(Contract):
         return [entry.id for entry in self.runs(store, **query)]
 
     def executed(self, store: Store, clock: VirtualClock, run_id: str, took: str, **fields: Any) -> None:
-        """A run that is enqueued, begins at once and succeeds so much later."""
+        """Enqueue a run that begins at once and succeeds so much later."""
         store.add_runs([run(run_id, run_at=clock.now, created_at=clock.now, **fields)])
         (held,) = self.claim(store, f"claim-{run_id}")
         clock.advance(took)

@@ -22,7 +22,7 @@ class RecordContract(Contract):
         assert stale is not None
         clock.advance("30s")
         assert locks.try_acquire(store, "migrate", "30s", "second")
-        # What extend and release of a holder that was frozen after its look would send now.
+        # The writes of a holder that was frozen between its read and its extend or release.
         assert not store.put_record(replace(stale, version=stale.version + 1), expect=stale.version)
         assert not store.delete_record("lock", "default", "migrate", stale.version)
         assert locks.extend(store, "migrate", "30s", "second")
@@ -152,7 +152,7 @@ class RecordContract(Contract):
         assert store.read_log("b") == []
 
     def test_a_log_of_a_run_that_does_not_exist_is_not_kept(self, store: Store, clock: VirtualClock) -> None:
-        # Nobody would ever purge it.
+        # No purge would ever delete it.
         store.add_runs([RunRecord(id="a", task="work")])
         lines = [LogChunk(run=name, attempt=1, seq=0, text="x", at=clock.now) for name in ("a", "ghost")]
         store.append_log(lines)

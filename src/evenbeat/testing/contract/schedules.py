@@ -69,7 +69,7 @@ class ScheduleContract(Contract):
             assert (fired.id, fired.payload) == (f"{tenant}/{name}/1/{fired.tick}", f'"{tenant} {name}"')
             (skipped,) = store.find_skipped(tenant, name)
             assert (skipped.schedule, skipped.tenant, skipped.count) == (name, tenant, 1)
-        # The end of one counts for it, and a deletion deletes it, and no other.
+        # The end of a run counts for its own schedule, and a deletion deletes one schedule.
         claimed = {run.id: run for run in self.claim(store)}
         (one,) = self.runs(store, tenant="default", schedule="a:b")
         (ended,) = store.settle_runs([attempts.succeeded(claimed[one.id], None, clock.now, "end")])
@@ -104,7 +104,7 @@ class ScheduleContract(Contract):
         changed = changes.change(found[1], {"trigger": "every 5m"}, clock.now)
         assert self.put(store, found[1], changed).accepted
         assert self.put(store, found[2], changes.delete(found[2], clock.now)).accepted
-        # Nobody can count what they missed: the tick that was due stands for it.
+        # The missed ticks cannot be counted: the tick that was due stands for them.
         for name, reason in (("b", "changed"), ("c", "deleted")):
             (skipped,) = store.find_skipped("default", name)
             assert (skipped.first, skipped.count, skipped.reason) == (clock.now, 1, reason)
@@ -112,7 +112,7 @@ class ScheduleContract(Contract):
         assert sorted(planned.schedule.name for planned in self.fire(store).planned) == ["a", "b", "d"]
 
     def test_a_schedule_that_has_fired_often_can_be_changed(self, store: Store, clock: VirtualClock) -> None:
-        # Counts beyond 32 bits are other integers to some drivers.
+        # Some drivers have another type for counts beyond 32 bits.
         often = replace(changes.create(schedule(), store.now()).schedule, fire_seq=1 << 40, revision=1 << 35)
         (written,) = store.put_schedules([Write(Planned(often), None)])
         assert written.accepted
@@ -247,7 +247,7 @@ class ScheduleContract(Contract):
         first, second = (changes.run_now(row, name, store.now()) for name in ("first", "second"))
         assert first is not None
         assert second is not None
-        assert first.schedule == second.schedule  # the rows can't tell whose write it was
+        assert first.schedule == second.schedule  # the rows do not say whose write it was
         assert self.put(store, row, first).accepted
         assert not self.put(store, row, second).accepted
         assert self.put(store, row, first).accepted  # repeated after a lost reply

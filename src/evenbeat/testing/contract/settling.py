@@ -329,7 +329,7 @@ class SettlingContract(Contract):
         accepted = meanwhile == "nothing"
         assert store.settle_runs([retry]) == [accepted]
         assert [found.state for found in self.runs(store)] == ["queued" if accepted else "failed"]
-        # The repetition of one that was applied is recognised, whatever became of the schedule.
+        # A repeated transition that was applied is recognised, also if the schedule has changed.
         if accepted:
             assert seen is not None
             assert self.put(store, seen, changes.delete(seen, clock.now)).accepted
