@@ -1,5 +1,5 @@
-"""Documents of MongoDB keep the contract: on a replica set and on a server alone, with fields inside of
-others, and as a client gives them that has its own options."""
+"""Documents in MongoDB keep the contract: on a replica set and on a standalone server, with nested fields,
+and with a client that has options of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NESTED = Fields("schedule.sleepUntil", "schedule.cron", "schedule.until.last", "
 class MongoCollection(DocumentsUnderTest):
     def __init__(self, collection: Collection[Any], fields: Fields, clock: VirtualClock) -> None:
         self._theirs = collection
-        # Whatever the options of the user's collection are, a test sees milliseconds and all that is written.
+        # Whatever options the user's collection has, tests read milliseconds and unreplicated writes.
         options = collection.codec_options.with_options(
             document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS
         )

@@ -41,7 +41,7 @@ class PostgresTable(DocumentsUnderTest):
         )
 
     def _sql(self, text: str, *values: object) -> list[tuple[Any, ...]]:
-        """REMINDERS stands for the table."""
+        """Execute a statement, with the table in place of REMINDERS."""
         query = text.replace("REMINDERS", self._table.replace("%", "%%"))
         cursor = self._connection.execute(query.encode(), values)
         return cursor.fetchall() if cursor.description is not None else []

@@ -36,7 +36,7 @@ class RedisHashes(DocumentsUnderTest):
         documents = RedisDocuments(
             self._source,
             f"{self._prefix}:*",
-            # Where the keys of this test are: whoever shares the server finds nothing of it afterwards.
+            # Under the prefix of this test, so that its keys are deleted with the others.
             index=f"{self._prefix}:due{':active' if only_active else ''}",
             condition={"active": "1"} if only_active else None,
             times=self._form,
@@ -101,7 +101,7 @@ class _RedisContract(DocumentsContract):
     __test__ = False
     form: ClassVar[TimeFormat] = "text"
     options: ClassVar[dict[str, Any] | None] = None
-    """Those of a client of the user; None for a URL."""
+    """The options of the user's client; None for a URL."""
 
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[DocumentsUnderTest]:

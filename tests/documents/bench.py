@@ -1,4 +1,4 @@
-"""A worker to be stepped by hand: handlers end when the test says so, and the store fails when it says so."""
+"""A worker that tests step by hand: tests decide when handlers end and when the store fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOST_REQUEST, LOST_REPLY = "lost request", "lost reply"
 
 
 class Rows(dict[Any, dict[str, Any]]):
-    """Documents in memory, also under keys that have no hash."""
+    """Documents in memory, also under keys without a hash."""
 
     def __getitem__(self, key: Any) -> dict[str, Any]:
         return super().__getitem__(_hashable(key))
@@ -38,12 +38,12 @@ def _hashable(key: Any) -> Any:
 
 
 class Flaky(MemoryDocuments):
-    """Loses the next requests or replies, or refuses values, as told."""
+    """Loses the next requests or replies, or refuses values, according to ``faults``."""
 
     def __init__(self, rows: Rows, clock: VirtualClock) -> None:
         super().__init__(rows, clock=clock)
         self.faults: list[str | Exception | None] = []
-        """What happens to the next calls, one after the other."""
+        """The faults of the next calls, in order."""
         self.calls: list[tuple[str, Any]] = []
         self.is_away = False
 
@@ -69,7 +69,7 @@ class Flaky(MemoryDocuments):
         return answer
 
     def names(self) -> list[str]:
-        """The calls since the last time."""
+        """Return the names of the calls since the last time."""
         names = [name for name, _ in self.calls]
         self.calls.clear()
         return names
@@ -97,7 +97,7 @@ class Bench:
         )
         self.limits = Limits(**{"concurrency": 10, "lock_duration": LOCK} | limits)
         self.worker = DocumentWorker(self.store, self.limits, policy or Policy(), callbacks)
-        self.worker.renewer.random = Steady()  # so that instants can be named
+        self.worker.renewer.random = Steady()  # so that tests know all instants
 
     def _handle(self, held: HeldDocument) -> None:
         held.interrupt = lambda: self.interrupted.append(held)
@@ -114,11 +114,11 @@ class Bench:
         dict.__setitem__(self.rows, key, row)
 
     def due(self, key: Any) -> Instant | None:
-        """When it is due, from now; None for one that is no job any more."""
+        """Return in how many milliseconds it is due; None if it is not a job any more."""
         moment = self.rows[key]["sleep_until"]
         return None if moment is None else to_ms(moment) - self.clock.now
 
-    # Called, not read: what a property says may change from line to line.
+    # Functions, not properties: mypy takes a property for constant between two lines.
 
     def is_processing(self) -> bool:
         return self.worker.is_processing
@@ -130,16 +130,16 @@ class Bench:
         return self.worker.is_idle
 
     def step(self, later: int = 0) -> Instant | None:
-        """Answers how long from now the worker wants to sleep."""
+        """Step the worker. Return how long it wants to sleep."""
         self.clock.now += later
         answer = self.worker.step(self.clock.now)
         return None if answer is None else answer - self.clock.now
 
     def keys(self) -> list[Any]:
-        """What was begun since the last time."""
+        """Return the ids of the documents that were begun since the last time."""
         keys = [held.id for held in self.begun if not hasattr(held, "seen")]
         for held in self.begun:
-            held.seen = True  # type: ignore[attr-defined]  # a mark of the test's own
+            held.seen = True  # type: ignore[attr-defined]  # a mark for the next call
         return keys
 
     def end(self, key: Any, failure: BaseException | None = None) -> None:

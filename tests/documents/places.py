@@ -1,6 +1,6 @@
-"""Documents in a real database of each kind, of one shape, for tests of processes and for the benchmark.
+"""Documents with the same fields in each kind of database, for tests of processes and the benchmark.
 
-A place is known by its URL alone, so that other processes find it.
+A place is identified by its URL alone, so that other processes find it.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ _TABLE = "CREATE TABLE jobs (id {} PRIMARY KEY, sleep_until {}, interval text, t
 
 
 class Place(ABC):
-    """Documents with numbers, and an empty ``note``."""
+    """A table, collection or set of hashes; its documents have numbers and an empty ``note``."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     @abstractmethod
     def make(self) -> None:
-        """The table or collection, with the index that the docs recommend."""
+        """Create the table or collection, with the index that the docs recommend."""
 
     @abstractmethod
     def fill(self, first: int, count: int, due: datetime, interval: str | None = None) -> None:
-        """Add documents that are all due then."""
+        """Add documents that are all due at ``due``."""
 
     @abstractmethod
     def rows(self) -> list[Row]:
-        """All documents, in the order of their numbers."""
+        """Return all documents, in the order of their numbers."""
 
     @abstractmethod
     def left(self) -> int:
-        """How many are still jobs."""
+        """Return how many documents are still jobs."""
 
     @abstractmethod
     def documents(self) -> Documents:
-        """The store on them."""
+        """Return the document store."""
 
 
 class MongoPlace(Place):
@@ -68,7 +68,7 @@ class MongoPlace(Place):
     @property
     def collection(self) -> Collection[dict[str, Any]]:
         if self._client is None:
-            # Tests cut connections: who waits for a reply that was lost is not to wait for ever.
+            # Tests cut connections: the client must not wait forever for a lost reply.
             self._client = MongoClient(self.url, serverSelectionTimeoutMS=2000, socketTimeoutMS=2000)
         return self._client.get_default_database("test")["jobs"]
 
@@ -174,7 +174,7 @@ class SqlitePlace(Place):
 
 
 class ValkeyPlace(Place):
-    """Its URL ends in ``#`` and what its keys begin with."""
+    """Its URL ends in ``#`` and the prefix of its keys."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -186,7 +186,7 @@ class ValkeyPlace(Place):
         return f"{self._prefix}:*"
 
     def make(self) -> None:
-        """Hashes need no making."""
+        """Do nothing: hashes need no table."""
 
     def fill(self, first: int, count: int, due: datetime, interval: str | None = None) -> None:
         pipeline = self.client.pipeline(transaction=False)
@@ -230,7 +230,7 @@ KINDS: dict[str, type[Place]] = {
 
 @contextmanager
 def fresh(kind: str, folder: Path, server: servers.Server | None = None) -> Iterator[Place]:
-    """A place where nothing is yet: on the shared server, or on one of its own."""
+    """Return an empty place: on the shared server, or on ``server``."""
     name = f"documents_{secrets.token_hex(6)}"
     if kind == "sqlite":
         yield SqlitePlace(str(folder / f"{name}.db"))
@@ -239,7 +239,7 @@ def fresh(kind: str, folder: Path, server: servers.Server | None = None) -> Iter
     if kind == "valkey":
         place = ValkeyPlace(f"{url}#{name}")
         yield place
-        # Also the index, whose key has the pattern in it.
+        # Also the index: its key contains the pattern.
         for key in place.client.scan_iter(f"*{name}*", count=1000):
             place.client.unlink(key)
         place.client.close()

@@ -1,18 +1,18 @@
-"""Several desks on one store, one clock and one seed: crashes, stalls, lost and late messages, busy owners.
+"""Several workers on one store, with one clock and one seed: crashes, stalls, lost and late messages, owners.
 
-``python -m tests.documents.simulation --seeds 20000`` looks for a seed that breaks a promise; ``--seed 7 -v``
-shows one. Everything happens in one thread: a call to the store is where others come in between.
+``python -m tests.documents.simulation --seeds 20000`` searches for a seed that breaks a promise;
+``--seed 7 -v`` shows one. Everything happens in one thread: other events happen during a call to the store.
 
-The oracle knows nothing of the rules' code. It watches the documents themselves, and says:
+The oracle does not use the code of the rules. It watches the documents themselves, and checks:
 
-* A document is locked only when it is due, and nobody's lock on it, as the store has it, still stands.
-* A handler begins only under a lock that stands.
-* Whoever writes or removes, holds: no other has locked the document since, nor has its owner moved it.
-* Whoever holds is not refused; whoever was refused knows.
-* A lock passes on only from a worker that crashed, stalled, or had trouble with the store.
-* What an end says is the next tick that was not yet past, once; nothing that failed is removed.
-* An owner's words stay.
-* When the trouble is over, everything that was due has been processed.
+* A worker locks a document only when it is due, and when no valid lock is on it.
+* A handler begins only under a valid lock.
+* A worker writes or removes a document only if no other has locked it since, and its owner has not moved it.
+* The holder of a valid lock is not refused; a worker that was refused notices.
+* Only a worker that crashed, stalled, or had trouble with the store loses a lock to another one.
+* A result is the next tick that is not past, once; no document that failed is removed.
+* Changes of an owner are not overwritten.
+* When the trouble is over, all documents that were due have been processed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DELAY_OF_RETRIES = 700
 
 
 class Violation(BaseException):
-    """A promise was broken. Not an Exception: a worker goes on after those."""
+    """A promise was broken. Not an Exception: workers go on after those."""
 
 
 class Crashed(BaseException):
@@ -52,7 +52,7 @@ class Crashed(BaseException):
 
 
 class Kinds(NamedTuple):
-    """What a simulation is made of: broken ones are put in here."""
+    """The classes of a simulation; tests replace them by broken ones."""
 
     store: type[MemoryDocuments] = MemoryDocuments
     worker: type[DocumentWorker] = DocumentWorker
@@ -67,7 +67,7 @@ class Report(NamedTuple):
 
 
 class Tenure:
-    """A lock of a worker on a document, as the oracle follows it."""
+    """A lock of a worker on a document, as the oracle knows it."""
 
     def __init__(self, node: Node, key: str, due: Instant, lock: Instant, said: Mapping[str, Any]) -> None:
         self.node = node
@@ -78,19 +78,19 @@ class Tenure:
         self.said = said
         """The document when it was locked."""
         self.sent = {lock}
-        """Every end of the lock that was ever asked for."""
+        """Every end of the lock that was ever requested."""
         self.stands = True
-        """No other has locked the document since, nor has its owner moved it."""
+        """Whether the lock is valid: no other has locked the document since, nor has its owner moved it."""
         self.over_at: Instant | None = None
         self.outcome = "bad" if "61" in str(said.get("interval")) else "?"
         self.wish: Instant | None = None
         self.is_written = False
         self.written: Instant | None = None
         self.is_moved = False
-        """Its owner has moved the document meanwhile."""
+        """Whether its owner has moved the document meanwhile."""
         self.is_refused = False
         self.is_orphan = False
-        """The worker never heard of it."""
+        """Whether the answer never reached the worker."""
         self.held: HeldDocument | None = None
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Tenure:
 
 
 class Node:
-    """A process: a worker, what it is told, and what it does to the store."""
+    """A process: a worker, its handlers, and its calls to the store."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -199,7 +199,7 @@ class Node:
             self.wake()
 
     def events(self) -> list[tuple[Instant, Callable[[], None]]]:
-        """What comes next here."""
+        """Return the next events of this node."""
         found: list[tuple[Instant, Callable[[], None]]] = []
         if not self.is_alive:
             return found
@@ -211,7 +211,7 @@ class Node:
 
 
 class Wire:
-    """The way from a node to the store. Requests and replies get lost or late on it."""
+    """The connection of a node to the store, which loses and delays requests and replies."""
 
     def __init__(self, world: World, node: Node) -> None:
         self._world = world
@@ -233,11 +233,11 @@ class Wire:
         return self._call("lock_next", lambda: oracle.lock_next(self._node, duration, limit))
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
-        # As it is now: what is sent does not change any more.
+        # A copy: a message that was sent does not change any more.
         sent = [Change(change.lock, change.sleep_until, dict(change.fields)) for change in changes]
         oracle = self._world.oracle
         tenures = [oracle.asked(self._node, change.lock) for change in sent]
-        # Only a handler that goes on has its lock renewed.
+        # Only the locks of handlers that run are renewed.
         renewals = [tenure.over_at is None and tenure.outcome != "bad" for tenure in tenures]
         for tenure, change, is_renewal in zip(tenures, sent, renewals, strict=True):
             if is_renewal and change.sleep_until is not None:
@@ -285,17 +285,17 @@ class Wire:
 
 
 class Oracle:
-    """Stands at the store, and watches what every call does to the documents."""
+    """Watches what every call does to the documents."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.holders: dict[str, Tenure] = {}
-        """Who has locked each document last, if his end is not written and its owner has not moved it."""
+        """The last lock of each document, if its result is not written and its owner has not moved it."""
         self.tenures: list[Tenure] = []
         self.owed: dict[str, str] = {}
-        """What must still be processed, and why."""
+        """The documents that must still be processed, and why."""
         self.words: dict[str, Any] = {}
-        """What each owner has written into his document."""
+        """The values that each owner has written into a document."""
         self.takeovers = 0
         self.handled = 0
         self.coincidences = 0
@@ -305,7 +305,7 @@ class Oracle:
         moment = None if document is None else document["sleep_until"]
         return None if moment is None else to_ms(moment)
 
-    # What desks do
+    # Calls of workers
 
     def lock_next(self, node: Node, duration: int, limit: int) -> Taken:
         world = self._world
@@ -340,7 +340,7 @@ class Oracle:
         self.takeovers += 1
         node = holder.node
         if node.is_alive and not node.is_stalled and not node.is_busy and not holder.is_orphan:
-            # A lock is renewed at a third, so that two thirds of it without trouble are enough.
+            # A lock is renewed after a third, so two thirds of it without trouble are enough.
             has_excuse = node.troubled_until > holder.lock - first_lock(node.duration) - 50
             check(
                 has_excuse,
@@ -348,7 +348,7 @@ class Oracle:
             )
 
     def asked(self, node: Node, lock: DocumentLock) -> Tenure:
-        """Whose request it is."""
+        """Return the lock that a request is about."""
         for tenure in reversed(self.tenures):
             if tenure.node is node and tenure.key == lock.id and lock.ends[0] in tenure.sent:
                 return tenure
@@ -375,7 +375,7 @@ class Oracle:
         document: object,
         answer: bool | None,
     ) -> None:
-        # A node may have it twice; then the answers say which it was.
+        # A node may have locked it twice; then the answers decide which it was.
         has_changed = answer is not False and self._document(tenure.key) != document
         if not has_changed and not answer:
             if answer is False:
@@ -407,7 +407,7 @@ class Oracle:
                 self.owed.pop(tenure.key, None)
                 continue
             self._check_holds(tenure)
-            # With what is removed nothing is written that could be refused.
+            # A removal writes no fields that could be refused.
             check(tenure.outcome in ("done", "refused"), f"{tenure} was removed")
             check(bool(tenure.said.get("auto_remove")), f"{tenure} was removed, and did not ask for it")
             check(tenure.wish is None, f"{tenure} was removed, and was to be due again")
@@ -416,9 +416,9 @@ class Oracle:
         return answers
 
     def _is_coincidence(self, tenure: Tenure, due: Instant | None, lock: DocumentLock) -> bool:
-        """A tick that is due at the very millisecond at which a lock of before would have ended. Who sent
-        that long ago, whose end got no answer, or whose document was moved by its owner, takes it for the
-        lock: the price of adding no field to the documents."""
+        """Return whether a tick is at the very millisecond at which an old lock would have ended. A worker
+        with a late message, without an answer, or whose document was moved by its owner, takes that tick for
+        its lock: the price of adding no field to the documents."""
         is_again = tenure.is_written and tenure.written != due
         is_stale = self._world.is_late or tenure.is_moved or is_again
         is_one = is_stale and due in lock.ends and tenure.key not in self.holders
@@ -431,11 +431,11 @@ class Oracle:
         check(not is_again, f"the end of {tenure} is written twice")
 
     def _check_refusal(self, tenure: Tenure, due: Instant | None, lock: DocumentLock) -> None:
-        # What was late may well be refused: newer ones were written before it.
+        # A late message may be refused: newer ones were written before it.
         is_wrong = not self._world.is_late and tenure.stands and not tenure.is_written and tenure.lock == due
         check(not is_wrong, f"{tenure} was refused, asking for {lock.ends}, and {due} is there")
 
-    # What an end may say, told without the rules
+    # The results that are allowed, without the code of the rules
 
     def _end(self, tenure: Tenure, due: Instant | None) -> None:
         world, policy, now = self._world, self._world.policy, self._world.clock.now
@@ -471,7 +471,7 @@ class Oracle:
         check(tick is None, f"{tenure} is done, and should be due again at {tick}")
 
     def _tick(self, tenure: Tenure, earliest: Instant) -> Instant | None:
-        """The first tick after the one that was due, and not before ``earliest``."""
+        """Return the first tick after the one that was due, and not before ``earliest``."""
         period = tenure.said.get("period")
         if period is None:
             return None
@@ -496,7 +496,7 @@ class Oracle:
         now = self._world.clock.now
         for tenure in reversed(self.tenures):
             is_its_own = tenure.node is node and tenure.key == held.id and tenure.held is None
-            # An answer that was given up may have locked it once more.
+            # A call whose answer was lost may have locked it once more.
             if is_its_own and held.lock_ends[0] in tenure.sent:
                 break
         else:
@@ -508,7 +508,7 @@ class Oracle:
         return tenure
 
     def _see_adopted(self, node: Node) -> None:
-        """A worker may lock anew what it has in hand, and go on with it under that lock."""
+        """Accept that a worker locks a document again that it holds, and goes on under the new lock."""
         for again in [one for one in self.tenures[-200:] if one.node is node and one.held is None]:
             for first in self.tenures[-200:]:
                 if (
@@ -533,10 +533,10 @@ class Oracle:
                 assert tenure.held is not None
                 check(tenure.held.document.is_lost, f"{tenure} was refused, and goes on")
 
-    # What owners do
+    # Owners
 
     def owned(self, key: str) -> None:
-        """The owner has moved the document, or deleted it."""
+        """Note that the owner has moved the document, or deleted it."""
         holder = self.holders.pop(key, None)
         if holder is not None:
             holder.stands = False
@@ -557,7 +557,7 @@ class Oracle:
     def _document(self, key: str) -> dict[str, Any] | None:
         return self._world.documents.get(key)
 
-    # When all is quiet
+    # The end
 
     def check_all_done(self) -> None:
         now = self._world.clock.now
@@ -565,7 +565,7 @@ class Oracle:
             due = self.due(key)
             if due is None or key not in self._world.documents:
                 raise Violation(f"{key} was never processed: {why}")
-            # Those that recur are due again and again; none may lag behind.
+            # Recurring documents are due again and again; none may be late.
             check(
                 due > now - 3 * self._world.duration,
                 f"{key} is not processed: {why}, {due} is there at {now}",
@@ -573,7 +573,7 @@ class Oracle:
 
 
 class World:
-    """One seed."""
+    """The simulation of one seed."""
 
     def __init__(self, seed: int, kinds: Kinds, say: Callable[[str], None] | None = None) -> None:
         self.dice = random.Random(seed)
@@ -589,9 +589,9 @@ class World:
         )
         self.is_calm = False
         self.is_late = False
-        """Whether what happens now was sent long ago."""
+        """Whether the present call is a late message."""
         self.is_unheard = False
-        """Whether nobody hears what comes of it."""
+        """Whether the answer of the present call is lost."""
         self.steps = 0
         self.faults = 0
         self.lines: deque[str] = deque(maxlen=60)
@@ -627,16 +627,16 @@ class World:
     def _calm_down(self) -> None:
         self.say("all is calm from here on")
         self.is_calm = True
-        # Who was held comes back, corrected; so all of it must be processed in the end.
+        # Owners correct held documents; so all documents must be processed in the end.
         for key, document in self.documents.items():
             if self.oracle.due(key) == HELD_AT:
                 document["interval"] = document["period"] = None
                 self.move(key, self.clock.now)
-        # Enough for all that is due, however slow those are that are left.
+        # Enough time for all due documents, however slow the remaining nodes are.
         self.nodes += [Node(self, f"n{len(self.nodes) + more}") for more in range(2)]
 
     def _go(self, end: Instant) -> None:
-        """The next event, if it comes before the end."""
+        """Return the next event before the end, if there is one."""
         events = [event for node in self.nodes for event in node.events()]
         events += self._late_ones()
         if not self.is_calm:
@@ -646,11 +646,11 @@ class World:
             self.clock.now = max(self.clock.now, end)
             return
         self.clock.now = at
-        # Whoever of those that come at the same time.
+        # Any of the events at the same time.
         self.dice.choice([act for when, act in events if when <= at])()
 
     def meanwhile(self, node: Node) -> None:
-        """Others come in between, and time passes, while a node waits for the store."""
+        """Let time pass, and other events happen, while a node waits for the store."""
         if self._depth > 2:
             return
         luck = self.dice.random()
@@ -685,7 +685,7 @@ class World:
         return [(one[0], lambda one=one: arrive(one)) for one in self._late]  # type: ignore[misc]  # bound now
 
     def quietly(self, effect: Callable[[], object]) -> None:
-        """Nobody hears the answer, whatever it is."""
+        """Execute a call whose answer is lost."""
         self.is_unheard = True
         try:
             effect()
@@ -696,7 +696,7 @@ class World:
         finally:
             self.is_unheard = False
 
-    # Owners, and bad luck
+    # Owners and faults
 
     def add(self) -> None:
         dice = self.dice
@@ -726,8 +726,8 @@ class World:
         self.oracle.words[key] = document["words"]
 
     def move(self, key: str, due: Instant | None) -> None:
-        # In a millisecond of its own: of two locks in one, between which the owner comes, the ends may be
-        # alike.
+        # In a millisecond of its own: two locks in the same one, with a change of the owner between them, may
+        # have the same end.
         self.clock.now += 1
         self.documents[key]["sleep_until"] = None if due is None else from_ms(due)
         self.say(f"owner moves {key} to {due}")
@@ -776,7 +776,7 @@ def check(is_true: bool, otherwise: str) -> None:
 
 
 def simulate(seed: int, kinds: Kinds | None = None, say: Callable[[str], None] | None = None) -> Report:
-    """Run a seed. ``Violation`` says which promise was broken, and what came before."""
+    """Run a seed. ``Violation`` names the promise that was broken, and the events before."""
     world = World(seed, kinds or Kinds(), say)
     try:
         return world.run()

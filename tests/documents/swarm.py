@@ -1,6 +1,6 @@
-"""``python -m tests.documents.swarm URL PROCESSORS CONCURRENCY``: processors at work, until stdin ends.
+"""``python -m tests.documents.swarm URL PROCESSORS CONCURRENCY``: run processors until stdin ends.
 
-Says "ready", and in the end the number of each document that was processed, as often as it was.
+Prints "ready", and at its end the number of each document, as often as it was processed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many documents without an index are worth a word."""
+"""Many documents without an index cause a warning."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_many_documents_without_an_index_cause_a_warning(
         drop_index(place)
         documents.open()
         documents.close()
-        assert not caplog.messages  # an index, or few documents: nothing to say
+        assert not caplog.messages  # an index, or few documents: no warning
 
         place.fill(90, 60, datetime.now(UTC))
         documents.open()

@@ -1,4 +1,4 @@
-"""Documents in memory: what only they can run into."""
+"""Documents in memory: cases that other stores do not have."""
 
 from __future__ import annotations
 

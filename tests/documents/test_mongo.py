@@ -1,4 +1,4 @@
-"""Documents of MongoDB: what only they can meet."""
+"""Documents in MongoDB: cases that other stores do not have."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def ids(found: Any) -> list[Any]:
 
 
 def before_writing(documents: MongoDocuments, then: Callable[[], object]) -> None:
-    """Have something happen once, after the store has looked and before it locks."""
+    """Call ``then`` once, after the store has looked and before it locks."""
     _once(documents._collection, "write", then)
 
 
 def before_reading(documents: MongoDocuments, then: Callable[[], object]) -> None:
-    """The same, after it has locked and before it reads what it has."""
+    """Call ``then`` once, after the store has locked and before it reads the locked documents."""
     own = documents._collection
     _once(own, "write", lambda: _once(own, "find", then))
 
@@ -83,20 +83,20 @@ def _once(own: UserCollection, method: str, then: Callable[[], object]) -> None:
     setattr(own, method, hooked)
 
 
-# What it is given
+# Options
 
 
 def test_a_value_that_is_not_a_collection_is_refused(mongo: str) -> None:
     with MongoClient[Any](mongo) as client:
         for other in (client, client.shop, "orders", None):
             with pytest.raises(InvalidValue, match=r"is not a pymongo Collection; .*MongoClient\(\)"):
-                MongoDocuments(other)  # type: ignore[arg-type]  # that is what is tested
+                MongoDocuments(other)  # type: ignore[arg-type]  # the subject of the test
 
 
 def test_a_collection_of_an_async_client_is_refused() -> None:
     client = AsyncMongoClient[Any]("mongodb://localhost", connect=False)
     with pytest.raises(InvalidValue, match=r'"AsyncCollection" is not .*async def'):
-        MongoDocuments(client.shop.orders)  # type: ignore[arg-type]  # that is what is tested
+        MongoDocuments(client.shop.orders)  # type: ignore[arg-type]  # the subject of the test
 
 
 def test_a_collection_without_acknowledged_writes_is_refused(orders: Orders) -> None:
@@ -150,7 +150,7 @@ def test_the_path_of_sleep_until_is_reserved_and_fields_beside_it_are_not(orders
     documents = MongoDocuments(orders, sleep_until="a.b.due")
     assert documents.reserved == {"_id", "a.b.due"}
 
-    # What it leaves alone
+    # Fields beside it
     document = Document(Found("x", 1, 2), rules.Plan(1), lambda: 1, documents.reserved)
     document.update({"a.b.last": 7, "a.c": 8})
     for path in ("a", "a.b", "a.b.due", "a.b.due.x", "_id"):
@@ -167,7 +167,7 @@ def test_no_field_index_or_collection_is_added(
     (found,) = documents.lock_next(LOCK, 5).found
     documents.update([Change(lock_of(found), None)])
     documents.close()
-    assert orders.find_one() == {"_id": 1, "sleep_until": None}  # by a client that is still open
+    assert orders.find_one() == {"_id": 1, "sleep_until": None}  # the client is still open
     assert orders.database.list_collection_names() == ["orders"]
     assert list(orders.index_information()) == ["_id_"]
 
@@ -183,7 +183,7 @@ def test_a_unique_index_causes_a_warning(
     orders.create_index("sleep_until", name="mine", unique=True, sparse=True)
     documents.open()
     assert "the index mine is unique" in caplog.text
-    # That is what it does.
+    # The warning is right.
     orders.insert_many([{"_id": n, "customer": n, "number": n, "sleep_until": due(clock, n)} for n in (1, 2)])
     assert ids(documents.lock_next(LOCK, 2).found) == [2]
     assert "duplicate key" in caplog.text
@@ -244,7 +244,7 @@ def test_it_uses_the_clock_of_the_server(orders: Orders) -> None:
 
     earliest = server()
     now = documents.now()
-    # Behind the server's by no more than a reply takes.
+    # Behind the server's by no more than the time of a reply.
     assert now <= server()
     assert now >= earliest - 1000
 
@@ -262,7 +262,7 @@ def test_no_document_is_early_after_the_server_s_clock_was_set_back(orders: Orde
     )
     clock = documents._collection.clock
     assert clock._ahead is not None
-    clock._ahead += 1_200_000  # as it was, before
+    clock._ahead += 1_200_000  # as before it was set back
     if limit == 1:
         orders.update_one({"_id": "old"}, {"$set": {"sleep_until": None}})
         assert documents.lock_next(LOCK, limit) == ([], now + 600_000)
@@ -273,7 +273,7 @@ def test_no_document_is_early_after_the_server_s_clock_was_set_back(orders: Orde
         assert taken.next_due < now + 600_000  # look again, at once
         assert documents.lock_next(LOCK, limit) == ([], now + 600_000)
     assert documents.now() < now + 600_000
-    assert documents._contention.window(1) == 1  # nobody else was it
+    assert documents._contention.window(1) == 1  # it was not contention
 
 
 def test_a_server_whose_clock_was_set_back_is_not_queried_without_a_pause(orders: Orders) -> None:
@@ -286,7 +286,7 @@ def test_a_server_whose_clock_was_set_back_is_not_queried_without_a_pause(orders
     assert taken.next_due > LAST - 1000
 
 
-# What stands in documents
+# Values in documents
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_document_with_an_array_of_dates_is_not_a_job(orders: Orders, clock: V
     orders.create_index("plan.0.due")
     documents = MongoDocuments(orders, sleep_until="plan.0.due", clock=clock)
     odd = {"_id": "odd", "plan": [{"due": due(clock, 9)}, {"due": due(clock, 5)}]}
-    # By its name, a path through an array and one through a document can't be told apart.
+    # A path through an array looks like one through a document.
     orders.insert_many([odd, {"_id": "job", "plan": {"0": {"due": due(clock), "x": 1}, "y": 2}}])
     (found,) = documents.lock_next(LOCK, 1).found
     assert found.id == "job"
@@ -482,7 +482,7 @@ def test_more_documents_are_locked_than_one_query_reads(
     assert answers == [True] * 2490 + [False] * 10
 
 
-# Others at the same time
+# Contention
 
 
 def test_two_stores_in_the_same_millisecond_lock_different_documents(
@@ -495,7 +495,7 @@ def test_two_stores_in_the_same_millisecond_lock_different_documents(
     mine = one.lock_next(LOCK, 6)
     assert taken == [0, 1, 2]
     assert ids(mine.found) == [3, 4, 5]
-    assert mine.next_due == clock.now  # more may be due than were looked at
+    assert mine.next_due == clock.now  # more may be due than were read
 
 
 def test_a_store_whose_candidates_are_all_taken_looks_again(orders: Orders, clock: VirtualClock) -> None:
@@ -558,8 +558,8 @@ def test_changes_of_the_owner_after_the_lock_are_respected(
 def test_a_document_that_is_inserted_again_and_locked_by_others_is_not_returned(
     orders: Orders, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All within a millisecond: it stops being active, is not locked for that, is active again, and another
-    one locks it until the same instant."""
+    """All within a millisecond: it becomes inactive, so it is not locked; it becomes active again; and
+    another store locks it until the same instant."""
     words: dict[str, Any] = {"condition": {"active": True}, "clock": clock}
     one, other = MongoDocuments(orders, **words), MongoDocuments(orders, **words)
     orders.insert_many([{"_id": key, "sleep_until": due(clock), "active": True} for key in "ab"])
@@ -574,11 +574,11 @@ def test_a_document_that_is_inserted_again_and_locked_by_others_is_not_returned(
 
     def hooked(*words: Any, **more: Any) -> Any:
         looks.append(words)
-        if len(looks) == 2:  # what was locked is read
+        if len(looks) == 2:  # the query for locked documents
             back()
         return find(*words, **more)
 
-    one._collection.find = hooked  # type: ignore[method-assign]  # a moment that can't be met otherwise
+    one._collection.find = hooked  # type: ignore[method-assign]  # a moment that a test can't hit otherwise
     assert one.lock_next(LOCK, 5).found == []
     assert theirs == ["a"]
     assert "not processed until their lock ends" in caplog.text
@@ -587,7 +587,7 @@ def test_a_document_that_is_inserted_again_and_locked_by_others_is_not_returned(
 def test_the_window_grows_with_the_share_of_lost_candidates() -> None:
     others = contention.Contention()
     assert others.window(10) == 10
-    others.record(10, 2)  # a fifth, no more
+    others.record(10, 2)  # not more than a fifth
     assert others.window(10) == 10
     for _ in range(6):
         others.record(10, 3)
@@ -619,12 +619,12 @@ def test_some_of_many_candidates_are_chosen_in_their_order() -> None:
     assert chosen != others.choose(range(1000), 100)
 
 
-# What the server refuses
+# Refusals of the server
 
 
 @pytest.fixture
 def strict(orders: Orders) -> Orders:
-    """A total, once it is there, is a number; and those that are old are not looked at by the rule."""
+    """The validator wants a total to be a number, and does not check old documents."""
     orders.insert_one({"_id": "old", "total": "no number"})
     orders.database.command("collMod", "orders", validator={"total": {"$not": {"$type": "string"}}})
     return orders
@@ -637,7 +637,7 @@ def test_unlockable_documents_are_logged_and_block_no_other(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Valid documents may be written by those that are not checked, or before there was a rule.
+    # Invalid documents may have been written without validation, or before there was a validator.
     strict.with_options().insert_many(
         [{"_id": number, "sleep_until": due(clock, 9), "total": "x"} for number in range(3)],
         bypass_document_validation=True,
@@ -689,7 +689,7 @@ def test_many_unlockable_documents_block_no_other(
     orders.database.command("collMod", "orders", validator={"email": {"$exists": True}})
     found = [ids(documents.lock_next(LOCK, limit).found) for _ in range(-(-3 // limit))]
     assert [one for some in found for one in some] == ["a", "b", "c"]
-    # One message, and not one for each.
+    # One message for all of them.
     assert [record.__dict__["count"] for record in caplog.records] == [150]
     assert documents.lock_next(LOCK, limit) == ([], clock.now + LOCK)
 
@@ -729,7 +729,7 @@ def test_a_document_that_would_grow_too_large_is_refused(
         documents.update([Change(lock_of(found), None, {"more": b"x" * (10 << 20)})])
 
 
-# What is gone
+# Deleted documents
 
 
 def test_writes_to_deleted_documents_are_reported_as_far_as_is_known(
@@ -749,13 +749,13 @@ def test_writes_to_deleted_documents_are_reported_as_far_as_is_known(
         True,
     ]
     orders.delete_one({"_id": {"n": 4}})
-    # Those that are gone now are gone, whoever it was: the log tells that it was not always us.
+    # They are deleted, whoever has deleted them; the log has a warning.
     assert documents.remove(locks[2:]) == [False, True, True, True]
     assert "deleted before they could be removed" in caplog.text
     assert documents.remove(locks[3:]) == [False] * 3
 
 
-# Servers that are away
+# Unavailable servers
 
 
 def test_a_closed_client_makes_the_store_unavailable(orders: Orders) -> None:
@@ -790,7 +790,7 @@ def test_open_does_not_wait_long_for_a_missing_server(monkeypatch: pytest.Monkey
         pytest.raises(StoreUnavailable, match=r"shop\.orders: .*is the server up"),
     ):
         MongoDocuments(client.shop.orders).open()
-    # One who says how long to wait is listened to.
+    # A timeout of the client overrides it.
     monkeypatch.setattr(collection, "_PING_TIMEOUT", 3600)
     with MongoClient[Any](url, timeoutMS=50) as client, pytest.raises(StoreUnavailable):
         MongoDocuments(client.shop.orders).open()
@@ -806,7 +806,7 @@ def test_a_write_that_too_few_servers_have_confirmed_raises_an_error(
 
 
 class _Losing(monitoring.CommandListener):
-    """Loses the reply to the next write, once it is armed."""
+    """Loses the reply to the next write after it was armed."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -828,12 +828,12 @@ class _Losing(monitoring.CommandListener):
 
 @pytest.mark.parametrize("name", ["mongo", "mongo_standalone"])
 def test_a_lost_reply_locks_no_document_twice(name: str, clock: VirtualClock) -> None:
-    """A driver that repeats the write (on a replica set, by the number of the write) has what it locked; one
-    that can't says that nothing is known, and what it has locked is free when the lock ends."""
+    """On a replica set, the driver retries the write by its number, and gets the locked documents. On a
+    standalone server the call raises an error, and the documents are free when their locks end."""
     server_url(name)
     server = servers.shared(name)
     if not isinstance(server, servers.Server):
-        pytest.skip("a server of somebody else's has no port for a proxy")
+        pytest.skip("a server that the tests have not started has no port for a proxy")
     with closing(Proxy(server.port)) as proxy:
         listener = _Losing(proxy)
         with MongoClient[Any](server.url_at(proxy.port), event_listeners=[listener]) as client:

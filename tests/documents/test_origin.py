@@ -1,8 +1,8 @@
-"""What the project that this is modelled on promises of its processor, on a real MongoDB.
+"""The promises of mongodb-cron, the model of the processor, on a real MongoDB.
 
-In real time: these are promises about a clock that nobody moves, and about a handler that takes two seconds
-of it. So all of them are kept in the same six seconds, each in a collection of its own, and each test looks
-at what became of one. They begin in the middle of a second: what is due on the second has half a second.
+The tests take real time, since a handler takes two seconds of it. So all scenes run in the same six seconds,
+each in a collection of its own, and each test checks one of them. The scenes begin in the middle of a second:
+half a second later, documents are due.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tests.isolation import own_place
 
 SECOND = 1000
 EVERY_SECOND = "* * * * * *"
-# Seconds after which what has not happened does not happen.
+# Seconds after which a test stops waiting.
 PATIENCE = 20.0
 
 Orders = Collection[dict[str, Any]]
 
 
 class Scene:
-    """A collection, processors on it, and what they were seen to do."""
+    """A collection, its processors, and a record of their calls."""
 
     def __init__(self, database: Database[dict[str, Any]], name: str) -> None:
         self.orders: Orders = database[name]
@@ -89,10 +89,10 @@ class Scene:
 
 
 class Scenes(dict[str, Scene]):
-    """All of them, after six seconds that began then."""
+    """All scenes after their six seconds."""
 
     began: Instant
-    """A whole second; the processors were started half a second later."""
+    """When the six seconds began: a full second, half a second before the processors were started."""
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def scenes() -> Iterator[Scenes]:
         database = client.get_default_database()
         clock = MongoDocuments(database["clock"])
         made = Scenes()
-        # Collections take their time to be made, and the processors half a second to be started.
+        # Leave time to create the collections, and half a second to start the processors.
         made.began = began = (clock.now() // SECOND + 3) * SECOND
         for prepare in (
             _waiting,
@@ -134,7 +134,7 @@ def scenes() -> Iterator[Scenes]:
         assert hooked.idle.wait(PATIENCE)
         _wait(clock, began + SECOND // 2 + 6 * SECOND)
         for scene in made.values():
-            scene.began = list(scene.began)  # what begins while they are stopped does not count
+            scene.began = list(scene.began)  # calls that begin while they are stopped are ignored
         for scene in made.values():
             for processor in scene.processors:
                 processor.stop()
@@ -147,7 +147,7 @@ def _wait(clock: MongoDocuments, until: Instant) -> None:
 
 
 def _waiting(scene: Scene, began: Instant) -> None:
-    """Jobs that are none, or not yet; two processors, of which the second has nothing to do."""
+    """Documents that are not jobs, or not due yet; two processors, of which the second has nothing to do."""
     scene.add(None, _id="null")
     scene.orders.insert_one({"_id": "missing"})
     scene.add(began + 600 * SECOND, _id="locked by others")
@@ -206,7 +206,7 @@ def _yearly(scene: Scene, began: Instant) -> None:
 
 def _anniversary(began: Instant) -> datetime:
     moment = from_ms(began) - timedelta(hours=1)
-    # The next 29 February is no year away.
+    # The next 29 February may be more than a year away.
     return moment - timedelta(days=1) if (moment.month, moment.day) == (2, 29) else moment
 
 
@@ -233,12 +233,12 @@ def test_a_document_that_is_done_is_not_a_job_any_more(scenes: Scenes) -> None:
 
 def test_a_recurring_document_is_processed_at_each_tick(scenes: Scenes) -> None:
     ticks = [due - scenes.began for _, due, _ in scenes["recurring"].began]
-    assert len(ticks) >= 3  # seven, on a machine that has nothing else to do
+    assert len(ticks) >= 3  # seven on an idle machine
     assert ticks == sorted(set(ticks) & {tick * SECOND for tick in range(7)})
 
 
 def test_a_document_that_takes_two_seconds_is_processed_three_times_in_six(scenes: Scenes) -> None:
-    # Begun in the middle of a second, it is over after a tick, and the next one is its own.
+    # It begins in the middle of a second, ends after the next tick, and runs at the one after that.
     ticks = [due - scenes.began for _, due, _ in scenes["slow"].began]
     assert ticks == [0, 3 * SECOND, 6 * SECOND]
 
@@ -279,7 +279,7 @@ def test_a_yearly_document_is_due_in_a_year(scenes: Scenes) -> None:
 
 
 def test_a_hundred_processors_process_ten_thousand_documents_once(mongo: str) -> None:
-    """In four processes, which meet all the time; none processed twice, none left."""
+    """In four processes, which all try the same documents: none is processed twice, and none is left."""
     count, processes, processors, concurrency = 10_000, 4, 25, 4
     command = [sys.executable, "-m", "tests.documents.swarm", mongo, str(processors), str(concurrency)]
     with MongoClient[dict[str, Any]](mongo) as client, ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Documents in PostgreSQL: what the contract can't know of its tables, types and servers."""
+"""Documents in PostgreSQL: the cases of its tables, types and servers, which the contract does not have."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_the_url_of_sqlalchemy_is_refused(driver: str) -> None:
 def test_a_value_that_is_not_a_url_is_refused(place: Workplace) -> None:
     for other in (place.connection, None, 5, b"postgresql://host/shop"):
         with pytest.raises(InvalidValue, match="is not a text; give a URL"):
-            PostgresDocuments(other, "reminders")  # type: ignore[arg-type]  # that is what is tested
+            PostgresDocuments(other, "reminders")  # type: ignore[arg-type]  # the subject of the test
 
 
 # Times
@@ -496,7 +496,7 @@ def test_a_refused_value_raises_an_error_and_changes_nothing(
     documents = place.documents()
     first, second = documents.lock_next(LOCK, 2).found
     changes = [Change(lock_of(first), None), Change(lock_of(second), None, fields)]
-    with pytest.raises((InvalidValue, TypeError)):  # a TypeError of who writes JSON
+    with pytest.raises((InvalidValue, TypeError)):  # a TypeError of the JSON encoder
         documents.update(changes)
     assert place.due(first.id) == place.due(second.id) == from_ms(place.clock.now + LOCK)
     assert documents.update([changes[0], Change(lock_of(second), None)]) == [True, True]
@@ -622,7 +622,7 @@ def test_locked_rows_are_returned_if_the_server_disconnects(
     assert place.due(2) < place.now()
 
     def cut_later(statements: Any, *rest: Any, **options: Any) -> Any:
-        if "last" in statements[0][1]:  # asks for the next due one
+        if "last" in statements[0][1]:  # the query for the next due row
             raise StoreUnavailable("away")
         return send(statements, *rest, **options)
 
@@ -793,7 +793,7 @@ def test_invalid_names_are_refused_at_once(table: Any, options: dict[str, Any]) 
         PostgresDocuments("postgresql://nobody.invalid/x", table, **options)
 
 
-# Others at work
+# Contention
 
 
 def test_exactly_as_many_as_wanted_are_locked(place: Workplace) -> None:
@@ -889,7 +889,7 @@ def test_a_lost_connection_is_replaced(place: Workplace) -> None:
     )
     assert ended == [(True,)]
     for _ in range(2):
-        # The end of a connection may be heard of before something is sent, or only then.
+        # The driver may notice the end of a connection before it sends something, or only then.
         try:
             assert ids(documents.lock_next(LOCK, 1).found) == [1]
             break

@@ -1,4 +1,4 @@
-"""The processor, in real threads: hooks, flags, start and stop. Waits are for events, and bounded."""
+"""The processor in real threads: hooks, state, start and stop. Tests wait for events, with a deadline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait(event: threading.Event) -> None:
 
 
 class Shop(MemoryDocuments):
-    """Documents in memory, whose database can be away."""
+    """Documents in memory, whose database can be unavailable."""
 
     def __init__(self) -> None:
         self.rows: dict[Any, dict[str, Any]] = {}
@@ -92,7 +92,7 @@ class Shop(MemoryDocuments):
 
 
 class Errors:
-    """Collects what on_error is told."""
+    """Collects the arguments of on_error."""
 
     def __init__(self) -> None:
         self.all: list[tuple[BaseException, Document | None]] = []
@@ -187,7 +187,7 @@ def test_a_hook_that_raises_does_not_stop_the_processor(
     processor.hint()
     wait(handled)
     assert processor.stop()
-    # Start, stop, and idle: never, if the document was there first, once or twice.
+    # on_start, on_stop, and on_idle: not at all if the document came first, else once or twice.
     assert len(errors.all) >= 2
     assert all(each == (error, None) for each in errors.all)
 
@@ -417,7 +417,7 @@ def test_hurry_ends_the_wait_of_a_stop(shop: Shop) -> None:
 
     shop.add("a")
     processor = Processor(shop, handle)
-    processor.hurry()  # of one that does not run: nothing
+    processor.hurry()  # does nothing: it does not run
     processor.start()
     wait(begun)
     stopper = threading.Thread(target=lambda: answers.append(processor.stop()))
@@ -456,7 +456,7 @@ def test_stop_waits_for_handlers_that_run_and_takes_no_more_documents(shop: Shop
     stoppers = [threading.Thread(target=lambda: answers.append(processor.stop())) for _ in range(3)]
     for stopper in stoppers:
         stopper.start()
-    assert not processor.stop(timeout=0.05)  # who comes later waits as well
+    assert not processor.stop(timeout=0.05)  # a later call waits as well
     assert answers == []
     release.set()
     for stopper in stoppers:
@@ -566,12 +566,12 @@ def test_a_hook_or_handler_can_stop_it(shop: Shop, where: str) -> None:
     processor = Processor(shop, handlers.get(where, nothing), on_stop=stopped.set, **hooks)
     processor.start()
     wait(stopped)
-    processor.stop()  # waits for the rest of it
+    processor.stop()  # waits until it has stopped
     assert answers == [False]
     if where.startswith("on_document"):
         due = shop.due("a")
         assert due is not None
-        assert to_ms(due) < wall_clock() + 5000  # the end was written
+        assert to_ms(due) < wall_clock() + 5000  # the result was written
 
 
 def test_a_hook_may_stop_another_processor_and_wait_for_it(shop: Shop) -> None:
@@ -604,7 +604,7 @@ def test_start_raises_what_is_wrong_with_the_documents(shop: Shop) -> None:
     def wrong() -> None:
         raise InvalidValue("there is no such table", field="table", value="x")
 
-    shop.open = wrong  # type: ignore[method-assign]  # as of a table that is not there
+    shop.open = wrong  # type: ignore[method-assign]  # as for a missing table
     processor = Processor(shop, nothing)
     with pytest.raises(InvalidValue, match="no such table"):
         processor.start()
@@ -616,7 +616,7 @@ def test_an_error_while_documents_are_closed_is_reported(shop: Shop, errors: Err
     def broken() -> None:
         raise OSError("already gone")
 
-    shop.close = broken  # type: ignore[method-assign]  # as of a driver in trouble
+    shop.close = broken  # type: ignore[method-assign]  # as a driver may raise
     stops: list[int] = []
     processor = Processor(shop, nothing, on_stop=lambda: stops.append(1), on_error=errors)
     processor.start()
@@ -705,7 +705,7 @@ def test_every_kind_of_async_handler_is_awaited(
 def test_a_handler_that_can_not_be_called_fails_like_any_other(
     shop: Shop, errors: Errors, is_async: bool
 ) -> None:
-    # It says that it can be, as some decorators do.
+    # Its signature accepts any arguments, as that of some decorators.
     def plain(*_: object) -> None:
         (lambda: None)(*_)
 
@@ -871,10 +871,10 @@ def test_a_hint_is_quicker_than_the_next_look(shop: Shop) -> None:
         shop.add("a")
         processor.hint()
         wait(came)
-    processor.hint()  # of one that does not run: nothing
+    processor.hint()  # does nothing: it does not run
 
 
-# A database that is away
+# An unavailable database
 
 
 def test_a_processor_retries_while_the_database_is_unavailable_at_its_start(
@@ -907,11 +907,11 @@ def test_a_processor_goes_on_after_an_outage_of_the_database(shop: Shop, errors:
         wait(begun)
         shop.is_away = True
         release.set()
-        wait(errors.came)  # its end can't be written
+        wait(errors.came)  # its result can't be written
         for _ in range(2):
             shop.asked.clear()
             wait(shop.asked)
-        assert len(errors.all) == 1  # of a row, the first is told
+        assert len(errors.all) == 1  # only the first of equal errors is reported
         shop.is_away = False
         shop.add("b")
         wait(came)
@@ -964,7 +964,7 @@ def test_a_document_is_locked_for_ten_minutes_by_default(shop: Shop) -> None:
     shop.add("a")
     with Processor(shop, handle):
         wait(begun)
-    # From the lock to the handler, a busy machine may take a while.
+    # On a busy machine, some time passes between the lock and the handler.
     assert 540_000 < locked[0] < 660_000
 
 
@@ -1047,7 +1047,7 @@ from evenbeat.documents import MemoryDocuments, Processor
 rows = {"a": {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC)}}
 
 def on_document(document):
-    # Until run() waits for signals, they do what they do by default.
+    # Until run() has set its handlers, signals have their default effect.
     while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         pass
     print("began", document.id, flush=True)

@@ -1,4 +1,4 @@
-"""What is Redis's own: the index and its drift, the scan, times in Lua. The contract has the rest."""
+"""Documents in Redis: the index, the scan, and times in Lua, which the contract does not have."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def client(valkey: str) -> Iterator[Any]:
 
 @pytest.fixture
 def make(valkey: str, prefix: str, clock: VirtualClock) -> Iterator[Make]:
-    """Makes open stores on the same keys and closes them in the end."""
+    """Makes open stores of the same keys, and closes them at the end."""
     with ExitStack() as stack:
 
         def open_documents(source: Any = valkey, **options: Any) -> RedisDocuments:
@@ -73,7 +73,7 @@ def keys(documents: RedisDocuments, limit: int = 100) -> list[str]:
 
 @contextmanager
 def own_server(**settings: str) -> Iterator[servers.Valkey]:
-    server_url("valkey")  # where there is none, this says so
+    server_url("valkey")  # skips the test if there is no server
     server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
     try:
         server.start()
@@ -82,7 +82,7 @@ def own_server(**settings: str) -> Iterator[servers.Valkey]:
         server.stop()
 
 
-# Times.
+# Times
 
 DATES = [
     "2026-03-01",
@@ -246,7 +246,7 @@ def test_no_document_is_early_by_a_part_of_a_millisecond(
     text = write_instant(clock.now + 1).replace("Z", ".0000001Z" if (clock.now + 1) % 1000 == 0 else "0001Z")
     client.hset(f"{prefix}:a", "sleep_until", text)
     assert store.lock_next(LOCK, 1) == ([], clock.now + 2)
-    # It is not a lock that ends at the millisecond, either.
+    # Nor does it match a lock that ends at the millisecond.
     assert store.remove([DocumentLock(f"{prefix}:a", (clock.now + 1, clock.now + 2))]) == [False]
     clock.now += 2
     (found,) = store.lock_next(LOCK, 1).found
@@ -291,7 +291,7 @@ def test_repeat_until_is_a_time_like_the_others(make: Make, client: Any, prefix:
     }
 
 
-# The index.
+# The index
 
 
 def test_a_document_that_is_due_later_than_its_entry_is_not_locked(
@@ -368,7 +368,7 @@ def test_entries_of_deleted_documents_are_removed_before_they_are_due(
 def test_many_outdated_entries_do_not_hide_due_documents(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
-    """More than one call of the script looks at."""
+    """There are more of them than one call of the script visits."""
     store = make()
     stale = {f"{prefix}:gone{number}": clock.now - MINUTE for number in range(2500)}
     client.zadd(store.index, stale)
@@ -410,7 +410,7 @@ def test_whatever_its_owner_does_no_document_is_lost_to_the_index(
                 assert found.data["active"] == "1"
                 held.append(DocumentLock(found.id, (found.locked_until,)))
         clock.now += chance.randrange(5000)
-    # All that is due is found, and nothing else.
+    # All due documents are found, and no others.
     for key in names:
         if client.type(key) == "string":
             client.delete(key)
@@ -457,7 +457,7 @@ def test_a_key_of_another_type_is_refused_as_the_index(make: Make, client: Any, 
     with pytest.raises(InvalidValue, match="exists, and is a hash") as caught:
         make(index=f"{prefix}:mine")
     assert caught.value.field == "index"
-    # Also if it comes later, and nothing is written then.
+    # Also if the key is created later; nothing is written then.
     store = make()
     client.hset(f"{prefix}:a", "sleep_until", "2020-01-01")
     client.set(store.index, "text")
@@ -468,7 +468,7 @@ def test_a_key_of_another_type_is_refused_as_the_index(make: Make, client: Any, 
     assert client.hget(f"{prefix}:a", "sleep_until") == "2020-01-01"
 
 
-# The condition.
+# The condition
 
 
 def test_a_document_that_meets_the_condition_later_is_locked_then(
@@ -495,7 +495,7 @@ def test_a_document_that_no_longer_meets_the_condition_is_not_locked(
     assert keys(store, 1) == ["a"]
 
 
-# Expiry.
+# Expiry
 
 
 def test_the_expiry_of_a_document_is_not_changed(
@@ -513,7 +513,7 @@ def test_the_expiry_of_a_document_is_not_changed(
     assert store.lock_next(LOCK, 1) == ([], None)
 
 
-# The scan of a database that is not small.
+# The scan of a large database
 
 
 @pytest.fixture
@@ -542,7 +542,7 @@ def test_a_large_database_is_scanned_whole_at_first_and_then_in_rounds(
     assert len(set(found)) == 2000
     cursor, began, _, rounds = client.get(f"{store.index}:scan").split()
     assert (cursor, rounds) == ("0", "1")
-    # What comes now by itself is seen by the next round; what is put is seen at once.
+    # The next round finds a document that was written by HSET; one that was put is seen at once.
     client.hset(f"{prefix}:plain", "sleep_until", write_instant(clock.now))
     assert keys(store) == []
     store.put(f"{prefix}:put", {"sleep_until": from_ms(clock.now)})
@@ -636,7 +636,7 @@ def test_an_invalid_note_is_replaced(make: Make, client: Any, prefix: str, clock
     assert keys(make()) == ["a"]
 
 
-# put.
+# put
 
 
 def test_put_writes_a_document(make: Make, client: Any, prefix: str, clock: VirtualClock) -> None:
@@ -721,7 +721,7 @@ def test_patterns_match_the_same_keys_as_on_the_server(client: Any, prefix: str,
     assert {key for key in KEYS if patterns.matcher(pattern).fullmatch(key)} == found
 
 
-# Values.
+# Values
 
 
 @pytest.mark.parametrize("options", [{}, {"decode_responses": True}])
@@ -786,7 +786,7 @@ def test_a_document_whose_last_field_is_cleared_is_deleted(make: Make, client: A
     assert not client.exists(f"{prefix}:a")
 
 
-# The server.
+# The server
 
 
 def test_scripts_are_sent_again_after_they_were_flushed(
@@ -817,7 +817,7 @@ def test_no_document_is_early_after_the_server_s_clock_was_set_back(
     store.put(f"{prefix}:later", {"sleep_until": from_ms(now + 10 * MINUTE)})
     clock = store._server._clock
     assert clock._ahead is not None
-    clock._ahead += 20 * MINUTE  # as it was, before
+    clock._ahead += 20 * MINUTE  # as before it was set back
     assert store.lock_next(LOCK, 5) == ([], now + 10 * MINUTE)
     assert store.now() < now + 10 * MINUTE
 
@@ -923,7 +923,7 @@ def test_both_protocols_are_supported(make: Make, valkey: str, prefix: str, prot
         assert store.lock_next(LOCK, 1).next_due is not None
 
 
-# What is said wrongly.
+# Invalid options
 
 
 @pytest.mark.parametrize(
@@ -951,7 +951,7 @@ def test_invalid_options_are_refused_at_once(options: dict[str, Any], field: str
     assert caught.value.field == field
 
 
-# A processor.
+# A processor
 
 
 def test_a_processor_processes_hashes(valkey: str, prefix: str, client: Any) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a document after it was processed: pure, and told from its fields alone."""
+"""What becomes of a document after it was processed: pure, from its fields alone."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_overdue_document_is_due_at_the_next_tick_from_now() -> None:
     now = START + 10 * DAY + 2 * SECOND + 3
     upcoming = success(START, now, interval="* * * * * *")
     assert upcoming == START + 10 * DAY + 3 * SECOND
-    # Not a second time for what went by.
+    # Missed ticks are not made up for.
     assert success(upcoming, upcoming + 5, interval="* * * * * *") == upcoming + SECOND
 
 
@@ -149,7 +149,7 @@ def test_an_overdue_interval_keeps_its_phase() -> None:
 def test_reprocess_delay_skips_ticks_that_are_too_near() -> None:
     policy = Policy(reprocess_delay=90 * SECOND)
     assert success(START, START + 5, policy, interval="* * * * *") == START + 2 * MINUTE
-    # Counted from when it was due: one that is late is not late twice.
+    # Counted from when it was due: a delay does not add up.
     assert success(START, START + 5 * MINUTE, policy, interval="* * * * *") == START + 5 * MINUTE
     assert success(START, START, Policy(reprocess_delay=MINUTE), interval="* * * * *") == START + 2 * MINUTE
 
@@ -183,7 +183,7 @@ def test_a_failed_document_is_retried() -> None:
 
 
 def test_a_retry_without_delay_does_not_restore_the_old_time() -> None:
-    # It may have been the lock of a processor that is late, and that would be taken for its own.
+    # It may have been the lock of a processor that is late, and that would take it for its own.
     assert failure(START, Policy(on_failure="retry", retry_delay=0)) == START + 1
 
 
@@ -201,7 +201,7 @@ def test_a_failed_document_is_never_removed(on_failure: Any, interval: str | Non
     )
 
 
-# What a document says
+# The fields of a document
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_an_auto_remove_that_is_neither_yes_nor_no_is_refused(value: str) -> Non
         plan(auto_remove=value)
 
 
-# Whatever a document says
+# Any document
 
 moments = st.integers(START - 400 * DAY, START + 400 * DAY)
 
@@ -280,7 +280,7 @@ def test_the_next_start_is_a_tick_after_the_last_not_before_now_and_within_the_e
     now = due + late
     upcoming = next_start(Plan(due, bound, until), now, delay)
     if upcoming is None:
-        # Then there is none at all that it could be.
+        # Then there is no such tick.
         tick = bound.next_ms(max(due + delay, now - 1))
         assert tick is None or (until is not None and tick > until)
         return
@@ -288,7 +288,7 @@ def test_the_next_start_is_a_tick_after_the_last_not_before_now_and_within_the_e
     assert upcoming >= now
     assert until is None or upcoming <= until
     assert bound.next_ms(upcoming - 1) == upcoming
-    # And none was passed over.
+    # And no tick was skipped.
     assert bound.count_ms(max(due + delay + 1, now), upcoming) == 0
 
 
@@ -305,7 +305,7 @@ def test_the_next_start_is_a_tick_after_the_last_not_before_now_and_within_the_e
 def test_sleep_until_only_ever_grows(
     interval: str | None, due: int, late: int, remove: bool, on_failure: Any, fails: bool
 ) -> None:
-    """So that no lock of before ever stands there again."""
+    """So that no document ever has an old lock again."""
     policy = Policy(on_failure=on_failure, retry_delay=0)
     decide = after_failure if fails else after_success
     disposition = decide(plan(due, interval=interval, auto_remove=remove), due + late, policy)

@@ -1,4 +1,4 @@
-"""Seeds that are kept, and desks, stores and rules that are broken on purpose: each of those is found."""
+"""The simulation finds workers, stores and rules that are broken on purpose, and no violation elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenbeat.documents.worker import DocumentWorker
 from tests.documents.simulation import Kinds, Violation, simulate
 
 SEEDS = 200
-# Each is caught within 25 seeds; this leaves room for changes of the simulation.
+# Each is found within 25 seeds; this leaves room for changes of the simulation.
 MOST_SEEDS = 100
 
 
@@ -23,7 +23,7 @@ MOST_SEEDS = 100
 def quiet() -> Iterator[None]:
     log = logging.getLogger("evenbeat.documents")
     before = log.level
-    log.setLevel(logging.CRITICAL)  # lost locks are the normal course of events here
+    log.setLevel(logging.CRITICAL)  # lost locks are normal here
     yield
     log.setLevel(before)
 
@@ -52,7 +52,7 @@ def test_a_seed_is_the_same_each_time() -> None:
 
 
 class WritesWithoutFence(MemoryDocuments):
-    """The fence of ``update`` is missing, as where documents are updated by their id."""
+    """Updates by the id alone, without the fence."""
 
     def update(self, changes: Sequence[Change]) -> list[bool]:
         return super().update([_with(change, self._documents) for change in changes])
@@ -73,7 +73,7 @@ class FencesByOrder(MemoryDocuments):
 
 
 class TakesBeforeItIsDue(MemoryDocuments):
-    """Due is what is due before the lock would end."""
+    """Locks documents that are due before the lock would end."""
 
     def lock_next(self, duration: int, limit: int) -> Taken:
         clock = self._clock
@@ -86,7 +86,7 @@ class TakesBeforeItIsDue(MemoryDocuments):
 
 
 class LocksWithoutMoving(MemoryDocuments):
-    """Says that it is locked, and leaves ``sleep_until`` as it is."""
+    """Returns a document as locked, and leaves ``sleep_until`` as it is."""
 
     def _locked(self, key: Any, until: Instant) -> Found:
         document = self._documents[key]
@@ -117,7 +117,7 @@ class WritesAllBack(MemoryDocuments):
 
 
 class Forgets(MemoryDocuments):
-    """Answers that an end was written, and does not write every one."""
+    """Returns that a result was written, and does not write every one."""
 
     count = 0
 
@@ -214,7 +214,7 @@ def _at_once(_plan: rules.Plan, now: Instant, _policy: rules.Policy) -> rules.Di
 
 
 def _found(kinds: Kinds) -> int:
-    """The seed that finds it."""
+    """Return the seed that finds the violation."""
     for seed in range(MOST_SEEDS):
         try:
             simulate(seed, kinds)
@@ -261,7 +261,7 @@ def test_a_broken_rule_is_found(
 
 
 def _with(change: Change, documents: Mapping[Any, Mapping[str, Any]]) -> Change:
-    """The same under whatever lock is there now."""
+    """Return the change with the lock that the document has now."""
     document = documents.get(change.lock.id)
     moment = None if document is None else document["sleep_until"]
     if moment is None:

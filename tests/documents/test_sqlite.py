@@ -1,4 +1,4 @@
-"""Documents in SQLite: what the contract can't know of its texts, types and files."""
+"""Documents in SQLite: the cases of its texts, types and files, which the contract does not have."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_row_without_a_valid_time_is_never_due_and_blocks_no_other(
     place: Workplace, value: object, form: TimeFormat, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.sql(PLAIN)
-    # A number is a time where numbers are.
+    # A number is a time where times are numbers.
     place.add(1, "5" if form != "text" and value in (5, 2460000.5) else value)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
         documents = place.documents(times=form)
@@ -234,7 +234,7 @@ def test_the_first_day_of_the_calendar_is_due(place: Workplace, form: TimeFormat
 
 @pytest.mark.parametrize("form", ["text", "seconds", "milliseconds"])
 def test_each_millisecond_is_met_exactly(place: Workplace, form: TimeFormat) -> None:
-    """SQLite computes days as floats, of which a millisecond is some 1e-8."""
+    """SQLite computes days as floats: a millisecond is some 1e-8 of a day."""
     place.sql(PLAIN)
     with closing(sqlite3.connect(place.path)) as connection, connection:
         rows = [(ms, time_formats.write(NOON + ms, form, "2026-11-15 12:00:00")) for ms in range(1000)]
@@ -323,7 +323,7 @@ def test_a_value_that_is_not_a_path_is_refused(place: Workplace) -> None:
     with closing(sqlite3.connect(place.path)) as connection:
         for other in (connection, None, 5, b"m.db"):
             with pytest.raises(InvalidValue, match="is not the path of a file"):
-                SqliteDocuments(other, "reminders")  # type: ignore[arg-type]  # that is what is tested
+                SqliteDocuments(other, "reminders")  # type: ignore[arg-type]  # the subject of the test
 
 
 def test_a_deleted_file_is_not_created_again(place: Workplace) -> None:
@@ -574,7 +574,7 @@ def test_a_text_that_is_not_utf_8_blocks_no_other_row(place: Workplace) -> None:
 def test_the_times_of_rows_that_miss_the_condition_are_not_read(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may be many, and whoever looks holds the write lock."""
+    """There may be many of them, and a look holds the write lock."""
     place.sql(PLAIN)
     for key in range(5):
         place.add(key, "2026-11-14" if key % 2 else "2026-11-16", "done")

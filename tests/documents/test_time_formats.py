@@ -186,7 +186,7 @@ def test_a_written_time_is_read_back(instant: Instant) -> None:
         for like in STYLES:
             written = time_formats.write(instant, form, like)
             assert time_formats.read(written, form) == instant
-            # Its style is that of the example, also after it was written once.
+            # It keeps the style of the example, also after it was written once.
             assert time_formats.write(instant, form, written) == written
 
 

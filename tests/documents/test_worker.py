@@ -1,4 +1,4 @@
-"""The worker, one step after the other: what it takes, what it renews, and what it writes."""
+"""The worker, step by step: which documents it locks, which locks it renews, and which results it writes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SMALL = LOCK // 3  # a lock is renewed then
 
 @pytest.fixture(autouse=True)
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks as long as they are said to be, so that instants can be named."""
+    """Make locks exactly as long as ``lock_duration``, so that tests know all instants."""
     monkeypatch.setattr(worker, "first_lock", lambda duration: duration)
 
 
-# Taking
+# Locking
 
 
 def test_due_documents_are_handled_up_to_the_free_slots() -> None:
@@ -121,7 +121,7 @@ def test_a_document_whose_lock_ended_before_the_answer_came_is_not_handled() -> 
         bench.clock.now += LOCK
         return taken
 
-    bench.store.lock_next = slowly  # type: ignore[method-assign]  # the process stood still meanwhile
+    bench.store.lock_next = slowly  # type: ignore[method-assign]  # the process was suspended meanwhile
     bench.step()
     assert bench.keys() == []
     assert not bench.is_processing()
@@ -425,7 +425,7 @@ def test_unanswered_renewals_never_make_many_possible_locks() -> None:
     (held,) = bench.begun
     assert len(held.lock_ends) <= 4
     bench.store.is_away = False
-    # Nobody has taken it, so it is still ours. Its own worker is who finds it due, and goes on with it.
+    # No other worker has locked it. Its own worker finds it due, locks it again, and goes on with it.
     bench.step()
     assert not held.document.is_lost
     assert bench.due("a") == LOCK
@@ -452,7 +452,7 @@ def test_a_lock_that_ended_long_ago_is_renewed_in_steps_where_no_slot_is_free() 
 def test_a_result_that_waits_until_its_lock_has_ended_is_written_and_the_document_not_processed_again() -> (
     None
 ):
-    """The worker stood still after its handler had ended, and finds its own document due."""
+    """The process was suspended after the handler had ended, and then finds its own document due."""
     bench = Bench()
     bench.add("a", interval="every 1h")
     bench.step()
@@ -492,7 +492,7 @@ def test_the_renewal_of_a_lock_that_another_worker_took_over_loses_it() -> None:
 
 
 def test_a_lock_of_another_worker_in_the_same_millisecond_is_not_taken_for_its_own() -> None:
-    """Both are locked for as long, from the same instant on."""
+    """Both workers lock it for the same duration from the same instant on."""
     for fault in (None, LOST_REQUEST):
         bench = Bench()
         bench.add("a")
@@ -525,13 +525,13 @@ def test_a_lock_of_another_worker_in_the_same_millisecond_is_not_taken_for_its_o
 def test_a_lock_is_not_taken_for_the_tick_at_which_it_would_end(
     seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is taken at a full second, and locked for as long as its interval is."""
+    """It is locked at a full second, and for as long as its interval."""
     monkeypatch.setattr(worker, "first_lock", first_lock)
     late = Bench(lock_duration=seconds * 1000)
     other = Bench(beside=late, lock_duration=seconds * 1000)
     late.add("a", interval=f"every {seconds}s", by=None)
     late.step()
-    late.rows["a"]["sleep_until"] = from_ms(late.clock.now)  # says its owner
+    late.rows["a"]["sleep_until"] = from_ms(late.clock.now)  # by its owner
     other.step()
     other.document("a").update(by="other")
     other.end("a")
@@ -577,7 +577,7 @@ def test_a_renewal_that_the_database_refuses_does_not_affect_others() -> None:
     assert bench.due("b") == LOCK - SMALL
     assert [(str(error), about and about.id) for error, about in bench.told] == [("b", "b")]
     assert bench.keys() == ["a", "b", "c", "d"]
-    # It is not asked for again, and its end is written as long as nobody has taken it.
+    # The renewal is not tried again, and the result is written while no other worker has locked it.
     bench.step(later=10)
     assert len(bench.told) == 1
     bench.end("b")
@@ -585,7 +585,7 @@ def test_a_renewal_that_the_database_refuses_does_not_affect_others() -> None:
     assert bench.due("b") is None
 
 
-# Ends
+# Results
 
 
 def test_a_result_is_written_once() -> None:
@@ -726,7 +726,7 @@ def test_a_document_whose_every_result_is_refused_is_released() -> None:
     bench.step()
     assert bench.due("a") == LOCK
     assert not bench.is_processing()
-    assert [str(error) for error, _ in bench.told] == ["2"]  # one document, told of once
+    assert [str(error) for error, _ in bench.told] == ["2"]  # one document, reported once
 
 
 def test_an_outage_while_results_are_written_one_by_one_loses_none() -> None:
@@ -755,7 +755,7 @@ def test_a_failed_document_follows_the_policy() -> None:
         assert bench.due("a") == (due - bench.clock.now if due == HELD_AT else due)
 
 
-# What handlers note
+# Notes of handlers
 
 
 def test_noted_fields_are_written_with_the_result() -> None:
@@ -805,7 +805,7 @@ def test_a_handler_can_reschedule_its_document() -> None:
 def test_rescheduling_to_the_old_time_does_not_restore_an_old_lock() -> None:
     bench = Bench()
     bench.add("a", ago=500)
-    stale = bench.store.lock_next(100, 1).found[0]  # by one who stands still now
+    stale = bench.store.lock_next(100, 1).found[0]  # by a worker that is suspended now
     bench.step(later=100)
     document = bench.document("a")
     document.reschedule(document.sleep_until)
@@ -866,7 +866,7 @@ def test_a_document_is_read_like_a_mapping() -> None:
     assert repr(document) == '<Document "a">'
 
 
-# Documents that make no sense
+# Invalid documents
 
 
 def test_an_invalid_document_is_reported_and_held_and_keeps_its_data() -> None:
@@ -946,7 +946,7 @@ def test_a_draining_worker_without_documents_is_empty_without_the_store() -> Non
     assert bench.worker.empty.is_set()
 
 
-# Whatever ids are
+# Ids of any type
 
 
 def test_ids_need_no_hash() -> None:
@@ -982,7 +982,7 @@ def test_a_result_that_can_not_be_written_delays_neither_renewals_nor_due_docume
     bench.step()
     bench.end("kept")
     bench.add("new")
-    # The end of the one is not written; the other is renewed all the same, and what is due is taken.
+    # The result of one is not written; the other is renewed all the same, and due documents are locked.
     bench.store.faults = [LOST_REQUEST, None, None]
     with pytest.raises(StoreUnavailable):
         bench.step(later=LOCK // 2)

@@ -1,7 +1,7 @@
-"""``python -m tests.documents.worker KIND URL LOCK LEDGER``: a processor that tests kill, freeze and cut off.
+"""``python -m tests.documents.worker KIND URL LOCK LEDGER``: a processor for tests that kill and freeze it.
 
-Its handler writes into the ledger, when it begins, the document, when that was due, and a token; and into the
-document, when it ends, the same token.
+When its handler begins, it writes the document, when that was due, and a token into the ledger. When it ends,
+it writes the same token into the document.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tests.documents.places import KINDS
 
 
 def main(kind: str, url: str, lock: str, ledger: str) -> None:
-    # One write of a line to a file that is only appended to is never torn.
+    # In append mode, the write of one line is atomic.
     book = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def handle(document: Document) -> None:
         token = secrets.token_hex(8)
         number = str(document.id).rpartition(":")[2]
         os.write(book, f"{number} {to_ms(document.sleep_until)} {token}\n".encode())
-        time.sleep(random.uniform(0, 0.05))  # real time: what a signal finds under way
+        time.sleep(random.uniform(0, 0.05))  # real time: signals come while handlers run
         document.update(note=token)
 
     logs.configure("json", "INFO")

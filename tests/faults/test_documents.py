@@ -1,6 +1,6 @@
-"""Processors of documents that die, freeze and are cut off, and servers that do.
+"""Processors and servers that die, freeze and are disconnected.
 
-Real time, because real signals, sockets and locks are the subject.
+These tests take real time: they use real signals, sockets and locks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CUTS: tuple[Mode, ...] = ("lose replies", "refuse", "blackhole", "delay")
 
 
 class Workers:
-    """Processes that work on the same documents. Another process replaces one that was killed."""
+    """Processes that process the same documents. A new one replaces one that was killed."""
 
     def __init__(self, kind: str, url: str, folder: Path) -> None:
         self.ledger = folder / "ledger"
@@ -58,7 +58,7 @@ class Workers:
     def await_ready(self) -> None:
         for process in self.alive:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n", self.said()
+            assert process.stdout.readline() == b"ready\n", self.logs()
 
     def replace(self, victim: subprocess.Popen[bytes]) -> None:
         victim.kill()
@@ -66,7 +66,7 @@ class Workers:
         self.start()
 
     def stop(self) -> list[int]:
-        """Stop all processes as an operator does; return their exit codes."""
+        """Terminate all processes as an operator does. Return their exit codes."""
         for process in self.alive:
             process.send_signal(signal.SIGCONT)
             process.terminate()
@@ -86,16 +86,16 @@ class Workers:
         process.stdout.close()
         self.alive.remove(process)
 
-    def said(self) -> str:
+    def logs(self) -> str:
         return "\n".join(path.read_text()[-2000:] for path in sorted(self._folder.glob("worker-*.log")))
 
 
 @contextmanager
 def at_work(place: Place, kind: str, url: str, folder: Path) -> Iterator[Workers]:
-    """Documents, and three processors; at the end all documents are accounted for."""
+    """Run three processes on some documents. At the end, check that each document was processed."""
     place.make()
     now = datetime.now(UTC)
-    # Some of them every half second, so that handlers run whenever something fails.
+    # Some documents are due each half second, so that handlers run whenever something fails.
     for part in range(PARTS):
         place.fill(part * ONCE // PARTS, ONCE // PARTS, now + part * timedelta(seconds=0.5))
     place.fill(ONCE, RECURRING, now, "* * * * * *")
@@ -108,13 +108,13 @@ def at_work(place: Place, kind: str, url: str, folder: Path) -> Iterator[Workers
         _await(lambda: all(row["note"] for row in place.rows()) and place.left() == RECURRING, workers)
     finally:
         codes = workers.stop()
-    # A process that was just started may not have its signal handler yet.
-    assert set(codes) <= {0, -signal.SIGTERM}, workers.said()
+    # A process that was just started may not handle the signal yet.
+    assert set(codes) <= {0, -signal.SIGTERM}, workers.logs()
     check(place.rows(), begun(workers.ledger))
 
 
 def begun(ledger: Path) -> dict[int, dict[int, list[str]]]:
-    """Return, by document and due time, the tokens of the handlers that began."""
+    """Return the tokens of the handlers that began, by document, and by when that was due."""
     found: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for line in ledger.read_text().splitlines():
         number, due, token = line.split()
@@ -123,25 +123,27 @@ def begun(ledger: Path) -> dict[int, dict[int, list[str]]]:
 
 
 def check(rows: Sequence[Row], found: Mapping[int, Mapping[int, Sequence[str]]]) -> None:
-    """Check that one handler at a time locks a document, and that the last one ends it.
+    """Check that one process at a time locks a document, and that the last one writes the result.
 
-    Each lock changes when a document is due. So two who found it due at the same instant have both locked it;
-    and who found it due later has locked it later, whenever he began.
+    Each lock changes when a document is due. So two handlers with the same due time would mean two locks at
+    once; and a handler with a later due time has the later lock, whenever it began.
     """
     assert [row["id"] for row in rows] == list(range(ONCE + RECURRING))
-    doubled = {number: dues for number, dues in found.items() if any(len(who) > 1 for who in dues.values())}
-    assert not doubled
+    repeated = {
+        number: dues for number, dues in found.items() if any(len(tokens) > 1 for tokens in dues.values())
+    }
+    assert not repeated
     for row in rows[:ONCE]:
         assert row["sleep_until"] is None
         last = max(found[row["id"]])
-        assert [row["note"]] == found[row["id"]][last], "a late end was written"
+        assert [row["note"]] == found[row["id"]][last], "a late result was written"
     assert all(row["sleep_until"] is not None for row in rows[ONCE:])
 
 
 def _await(condition: Callable[[], bool], workers: Workers) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, workers.said()
+        assert time.monotonic() < deadline, workers.logs()
         time.sleep(0.1)
 
 
@@ -159,7 +161,7 @@ def test_processors_that_die_and_freeze_lose_and_repeat_no_document(kind: str, t
             time.sleep(chance.uniform(0.05, 0.3))
             victim = chance.choice(workers.alive)
             if turn % 2:
-                # Past its lock: others take over its documents, and its late ends are refused.
+                # For longer than its locks: others take over its documents, and its late results are refused.
                 victim.send_signal(signal.SIGSTOP)
                 time.sleep(LOCK * 1.5)
                 victim.send_signal(signal.SIGCONT)
@@ -171,7 +173,7 @@ def test_processors_that_die_and_freeze_lose_and_repeat_no_document(kind: str, t
 def test_networks_and_servers_that_fail_lose_and_repeat_no_document(kind: str, tmp_path: Path) -> None:
     present(kind)
     if isinstance(servers.shared(kind), servers.Running):
-        pytest.skip("a server of somebody else's is not killed")
+        pytest.skip("tests do not kill a server that they have not started")
     server = servers.started(kind)
     proxy = Proxy(server.port)
     proxy.delay = 0.05
@@ -210,6 +212,6 @@ def test_processors_follow_when_another_valkey_takes_over(tmp_path: Path) -> Non
 
 
 def _await_recurring(workers: Workers) -> None:
-    """Wait until a document that is due from now on has been locked."""
+    """Wait until a document is processed that was due after now."""
     now = time.time() * 1000
     _await(lambda: any(max(dues) > now for dues in begun(workers.ledger).values()), workers)

@@ -117,13 +117,12 @@ class RedisDocuments:
         self._times = formats.check(times)
         wanted = _condition(condition)
         self._rescan = read_duration(rescan, "rescan")
-        if index is None:
-            index = patterns.index_key(pattern, sleep_until, wanted, self._times)
-        self.index = _name(index, "index")
+        default = patterns.index_key(pattern, sleep_until, wanted, self._times)
+        self.index = _name(default if index is None else index, "index")
         """The key of the index."""
-        self._server = Server(client, index, clock)
+        self._server = Server(client, self.index, clock)
         if self._server.is_cluster:
-            _check_slot(pattern, index)
+            _check_slot(pattern, self.index)
         encode = self._server.encode
         self._terms = [
             encode(sleep_until, "sleep_until"),
