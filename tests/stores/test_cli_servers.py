@@ -38,13 +38,13 @@ def valkey_with(**settings: str) -> Iterator[str]:
         server.stop()
 
 
-def test_doctor_looks_at_a_server_before_anything_is_made(url: str) -> None:
+def test_doctor_checks_a_server_before_tables_exist(url: str) -> None:
     said = evenbeat("doctor", url)
     assert said.exit_code == 0, said.output
     assert "none yet" in said.output
     assert "safety" in said.output
     assert "all is well" in said.output
-    assert "no tables" in evenbeat("schedules", "list", "--store", url).output
+    assert "no Evenbeat tables" in evenbeat("schedules", "list", "--store", url).output
 
 
 def test_upgrade_makes_what_doctor_finds(url: str) -> None:

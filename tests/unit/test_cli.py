@@ -1,4 +1,4 @@
-"""The command line: what it answers, how it fails, and what it is to other programs."""
+"""The command line: its answers, its failures, and its output for other programs."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def test_next_shows_the_trigger_in_words_and_a_table_of_its_ticks() -> None:
     ]
 
 
-def test_next_shows_five_ticks_unless_told() -> None:
+def test_next_shows_five_ticks_by_default() -> None:
     assert len(instants("next", "@hourly")) == 5
     assert len(instants("next", "@hourly", "-n", "1000")) == 1000
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "1001", "many"])
-def test_next_refuses_a_count_that_makes_no_sense(count: str) -> None:
+def test_next_refuses_an_invalid_count(count: str) -> None:
     assert "'-n' / '--count'" in refused("next", "@hourly", "-n", count)
 
 
@@ -400,7 +400,7 @@ def explained(text: str, *args: str) -> list[str]:
     return printed("explain", text, "--from", "2026-01-01", *args).splitlines()
 
 
-def test_explain_says_what_where_when_and_what_the_clock_will_do() -> None:
+def test_explain_shows_the_rule_the_zone_the_ticks_and_clock_changes() -> None:
     assert explained("30 2 * * *", "--tz", "Europe/Berlin") == [
         "At 02:30 every day (Europe/Berlin)",
         "A time that the clock skips or repeats runs once",
@@ -468,7 +468,7 @@ def test_explain_tells_the_effect_of_each_change(text: str, forward: str, back: 
         "0 2,3 * * *",
     ],
 )
-def test_the_effect_that_explain_tells_is_what_the_ticks_do(text: str) -> None:
+def test_the_ticks_have_the_effect_that_explain_shows(text: str) -> None:
     """The words are checked against the library's own ticks, around the same two changes."""
     trigger = parse_trigger(f"{text} {BERLIN}")
     forward, back = answered("explain", text, "--tz", "Europe/Berlin", "--from", "2026-01-01")[
@@ -534,7 +534,7 @@ def test_explain_says_that_a_period_is_real_time() -> None:
     assert "clock    counts real time: a change of the clock moves no tick" in lines
 
 
-def test_explain_shows_what_a_schedule_would_keep() -> None:
+def test_explain_shows_the_trigger_that_a_schedule_would_keep() -> None:
     lines = explained("H H * * *", "--name", "nightly")
 
     assert "trigger  H H * * *" in lines
@@ -747,7 +747,7 @@ def test_help_lists_the_commands_in_their_sections() -> None:
     assert re.search(r"^When it runs:\n  next +Show the next ticks.*\n  explain ", text, re.MULTILINE)
 
 
-def test_the_help_in_the_table_is_what_the_command_says_itself() -> None:
+def test_the_help_in_the_table_is_that_of_the_command() -> None:
     assert root.lazy
     for name, lazy in root.lazy.items():
         command = import_module(lazy.module).command
@@ -764,7 +764,7 @@ def test_each_command_has_help_that_fits_a_terminal(command: str) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert printed("--version") == f"evenbeat {__version__}\n"
 
 

@@ -1,4 +1,4 @@
-"""The commands that work on a store: what they show, what they change, and how they fail."""
+"""The commands that work on a store: their output, their changes, and their failures."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_schedules_are_listed_with_state_next_run_trigger_task_and_last_result(
     ]
 
 
-def test_dates_are_as_near_as_they_can_be_told(app: Scheduler) -> None:
+def test_near_dates_are_short(app: Scheduler) -> None:
     for name, when in (("a", "2026-03-02T09:00Z"), ("b", "2026-03-04T09:00:30Z"), ("c", "2026-04-02T09:00Z")):
         app.schedules.add(name, f"at {when}", "t")
 
@@ -179,7 +179,7 @@ def test_an_overdue_schedule_is_seen_to_be(app: Scheduler, clock: Clock) -> None
 @pytest.mark.parametrize(
     ("end", "words"), [("succeeded", "ok 2 min ago"), ("failed", "failed 2 min ago"), ("", "cancelled 2 min")]
 )
-def test_the_last_result_is_told(app: Scheduler, clock: Clock, end: str, words: str) -> None:
+def test_the_last_result_is_shown(app: Scheduler, clock: Clock, end: str, words: str) -> None:
     app.schedules.add("a", "@daily", "t")
     made = app.schedules.run_now("a")
     if end:
@@ -209,7 +209,7 @@ def test_lists_are_narrowed_and_belong_to_a_tenant(app: Scheduler) -> None:
     assert "tenant   name" in printed("schedules", "list", "--all-tenants")
 
 
-def test_an_empty_list_says_what_to_do(app: Scheduler) -> None:
+def test_an_empty_list_has_a_hint(app: Scheduler) -> None:
     assert printed("schedules", "list") == "no schedules yet: evenbeat schedules add --help\n"
     assert printed("schedules", "list", "--state", "paused") == "no such schedules\n"
     assert printed("runs", "list") == "no runs\n"
@@ -233,9 +233,7 @@ def titles(*args: str) -> list[str]:
     return [word.strip() for word in printed(*args).splitlines()[0].split("  ") if word.strip()]
 
 
-def test_what_is_left_of_a_narrow_table_has_its_title(
-    app: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_columns_of_a_narrow_table_have_titles(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     app.schedules.add("weekly-digest-for-all-customers", "0 8 * * mon tz=Europe/Berlin", "send_the_digest")
     app.schedules.run_now("weekly-digest-for-all-customers")
     held = claim(app)[0]
@@ -306,7 +304,7 @@ def test_all_about_a_schedule_is_shown(app: Scheduler, clock: Clock) -> None:
         assert line in text
 
 
-def test_what_the_name_decides_is_shown_as_decided(app: Scheduler) -> None:
+def test_a_trigger_is_shown_as_the_name_resolves_it(app: Scheduler) -> None:
     app.schedules.add("nightly-report", "H 3 * * *", "t")
 
     assert "At 03:18 every day (UTC)" in printed("schedules", "show", "nightly-report")
@@ -350,7 +348,7 @@ def test_a_tick_that_waits_for_a_run_to_end_says_so(app: Scheduler, clock: Clock
     assert "waits" not in printed("schedules", "list")
 
 
-def test_what_was_never_run_has_no_history(app: Scheduler) -> None:
+def test_a_schedule_that_never_ran_has_no_history(app: Scheduler) -> None:
     app.schedules.add("a", "every 10m", "t", tenant="acme")
 
     text = printed("schedules", "show", "a", "--tenant", "acme")
@@ -385,7 +383,7 @@ def test_show_as_json_has_the_coming_ticks(app: Scheduler) -> None:
 # -- schedules add ---------------------------------------------------------------------------------
 
 
-def test_a_schedule_is_added_and_its_database_made(tmp_path: Path) -> None:
+def test_a_schedule_is_added_and_its_database_created(tmp_path: Path) -> None:
     text = printed("schedules", "add", "digest", "0 9 * * mon-fri", "send_digest", "--tz", "Europe/Berlin")
 
     assert text == (
@@ -395,7 +393,7 @@ def test_a_schedule_is_added_and_its_database_made(tmp_path: Path) -> None:
     assert (tmp_path / "evenbeat.db").exists()
 
 
-def test_all_options_of_a_schedule_can_be_said(app: Scheduler) -> None:
+def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
     values = {
         "retries": "3",
         "backoff": "5s",
@@ -428,9 +426,7 @@ def test_all_options_of_a_schedule_can_be_said(app: Scheduler) -> None:
 @pytest.mark.parametrize(
     ("start", "first"), [("2026-03-02T08:03", "08:03"), ("+3m", "08:03"), ("2026-03-02T07:55Z", "08:05")]
 )
-def test_an_interval_is_counted_from_where_it_is_told_to_start(
-    app: Scheduler, clock: Clock, start: str, first: str
-) -> None:
+def test_an_interval_counts_from_its_start(app: Scheduler, clock: Clock, start: str, first: str) -> None:
     printed("schedules", "add", "a", "every 10m", "t", "--start-at", start)
     assert f"{app.schedules.get('a').next_run:%H:%M}" == first
     clock.pass_(6 * MINUTE)
@@ -464,7 +460,7 @@ def test_a_single_instant_in_the_past_is_due_at_once() -> None:
         (("a", "@daily", "t", "--store", "oracle://x:y@z"), 'error: store "oracle://x:***@z" is not a URL'),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_done(args: tuple[str, ...], message: str) -> None:
+def test_invalid_values_are_refused_before_anything_is_done(args: tuple[str, ...], message: str) -> None:
     assert message in failed("schedules", "add", *args, code=2)
 
 
@@ -539,7 +535,7 @@ def test_a_finished_schedule_can_not_be_paused(app: Scheduler) -> None:
         ("soon", 'error: --until "soon" is neither a date and time nor a duration; write 18:00 or 2026-'),
     ],
 )
-def test_an_end_that_makes_no_sense_is_refused(app: Scheduler, until: str, message: str) -> None:
+def test_an_invalid_end_is_refused(app: Scheduler, until: str, message: str) -> None:
     app.schedules.add("a", "@daily", "t")
 
     assert failed("schedules", "pause", "a", "--until", until, code=2).startswith(message)
@@ -614,7 +610,7 @@ def test_a_schedule_is_not_moved_into_the_past(app: Scheduler, when: str) -> Non
     )
 
 
-def test_delete_asks_nobody_where_nobody_can_answer(app: Scheduler) -> None:
+def test_delete_does_not_ask_without_a_terminal(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t")
 
     assert printed("schedules", "delete", "a") == "deleted a\n"
@@ -637,7 +633,7 @@ def test_delete_asks_in_a_terminal(app: Scheduler, answer: str, code: int) -> No
     assert bool(app.schedules.list()) == bool(code)
 
 
-def test_what_code_declares_comes_back_and_delete_says_so(app: Scheduler) -> None:
+def test_delete_warns_that_code_creates_the_schedule_again(app: Scheduler) -> None:
     app.task(schedule="@daily", name="t")(lambda: None)
     app.declare_tasks()
 
@@ -824,7 +820,7 @@ def test_a_run_of_a_schedule_with_bounds_is_tried_again_as_a_new_one(app: Schedu
     assert printed("runs", "retry", "r").startswith("queued a new run with the same payload: evenbeat runs")
 
 
-def test_runs_are_cancelled_or_told(app: Scheduler) -> None:
+def test_queued_runs_are_cancelled_and_running_ones_notified(app: Scheduler) -> None:
     for name in ("a", "b"):
         app.enqueue("t", id=name)
     assert printed("runs", "cancel", "a") == "cancelled a\n"
@@ -911,7 +907,7 @@ def test_a_pause_that_ends_and_a_moved_run_are_foreseen(app: Scheduler) -> None:
     assert [bar["runs"] for bar in bars] == [0, 1, 0, 1, 1]
 
 
-def test_nothing_ahead_is_said(app: Scheduler) -> None:
+def test_a_forecast_without_runs_is_one_line(app: Scheduler) -> None:
     app.schedules.add("a", "@yearly", "t")
 
     assert printed("forecast") == "1 active schedule, no runs in the next 24 hours\n"
@@ -958,7 +954,7 @@ def test_all_is_well_with_a_new_store(app: Scheduler) -> None:
     ]
 
 
-def test_nobody_at_work_is_a_warning_until_something_is_due(app: Scheduler, clock: Clock) -> None:
+def test_no_node_is_a_warning_until_a_schedule_is_due(app: Scheduler, clock: Clock) -> None:
     app.schedules.add("a", "@hourly", "t")
     assert levels(0)["nodes"] == "warn"
     assert "1 warning" in printed("doctor")
@@ -986,9 +982,7 @@ def test_live_nodes_are_listed_and_asked_for_tasks(app: Scheduler, clock: Clock)
     assert "t: 1 run, for up to 5 min; no live node that has the task takes from queue mail" in text
 
 
-def test_who_only_fires_executes_nothing_and_who_only_executes_fires_nothing(
-    app: Scheduler, clock: Clock
-) -> None:
+def test_nodes_with_only_a_ticker_or_only_a_worker_are_named(app: Scheduler, clock: Clock) -> None:
     node(app, host="box", pid=12, tasks=["t"], queues=["default"], ticker=True, worker=False)
     app.enqueue("t")
     app.schedules.add("a", "* * * * *", "t")
@@ -1081,7 +1075,7 @@ def test_a_clock_that_went_back_is_noticed(app: Scheduler, clock: Clock) -> None
     assert "rows from 2 h in the future: its clock went back" in printed("doctor", code=1)
 
 
-def test_a_store_that_is_no_database_fails_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "evenbeat.db").write_text("This is no database, it is a text. " * 100)
 
     document = answered("doctor", "--repair", code=1)
@@ -1092,9 +1086,7 @@ def test_a_store_that_is_no_database_fails_alone(tmp_path: Path) -> None:
 # -- config, db, completion ------------------------------------------------------------------------
 
 
-def test_settings_are_shown_with_where_they_were_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_shown_with_their_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "evenbeat.toml").write_text(
         'thread_concurrency = 4\nstore = "postgresql://me:secret@db/jobs"\n'
     )
@@ -1126,7 +1118,7 @@ def test_a_variable_that_is_misspelt_is_a_warning_on_stderr(monkeypatch: pytest.
     )
 
 
-def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_setting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "evenbeat.toml").write_text("thread_concurrency = 0\n")
 
     assert failed("schedules", "list", code=2) == (
@@ -1135,7 +1127,7 @@ def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_store_of_no_known_kind_is_refused_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_an_unknown_kind_is_refused_with_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENBEAT_STORE", "oracle://db")
 
     assert failed("runs", "list", code=2).startswith(
@@ -1254,7 +1246,9 @@ def test_a_database_of_others_gets_no_tables_by_accident(tmp_path: Path) -> None
     assert printed("runs", "list") == "no runs\n"
 
 
-def test_who_named_a_database_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_database_is_reported_with_the_setting_that_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("EVENBEAT_STORE", "sqlite:////nowhere/jobs.db")
 
     assert "there is no database /nowhere/jobs.db, which EVENBEAT_STORE names\n" in failed("runs", "list")
@@ -1281,7 +1275,7 @@ def test_a_store_in_memory_has_nothing_to_see(args: tuple[str, ...]) -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_could_not_be_done_is_a_line_and_exit_code_1(
+def test_a_failure_is_one_line_and_exit_code_1(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -1332,7 +1326,7 @@ def test_each_command_has_help_that_fits_a_terminal(path: tuple[str, ...]) -> No
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_help_in_each_table_is_what_the_command_says_itself() -> None:
+def test_the_help_in_each_table_is_that_of_the_command() -> None:
     for path, words, command in commands(root):
         assert (command.name, command.get_short_help_str(limit=200)) == (path[-1], words)
 
@@ -1413,7 +1407,7 @@ def execute(app: Scheduler, clock: Clock, run_id: str, took: int) -> None:
         ("23:00", "08:01", ["early"]),
     ],
 )
-def test_what_ran_between_two_times_is_listed(
+def test_runs_between_two_times_are_listed(
     app: Scheduler, clock: Clock, since: str | None, until: str | None, found: list[str]
 ) -> None:
     execute(app, clock, "early", 5 * MINUTE)  # from 08:00
@@ -1456,7 +1450,7 @@ def test_a_time_of_day_is_the_last_one_that_has_come_in_the_local_zone(
         (("--state", "tired"), "'tired' is not one of"),
     ],
 )
-def test_a_window_that_makes_no_sense_is_refused(app: Scheduler, args: tuple[str, ...], message: str) -> None:
+def test_an_invalid_window_is_refused(app: Scheduler, args: tuple[str, ...], message: str) -> None:
     assert message in failed("runs", "list", *args, code=2)
 
 
@@ -1491,7 +1485,7 @@ def failures(app: Scheduler, count: int) -> None:
         fail(app, held, "no")
 
 
-def test_all_of_a_choice_are_tried_again_once_somebody_says_yes(app: Scheduler, clock: Clock) -> None:
+def test_all_matching_runs_are_retried_after_a_yes(app: Scheduler, clock: Clock) -> None:
     failures(app, 7)
     app.enqueue("other", id="other")
 
@@ -1509,7 +1503,7 @@ def test_all_of_a_choice_are_tried_again_once_somebody_says_yes(app: Scheduler, 
     assert printed("runs", "retry", "--all", "--task", "t") == "no such runs\n"
 
 
-def test_what_can_not_be_tried_again_is_named(app: Scheduler) -> None:
+def test_runs_that_can_not_be_retried_are_named(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t", overlap="skip")
     for name in ("r1", "r2"):
         app.schedules.run_now("a", id=name)
@@ -1618,7 +1612,7 @@ def test_a_run_by_hand_gets_the_options_of_its_task_where_the_app_is_known(
     assert "in queue slow" in printed("runs", "enqueue", "mail", *payload)
 
 
-def test_a_task_that_the_app_does_not_have_is_said(shop: Scheduler) -> None:
+def test_a_task_that_the_app_does_not_have_is_reported(shop: Scheduler) -> None:
     said = "the options that the code gives the task are not known here: the app has no such task"
     words = printed("runs", "enqueue", "mial", "--id", "m1")
     assert words.endswith(f"{said}: did you mean mail?\n")
@@ -1669,7 +1663,7 @@ def test_enqueueing_an_id_again_says_that_it_is_there(app: Scheduler, clock: Clo
     assert printed("runs", "enqueue", "mail", "--id", "m1") == "m1 is there already: queued\n"
 
 
-def test_a_schedule_is_updated_and_the_differences_are_said(app: Scheduler) -> None:
+def test_a_schedule_is_updated_and_the_differences_are_shown(app: Scheduler) -> None:
     app.schedules.add("a", "every 10m", "t", {"n": 1}, timeout="5m", description="kept")
 
     assert printed(
@@ -1722,7 +1716,7 @@ def test_an_update_says_that_the_zone_is_another_one(app: Scheduler) -> None:
     assert "zone" not in printed("schedules", "update", "a", "--trigger", "every 5m")
 
 
-def test_an_update_says_what_keeps_it_from_being_seen(app: Scheduler) -> None:
+def test_an_update_mentions_the_code_and_a_pause(app: Scheduler) -> None:
     app.task(schedule="every 10m", name="t")(lambda: None)
     app.declare_tasks()
     app.schedules.pause("t")
@@ -1749,16 +1743,12 @@ def test_an_update_says_what_keeps_it_from_being_seen(app: Scheduler) -> None:
         ),
     ],
 )
-def test_an_update_that_makes_no_sense_is_refused(
-    app: Scheduler, args: tuple[str, ...], message: str
-) -> None:
+def test_an_invalid_update_is_refused(app: Scheduler, args: tuple[str, ...], message: str) -> None:
     app.schedules.add("a", "every 10m", "t")
     assert message in failed("schedules", "update", "a", *args, code=2)
 
 
-def test_queues_are_shown_with_what_waits_who_takes_it_and_whether_it_drains(
-    app: Scheduler, clock: Clock
-) -> None:
+def test_queues_are_shown_with_their_runs_nodes_and_trend(app: Scheduler, clock: Clock) -> None:
     assert printed("queues") == "no queues: nothing is queued, and no node is running\n"
     node(app, host="box", pid=12, tasks={"t": "thread"}, queues=["default"], slots={"thread": 1})
     app.enqueue("t", queue="slow")
@@ -1864,9 +1854,7 @@ def test_ticks_that_waited_for_the_run_before_were_not_missed(app: Scheduler, cl
     assert (row["count"], row["why"]) == (1, "a later run stands for it (overlap queue)")
 
 
-def test_the_attempts_of_a_run_are_shown_with_who_tried_and_how_it_ended(
-    app: Scheduler, clock: Clock
-) -> None:
+def test_the_attempts_of_a_run_are_shown_with_worker_and_outcome(app: Scheduler, clock: Clock) -> None:
     app.enqueue("t", id="r", retries=3)
     (held,) = claim(app)
     clock.pass_(2_000)
@@ -1897,7 +1885,7 @@ def test_one_attempt_needs_no_table(app: Scheduler) -> None:
     assert "#" not in text
 
 
-def test_who_paused_a_schedule_and_when_is_shown(app: Scheduler, clock: Clock) -> None:
+def test_a_pause_is_shown_with_its_author_and_time(app: Scheduler, clock: Clock) -> None:
     app.schedules.add("a", "@daily", "t")
     app.schedules.pause("a", "migration")
     clock.pass_(HOUR)

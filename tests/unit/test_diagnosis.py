@@ -1,4 +1,4 @@
-"""The diagnosis: what is found, on any store, and what repair leaves alone."""
+"""The diagnosis: its findings, on any store, and the limits of repair."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_schedule_that_sleeps_for_ever_is_found_without_a_note(here: Here) -> 
     assert (found.level, found.details) == ("fail", ("a: active, but it has no next wake-up",))
 
 
-def test_repair_wakes_what_sleeps_though_it_can_be_planned(here: Here) -> None:
+def test_repair_wakes_schedules_that_can_be_planned(here: Here) -> None:
     for name in ("healthy", "broken"):
         here.add(name)
     here.now += MINUTE
@@ -116,7 +116,7 @@ def test_repair_wakes_what_sleeps_though_it_can_be_planned(here: Here) -> None:
     assert repair(here.store).woken == []
 
 
-def test_what_nodes_put_off_is_a_warning(here: Here) -> None:
+def test_deferred_schedules_are_a_warning(here: Here) -> None:
     assert "deferred" not in here.findings()
     here.store.put_record(Record(kind="deferred", key="a", body="Too many open files"))
 
@@ -147,7 +147,7 @@ def test_a_new_generation_may_name_its_ticks_again(here: Here) -> None:
     assert duplicates(here.store)[0] == []
 
 
-def test_repair_saves_a_run_whose_worker_is_heard_of_again(here: Here) -> None:
+def test_repair_leaves_a_run_whose_worker_heartbeats_again(here: Here) -> None:
     here.add()
     here.now += MINUTE
     here.fire()
@@ -171,7 +171,7 @@ def test_repair_saves_a_run_whose_worker_is_heard_of_again(here: Here) -> None:
         (["running"], True, []),
     ],
 )
-def test_what_is_too_much_is_what_can_be_stopped_without_losing_the_tick(
+def test_surplus_runs_can_be_stopped_without_losing_the_tick(
     states: list[Any], recorded: bool, surplus: list[str]
 ) -> None:
     runs = tuple(

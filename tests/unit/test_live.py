@@ -57,7 +57,7 @@ def test_a_run_says_how_many_ticks_it_stands_for(
     assert said in page.getvalue()
 
 
-def test_what_comes_next_is_said_also_if_it_is_nothing(app: Scheduler, page: io.StringIO) -> None:
+def test_the_next_ticks_are_shown_also_if_there_are_none(app: Scheduler, page: io.StringIO) -> None:
     live = LiveOutput(app)
     live.console = Console(file=page, width=200)
     live.console.print(live._status())

@@ -74,7 +74,7 @@ def test_no_schedules_are_no_load() -> None:
     assert (load.total(), load.busiest(5), load.complete) == (0, [], True)
 
 
-def test_more_spread_ticks_than_can_be_counted_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_spread_ticks_make_the_load_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenbeat.timeline.load._UNROLLED", 200)
 
     load = Load([expected("a", "* * * * * *", delay=1)], START, START + HOUR)

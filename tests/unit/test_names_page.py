@@ -1,4 +1,4 @@
-"""docs/names.md: every name of ours on it exists."""
+"""docs/names.md: every name of Evenbeat on the page exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning many schedules at once gives just what each of them says alone."""
+"""Planning many schedules at once gives the same ticks as each trigger alone."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ single = st.sampled_from(WINDOWS).flatmap(around).map(At)
     start=st.sampled_from(WINDOWS).flatmap(around),
     length=st.one_of(st.integers(0, 2 * HOUR), st.just(HOUR)),
 )
-def test_a_plan_is_what_its_triggers_say_one_by_one(triggers: list[Trigger], start: int, length: int) -> None:
+def test_a_plan_has_the_ticks_of_its_triggers(triggers: list[Trigger], start: int, length: int) -> None:
     schedules = [(f"s{i:02}", trigger) for i, trigger in enumerate(triggers)]
     expected = sorted(
         (tick, name) for name, trigger in schedules for tick in trigger.between_ms(start, start + length)
@@ -160,7 +160,7 @@ def test_the_ends_of_time_are_not_an_error() -> None:
     assert len(plan.histogram(5, -5).counts) == 0
 
 
-def test_what_is_not_a_trigger_is_refused() -> None:
+def test_a_value_that_is_not_a_trigger_is_refused() -> None:
     with pytest.raises(InvalidValue, match='"\\* \\* \\* \\* \\*" is not a trigger'):
         Plan([("a", "* * * * *")])  # type: ignore[list-item]  # the mistake under test
 

@@ -1,4 +1,4 @@
-"""Systems that lack what POSIX has, as Windows does: what works there, and what says that it does not."""
+"""Systems without POSIX calls, such as Windows: some commands work, the others name an alternative."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_dev_without_reloading_runs_an_app(tmp_path: Path) -> None:
         (["schedules", "list", "--store", "postgresql://localhost/app"], "has no select.poll"),
     ],
 )
-def test_what_does_not_work_says_what_does(tmp_path: Path, arguments: list[str], expected: str) -> None:
+def test_an_unsupported_command_names_an_alternative(
+    tmp_path: Path, arguments: list[str], expected: str
+) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = run_without_posix(tmp_path, COMMAND.format(arguments))
     assert (done.returncode == 0, "Traceback" in done.stderr) == (False, False), done.stderr

@@ -40,7 +40,7 @@ def test_an_app_without_tasks_is_warned_about() -> None:
     )
 
 
-def test_tasks_whose_queue_is_not_taken_are_named_with_what_to_do() -> None:
+def test_tasks_of_other_queues_are_named_with_a_way_out() -> None:
     app = Scheduler("memory://", queues=["default", "mail"])
     for name, queue in (("a", "default"), ("b", "slow"), ("c", "slow"), ("d", "api"), ("e", "mail")):
         app.task(name=name, queue=queue)(lambda: None)

@@ -1,4 +1,4 @@
-"""When: from text to instants. Pure: no clock is read here, and nothing is stored."""
+"""Triggers: from text to instants. Pure: they read no clock and store nothing."""
 
 from evenbeat.triggers.at import At, at
 from evenbeat.triggers.base import Trigger

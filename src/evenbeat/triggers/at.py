@@ -10,7 +10,7 @@ from evenbeat.triggers.zones import read_zone
 
 
 class At(Trigger, frozen=True, cache_hash=True):
-    """A single tick. Made by ``at(…)``."""
+    """A trigger with a single tick. ``at(…)`` makes it."""
 
     instant: Instant
 
@@ -34,7 +34,7 @@ class At(Trigger, frozen=True, cache_hash=True):
 
 
 def at(moment: datetime | str, *, tz: str | tzinfo | None = None) -> At:
-    """One tick at an aware datetime or an ISO 8601 text.
+    """Return a trigger with one tick, at an aware datetime or an ISO 8601 text.
 
     A text without an offset is a wall-clock time in ``tz``: ``at("2026-03-01 09:00", tz="Europe/Berlin")``.
     """

@@ -1,4 +1,4 @@
-"""What every trigger answers: when next, when before, when within, and in words."""
+"""The interface of every trigger: the ticks after, before and within instants, and its words."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class Trigger(msgspec.Struct, frozen=True):
 
     @abstractmethod
     def next_ms(self, after: Instant) -> Instant | None:
-        """The first tick strictly after ``after``, or None if there is none."""
+        """Return the first tick strictly after ``after``, or None if there is none."""
 
     @abstractmethod
     def prev_ms(self, before: Instant) -> Instant | None:
-        """The last tick strictly before ``before``, or None if there is none."""
+        """Return the last tick strictly before ``before``, or None if there is none."""
 
     @abstractmethod
     def count_ms(self, start: Instant, end: Instant) -> int:
-        """How many ticks there are in [start, end). Years of seconds are counted in microseconds."""
+        """Return how many ticks there are in [start, end). Years of seconds are counted in microseconds."""
 
     @abstractmethod
     def explain(self) -> str:
-        """The trigger in plain English."""
+        """Return the trigger in plain English."""
 
     @abstractmethod
     def bind(self, name: str, since: Instant) -> Trigger:
-        """The trigger as a schedule called ``name`` and made at ``since`` keeps it.
+        """Return the trigger as a schedule called ``name`` and created at ``since`` keeps it.
 
-        What floats is fixed: ``H`` becomes the value hashed from the name, an interval without a
-        start counts from ``since``. Anything else answers itself.
+        Open parts are fixed: ``H`` becomes the value hashed from the name, an interval without a start
+        counts from ``since``. A trigger without open parts returns itself.
         """
 
     @property
@@ -53,33 +53,33 @@ class Trigger(msgspec.Struct, frozen=True):
         return f"{type(self).__name__}({str(self)!r})"
 
     def between_ms(self, start: Instant, end: Instant) -> Iterator[Instant]:
-        """The ticks in [start, end), in order, computed as they are taken."""
+        """Yield the ticks in [start, end), in order, computed one by one."""
         tick = self.next_ms(start - 1)
         while tick is not None and tick < end:
             yield tick
             tick = self.next_ms(tick)
 
     def next(self, after: datetime) -> datetime | None:
-        """The first tick strictly after ``after``, or None if there is none."""
+        """Return the first tick strictly after ``after``, or None if there is none."""
         # Rounding down to the millisecond is exact here: ticks are whole milliseconds.
         tick = self.next_ms(to_ms(after, "after"))
         return None if tick is None else from_ms(tick, self.tzinfo)
 
     def prev(self, before: datetime) -> datetime | None:
-        """The last tick strictly before ``before``, or None if there is none."""
+        """Return the last tick strictly before ``before``, or None if there is none."""
         # Rounded up: a tick at .000 lies before a moment at .0001.
         tick = self.prev_ms(to_ms_up(before, "before"))
         return None if tick is None else from_ms(tick, self.tzinfo)
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """The ticks in [start, end), in order, computed as they are taken."""
+        """Yield the ticks in [start, end), in order, computed one by one."""
         tz = self.tzinfo
         ticks = self.between_ms(to_ms_up(start, "start"), to_ms_up(end, "end"))
         return (from_ms(tick, tz) for tick in ticks)
 
 
 def check_text(text: object) -> None:
-    """Refuse what is not a text before anything is done with it."""
+    """Refuse a value that is not a text."""
     if not isinstance(text, str):
         raise InvalidValue(
             f"trigger {shown(text)} is not a text",

@@ -1,4 +1,4 @@
-"""Cron: an expression on the wall clock of a zone, with a rule for the clock's changes.
+"""Cron: an expression on the wall clock of a zone, with a rule for clock changes.
 
 Windows of constant offset (zones.py) turn the problem into integer arithmetic: within a window,
 wall clock and UTC differ by a constant. What happens at its edges is the rule:
@@ -42,7 +42,7 @@ _REPEAT_WORDS = {
 
 
 class Cron(Trigger, frozen=True, cache_hash=True):
-    """Ticks at the wall-clock times that a cron expression matches. Made by ``cron(…)``."""
+    """A trigger with ticks at the wall-clock times that a cron expression matches. ``cron(…)`` makes it."""
 
     expression: Expression
     zone: Zone
@@ -56,7 +56,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         return self.zone.info
 
     def next(self, after: datetime) -> datetime | None:
-        # Cron ticks are whole seconds, so this shortens the way of the base class by a third.
+        # Cron ticks are whole seconds: this takes a third less time than the base class.
         tick = self.next_ms(to_ms(after, "after"))
         return None if tick is None else datetime.fromtimestamp(tick // 1000, self.zone.info)
 
@@ -71,7 +71,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         expression = self.expression
         lo, hi, offset = self.zone.calm
         if expression.any_day_on_the_minute and lo <= second < hi - _TWO_DAYS:
-            # Most schedules: 0.5 to 0.7 us here, 0.9 us by the general way.
+            # Most schedules end here: 0.5 to 0.7 us, instead of 0.9 us by the general way.
             minute = (second + offset + 59) // 60
             minutes = expression.minutes >> minute % 60
             if minutes and expression.hours >> minute // 60 % 24 & 1:
@@ -86,7 +86,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         return tick * 1000
 
     def _next(self, second: int) -> int | None:
-        """The first tick at or after ``second``, in seconds."""
+        """Return the first tick at or after ``second``, in seconds."""
         expression, zone = self.expression, self.zone
         lo, hi, offset = zone.calm
         if not lo <= second < hi:
@@ -103,7 +103,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         return self._next_by_window(max(second, label - CALM_MARGIN))
 
     def _next_by_window(self, second: int) -> int | None:
-        """The first tick at or after ``second``, in seconds."""
+        """Return the first tick at or after ``second``, in seconds."""
         expression = self.expression
         last = (LAST if self.until is None else self.until) // 1000
         while second <= last:
@@ -143,7 +143,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         return tick * 1000
 
     def _prev_by_window(self, second: int) -> int | None:
-        """The last tick at or before ``second``, in seconds."""
+        """Return the last tick at or before ``second``, in seconds."""
         expression = self.expression
         first = (FIRST if self.start is None else self.start) // 1000
         while second >= first:
@@ -199,7 +199,7 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         return f"{words}; a time that the clock skips {_GAP_WORDS[self.gap]}, {_REPEAT_WORDS[self.repeat]}"
 
     def note(self, tick: Instant) -> str | None:
-        """What a change of the clock did to this tick, for people; None if nothing."""
+        """Return the effect of a clock change on this tick, in words; None without one."""
         if self.zone.fixed is not None:
             return None
         second = tick // 1000
@@ -248,7 +248,7 @@ def cron(
     start: datetime | str | None = None,
     until: datetime | str | None = None,
 ) -> Cron | Every:
-    """Ticks at the times that a cron expression matches on the wall clock of ``tz``.
+    """Return a trigger with ticks at the times that a cron expression matches on the wall clock of ``tz``.
 
     Five fields, or six with seconds first, or a macro such as ``@daily``; docs/cron.md has the
     syntax. ``gap`` (shift, skip) and ``repeat`` (first, last, both) say what a change of the clock
@@ -298,7 +298,8 @@ def cron(
 
 
 def _in_a_later_hour(expression: Expression, minute: int) -> int:
-    """The first matching minute after the hour of ``minute``, of an expression that says nothing of days."""
+    """Return the first matching minute after the hour of ``minute``, of an expression that matches every
+    day."""
     hour = minute // 60 + 1
     hours = expression.hours >> hour % 24
     if not hours:
@@ -308,14 +309,15 @@ def _in_a_later_hour(expression: Expression, minute: int) -> int:
 
 
 def _default_rule(expression: Expression) -> tuple[Gap, Repeat]:
-    """Debian's cron: wildcards follow real time; a fixed time runs once, late rather than never."""
+    """Return the rule of Debian's cron: wildcards follow real time; a fixed time runs once, late rather than
+    never."""
     return ("skip", "both") if expression.follows_real_time else ("shift", "first")
 
 
 def _check_ticks(trigger: Cron, text: str) -> None:
     """Refuse a trigger that will never tick for another reason than its day fields."""
     if trigger.expression.hashed:
-        return  # it is not known yet when it ticks
+        return  # its ticks are not known yet
     if trigger.start is not None and trigger.until is not None:
         if trigger.next_ms(trigger.start - 1) is None:
             raise InvalidTrigger(
@@ -327,7 +329,7 @@ def _check_ticks(trigger: Cron, text: str) -> None:
             )
     elif trigger.gap == "skip" and trigger.zone.fixed is None and trigger.until is None:
         if trigger.expression.hours.bit_count() > _MOST_HOURS_SKIPPED:
-            return  # one of them is always there; and this is what most wildcards say
+            return  # one of them always exists; most wildcards are like this
         expression, zone, gap, repeat = trigger.expression, trigger.zone, trigger.gap, trigger.repeat
         if Cron(expression, zone, gap, repeat, None, _ALL_CALENDARS).next_ms(SETTLED * 1000) is None:
             raise InvalidTrigger(

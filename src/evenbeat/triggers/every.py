@@ -14,7 +14,8 @@ _MACRO = "@every"
 
 
 class Every(Trigger, frozen=True, cache_hash=True):
-    """Ticks at start, start + period, start + 2 periods, …; once, at start, if the period is 0.
+    """A trigger with ticks at start, start + period, start + 2 periods, …; once, at start, if the period is
+    0.
 
     Without a start the ticks have no beginning, and their phase counts from 1970-01-01T00:00:00Z, so
     that nodes which share nothing still agree on them. Made by ``every(…)``.
@@ -80,7 +81,8 @@ class Every(Trigger, frozen=True, cache_hash=True):
 def every(
     period: Duration, *, start: datetime | str | None = None, until: datetime | str | None = None
 ) -> Every:
-    """Ticks at a fixed period of real time: ``every("10m")``, ``every(timedelta(hours=6))``.
+    """Return a trigger with ticks at a fixed period of real time: ``every("10m")``,
+    ``every(timedelta(hours=6))``.
 
     A bare number is seconds. ``start`` is the first tick and fixes the phase; ``until`` is inclusive.
     A period of 0 means once, at ``start``. Clock changes do not matter: a day is 24 hours.
@@ -106,7 +108,7 @@ def every(
 
 
 def read_every_macro(text: str) -> str | None:
-    """The period of ``@every 10s``; None if the text is something else."""
+    """Return the period of ``@every 10s``; None for another text."""
     head = text[:64].lstrip()
     if head[: len(_MACRO)].lower() != _MACRO:
         return None

@@ -1,4 +1,4 @@
-"""A cron expression as a whole: which wall-clock seconds it matches, zone and clock changes aside.
+"""A cron expression as a whole: the wall-clock seconds that it matches, without zones and clock changes.
 
 A *label* is a wall-clock time counted in seconds as if the wall clock were UTC, so that calendar
 arithmetic needs no zone.
@@ -65,7 +65,7 @@ _TO_28 = (1 << 29) - 2
 
 
 class Expression(msgspec.Struct, frozen=True, cache_hash=True):
-    """A cron text, compiled. Two are equal when they match the same labels for the same reasons."""
+    """A compiled cron text. Two are equal if they match the same labels for the same reasons."""
 
     seconds: int
     minutes: int
@@ -78,17 +78,17 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
     every_day: bool
     """Derived: the day fields exclude nothing."""
     any_day_on_the_minute: bool
-    """Derived: neither day fields nor seconds say anything."""
+    """Derived: neither the day fields nor the seconds exclude anything."""
     first: int
     """Derived: the first matching second of a matching day."""
 
     @property
     def follows_real_time(self) -> bool:
-        """A wildcard in minute or hour (one in seconds alone does not count)."""
+        """Whether there is a wildcard in minute or hour (one in seconds alone does not count)."""
         return self.minute_star or self.hour_star
 
     def at_or_after(self, label: int) -> int | None:
-        """The first matching label at or after ``label``."""
+        """Return the first matching label at or after ``label``."""
         day, second = divmod(label, _DAY)
         rest = 3 if self.every_day else self.days.rest_of_month(day)
         if rest & 1:
@@ -112,7 +112,7 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
         return None if following is None else following * _DAY + self.first
 
     def at_or_before(self, label: int) -> int | None:
-        """The last matching label at or before ``label``."""
+        """Return the last matching label at or before ``label``."""
         day, second = divmod(label, _DAY)
         if self._on(day):
             hour, second = divmod(second, 3600)
@@ -130,7 +130,7 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
         return earlier * _DAY + (self.hours.bit_length() - 1) * 3600 + self._last_second(self.minutes)
 
     def count(self, first: int, end: int) -> int:
-        """How many labels in [first, end) match: by counting bits, not labels."""
+        """Return how many labels in [first, end) match: by counting bits, not labels."""
         if first >= end:
             return 0
         first_day, first_second = divmod(first, _DAY)
@@ -147,7 +147,7 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
         return self.every_day or self.days.prev(day) == day
 
     def _count_from(self, second: int) -> int:
-        """How many seconds of a matching day match from ``second`` on."""
+        """Return how many seconds of a matching day match from ``second`` on."""
         hour, second = divmod(second, 3600)
         minute, second = divmod(second, 60)
         minutes, seconds = self.minutes.bit_count(), self.seconds.bit_count()
@@ -202,7 +202,7 @@ def parse_expression(text: str, name: str | None = None) -> Expression:
     if name is None and ("h" in text or "H" in text):
         hashed = tuple((i, write_hashed(FIELDS[i], part)) for i, part in enumerate(parts) if is_hashed(part))
     expression = _compile(text, parts, masks, hashed)
-    # With H in long lists the canonical text may outgrow what was written, and must still be read.
+    # With H in long lists the canonical text may be longer than the written one, and must be readable, too.
     if hashed and len(text) > _OPTIONS_TEXT and len(str(expression)) > LONGEST_TEXT - _OPTIONS_TEXT:
         raise too_long(text)
     return expression
@@ -296,6 +296,6 @@ def _never(text: str, parts: list[str], days: Days) -> InvalidTrigger:
 
 
 def _position(text: str, index: int) -> int:
-    """Where a field stands in the text; 0 if a macro stands for all of them."""
+    """Return the position of a field in the text; 0 in a macro."""
     found = [match.start() for match in re.finditer(r"\S+", text)]
     return found[index - 6] if len(found) >= 5 else 0

@@ -19,11 +19,11 @@ class Field(NamedTuple):
     name: str
     low: int
     high: int
-    """The highest number that may be written: 7, Sunday again, for the day of the week."""
+    """The highest number that is allowed: for the day of the week 7, which is Sunday, too."""
     full: int
     names: dict[str, int]
     unit: str
-    """The unit of ``every`` that says what a step too large for this field was meant to say."""
+    """The unit of ``every`` to suggest for a step that is too large for this field."""
 
     @property
     def allowed(self) -> str:
@@ -49,7 +49,7 @@ _NAMES_HASH = re.compile(r"(?:^|,)h(?:$|[,/])", re.IGNORECASE)
 
 
 class FieldProblem(Exception):
-    """What is wrong with an item, for the caller to place in the whole text."""
+    """A problem of an item; the caller finds its place in the whole text."""
 
     def __init__(self, field: Field, item: str, problem: str, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -58,11 +58,11 @@ class FieldProblem(Exception):
         self.problem = problem
         self.hint = hint
         self.offset = 0
-        """Where the item starts in the field's text."""
+        """The position of the item in the field's text."""
 
 
 def read_field(field: Field, text: str, name: str = "") -> int:
-    """The bitset of a field. ``name`` is what ``H`` is hashed from."""
+    """Return the bitset of a field. ``H`` is hashed from ``name``."""
     mask = offset = 0
     for item in text.split(","):
         try:
@@ -75,7 +75,7 @@ def read_field(field: Field, text: str, name: str = "") -> int:
 
 
 def _without_repetition(field: Field, mask: int) -> int:
-    """Drop the special tokens that plain values say already: ``*,L`` is ``*``, ``5,5#3`` is ``5``."""
+    """Drop the special tokens that plain values include: ``*,L`` is ``*``, ``5,5#3`` is ``5``."""
     plain = mask & field.full
     if field is DOM:
         return plain if plain == ALL_DAYS else mask
@@ -83,7 +83,7 @@ def _without_repetition(field: Field, mask: int) -> int:
 
 
 def is_hashed(text: str) -> bool:
-    """Whether a field's text has an ``H`` (and not only a ``thu``)."""
+    """Return whether a field's text has an ``H`` (and not only a ``thu``)."""
     return _NAMES_HASH.search(text) is not None
 
 
@@ -139,7 +139,8 @@ def _short(number: str) -> str:
 
 
 def _read_special(field: Field, item: str) -> int | None:
-    """``L``, ``L-3``, ``LW``, ``15W`` of a day of month, ``5#3``, ``5L`` of a day of week, else None."""
+    """Return the token of ``L``, ``L-3``, ``LW``, ``15W`` of a day of month, ``5#3``, ``5L`` of a day of
+    week, else None."""
     lowered = item.lower()
     if field is DOM:
         if lowered == "l":
@@ -182,7 +183,7 @@ def _last_value(field: Field) -> int:
 
 
 def _stepped(field: Field, low: int, high: int, step: int) -> int:
-    """Every ``step``-th value from ``low`` to ``high``, through the end of the range if high < low."""
+    """Return every ``step``-th value from ``low`` to ``high``, through the end of the range if high < low."""
     if high < low:
         high += field.size
     mask = 0
@@ -194,7 +195,7 @@ def _stepped(field: Field, low: int, high: int, step: int) -> int:
 
 
 def _hashed(field: Field, step: int | None, name: str) -> int:
-    """``H``: one value, ``H/n``: every n-th from a first one, chosen by a hash of the name."""
+    """Return the values of ``H`` (one) or ``H/n`` (every n-th), which a hash of the name chooses."""
     digest = blake2b(f"{field.name}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     number = int.from_bytes(digest, "big")
     # Days 29 to 31 are missing from some months, so H stays below.
@@ -225,7 +226,7 @@ def _not_a_value(field: Field, item: str, text: str) -> FieldProblem:
 
 
 def write_field(field: Field, mask: int, *, star: bool) -> str:
-    """The canonical text of a bitset: the same for every text that means the same.
+    """Return the canonical text of a bitset: the same for all texts with the same meaning.
 
     ``star`` says whether the text started with ``*``, which cron gives a meaning of its own.
     """
@@ -246,7 +247,7 @@ def write_field(field: Field, mask: int, *, star: bool) -> str:
 
 
 def write_hashed(field: Field, text: str) -> str:
-    """The canonical text of a field with an ``H``: the plain part, then what is hashed."""
+    """Return the canonical text of a field with an ``H``: the plain part, then the hashed part."""
     items = text.lower().split(",")
     steps = {int(item[2:] or 0) for item in items if is_hashed(item)}
     written = [f"H/{step}" if step else "H" for step in sorted(steps)]
@@ -257,7 +258,7 @@ def write_hashed(field: Field, text: str) -> str:
 
 
 def is_stepped(field: Field, mask: int) -> bool:
-    """Whether ``*/n``, of at least two values, says the same as the mask."""
+    """Return whether ``*/n``, of at least two values, has the same values as the mask."""
     return mask in _all_stepped(field.low, field.high)
 
 
@@ -268,7 +269,7 @@ def _all_stepped(low: int, high: int) -> frozenset[int]:
 
 
 def _write_values(values: list[int]) -> list[str]:
-    """Values as single numbers, ranges, and ranges with a step: each run of three or more."""
+    """Return values as single numbers, ranges, and ranges with a step: each run of three or more."""
     items = []
     at = 0
     while at < len(values):

@@ -1,4 +1,4 @@
-"""The text form of triggers: what a person writes in one line, and what a store keeps.
+"""The text of triggers: one line, which people write and stores keep.
 
 ``0 9 * * 1-5 tz=Europe/Berlin``, ``every 10m start=2026-01-01T00:00:00Z``, ``at 2026-03-01T08:00:00Z``:
 a rule, then options as ``key=value``.
@@ -26,7 +26,8 @@ _AT_OPTIONS = ("tz",)
 
 
 def check_trigger(value: object, field: str) -> object:
-    """Refuse what is neither a trigger nor a text: a timedelta, say, whose text would be taken for a cron."""
+    """Refuse a value that is neither a trigger nor a text, such as a timedelta, whose text would pass for a
+    cron."""
     if isinstance(value, (Trigger, str)):
         return value
     raise InvalidValue(
@@ -40,14 +41,14 @@ def check_trigger(value: object, field: str) -> object:
 # Rows of a store repeat the same few texts: one immutable trigger serves them all.
 @lru_cache(maxsize=4096)
 def parse_trigger(text: str) -> Cron | Every | At:
-    """The trigger that a text says. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
+    """Return the trigger of a text. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
     check_text(text)
     if len(text) > LONGEST_TEXT:
         raise too_long(text)
     try:
         return _parse(text)
     except InvalidTrigger as error:
-        # Hints are for Python; who writes a text writes it in another way.
+        # The hints are in Python, which does not help with a text.
         raise error.within(text, error.hint and _EVERY_CALL.sub(r"every \1", error.hint)) from None
     except InvalidValue as error:
         kind = UnknownTriggerZone if isinstance(error, UnknownZone) else InvalidTrigger
@@ -62,7 +63,7 @@ def parse_trigger(text: str) -> Cron | Every | At:
 
 
 def _parse(text: str) -> Cron | Every | At:
-    # Options give way to blanks, so that a position in the rule is one in the text.
+    # Blanks replace the options, so that positions in the rule are positions in the text.
     rule = _OPTION.sub(lambda option: " " * len(option[0]), text).rstrip() if "=" in text else text
     words = rule.split()
     kind = words[0].lower() if words else ""
@@ -76,7 +77,7 @@ def _parse(text: str) -> Cron | Every | At:
 
 
 def _place(text: str, error: InvalidValue) -> int:
-    """Where the refused value stands: behind ``field=``, or behind the first word of the rule."""
+    """Return the position of the refused value: after ``field=``, or after the first word of the rule."""
     for option in _OPTION.finditer(text):
         if option[0].startswith(f"{error.field}="):
             return option.start() + len(error.field) + 1

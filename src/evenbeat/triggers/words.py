@@ -1,4 +1,4 @@
-"""Triggers in plain English, so that a person can check what was meant against what was written."""
+"""Triggers in plain English, so that people can compare what they wrote with what they meant."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WEEKDAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Frida
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth")
 _UNIT_WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisecond"}
 _DAY = 86_400
-# Clock times are listed up to here, and up to the second number where they follow no pattern.
+# How many clock times are listed; the second number is for times without a pattern.
 _FEW, _SOME = 4, 6
 
 
 def explain_expression(expression: Expression) -> str:
-    """The whole expression: times, days, months. An ``H`` is replaced by an example."""
+    """Return the whole expression in words: times, days, months. An ``H`` is replaced by an example."""
     times, part_of_the_day = _times(expression)
     days = _days(expression.days)
     if days is None:
@@ -29,7 +29,7 @@ def explain_expression(expression: Expression) -> str:
 
 
 def explain_period(ms: int) -> str:
-    """``every 10 minutes``; ``every hour``; ``every 1h1m1s`` where no single unit will do."""
+    """Return ``every 10 minutes``, ``every hour``, or ``every 1h1m1s`` if no single unit fits."""
     for unit, size in UNITS.items():
         if ms % size == 0:
             count = ms // size
@@ -41,7 +41,7 @@ def explain_period(ms: int) -> str:
 
 
 def explain_bounds(start: Instant | None, until: Instant | None, tz: tzinfo = UTC) -> str:
-    """From when to when, on the clock of ``tz``."""
+    """Return the start and the end in words, on the clock of ``tz``."""
     write: Callable[[Instant], str] = (
         write_instant if tz is UTC else lambda instant: from_ms(instant, tz).isoformat()
     )
@@ -50,7 +50,7 @@ def explain_bounds(start: Instant | None, until: Instant | None, tz: tzinfo = UT
 
 
 def clock(second: int) -> str:
-    """A wall-clock time of day: ``02:30``, with seconds only where there are some."""
+    """Return a wall-clock time of day: ``02:30``, with seconds only if there are any."""
     minutes, seconds = divmod(second % _DAY, 60)
     text = f"{minutes // 60:02}:{minutes % 60:02}"
     return f"{text}:{seconds:02}" if seconds else text
@@ -60,7 +60,7 @@ def clock(second: int) -> str:
 
 
 def _times(expression: Expression) -> tuple[str, bool]:
-    """The times, and whether they are but a part of the day."""
+    """Return the times, and whether they cover only a part of the day."""
     hours, minutes, seconds = (bits(expression.hours), bits(expression.minutes), bits(expression.seconds))
     count = len(hours) * len(minutes) * len(seconds)
     listed = f"at {_listed(_clock_times(hours, minutes, seconds))}" if count <= _SOME else ""
@@ -88,7 +88,8 @@ def _clock_times(hours: list[int], minutes: list[int], seconds: list[int]) -> li
 def _beat(
     hours: list[int], minutes: list[int], seconds: list[int], *, through_midnight: bool
 ) -> tuple[str, bool] | None:
-    """Times of one distance: ``every 5 minutes``, ``every hour from 09:00 to 17:00``; None for others."""
+    """Return times of one distance: ``every 5 minutes``, ``every hour from 09:00 to 17:00``; None for
+    others."""
     times = [h * 3600 + m * 60 + seconds[0] for h, m in product(hours, minutes)]
     extra = 0
     if len(seconds) > 1 and len(times) == 1:
@@ -127,7 +128,8 @@ def _round_the_clock(step: int, first: int) -> tuple[str, bool] | None:
 
 
 def _minutes(minutes: list[int]) -> str:
-    """The minutes of an hour: ``at :05 and :35``, ``every 10 minutes``, ``every minute from :00 to :10``."""
+    """Return the minutes of an hour: ``at :05 and :35``, ``every 10 minutes``, ``every minute from :00 to
+    :10``."""
     names = [f":{minute:02}" for minute in range(60)]
     step = _step(minutes)
     if step is not None and minutes[0] == 0 and minutes[-1] + step == 60:
@@ -174,7 +176,7 @@ def _every(seconds: int) -> str:
 
 
 def _step(values: list[int]) -> int | None:
-    """The distance between any two neighbours, if it is always the same."""
+    """Return the distance between neighbours if it is always the same, else None."""
     steps = {b - a for a, b in pairwise(values)}
     return steps.pop() if len(steps) == 1 else None
 
@@ -183,7 +185,7 @@ def _step(values: list[int]) -> int | None:
 
 
 def _days(days: Days) -> str | None:
-    """The days as a clause with a space or comma in front; None if all days of its months will do."""
+    """Return the days as a clause with a space or comma in front; None if all days of its months match."""
     all_dates, all_weekdays = days.dom & ALL_DAYS == ALL_DAYS, days.dow & ALL_WEEKDAYS == ALL_WEEKDAYS
     if (all_dates and all_weekdays) or (not days.both and (all_dates or all_weekdays)):
         return None
@@ -214,7 +216,7 @@ def _in_months(mask: int) -> str:
 
 
 def _dates(dom: int) -> str:
-    """``on the 1st and the last day``, ready for "of the month"."""
+    """Return ``on the 1st and the last day``, ready for "of the month"."""
     plain = bits(dom & ALL_DAYS)
     names = [_nth(day) for day in range(32)]
     items = []
@@ -251,7 +253,7 @@ def _weekdays(dow: int, of_month: str, within: str) -> str:
 
 
 def _spans(values: list[int], names: Sequence[str]) -> str:
-    """Names, with three or more in a row as ``June to August``."""
+    """Return names, with three or more in a row as ``June to August``."""
     items, at = [], 0
     while at < len(values):
         end = at
@@ -266,7 +268,8 @@ def _spans(values: list[int], names: Sequence[str]) -> str:
 
 
 def _run(values: list[int], size: int) -> tuple[int, int] | None:
-    """The ends, if the values follow each other, perhaps through the end of a range of ``size``."""
+    """Return the ends if the values follow each other, perhaps through the end of a range of ``size``; else
+    None."""
     wanted, count = set(values), len(values)
     for first in values:
         if {(first + n) % size for n in range(count)} == wanted:

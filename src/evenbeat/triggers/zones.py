@@ -31,12 +31,12 @@ _CHUNK_BITS = 25  # 2**25 s: 388 days
 # No zone changes its offset twice within a day and back (tests/unit/test_zones.py checks all of them).
 _PROBE_STEP = 86_400
 
-# No change moves the clock by more than a day. Further than this from one, it can't matter.
+# No change moves the clock by more than a day: beyond this margin a change has no effect.
 CALM_MARGIN = 90_000
 
 
 class Window(NamedTuple):
-    """[lo, hi) in UTC seconds with one offset, and the offsets on either side.
+    """A window [lo, hi) in UTC seconds with one offset, and the offsets on either side.
 
     Windows also end at the edges of a probed chunk, unless a transition is near: there ``before`` or
     ``after`` equals ``offset``, and no transition follows within ``CALM_MARGIN``.
@@ -49,7 +49,8 @@ class Window(NamedTuple):
     after: int
 
     def counted(self, repeat: str) -> tuple[int, int]:
-        """The part of the window whose labels count, when of two equal ones only the first or last does."""
+        """Return the part of the window whose labels count, if only the first or last of two equal labels
+        does."""
         begin, end = self.lo, self.hi
         if self.offset < self.before and repeat == "first":
             begin += self.before - self.offset
@@ -69,11 +70,11 @@ class Zone:
         self.fixed = fixed
         """The offset in seconds if it never changes, else None."""
         self.calm = (-_EVER, _EVER, fixed) if fixed is not None else (0, 0, 0)
-        """The stretch asked for last, as ``calm_around`` gave it; read and replaced in one piece."""
+        """The stretch that ``calm_around`` last returned; read and replaced in one piece."""
         self._chunks: dict[int, tuple[Window, ...]] = {}
 
     def calm_around(self, second: int) -> tuple[int, int, int]:
-        """(lo, hi, offset) of the window around ``second``, less a margin beside each transition.
+        """Return (lo, hi, offset) of the window around ``second``, less a margin beside each transition.
 
         Between lo and hi, wall clock and UTC differ by the offset and nothing else happens. The
         margins themselves are not calm: there, lo and hi may not enclose ``second``.
@@ -87,7 +88,7 @@ class Zone:
         return calm
 
     def window(self, second: int) -> Window:
-        """The window that contains ``second``."""
+        """Return the window that contains ``second``."""
         index = second >> _CHUNK_BITS
         for window in self._chunks.get(index) or self._probe(index):
             if second < window.hi:
@@ -96,14 +97,14 @@ class Zone:
 
     @property
     def keeps_changing(self) -> bool:
-        """Whether the clock is still changed in years to come, for all that is known today."""
+        """Return whether the clock still changes in years to come, by the rules of today."""
         return self.fixed is None and any(
             window.hi - window.lo < 1 << _CHUNK_BITS or not window.before == window.offset == window.after
             for window in (self.window(_SOON), self.window(SETTLED))
         )
 
     def offset(self, second: int) -> int:
-        """The UTC offset in force at ``second``."""
+        """Return the UTC offset in force at ``second``."""
         return self._delta(second) // _SECOND
 
     def _delta(self, second: int) -> timedelta:
@@ -141,7 +142,7 @@ class Zone:
         return windows
 
     def _transition(self, low: int, high: int) -> int:
-        """The first second in (low, high] whose offset differs from that at ``low``."""
+        """Return the first second in (low, high] whose offset differs from that at ``low``."""
         old = self.offset(low)
         while high - low > 1:
             middle = (low + high) // 2
@@ -163,8 +164,8 @@ _ZONES: dict[str, Zone] = {}
 
 @lru_cache(maxsize=1024)
 def zone(key: str) -> Zone:
-    """The zone of an IANA key. An unknown one is refused, with the nearest names."""
-    # lru_cache lets two threads make the same zone at once; only one of the two may get around.
+    """Return the zone of an IANA key; ``UnknownZone`` with the nearest names if there is none."""
+    # lru_cache lets two threads make the same zone at once; only one of the two objects may be used.
     return _ZONES.setdefault(key, _find(key))
 
 
@@ -177,14 +178,14 @@ def _find(key: str) -> Zone:
         info = ZoneInfo(key)
     except (ZoneInfoNotFoundError, ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise _unknown(key) from None
-    # Any other OSError (too many open files, a disk that fails) says nothing about the zone, and goes up.
-    # "UTC" has many names (Etc/UTC, Zulu, …); whatever never changes takes the short path.
+    # Any other OSError (too many open files, a failing disk) is not about the zone, and is raised.
+    # "UTC" has many names (Etc/UTC, Zulu, …); every zone that never changes takes the short path.
     fixed = datetime.fromtimestamp(0, info).utcoffset() if _never_changes(info) else None
     return Zone(key, info, None if fixed is None else fixed // _SECOND)
 
 
 def read_zone(tz: str | tzinfo, field: str = "tz") -> Zone:
-    """A zone from its IANA name, a ZoneInfo or ``datetime.UTC``."""
+    """Return a zone from its IANA name, a ZoneInfo or ``datetime.UTC``."""
     if isinstance(tz, str):
         return zone(tz)
     if isinstance(tz, ZoneInfo) and tz.key:
