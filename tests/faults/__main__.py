@@ -69,8 +69,8 @@ def _mutant_row(grounds: Grounds, store: str, mutant: Mutant) -> Row:
     noticed, problem, missing = _tried(grounds, store, mutant, mutant.play)
     if not missing and problem is None and mutant.says not in (noticed or ""):
         problem = "not caught"
-    said = _short(noticed or "nothing was noticed", 100)
-    what = f"broken on purpose ({mutant.name}): {missing or said}"
+    found = _short(noticed or "nothing was found", 100)
+    what = f"broken on purpose ({mutant.name}): {missing or found}"
     return Row(store, "mutant", what, None, time.monotonic() - start, problem)
 
 
@@ -156,16 +156,16 @@ def main() -> int:
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STORES))
     parser.add_argument("--scene", action="append", default=[], metavar="NAME", help="only this one")
     parser.add_argument("--write", type=Path)
-    said = parser.parse_args()
+    options = parser.parse_args()
     start = time.monotonic()
     done: list[Row] = []
     sys.stdout.write(HEAD + "\n")
-    for row in rows(said.stores or list(STORES), said.scene):
+    for row in rows(options.stores or list(STORES), options.scene):
         done.append(row)
         sys.stdout.write(line(row) + "\n")
         sys.stdout.flush()
-        if said.write:
-            write(said.write, done)
+        if options.write:
+            write(options.write, done)
     failed = [row for row in done if row.problem is not None]
     minutes = round((time.monotonic() - start) / 60)
     sys.stdout.write(f"{len(done) - len(failed)} as promised, {len(failed)} not, in {minutes} minutes\n")

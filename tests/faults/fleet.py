@@ -155,14 +155,14 @@ def prepare(url: str, schedules: int) -> None:
     )
 
 
-def add_schedules(url: str, wishes: Sequence[ScheduleRecord], apart: int = 0, unchanged: int = 0) -> None:
+def add_schedules(url: str, wanted: Sequence[ScheduleRecord], apart: int = 0, unchanged: int = 0) -> None:
     """Add schedules, each ``apart`` milliseconds older than the one before, so that their ticks differ.
 
     Their rows look as if they had not been changed for ``unchanged`` milliseconds.
     """
     with opened(url) as store:
         now = store.now()
-        made = [changes.create(wish, now - at * apart) for at, wish in enumerate(wishes)]
+        made = [changes.create(one, now - at * apart) for at, one in enumerate(wanted)]
         rows = [replace(planned.schedule, updated_at=now - unchanged) for planned in made]
         writes = [Write(Planned(row), None) for row in rows]
         assert all(written.accepted for written in store.put_schedules(writes))

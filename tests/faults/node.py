@@ -81,13 +81,13 @@ def main() -> None:
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--broken", choices=sorted(broken.KINDS))
     parser.add_argument("--lease", default=LEASE)
-    parser.add_argument("--really", help="what the clock of the machine says")
-    said = parser.parse_args()
-    failpoint = Failpoint(said.failpoint)
-    store = make_store(said.url, failpoint)
-    if said.broken:
-        store = broken.KINDS[said.broken](store)
-    app = Scheduler(store, lease=said.lease, thread_concurrency=4)
+    parser.add_argument("--really", help="the real time of the machine")
+    options = parser.parse_args()
+    failpoint = Failpoint(options.failpoint)
+    store = make_store(options.url, failpoint)
+    if options.broken:
+        store = broken.KINDS[options.broken](store)
+    app = Scheduler(store, lease=options.lease, thread_concurrency=4)
 
     @app.task
     def work(run: RunContext) -> None:
@@ -136,11 +136,11 @@ def main() -> None:
 
     persist(app.start)
     # The time of this machine, and its real time without libfaketime.
-    really = float(said.really) if said.really else time.time()
+    really = float(options.really) if options.really else time.time()
     report("started", pid=os.getpid(), clock=time.time(), really=really)
-    while not said.stop.exists():
+    while not options.stop.exists():
         time.sleep(0.02)
-    if said.record:
+    if options.record:
         report("commands", names=dict(failpoint.seen))
     app.stop(timeout="2s")
     app.close()

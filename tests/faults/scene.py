@@ -110,14 +110,14 @@ def held(nodes: Fleet, run: str, attempt: int) -> tuple[int, float]:
     """Return the node that holds the run, and since when."""
     found: list[tuple[int, float]] = []
 
-    def look() -> bool:
+    def is_done() -> bool:
         for number in nodes.alive:
             for report in nodes.reports(number):
                 if report["what"] == "held" and (report["run"], report["attempt"]) == (run, attempt):
                     found.append((number, report["at"]))
         return bool(found)
 
-    wait_until(look, f"nobody took {run} for the {attempt}. time")
+    wait_until(is_done, f"no node took {run} for the {attempt}. time")
     return found[0]
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.faults.small_disk STORE FOLDER DISK FAULTS [--broken KIND]
 
-The disk is a tmpfs in a mount namespace that nobody else sees and that ends with the process. Root makes one;
+The disk is a tmpfs in a mount namespace of this process, which ends with it. Root can create one;
 others need a user namespace, which some systems refuse: exit code 77. The outcome is a JSON line on stdout.
 """
 
@@ -148,17 +148,17 @@ def main() -> int:
     parser.add_argument("disk", type=Path, help="where to mount it: a folder that other users reach")
     parser.add_argument("faults", type=int)
     parser.add_argument("--broken")
-    said = parser.parse_args()
+    options = parser.parse_args()
     try:
-        mount_disk(said.disk, MEGABYTES[said.store])
+        mount_disk(options.disk, MEGABYTES[options.store])
     except OSError as error:
         sys.stderr.write(f"a small disk can't be had here: {error}\n")
         return REFUSED
-    if said.faults == 0:
+    if options.faults == 0:
         return 0
-    options = ["--broken", said.broken] if said.broken else []
+    words = ["--broken", options.broken] if options.broken else []
     try:
-        outcome = play(said.store, said.disk, said.folder, said.faults, *options)
+        outcome = play(options.store, options.disk, options.folder, options.faults, *words)
     except AssertionError as error:
         sys.stdout.write(json.dumps({"problem": str(error)}) + "\n")
         return 0

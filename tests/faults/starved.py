@@ -2,7 +2,7 @@
 
     python -m tests.faults.starved URL
 
-It fires until the first run, takes all descriptors that its process may have, prints a line, and goes on
+It fires until the first run, takes all descriptors that its process may have, prints a line, and continues
 firing until its stdin ends.
 """
 

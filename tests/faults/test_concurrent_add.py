@@ -36,9 +36,9 @@ def test_of_all_processes_that_add_a_name_at_once_exactly_one_succeeds(url: str)
         subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
     ]
     patience = 60 + NAMES * BETWEEN
-    said = [json.loads(process.communicate(timeout=patience)[0]) for process in processes]
+    counts = [json.loads(process.communicate(timeout=patience)[0]) for process in processes]
     made, existed, unsure = (
-        sum((Counter(one[kind]) for one in said), Counter[str]()) for kind in ("made", "existed", "unsure")
+        sum((Counter(one[kind]) for one in counts), Counter[str]()) for kind in ("made", "existed", "unsure")
     )
     for name in (f"name-{at}" for at in range(NAMES)):
         # On a slow machine, a thread that got no answer may be the one that succeeded.

@@ -1,6 +1,6 @@
 """``evenbeat dev`` and ``evenbeat demo`` as people use them: started, edited, stopped, started again.
 
-Real time and real processes: reloading and draining are the subject. The tests wait for what is said.
+Real time and real processes: reloading and draining are the subject. The tests wait for what is output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def greet():
 """
 
 
-class Said:
+class CommandOutput:
     """The output of a command, line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -48,7 +48,7 @@ class Said:
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + 60
         while not condition():
-            assert time.monotonic() < deadline, f"never came: {what}; said was\n{self.text}"
+            assert time.monotonic() < deadline, f"never came: {what}; the output was\n{self.text}"
             time.sleep(0.05)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
@@ -59,7 +59,7 @@ class Said:
 
 
 @contextmanager
-def evenbeat(folder: Path, *arguments: str) -> Iterator[Said]:
+def evenbeat(folder: Path, *arguments: str) -> Iterator[CommandOutput]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "evenbeat", *arguments],
@@ -70,7 +70,7 @@ def evenbeat(folder: Path, *arguments: str) -> Iterator[Said]:
         stderr=subprocess.STDOUT,
     )
     try:
-        yield Said(process)
+        yield CommandOutput(process)
     finally:
         if process.poll() is None:
             process.kill()
@@ -104,11 +104,11 @@ def test_dev_without_reloading_drains_when_it_is_terminated(tmp_path: Path) -> N
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGHUP])
 def test_the_app_ends_when_the_process_that_watches_it_does(tmp_path: Path, end: signal.Signals) -> None:
     (tmp_path / "app.py").write_text(f"import os\nprint('app is', os.getpid())\n{APP}")
-    with evenbeat(tmp_path, "dev", "app.py") as said:
-        said.wait_for("app is ", "greet")
-        app = int(said.text.partition("app is ")[2].split()[0])
-        said.process.send_signal(end)
-        said.wait_until(lambda: not is_alive(app), f"the app ends after {end.name}")
+    with evenbeat(tmp_path, "dev", "app.py") as output:
+        output.wait_for("app is ", "greet")
+        app = int(output.text.partition("app is ")[2].split()[0])
+        output.process.send_signal(end)
+        output.wait_until(lambda: not is_alive(app), f"the app ends after {end.name}")
 
 
 def is_alive(pid: int) -> bool:

@@ -49,7 +49,7 @@ class Secure(Mongo):
         """The certificate and its key, in one file."""
         openssl = shutil.which("openssl")
         if openssl is None:
-            raise Unavailable("there is no openssl to make a certificate with", is_required=False)
+            raise Unavailable("openssl, which creates the certificate, is not installed", is_required=False)
         made, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
         words += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
@@ -134,8 +134,8 @@ def test_acknowledged_writes_outlive_a_killed_server(server: Mongo) -> None:
     clock = VirtualClock()
     store = MongoStore(server.url, clock, timeout=2.0)
     store.open()
-    wish = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
-    assert store.put_schedules([Write(wish, None)])[0].accepted
+    planned = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
+    assert store.put_schedules([Write(planned, None)])[0].accepted
     for turn in range(2):
         clock.advance("1m")
         (planned,) = store.fire_due(clock.now, 10, plan).planned
@@ -168,8 +168,8 @@ def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) 
     # Without directConnection, as in production: the client knows the set and finds its primary.
     store = MongoStore(f"mongodb://127.0.0.1:{server.port}/jobs?replicaSet=rs0", clock)
     store.open()
-    wish = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
-    assert store.put_schedules([Write(wish, None)])[0].accepted
+    planned = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), clock.now)
+    assert store.put_schedules([Write(planned, None)])[0].accepted
     assert store.wait(0) is False
     clock.advance("1m")
     with MongoClient[dict[str, object]](server.url) as client:
@@ -191,7 +191,7 @@ def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) 
     store.close()
 
 
-def test_a_store_works_over_tls_and_refuses_a_server_that_nobody_vouches_for(secure: Secure) -> None:
+def test_a_store_works_over_tls_and_refuses_a_server_with_an_untrusted_certificate(secure: Secure) -> None:
     url = secure.url.replace("/?", "/jobs?")
     store, other = MongoStore(url), MongoStore(url)
     store.open()

@@ -198,11 +198,11 @@ def test_a_pooler_that_pools_statements_is_refused_when_the_store_is_opened(serv
         for is_there in (False, True):
             with pytest.raises(StoreUnavailable, match="pool_mode = transaction"):
                 PostgresStore(pooler.url, schema="pooled").open()
-            said = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(
+            result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(
                 root, ["doctor", f"{pooler.url}?schema=pooled"]
             )
-            assert said.exit_code == 1
-            assert "transactions not possible" in said.output
+            assert result.exit_code == 1
+            assert "transactions not possible" in result.output
             if not is_there:
                 with closing(PostgresStore(server.url, schema="pooled")) as store:
                     store.open()
@@ -278,15 +278,15 @@ def test_hints_come_through_an_encrypted_connection(encrypted: TlsFront) -> None
         deadline = time.monotonic() + 60
         while store.wait(3.0):
             assert time.monotonic() < deadline
-        heard: list[bool] = []
-        waiter = threading.Thread(target=lambda: heard.append(store.wait(60)))
+        hinted: list[bool] = []
+        waiter = threading.Thread(target=lambda: hinted.append(store.wait(60)))
         waiter.start()
-        while not heard:
+        while not hinted:
             other.hint()
             waiter.join(0.2)
             assert time.monotonic() < deadline
         waiter.join(10)
-        assert heard == [True]
+        assert hinted == [True]
 
 
 def test_an_encrypted_connection_is_used_again(encrypted: TlsFront) -> None:

@@ -40,7 +40,7 @@ def check(url: str) -> None:
             add(
                 store, ScheduleRecord(name="far-away", task="work", trigger="* * * * * * tz=Antarctica/Troll")
             )
-            wait_until(lambda: store.find_records("deferred"), "nobody left a note")
+            wait_until(lambda: store.find_records("deferred"), "there is no note")
         assert store.find_records("quarantine") == []
         (note,) = store.find_records("deferred")
         assert (note.key, "Too many open files" in note.body) == ("far-away", True)

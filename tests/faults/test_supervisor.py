@@ -412,7 +412,7 @@ def test_a_process_task_whose_process_is_killed_counts_a_crash_and_runs_again(su
 
     run = supervised.until_state("job", "succeeded")
     assert (supervised.begun("job"), run.crashes, run.failures) == (2, 1, 0)
-    assert len(supervised.up()) == 1, "its worker goes on"
+    assert len(supervised.up()) == 1, "its worker continues"
     assert supervised.stop() == 0
     supervised.check_ticks()
 

@@ -110,7 +110,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
 def gunicorn(web: Web, *options: str, **environment: str) -> None:
     if importlib.util.find_spec("gunicorn") is None:
-        pytest.skip("there is no gunicorn here")
+        pytest.skip("gunicorn is not installed")
     address = f"127.0.0.1:{web.port}"
     web.start(sys.executable, "-m", "gunicorn", "-w", "2", "-b", address, *options, APP, **environment)
 
@@ -150,7 +150,7 @@ def test_an_app_that_is_loaded_before_gunicorn_forks_and_started_after_is_a_node
 def test_an_app_under_uwsgi(web: Web, lazy: bool) -> None:
     binary = shutil.which("uwsgi")
     if binary is None:
-        pytest.skip("there is no uwsgi here; it is built from source: pip install uwsgi")
+        pytest.skip("uwsgi is not installed; it is built from source: pip install uwsgi")
     options = ["--http-socket", f"127.0.0.1:{web.port}", "--master", "--processes", "2", "--enable-threads"]
     options += [
         "--die-on-term",

@@ -18,8 +18,7 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def to_json(value: Any, field: str = "payload") -> str:
-    """Return a value as JSON text. Refuse a value that JSON can't express, or that would come back
-    changed."""
+    """Return a value as JSON text. Refuse a value that JSON can't express, or would change."""
     try:
         plain = msgspec.to_builtins(value)
         _check_plain(plain, field)
@@ -107,8 +106,7 @@ def encode(record: Any) -> str:
 
 
 def with_attempt(earlier: str | None, attempt: AttemptRecord) -> str:
-    """Return the JSON text of a run's earlier attempts with one more; drop the oldest where there are too
-    many."""
+    """Return the JSON text of a run's earlier attempts with one more; keep only the newest."""
     if attempt.error is not None:
         attempt = msgspec.structs.replace(attempt, error=attempt.error[:EARLIER_ERROR])
     kept = (*read_attempts(earlier), attempt)[-EARLIER_KEPT:]

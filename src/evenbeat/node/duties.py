@@ -23,7 +23,7 @@ class Duty(Protocol):
 class PeriodicDuties:
     """Several duties in one loop, each at its time.
 
-    A duty that raises, whatever the error, is retried a second later, and the others go on at their times: a
+    A duty that raises any error is retried a second later, and the others keep their times: a
     reaper that steps late would mistake the delay for an outage of the store.
     """
 

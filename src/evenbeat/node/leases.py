@@ -88,8 +88,7 @@ class LeaseRenewer:
             raise
 
     def _end_overdue(self, held: list[Attempt], clock: float) -> None:
-        """Ask functions that exceed their timeout to end. A function that returns nevertheless has
-        succeeded."""
+        """Ask functions that exceed their timeout to end. One that returns nevertheless has succeeded."""
         for attempt in held:
             timeout = attempt.run.execution.timeout
             if timeout is None or attempt.began is None or attempt.over is not None or attempt.is_decided:

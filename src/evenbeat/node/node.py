@@ -302,8 +302,7 @@ class Node:
             action()
 
     def _listen(self) -> None:
-        """Wake the loops when the store gives a hint. One thread waits there, whatever the number of
-        loops."""
+        """Wake the loops when the store gives a hint. One thread waits in the store for all loops."""
         poll = self._settings.poll_interval / 1000
         # Hints that came before the first wait are lost: that wait is short, and its end counts as a hint.
         is_first = True

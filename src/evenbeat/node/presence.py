@@ -81,7 +81,7 @@ class LiveNode(NamedTuple):
     host: str | None
     pid: int | None
     tasks: frozenset[str] | None
-    """None if the record does not tell."""
+    """None if the record does not list them."""
     queues: tuple[str, ...]
     ticker: bool
     worker: bool
@@ -96,7 +96,7 @@ class LiveNode(NamedTuple):
 
     def is_busy(self, store: Store, task: str) -> bool:
         """Return whether all of its slots for the task's executor are in use; False if the record does not
-        tell how many there are."""
+        contain their number."""
         kind = self.kinds.get(task)
         if kind is None or kind not in self.slots:
             return False

@@ -156,7 +156,7 @@ class Ticker:
             )
 
     def _report_others(self, done: Fired, now: Instant) -> None:
-        """Log, at DEBUG, ticks that other nodes fired: as far as the fire tells, without another query."""
+        """Log, at DEBUG, ticks that other nodes fired, as far as they are known without another query."""
         expected, self._next_wake = self._next_wake, done.next_wake
         for tenant, name in done.lost:
             _log.debug(

@@ -79,8 +79,7 @@ class Worker:
         """Claimed, and the end not recorded yet: the attempts whose leases are renewed."""
         self._draining = False
         self.is_drained = False
-        """Whether this worker will claim nothing more, and has handed back each attempt that had not
-        begun."""
+        """Whether this worker claims nothing more, and has handed back all attempts that had not begun."""
         self._busy = False
         for task in tasks:
             self.add_task(task)
@@ -133,7 +132,7 @@ class Worker:
     def drain(self) -> None:
         """Stop claiming, and hand back each attempt that was claimed ahead and has not begun.
 
-        A claim may be under way: ``is_drained`` tells when it is over.
+        A claim may be under way: ``is_drained`` becomes True when it is over.
         """
         self._draining = True
         self._wake()
@@ -197,7 +196,7 @@ class Worker:
         return due
 
     def _start(self, lane: Lane, runs: Iterable[RunRecord], now: Instant) -> None:
-        """Hand claimed runs to the lane's executor, except for those that somebody has cancelled."""
+        """Hand claimed runs to the lane's executor, except for those that were cancelled."""
         fresh: list[Attempt] = []
         for run in runs:
             task = self._tasks.get(run.task)

@@ -1,7 +1,7 @@
 """The attempts that a process has begun, in memory that outlives the process.
 
-The supervisor shares the memory. When the process is gone, it tells attempts that were executing from those
-that were only claimed. A message for each attempt would cost more than a short run does.
+The supervisor shares the memory. When the process is gone, the supervisor knows which attempts were executing
+and which were only claimed. A message for each attempt would cost more than a short run does.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Begun:
         try:
             place = self._free.popleft()
         except IndexError:
-            self._memory[_FULL] = 1  # from now on, the memory does not tell
+            self._memory[_FULL] = 1  # from now on, the snapshot is unknown
             return None
         self._memory[place : place + _RECORD] = _key(run, attempt) + b"\0"
         return place

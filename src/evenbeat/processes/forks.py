@@ -20,7 +20,7 @@ Handler: TypeAlias = Callable[[int, FrameType | None], object] | signal.Handlers
 generation = 0
 """How many forks lie between this process and the one that imported the module.
 
-The pid would tell as well, by a system call; this is read twice for every run."""
+Asking for the pid instead would be a system call, and this is read twice for every run."""
 
 
 def leave_if_since(born: int, error: BaseException | None = None) -> None:

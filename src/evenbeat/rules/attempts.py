@@ -187,8 +187,7 @@ def ended_attempts(run: RunRecord) -> tuple[AttemptRecord, ...]:
 
 
 def _final_attempt(run: RunRecord) -> AttemptRecord | None:
-    """Return the attempt that ended the run; None if none did. A run that waits, also for a retry, has no
-    worker."""
+    """Return the attempt that ended the run; None if none did. A run that waits has no worker."""
     if run.state not in FINAL_STATES or run.worker is None:
         return None
     outcome: AttemptOutcome = run.state  # type: ignore[assignment]  # one of the final states
@@ -265,6 +264,5 @@ def _counts(run: RunRecord, schedule: str, state: RunState, now: Instant, error:
 
 
 def _storable(error: str | None) -> str | None:
-    """Return the text of an error as it is stored: cut, and without lone surrogates, which no database
-    accepts."""
+    """Return an error as it is stored: cut, and without lone surrogates, which no database accepts."""
     return None if error is None else error[:LONGEST_ERROR].encode(errors="replace").decode()

@@ -42,7 +42,7 @@ RUNS_A_CHANGE = 500
 def create(
     wanted: ScheduleRecord, now: Instant, previous: ScheduleRecord | None = None, start: Instant | None = None
 ) -> Planned:
-    """Create a schedule, paused if ``wanted`` is. ``previous`` is the row of that name; raise unless it is
+    """Create a schedule, paused if ``wanted`` is. Raise if ``previous``, the row of that name, is not
     deleted.
 
     The first tick is the first one after ``now`` and not before ``start``, which is also the phase of an

@@ -27,8 +27,7 @@ DEFINITION = (
 
 
 def definition(schedule: ScheduleRecord) -> str:
-    """Return the definition of a schedule as JSON text, without ``managed_by``, which only names the
-    declarer."""
+    """Return the definition of a schedule as JSON text, without ``managed_by``."""
     fields = {name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"}
     return encode(fields | {"payload": from_json(schedule.payload)})
 
@@ -52,8 +51,7 @@ def edits(schedule: ScheduleRecord) -> dict[str, Edit]:
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a definition as users give them: flat, with values instead of JSON texts, and
-    durations as text."""
+    """Return the fields of a definition as users give them: flat, JSON as values, durations as text."""
     execution, catch_up = fields["execution"], fields["catch_up"]
     flat = {**fields, **{name: getattr(execution, name) for name in execution.__struct_fields__}}
     flat |= {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}

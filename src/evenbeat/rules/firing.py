@@ -105,7 +105,8 @@ def wakes_on_run_end(schedule: ScheduleRecord) -> bool:
 
 
 def is_waiting(schedule: ScheduleRecord) -> bool:
-    """Return whether the next tick is due and waits for a run to end, or is deferred, which a note tells."""
+    """Return whether the next tick is due and waits for a run to end, or is deferred (then there is a
+    note)."""
     if schedule.state != "active" or schedule.wake_at is None or schedule.next_tick is None:
         return False
     may_wait = needs_active(schedule) and schedule.overlap != "skip"

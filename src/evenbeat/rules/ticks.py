@@ -71,8 +71,7 @@ class MovedTick(Trigger, frozen=True):
 
 
 def upcoming_tick(schedule: ScheduleRecord) -> Instant | None:
-    """Return the next tick that will fire. During a pause that has an end, it is the first tick after
-    that."""
+    """Return the next tick that will fire; during a pause with an end, the first tick after it."""
     tick, until = schedule.next_tick, schedule.paused_until
     if schedule.state != "paused" or tick is None or until is None or tick >= until:
         return tick

@@ -21,7 +21,7 @@ class Taker(NamedTuple):
     worker: bool
     """Whether it executes runs."""
     tasks: frozenset[str] | None
-    """None if the node's record does not tell."""
+    """None if the node's record does not list them."""
     queues: tuple[str, ...]
 
     def has(self, task: str) -> bool:

@@ -120,8 +120,7 @@ class NodeProcess:
         self._channel = channel
         self._begin = begin
         self._drain: SimpleQueue[timedelta | None] = SimpleQueue()
-        """Requests to stop, with the time that running jobs get; None for ``drain_timeout`` of the
-        settings."""
+        """Requests to stop, with the time that running jobs get; None for ``drain_timeout``."""
         self._node: Node | None = None
 
     def serve(self) -> int:
@@ -151,8 +150,7 @@ class NodeProcess:
         return self._exit(RECYCLE if recycle else 0)
 
     def _wait(self, app: Scheduler) -> tuple[bool, timedelta | None]:
-        """Wait until it is time to stop; return whether to be replaced, and the time that running jobs
-        get."""
+        """Wait until it is time to stop; return whether to be replaced, and the time for running jobs."""
         stuck = StuckThreads(self._begin.stuck)
         while True:
             try:

@@ -251,7 +251,7 @@ class Supervisor:
         # Not by the exit code, which a job may choose.
         is_orderly = child.begun.has_left()
         if not is_orderly:
-            # The processes that its jobs have started end, too: the runs begin anew elsewhere.
+            # The processes that its jobs have started end, too: the runs begin again elsewhere.
             end_group(child.process, KILL)
         if child.failure is None:
             level = logging.INFO if is_orderly else logging.ERROR

@@ -26,7 +26,7 @@ QUIET = 1.5
 
 @contextmanager
 def with_a_clock(store: str, folder: Path) -> Iterator[Ground]:
-    """A ground whose clock is what a file says."""
+    """A ground whose clock is set by a file."""
     if store == "sqlite":
         ground = Ground(f"sqlite:///{folder / 'evenbeat.db'}", folder)
         set_clock(ground, 0)
@@ -57,7 +57,7 @@ def set_clock(ground: Ground, seconds: int) -> None:
     new = _clock_file(ground).with_suffix(".new")
     new.write_text(f"{seconds:+}s\n")
     new.chmod(0o644)
-    new.rename(_clock_file(ground))  # at once: nobody reads half a line
+    new.rename(_clock_file(ground))  # in one step, so that no process reads half a line
 
 
 def _clock_file(ground: Ground) -> Path:
@@ -127,10 +127,10 @@ def _work_by_the_new_time(ground: Ground, nodes: Fleet, at: int) -> None:
         assert abs(now + HOUR_MS - time.time() * 1000) < HOUR_MS / 2, "the clock was not set back"
         run = RunRecord(id=f"by-hand-{at}", task="work", scheduled_at=now, run_at=now, created_at=now)
         store.add_runs([run])
-        wish = ScheduleRecord(
+        schedule = ScheduleRecord(
             name=f"new-{at}", task="work", trigger="every 100ms", catch_up=CatchUp("latest")
         )
-        assert store.put_schedules([Write(changes.create(wish, now), None)])[0].accepted
+        assert store.put_schedules([Write(changes.create(schedule, now), None)])[0].accepted
         store.hint()
 
     def ran(beginning: str) -> bool:

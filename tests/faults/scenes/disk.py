@@ -32,9 +32,9 @@ def full_disk(ground: Ground, faults: int) -> Outcome:
 def _play(ground: Ground, faults: int, *options: str) -> Outcome:
     done = _run(ground, faults, *options)
     assert done.returncode == 0, f"the scene broke: {done.stderr[-2000:]}"
-    said = json.loads(done.stdout)
-    assert "problem" not in said, said["problem"]
-    return Outcome(**{**said, "account": Account(**said["account"])})
+    result = json.loads(done.stdout)
+    assert "problem" not in result, result["problem"]
+    return Outcome(**{**result, "account": Account(**result["account"])})
 
 
 def _run(ground: Ground, faults: int, *options: str) -> subprocess.CompletedProcess[str]:

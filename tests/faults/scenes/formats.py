@@ -38,10 +38,10 @@ def mixed(ground: Ground, seconds: int) -> Outcome:
 
 
 def _add_newer(ground: Ground) -> None:
-    wishes = [
+    wanted = [
         ScheduleRecord(name=f"newer-{at}", task="work", trigger="every 50ms", format=NEWER) for at in range(5)
     ]
-    add_schedules(ground.url, wishes)
+    add_schedules(ground.url, wanted)
     with opened(ground.url) as store:
         now = store.now()
         store.add_runs(

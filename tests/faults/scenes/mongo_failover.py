@@ -81,13 +81,13 @@ class ReplicaSet:
     def await_primary(self, besides: Member | None = None) -> Member:
         found: list[Member] = []
 
-        def look() -> bool:
+        def is_done() -> bool:
             primary = self.primary(besides)
             if primary is not None:
                 found.append(primary)
             return bool(found)
 
-        wait_until(look, "no member was elected")
+        wait_until(is_done, "no member was elected")
         return found[0]
 
     def await_health(self) -> None:
@@ -119,7 +119,7 @@ class ReplicaSet:
         return partial(os.kill, old.pid, signal.SIGCONT)
 
     def step_down(self) -> Callable[[], None]:
-        """The primary is told to make room for another one."""
+        """Ask the primary to step down."""
         old = self.await_primary()
         ask(old, {"replSetStepDown": 20, "secondaryCatchUpPeriodSecs": 10})
         self.await_primary(besides=old)

@@ -1,4 +1,4 @@
-"""Nodes that die and freeze: at random, before each of their commands, with a run in hand."""
+"""Nodes that die and freeze: at random, before each of their commands, while they hold a run."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _session(ground: Ground) -> list[str]:
 
 
 def takeovers(ground: Ground, faults: int) -> Outcome:
-    """A worker dies with a run in hand: how long until another one has it."""
+    """A worker dies while it holds a run: how long until another one has it."""
     longest = 0.0
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(2):
@@ -110,7 +110,7 @@ def unfenced(ground: Ground) -> str | None:
             frozen, _ = held(nodes, "nap", 1)
             nodes.signal(frozen, signal.SIGSTOP)
             held(nodes, "nap", 2)
-            wait_until(lambda: completions(nodes) == 1, "nobody completed the run instead")
+            wait_until(lambda: completions(nodes) == 1, "no other node completed the run")
             nodes.signal(frozen, signal.SIGCONT)
             wait_until(lambda: completions(nodes) == 2, "the late result was refused")
         nodes.stop()

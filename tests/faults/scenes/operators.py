@@ -89,7 +89,8 @@ class FaultProxy(Over):
             if written.accepted:
                 base = None if write.expect is None else self._seen[name, write.expect]
                 change = Change(base, write.planned)
-                # Two who want the same of the same row at the same instant are one who says it twice.
+                # Two threads that write the same to a row at the same instant count as one that repeats its
+                # write.
                 before = self._changes.setdefault((name, write.planned.schedule.version), change)
                 assert before == change, f"a change of {name} was lost: two made one version, {change}"
             elif written.current is not None:
@@ -272,7 +273,7 @@ def _audit_schedule(
             _check_change(base, planned)
     for skipped in ledger.elements():
         segment = next((segment for segment in segments if segment.covers(skipped)), None)
-        assert segment is not None, f"{row.name}: nobody was to skip {skipped}"
+        assert segment is not None, f"{row.name}: no node should have skipped {skipped}"
         found.update((skipped.generation, tick) for tick in _covered(segment.schedule, skipped))
     doubled = [tick for tick, times in found.items() if times > 1]
     assert not doubled, f"{row.name} doubled a tick: {doubled[0]}"

@@ -24,13 +24,13 @@ SIZE = 700_000
 
 
 class Nodes:
-    """A node that works and one that only looks for lost runs, each behind a proxy of its own."""
+    """A node that works and one that only reaps, each behind a proxy of its own."""
 
     def __init__(self, store: Store, ground: Ground, proxies: list[Proxy]) -> None:
         self._store = store
         self.working, self.watching = proxies
         self.go = threading.Event()
-        self._looks = 0
+        self._reaped = 0
         """How often the second node has asked for lost runs and got an answer."""
         self.worker = Scheduler(
             make_store(ground.at(self.working.port)), lease=LEASE, thread_concurrency=JOBS
@@ -40,7 +40,7 @@ class Nodes:
 
         @self.worker.task
         def wait(run: RunContext) -> None:
-            """Until it is told to end."""
+            """Run until the scene ends it."""
             while not self.go.wait(0.1):
                 run.raise_if_cancelled()
 
@@ -49,7 +49,7 @@ class Nodes:
 
         def counted(ended_by: int, limit: int) -> Lost:
             answer = lost_runs(ended_by, limit)
-            self._looks += 1
+            self._reaped += 1
             return answer
 
         store.lost_runs = counted  # type: ignore[method-assign]
@@ -62,9 +62,9 @@ class Nodes:
     def until_state(self, state: str) -> None:
         wait_until(lambda: {run.state for run in self.runs()} == {state}, f"runs are not {state}")
 
-    def until_looked(self) -> None:
-        before = self._looks
-        wait_until(lambda: self._looks > before, "nobody looks for lost runs")
+    def await_reaping(self) -> None:
+        before = self._reaped
+        wait_until(lambda: self._reaped > before, "no node reaps")
 
     def until_leases(self, condition: Callable[[int], bool]) -> None:
         """Until the ends of all leases are so, in ms from now; a run that was taken over has none."""
@@ -100,15 +100,15 @@ def outage(ground: Ground, faults: int) -> Outcome:
         nodes.worker.enqueue_many(["wait"] * JOBS)
         nodes.until_state("running")
         for _ in range(faults):
-            nodes.until_looked()
+            nodes.await_reaping()
             for proxy in (nodes.working, nodes.watching):
                 proxy.become("refuse")
             nodes.until_leases(lambda left: left < -200)
             nodes.watching.become("pass")
-            nodes.until_looked()
+            nodes.await_reaping()
             nodes.working.become("pass")
             nodes.until_leases(lambda left: left > 0)
-        nodes.until_looked()
+        nodes.await_reaping()
         nodes.go.set()
         nodes.until_state("succeeded")
         assert {(run.attempt, run.crashes, run.failures) for run in nodes.runs()} == {(1, 0, 0)}

@@ -42,7 +42,7 @@ def asynchronous(_store: str, folder: Path) -> Iterator[Ground]:
 
 
 class Behind(PgBouncer):
-    """A pooler that is told of the server behind it, for the scene to kill both."""
+    """A pooler in front of a server; the scene kills both."""
 
     def __init__(self, server: Postgres) -> None:
         super().__init__(server, "transaction")

@@ -25,7 +25,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, next_completion
 
 SERVICE = "jobs"
-# Long enough for any test, and never waited for: whoever is paused is killed or replaced.
+# Long enough for any test, and never reached: a paused server is killed or replaced.
 _PAUSE_MS = 60_000
 # A primary waits for 5 s for more replicas before it sends its data to the first.
 QUICK = {"repl-diskless-sync-delay": "0"}
@@ -70,8 +70,8 @@ def kill_without_loss(primary: servers.Server, replica: servers.Server) -> None:
     """Kill a primary whose replica has all that was acknowledged."""
     with client(primary) as asked:
         asked.execute_command("CLIENT", "PAUSE", _PAUSE_MS, "WRITE")
-        said = asked.info("replication")["master_repl_offset"]
-    wait_until(lambda: replication(replica)["slave_repl_offset"] >= said, "the replica did not catch up")
+        offset = asked.info("replication")["master_repl_offset"]
+    wait_until(lambda: replication(replica)["slave_repl_offset"] >= offset, "the replica did not catch up")
     primary.kill()
 
 
@@ -92,7 +92,7 @@ class Pair:
         return self.primary.url_at(self.proxy.port)
 
     def swap(self) -> None:
-        """The old primary is alive and refuses writes; whoever is connected to it stays so."""
+        """The old primary is alive and refuses writes; its clients stay connected to it."""
         self._revive()
         hand_over(self.primary, self.replica)
         self._switch()
@@ -163,11 +163,11 @@ def by_sentinels(ground: Ground, faults: int) -> Outcome:
             if not new.is_alive:
                 new.start()
                 # It comes back as a primary, and the sentinels make a replica of it.
-                wait_until(lambda: replication(new).get("master_link_status") == "up", "nobody demoted it")
+                wait_until(lambda: replication(new).get("master_link_status") == "up", "it was not demoted")
                 for sentinel in sentinels:
                     wait_until(lambda sentinel=sentinel: _is_ready(sentinel), "the sentinels disagree")  # type: ignore[misc]  # a default binds it
             kill_without_loss(old, new)
-            # It may not come back before all of them know: who has not heard yet would name it.
+            # It must not come back before all sentinels know: one that does not know yet would name it.
             for sentinel in sentinels:
                 wait_until(lambda sentinel=sentinel: _names(sentinel, new), "the sentinels did not act")  # type: ignore[misc]  # a default binds it
             pair.primary, pair.replica = new, old
@@ -279,7 +279,7 @@ def _fail_over(ground: Ground, nodes: Fleet, acts: Sequence[Callable[[], None]])
         next_completion(nodes)
         act()
         longest = max(longest, next_completion(nodes))
-    # Also those who were idle when it happened have to come back: all three, not the quickest one.
+    # Nodes that were idle must reconnect, too: all three, not only the quickest one.
     for number in nodes.alive:
         before = len(nodes.reports(number))
         wait_until(

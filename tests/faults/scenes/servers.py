@@ -27,7 +27,7 @@ def network(ground: Ground, faults: int) -> Outcome:
                 _break(chance.choice(proxies), fault)
                 count += 1
                 longest = max(longest, next_completion(nodes))
-        for broken in proxies:  # both at once: nobody can work, and everybody comes back
+        for broken in proxies:  # both at once: no node can work, and all of them recover
             broken.become("blackhole")
         time.sleep(2 * TIMEOUT)
         for broken in proxies:

@@ -34,7 +34,7 @@ def stalls(ground: Ground, seconds: int) -> Outcome:
 
 
 def unwoken(ground: Ground) -> str | None:
-    """Ends of runs that wake nobody: waiting ticks are found by the next look, half a minute later."""
+    """Ends of runs that wake no schedule: waiting ticks are planned half a minute later."""
     with fleet(ground.url, ground.folder) as nodes:
         found, _ = play(ground, nodes, 6, "--broken", "unwoken")
     return found[0] if found else None
@@ -52,8 +52,8 @@ def play(
 ) -> tuple[list[str], int]:
     """Let schedules wait for their runs, and answer each stall, and the longest wait in milliseconds."""
     count = 60 if seconds >= 60 else 30
-    # A schedule that was changed lately is looked at each second, which would hide a stall.
-    add_schedules(ground.url, wishes(count, lasting), apart=PERIOD_MS // count, unchanged=2 * CHANGED_LATELY)
+    # A schedule that was changed lately is planned every second, which would hide a stall.
+    add_schedules(ground.url, wanted(count, lasting), apart=PERIOD_MS // count, unchanged=2 * CHANGED_LATELY)
     for _ in range(3):
         nodes.start("--lease", "30s", *options)
     nodes.await_ready()
@@ -81,7 +81,7 @@ def most_active(schedule: ScheduleRecord) -> int:
     return schedule.max_concurrent or (1000 if schedule.overlap == "allow" else 1)
 
 
-def wishes(count: int, lasting: int) -> list[ScheduleRecord]:
+def wanted(count: int, lasting: int) -> list[ScheduleRecord]:
     payload = to_json({"period": lasting, "early": EARLY_MS})
     waiting = [
         ScheduleRecord(
