@@ -425,7 +425,7 @@ def test_a_write_that_meets_another_transaction_does_not_wait_and_changes_nothin
     assert change is not None
     with store._connections.session().transaction() as other:
         other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
-        with pytest.raises(StoreUnavailable, match="others write the same"):
+        with pytest.raises(StoreUnavailable, match="other clients write the same"):
             impatient.put_schedules([Write(change, row.version)])
         assert schedule_names(impatient) == ["a", "b"]  # readers wait for nobody
     assert impatient.put_schedules([Write(change, row.version)])[0].accepted
@@ -659,7 +659,7 @@ def test_a_transaction_that_is_merely_young_is_left_alone(store: MongoStore) -> 
     add_schedules(store, "a")
     with store._connections.session().transaction() as other:
         other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
-        assert abandoned.end(store._connections.session()) == 0
+        assert abandoned.end_abandoned(store._connections.session()) == 0
     assert plain(store).schedules.find_one()["touched"] == 1
 
 
@@ -951,7 +951,7 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
         firing.earliest(session)
         firing.earliest(session, clock.now, 10)
         firing._active(session, [("default", "s1")])
-        claims.look(session, wanted, clock.now, 1)
+        claims.read_candidates(session, wanted, clock.now, 1)
         claims.held(session, wanted)
         claims.lost(session, clock.now, 5)
         store.purge(clock.now - MINUTE, 5)
@@ -1007,7 +1007,7 @@ def test_a_claim_for_few_tasks_does_not_read_runs_of_other_tasks(
         return type(session).aggregate(session, name, collection, pipeline, **options)
 
     vars(session)["aggregate"] = aggregate
-    assert claims.look(session, wanted, clock.now, 1) == ([], None, False)
+    assert claims.read_candidates(session, wanted, clock.now, 1) == ([], None, False)
     del vars(session)["aggregate"]
     assert read[0] < 100
 

@@ -253,7 +253,7 @@ def test_the_error_of_a_node_without_the_keys_names_the_cluster_url(cluster: Clu
 
 def test_an_unreachable_cluster_is_reported() -> None:
     store = RedisStore(f"redis+cluster://127.0.0.1:{servers.free_port()}", timeout=20)
-    with pytest.raises(StoreUnavailable, match="no node says who has our keys"):
+    with pytest.raises(StoreUnavailable, match="no node knows the owner of the keys"):
         store.open()
 
 

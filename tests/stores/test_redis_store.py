@@ -283,7 +283,7 @@ def test_a_replica_is_refused_and_its_primary_warns_of_failovers() -> None:
 def test_a_cluster_node_without_the_keys_names_the_one_that_has_them() -> None:
     error = translated(read_location("redis://me:s3cret@host"), MovedError("1234 10.0.0.7:7001"))
     assert str(error) == (
-        "redis://me:***@host: this node of a cluster has not got our keys, 10.0.0.7:7001 has "
+        "redis://me:***@host: this node of a cluster does not have the keys, 10.0.0.7:7001 has "
         "(write redis+cluster://, which finds them)"
     )
 

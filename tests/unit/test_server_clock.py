@@ -29,7 +29,7 @@ class World:
     def reply(self) -> None:
         sent = self.clock.mark()
         said = self.ask()
-        self.clock.heard(said, sent)
+        self.clock.update(said, sent)
 
 
 def test_it_asks_once_and_goes_on_by_itself() -> None:

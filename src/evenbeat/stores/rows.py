@@ -305,7 +305,7 @@ def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> ScheduleR
         except (msgspec.MsgspecError, EvenbeatError, UnicodeError, OverflowError):
             kept.pop(field.name, None)
     if "state" not in kept and kept.get("paused_at") is not None:
-        kept["state"] = "paused"  # nobody has resumed it
+        kept["state"] = "paused"  # no user has resumed it
     # A default task, trigger or payload must not run: a user has to set these again.
     counts = {name: getattr(version, name) for name in Version.__struct_fields__}
     return replace(blank, **{"task": "", "trigger": "", "payload": "", **kept, **counts})

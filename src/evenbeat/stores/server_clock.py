@@ -35,14 +35,14 @@ class ServerClock:
         ahead = self._ahead
         if ahead is None or self._steady() - self._heard > _LONGEST:
             sent = self.mark()
-            ahead = self.heard(self._ask(), sent)
+            ahead = self.update(self._ask(), sent)
         return int(self._steady() + ahead)
 
     def mark(self) -> float:
-        """Return the moment before a request is sent, for ``heard``."""
+        """Return the moment before a request is sent, for ``update``."""
         return self._steady()
 
-    def heard(self, instant: Instant, sent: float) -> float:
+    def update(self, instant: Instant, sent: float) -> float:
         """Note that a reply to the request sent at ``sent`` has arrived, and contains the server's time."""
         self._heard = self._steady()
         least, most = instant - self._heard, instant + 1 - sent

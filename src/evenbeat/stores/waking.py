@@ -198,7 +198,7 @@ class Waker:
             self._finalizer = weakref.finalize(self, listener.give_up)
             self._finalizer.atexit = False
         if state.is_first_try:
-            # Usually this wait then misses nothing, and needs not be told that it may have.
+            # Usually the listener then receives before this wait begins, so that no hint can be missed.
             state.changed.wait_for(lambda: not state.is_first_try, POLL_SECONDS)
             state.is_first_try = False
         if not state.is_receiving:
@@ -256,7 +256,7 @@ class _State:
         self.is_first_try = False
         """Whether the listener tries to connect for the first time, for less than a second so far."""
         self.may_have_missed = False
-        """Whether hints that somebody waited for may have been lost."""
+        """Whether hints may have been lost while a thread waited."""
 
 
 class _Listener:

@@ -258,7 +258,7 @@ class PostgresDocuments:
             finally:
                 session.roll_back()
         rows = cast("list[list[dict[str, Any]]]", answers)
-        self._clock.heard(rows[1][0]["clock"], sent)
+        self._clock.update(rows[1][0]["clock"], sent)
         return rows[2:-1]
 
     def _read_clock(self) -> Instant:

@@ -73,7 +73,7 @@ class Server:
     def heard(self, instant: Instant, sent: float) -> None:
         """Note the server's time that a script has returned."""
         if self._fixed_clock is None:
-            self._clock.heard(instant, sent)
+            self._clock.update(instant, sent)
 
     def _read_clock(self) -> Instant:
         # By a script: a cluster sends a plain TIME to any node.

@@ -18,7 +18,7 @@ from evenbeat.stores.mongo.session import Contended, Duplicate, Session
 IDLE = 3.0
 """After how many seconds without a command a transaction counts as abandoned."""
 
-_BETWEEN_LOOKS = 0.5
+_BETWEEN_SEARCHES = 0.5
 
 _log = logging.getLogger("evenbeat.store")
 
@@ -27,26 +27,26 @@ class AbandonedTransactions:
     """Searches for abandoned transactions, and not more often than needed."""
 
     def __init__(self) -> None:
-        self._looked = 0.0
+        self._last_search = 0.0
 
-    def look(self, session: Session) -> None:
+    def end(self, session: Session) -> None:
         now = time.monotonic()
-        if now - self._looked < _BETWEEN_LOOKS:
+        if now - self._last_search < _BETWEEN_SEARCHES:
             return
-        self._looked = now
+        self._last_search = now
         try:
-            ended = end(session)
+            ended = end_abandoned(session)
         except (StoreUnavailable, Contended, Duplicate) as error:
             # A user without the right to search has to wait for the server's own limit.
-            _log.debug("can't look for abandoned transactions: %s", error)
+            _log.debug("cannot search for abandoned transactions: %s", error)
             return
         if ended:
             _log.warning(
-                "ended transactions of nodes that went silent", extra={"component": "store", "count": ended}
+                "ended abandoned transactions of other nodes", extra={"component": "store", "count": ended}
             )
 
 
-def end(session: Session) -> int:
+def end_abandoned(session: Session) -> int:
     """End abandoned transactions of the same user, which needs no special right. Return how many there
     were."""
     idle = {

@@ -47,7 +47,7 @@ class ClaimedRuns(NamedTuple):
     next_due: Instant | None
 
 
-def look(session: Session, wanted: Claim, due: Instant, contention: int) -> ClaimCandidates:
+def read_candidates(session: Session, wanted: Claim, due: Instant, window: int) -> ClaimCandidates:
     """Read, in one command and from indexes alone, the runs that are due, the first entry of each range of
     a claim (ten per queue), and whether the claim holds runs already.
 
@@ -60,7 +60,7 @@ def look(session: Session, wanted: Claim, due: Instant, contention: int) -> Clai
     pipeline: list[Document] = [
         {"$match": _claimable(wanted, queues, due)},
         {"$sort": _BY_PRIORITY},
-        {"$limit": max(1, wanted.limit * contention)},
+        {"$limit": max(1, wanted.limit * window)},
         {"$project": {"_id": 1}},
         {
             "$unionWith": {

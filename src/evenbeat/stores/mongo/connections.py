@@ -90,7 +90,7 @@ class Connections:
         self._cached = (pid, client, session)
         return session
 
-    def look(self, question: Callable[[Session], T]) -> T:
+    def read_unopened(self, question: Callable[[Session], T]) -> T:
         """Read without opening the store, and release the client afterwards."""
         held = self._reference.held
         try:
@@ -134,14 +134,15 @@ class Connections:
             self.contended()
             if self._lock_timeout < _NO_PATIENCE or time.monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"{self.location.shown}: others write the same documents; nothing was changed, try again"
+                    f"{self.location.shown}: other clients write the same documents; nothing was changed, "
+                    "try again"
                 )
             _sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def contended(self) -> None:
         """Handle a conflict: the other client may have died during its transaction."""
-        self._abandoned.look(self.session())
+        self._abandoned.end(self.session())
 
     def step_aside(self, tries: int) -> None:
         """Pause before another try, longer after each: two clients that met would meet again."""

@@ -53,7 +53,7 @@ def read_location(url: str) -> Location:
     parts = urlsplit(url)
     if parts.scheme not in ("mongodb", "mongodb+srv") or not parts.netloc:
         raise InvalidValue(
-            f"store {shown(without_password(url))} is no MongoDB",
+            f"store {shown(without_password(url))} is not a MongoDB URL",
             field="store",
             value=without_password(url),
             hint="write mongodb://host:27017/evenbeat?replicaSet=rs0",
@@ -129,7 +129,7 @@ class Heartbeats(monitoring.ServerHeartbeatListener):
         for clock in tuple(self.clocks):
             # The time since the heartbeat was sent, not the event's duration: this thread may have waited
             # to run.
-            clock.heard(instant, clock.mark() - (time.monotonic() - started) * 1000)
+            clock.update(instant, clock.mark() - (time.monotonic() - started) * 1000)
 
     def failed(self, event: monitoring.ServerHeartbeatFailedEvent) -> None:
         pass
@@ -214,7 +214,7 @@ def _close(client: Client) -> None:
     before = [thread for thread in threading.enumerate() if thread.name.startswith("pymongo_")]
     client.close()
     if _clients:
-        return  # threads of other clients can't be told from those that end
+        return  # threads of other clients look the same as those that end
     # These threads check every half second whether to end.
     for thread in before:
         thread.join(2.0)

@@ -21,7 +21,7 @@ KNOWN = 1
 SCHEDULES, RUNS, SKIPPED, STATISTICS = "schedules", "runs", "skipped", "statistics"
 RECORDS, LOGS, META, HINTS = "records", "logs", "meta", "hints"
 
-# Receivers read the newest hints; nobody needs the older ones.
+# Receivers read the newest hints alone.
 _HINTS_KEPT = 1000
 _HINTS_SIZE = 1 << 20
 

@@ -322,7 +322,7 @@ class Session:
             raise self._too_large(str(error)) from error
         except (OverflowError, UnicodeError, BSONError) as error:
             raise InvalidValue(
-                f"MongoDB can't hold a value: {error}", field="document", value=None
+                f"MongoDB cannot store a value: {error}", field="document", value=None
             ) from error
 
     def _translation(self, error: PyMongoError) -> Exception:
@@ -373,7 +373,7 @@ def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
     if isinstance(error, ServerSelectionTimeoutError):
         advice = "is the server up, and does the replica set have a primary?"
     elif isinstance(error, ExecutionTimeout) or code == 50:
-        advice = "somebody else writes the same document, or the server is overloaded; try again"
+        advice = "another client writes the same document, or the server is overloaded; try again"
     elif isinstance(error, NetworkTimeout):
         advice = "the server did not answer in time; try again"
     elif isinstance(error, WTimeoutError):

@@ -109,13 +109,13 @@ class MongoStore:
         self._connections.close()
 
     def schema(self) -> Schema:
-        found = self._connections.look(schema.found_version)
+        found = self._connections.read_unopened(schema.found_version)
         script = schema.schema_script(self.location.database, found)
         return Schema(found, schema.KNOWN, script if found < schema.KNOWN else "")
 
     def server(self) -> list[Setting]:
         clock = self._connections.clock
-        return self._connections.look(lambda session: server_checks.settings(session, clock))
+        return self._connections.read_unopened(lambda session: server_checks.settings(session, clock))
 
     def now(self) -> Instant:
         return self._connections.clock.now() if self._clock is None else self._clock()
@@ -212,7 +212,7 @@ class MongoStore:
         next_due: Instant | None = None
         for tries in range(_TRIES // 2):
             # As in fire_due: an idle worker only reads.
-            seen = claims.look(session, claim, due, self._window)
+            seen = claims.read_candidates(session, claim, due, self._window)
             next_due = seen.next_due
             if seen.holds or (seen.ids and self._take(claim, seen.ids, due)):
                 found = claims.held(session, claim)

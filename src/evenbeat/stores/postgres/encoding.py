@@ -84,4 +84,4 @@ def _encoded(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidValue(f"PostgreSQL can't hold a value: {error}", field="row", value=None) from error
+        raise InvalidValue(f"PostgreSQL cannot store a value: {error}", field="row", value=None) from error

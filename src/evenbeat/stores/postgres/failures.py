@@ -24,14 +24,14 @@ _ADVICE = {
     "53300": "the server has no connection left; raise max_connections or put a PgBouncer in between",
     "55P03": "another transaction holds the rows; try again",
     "57014": "it took too long and was stopped; try again",
-    "57P01": "the server is stopping, or somebody ended the connection",
+    "57P01": "the server is stopping, or an administrator ended the connection",
     "57P02": "the server crashed and comes back",
     "57P03": "the server is starting, or stopping",
 }
 _NO_ANSWER = "is the server running, and can it be reached from here?"
 _IN_WORDS = {
     "password authentication failed": _ADVICE["28P01"],
-    "no password supplied": "the server wants a password: write it in the URL, or in PGPASSWORD",
+    "no password supplied": "the server requires a password: write it in the URL, or in PGPASSWORD",
     "no pg_hba.conf entry": _ADVICE["28000"],
     "role ": "the server has no such user; create it, or name another one",
     "database ": _ADVICE["3D000"],
@@ -42,7 +42,7 @@ _IN_WORDS = {
     "does not match host name": "write the host as it stands in the server's certificate",
     "does not support SSL": "the server has no TLS; leave sslmode out of the URL, or switch it on there",
     "invalid port number": "a port is 1 to 65535",
-    "invalid integer value": "one of the options of the URL is no number",
+    "invalid integer value": "one of the options of the URL is not a number",
 }
 
 
@@ -64,14 +64,14 @@ _SIZE_IN_WORDS = ("invalid memory alloc request size", "out of memory", "Cannot 
 def translated(shown: str, error: Exception, size: int = 0) -> EvenbeatError:
     """Return the error to raise for an error of the driver. ``size``: how many characters were sent."""
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
-        return InvalidValue(f"PostgreSQL can't hold a value: {error}", field="row", value=None)
+        return InvalidValue(f"PostgreSQL cannot store a value: {error}", field="row", value=None)
     assert isinstance(error, psycopg.Error)
     if size > _LARGE and _is_of_size(error):
         return TooLarge(f"{shown}: {first_line(error)}; {size:,} characters were sent at once")
     if isinstance(error, psycopg.IntegrityError):
         return InvalidValue(f"the database refused a row: {first_line(error)}", field="row", value=None)
     if isinstance(error, psycopg.DataError) or error.sqlstate == "54000":
-        return InvalidValue(f"PostgreSQL can't hold a value: {first_line(error)}", field="row", value=None)
+        return InvalidValue(f"PostgreSQL cannot store a value: {first_line(error)}", field="row", value=None)
     if isinstance(error, TimedOut | Unreplicated):
         return StoreUnavailable(f"{shown}: {error}; what was sent may still take effect")
     advice = _connecting(str(error)) if error.sqlstate is None else _ADVICE.get(error.sqlstate)

@@ -44,11 +44,11 @@ CREATE TABLE evenbeat.schedules (
     paused_until   bigint,
     paused_by      text     NOT NULL,
     paused_at      bigint,
-    declared       text     NOT NULL,  -- JSON: what the code said last
+    declared       text     NOT NULL,  -- JSON: the last declaration in code
     anchor         bigint   NOT NULL,
     next_tick      bigint,             -- the coming tick: everything before it has been dealt with
     moved          bigint,             -- the tick that the coming one stands for, if it was moved earlier
-    wake_at        bigint,             -- when to look at the row next; NULL: not until it is changed
+    wake_at        bigint,             -- when a node reads the row next; NULL: not before it is changed
     last_fire      bigint,
     revision       bigint   NOT NULL,
     fire_seq       bigint   NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE evenbeat.schedules (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)
 """
 
-# "format" stands in the index so that rows of a newer one are passed over without reading them.
+# "format" is in the index so that rows of a newer format are skipped without reading them.
 _SCHEDULES_DUE = """
 CREATE INDEX schedules_due ON evenbeat.schedules (wake_at, format) WHERE wake_at IS NOT NULL
 """
@@ -103,15 +103,15 @@ CREATE TABLE evenbeat.runs (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000)
 """
 
-# The order of claiming. Task and format stand at the end so that runs which this node can't take
-# are passed over inside the index.
+# The order of claiming. Task and format are at the end, so that runs which this node cannot claim are
+# skipped inside the index.
 _RUNS_CLAIMABLE = """
 CREATE INDEX runs_claimable ON evenbeat.runs (queue, priority DESC, run_at, id, task, format)
     WHERE state = 'queued'
 """
 
-# What is running, by who holds it: for claims that are repeated, and for workers and their supervisors.
-# Whoever looks for leases that ended walks through all of it.
+# Running runs by worker: for repeated claims, workers and supervisors. A search for ended leases reads all
+# of it.
 _RUNS_RUNNING = """
 CREATE INDEX runs_running ON evenbeat.runs (worker, claim) WHERE state = 'running'
 """
@@ -131,7 +131,7 @@ CREATE INDEX runs_of_schedule ON evenbeat.runs (tenant, schedule, created_at DES
     WHERE schedule IS NOT NULL
 """
 
-# State and tenant stand in the index so that history is counted without reading it.
+# State and tenant are in the index so that history is counted without reading the rows.
 _RUNS_OVER = """
 CREATE INDEX runs_over ON evenbeat.runs (coalesce(finished_at, 0), state, tenant)
     WHERE state NOT IN ('queued', 'running')
@@ -159,8 +159,8 @@ _SKIPPED_RECORDED = """
 CREATE INDEX skipped_recorded ON evenbeat.skipped (recorded_at)
 """
 
-# A row is written with every run that ends, and no index knows what changes in it: room for the next
-# version on the same page makes that a HOT update.
+# Every run that ends updates a row, in columns that are in no index. Free room on the page makes that a
+# HOT update.
 _STATISTICS = """
 CREATE TABLE evenbeat.statistics (
     tenant        text COLLATE "C" NOT NULL,

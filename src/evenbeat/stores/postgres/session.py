@@ -194,7 +194,7 @@ class Transaction:
         beginning: list[Statement] = [(sql.BEGIN, ()), (sql.SETTINGS, self._settings)]
         answers = self._session.together(name, [*beginning, *statements])
         self.now, servers = answers[1][0][:2]
-        self._clock.heard(servers, sent)
+        self._clock.update(servers, sent)
         return answers[2:]
 
     def commit(self, name: str, statements: Sequence[Statement]) -> list[list[Row]]:

@@ -120,11 +120,11 @@ class PostgresStore:
 
     def _check(self, settings: list[Setting]) -> None:
         for setting in settings:
-            said = f"{setting.name} is {setting.value}: {setting.hint}"
+            message = f"{setting.name} is {setting.value}: {setting.hint}"
             if setting.level == "fail":
-                raise StoreUnavailable(f"{self.location.shown}: {said}")
+                raise StoreUnavailable(f"{self.location.shown}: {message}")
             if setting.level == "warn":
-                _log.warning(said, extra={"component": "store", "store": self.location.shown})
+                _log.warning(message, extra={"component": "store", "store": self.location.shown})
 
     def open_to_join(self) -> bool:
         self.open()
@@ -202,7 +202,7 @@ class PostgresStore:
         sent = self._server_clock.mark()
         with self._connections.read() as session:
             ((next_wake, servers),) = session.rows("select next wake", sql.LOOK, {"format": FORMAT})
-        self._server_clock.heard(servers, sent)
+        self._server_clock.update(servers, sent)
         clock = self._clock()
         return next_wake, min(now, servers if clock is None else clock)
 
@@ -253,7 +253,7 @@ class PostgresStore:
         sent = self._server_clock.mark()
         with self._connections.read() as session:
             outlook = runs.Outlook(session.rows("select next due", *runs.ask_outlook(claim))[0])
-        self._server_clock.heard(outlook.servers_clock, sent)
+        self._server_clock.update(outlook.servers_clock, sent)
         clock = self._clock()
         return outlook, min(claim.now, outlook.servers_clock if clock is None else clock)
 

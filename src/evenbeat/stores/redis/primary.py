@@ -138,8 +138,8 @@ class _Cluster:
             owner = next(owners, None)
             if owner is not None:
                 return _endpoint(owner, endpoint)
-            troubles.append(f"{endpoint} says that nobody has slot {self._slot}")
-        raise driver.ClusterDownError(f"no node says who has our keys ({'; '.join(troubles)})")
+            troubles.append(f"{endpoint} does not know a node with slot {self._slot}")
+        raise driver.ClusterDownError(f"no node knows the owner of the keys ({'; '.join(troubles)})")
 
     def redirect(self, endpoint: Endpoint) -> None:
         self._redirected = endpoint

@@ -53,7 +53,7 @@ def instant_text(value: Instant) -> str:
 
 def number_text(value: int) -> str:
     if not -_MOST <= value <= _MOST:
-        raise InvalidValue(f"Redis can't hold {value}: it is beyond 2^53", field="row", value=value)
+        raise InvalidValue(f"Redis cannot store {value}: it is beyond 2^53", field="row", value=value)
     return str(value)
 
 
@@ -141,7 +141,7 @@ def _definition(rest: ScheduleDefinition | RunDefinition) -> str:
     try:
         return _encode(rest).decode()
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidValue(f"Redis can't hold a value: {error}", field="row", value=None) from error
+        raise InvalidValue(f"Redis cannot store a value: {error}", field="row", value=None) from error
 
 
 def _optional(value: Instant | None) -> str:
@@ -316,7 +316,7 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
     except KeyError as error:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
     except (ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise Unreadable(f"a field can't be read: {error}") from error
+        raise Unreadable(f"a field cannot be read: {error}") from error
 
 
 def run_fields(r: RunRecord) -> list[str]:
@@ -447,7 +447,7 @@ def read_run(fields: Fields) -> RunRecord:
     except KeyError as error:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
     except (ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise Unreadable(f"a field can't be read: {error}") from error
+        raise Unreadable(f"a field cannot be read: {error}") from error
 
 
 def readable_runs(rows: list[list[str]]) -> list[RunRecord]:

@@ -163,7 +163,7 @@ class Session:
         try:
             values = (1, self.location.meta, time, _encode(asked))
         except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidValue(f"Redis can't hold a value: {error}", field="row", value=None) from error
+            raise InvalidValue(f"Redis cannot store a value: {error}", field="row", value=None) from error
         sent = self._clock.mark()
         try:
             reply = self.send("EVALSHA", wanted.sha, *values)
@@ -173,7 +173,7 @@ class Session:
         except (driver.RedisError, OSError) as error:
             raise translated(self.location, error) from error
         if not time:
-            self._clock.heard(reply[0], sent)
+            self._clock.update(reply[0], sent)
         return cast(Reply, reply[1:])
 
     def execute(self, name: str, *words: str | int) -> Any:
@@ -248,7 +248,7 @@ _BY_CLASS: tuple[tuple[type[Exception], str], ...] = (
         driver.NoPermissionError,
         "this user may not do that; docs/stores/redis.md says what it must be allowed",
     ),
-    (driver.AuthenticationError, "the server does not take this user or password"),
+    (driver.AuthenticationError, "the server does not accept this user or password"),
     (driver.ClusterDownError, "a part of the cluster is missing; try again"),
     (driver.TimeoutError, "the server did not answer in time; can it be reached from here? try again"),
     (driver.ConnectionError, "is the server there, and can it be reached from here? try again"),
@@ -256,10 +256,10 @@ _BY_CLASS: tuple[tuple[type[Exception], str], ...] = (
 )
 _BY_CODE = {
     "MISCONF": "the server can't write to its disk; make room there",
-    "BUSY": "somebody's script keeps the server busy; try again",
-    "NOAUTH": "the server wants a password; put it into the URL",
-    "WRONGPASS": "the server does not take this user or password",
-    "WRONGTYPE": "a key holds something else than what was written there",
+    "BUSY": "another script keeps the server busy; try again",
+    "NOAUTH": "the server requires a password; write it in the URL",
+    "WRONGPASS": "the server does not accept this user or password",
+    "WRONGTYPE": "a key has another type than the one that was written",
     "NOREPLICAS": "the server has too few replicas for min-replicas-to-write; try again",
 }
 
@@ -277,7 +277,7 @@ def translated(location: Location, error: Exception) -> StoreUnavailable | TooLa
     if isinstance(error, driver.ResponseError) and _TOO_LARGE in text:
         return TooLarge(f"{location.shown}: {text} (more than proto-max-bulk-len of the server at once)")
     if isinstance(error, driver.MovedError):
-        text = f"this node of a cluster has not got our keys, {Endpoint(error.host, error.port)} has"
+        text = f"this node of a cluster does not have the keys, {Endpoint(error.host, error.port)} has"
         advice = "write redis+cluster://, which finds them" if location.kind != "cluster" else "try again"
     else:
         if _MOVING in text or isinstance(error, driver.AskError | driver.TryAgainError):

@@ -18,4 +18,4 @@ def json_text(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
+        raise InvalidValue(f"SQLite cannot store a value: {error}", field="row", value=None) from error

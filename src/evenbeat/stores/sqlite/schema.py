@@ -45,11 +45,11 @@ CREATE TABLE evenbeat_schedules (
     paused_until   INTEGER,
     paused_by      TEXT    NOT NULL,
     paused_at      INTEGER,
-    declared       TEXT    NOT NULL,  -- JSON: what the code said last
+    declared       TEXT    NOT NULL,  -- JSON: the last declaration in code
     anchor         INTEGER NOT NULL,
     next_tick      INTEGER,           -- the coming tick: everything before it has been dealt with
     moved          INTEGER,           -- the tick that the coming one stands for, if it was moved earlier
-    wake_at        INTEGER,           -- when to look at the row next; NULL: not until it is changed
+    wake_at        INTEGER,           -- when a node reads the row next; NULL: not before it is changed
     last_fire      INTEGER,
     revision       INTEGER NOT NULL,
     fire_seq       INTEGER NOT NULL,

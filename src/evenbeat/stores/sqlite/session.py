@@ -102,7 +102,7 @@ class Session:
         except sqlite3.IntegrityError as error:
             raise InvalidValue(f"the database refused a row: {error}", field="row", value=None) from error
         except (OverflowError, UnicodeEncodeError) as error:
-            raise InvalidValue(f"SQLite can't hold a value: {error}", field="row", value=None) from error
+            raise InvalidValue(f"SQLite cannot store a value: {error}", field="row", value=None) from error
         except sqlite3.Error as error:
             self.broken = self.broken or (error_code(error) & 0xFF) not in _HARMLESS
             raise unavailable(self._path, error) from error

@@ -1,7 +1,7 @@
 """Hints between processes that share a SQLite file: datagrams to sockets in a folder beside the file.
 
 Every process that waits has a socket there; a hint is one datagram to each. A socket keeps the datagrams that
-arrive while nobody reads.
+arrive until the process reads them.
 """
 
 from __future__ import annotations
@@ -131,4 +131,4 @@ def _send(sending: socket.socket, message: bytes, address: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(address)
     except OSError:
-        pass  # full: its process has a hint to read already; gone: nobody waits there
+        pass  # full: its process has a hint to read already; gone: the process does not wait any more
