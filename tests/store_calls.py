@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from evenbeat.core.records import RunRecord, ScheduleRecord
-from evenbeat.rules import changes
+from msgspec.structs import replace
+
+from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord
+from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
-from evenbeat.stores.base import Claim, ScheduleQuery, Store, Write
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.testing import VirtualClock
 
 WAITER = """
@@ -59,6 +61,34 @@ def wait_until_receiving(store: Any) -> None:
     while not store._waker.is_receiving:
         assert time.monotonic() < deadline, "hints do not arrive"
         store.wait(0.01)
+
+
+def every_call(store: Store) -> dict[str, Callable[[], object]]:
+    """Every operation of a store on rows, by name, to check how errors are reported."""
+    run = RunRecord(id="a", task="work", attempt=1)
+    chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
+    return {
+        "put_schedules": lambda: add_schedules(store, "a"),
+        "find_schedules": lambda: store.find_schedules(ScheduleQuery()),
+        "fire_due": lambda: store.fire_due(store.now(), 1, plan),
+        "add_runs": lambda: store.add_runs([replace(run, id="b")]),
+        "claim_runs": lambda: claim(store),
+        "settle_runs": lambda: store.settle_runs([attempts.succeeded(run, None, 0, "t")]),
+        "find_runs": lambda: store.find_runs(RunQuery()),
+        "find_runs since": lambda: store.find_runs(RunQuery(since=1)),
+        "lost_runs": lambda: store.lost_runs(store.now(), 1),
+        "count_runs": lambda: store.count_runs(),
+        "count_queues": lambda: store.count_queues(1, 1),
+        "find_skipped": lambda: store.find_skipped("default", "a"),
+        "statistics": lambda: store.statistics([("default", "a")]),
+        "purge": lambda: store.purge(1, 1),
+        "get_record": lambda: store.get_record("k", "default", "x"),
+        "put_record": lambda: store.put_record(Record(kind="k", key="x", body="")),
+        "find_records": lambda: store.find_records("k"),
+        "delete_record": lambda: store.delete_record("k", "default", "x", 1),
+        "append_log": lambda: store.append_log([chunk]),
+        "read_log": lambda: store.read_log("a"),
+    }
 
 
 class Crash(BaseException):

@@ -49,6 +49,7 @@ from tests.store_calls import (
     Crash,
     add_schedules,
     claim,
+    every_call,
     exit_code_of_child,
     schedule_names,
     wait_until_receiving,
@@ -1374,32 +1375,9 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         assert not any("Sort" in step for step in steps), steps
 
 
-def test_nothing_of_the_driver_escapes(alone: PostgresStore) -> None:
+def test_no_error_of_the_driver_reaches_the_caller(alone: PostgresStore) -> None:
     for table in TABLES:
         sql(alone, f"DROP TABLE evenbeat.{table}")
-    chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
-    run = RunRecord(id="a", task="work", attempt=1)
-    calls: list[Callable[[], object]] = [
-        lambda: add_schedules(alone, "a"),
-        lambda: alone.find_schedules(ScheduleQuery()),
-        lambda: alone.fire_due(alone.now(), 1, plan),
-        lambda: alone.add_runs([run]),
-        lambda: claim(alone),
-        lambda: alone.settle_runs([attempts.succeeded(run, None, 0, "t")]),
-        lambda: alone.find_runs(RunQuery()),
-        lambda: alone.lost_runs(0, 1),
-        lambda: alone.count_runs(),
-        lambda: alone.count_queues(1, 1),
-        lambda: alone.find_skipped("default", "a"),
-        lambda: alone.statistics([("default", "a")]),
-        lambda: alone.purge(1, 1),
-        lambda: alone.get_record("k", "t", "x"),
-        lambda: alone.put_record(Record(kind="k", key="x", body="")),
-        lambda: alone.find_records("k"),
-        lambda: alone.delete_record("k", "t", "x", 1),
-        lambda: alone.append_log([chunk]),
-        lambda: alone.read_log("a"),
-    ]
-    for call in calls:
+    for call in every_call(alone).values():
         with pytest.raises(EvenbeatError, match="does not exist"):
             call()

@@ -347,7 +347,7 @@ def test_documents_are_not_locked_where_their_note_is_something_else(valkey: str
         documents.put(f"{prefix}:order:1", {"sleep_until": "2020-01-01T00:00:00Z"})
         client.delete(f"{documents.index}:scan")
         client.lpush(f"{documents.index}:scan", "in the way")
-        with pytest.raises(StoreUnavailable, match="a key holds something else"):
+        with pytest.raises(StoreUnavailable, match="a key has another type"):
             documents.lock_next(1000, 10)
         assert client.hget(f"{prefix}:order:1", "sleep_until") == b"2020-01-01T00:00:00Z"
         client.delete(f"{documents.index}:scan")

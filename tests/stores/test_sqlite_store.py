@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from evenbeat.core.records import LogChunk, Record, RunRecord
+from evenbeat.core.records import RunRecord
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
-from evenbeat.rules import attempts
 from evenbeat.rules.firing import plan
 from evenbeat.stores import rows
-from evenbeat.stores.base import RunQuery, ScheduleQuery
+from evenbeat.stores.base import RunQuery
 from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
 from evenbeat.stores.sqlite.session import Session
 from evenbeat.testing import VirtualClock
@@ -29,6 +28,7 @@ from tests.store_calls import (
     Crash,
     add_schedules,
     claim,
+    every_call,
     exit_code_of_child,
     schedule_names,
     wait_until_receiving,
@@ -588,32 +588,10 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         assert not any("TEMP B-TREE" in step for step in steps), steps
 
 
-def test_nothing_of_the_driver_escapes(store: SqliteStore, path: Path) -> None:
+def test_no_error_of_the_driver_reaches_the_caller(store: SqliteStore, path: Path) -> None:
     with plain(path) as connection:
         for table in ("schedules", "runs", "skipped", "statistics", "records", "logs"):
             connection.execute(f"DROP TABLE evenbeat_{table}")
-    chunk = LogChunk(run="a", attempt=1, seq=0, text="", at=0)
-    run = RunRecord(id="a", task="work", attempt=1)
-    calls: list[Callable[[], object]] = [
-        lambda: add_schedules(store, "a"),
-        lambda: store.find_schedules(ScheduleQuery()),
-        lambda: store.fire_due(store.now(), 1, plan),
-        lambda: store.add_runs([run]),
-        lambda: claim(store),
-        lambda: store.settle_runs([attempts.succeeded(run, None, 0, "t")]),
-        lambda: store.find_runs(RunQuery()),
-        lambda: store.count_runs(),
-        lambda: store.count_queues(1, 1),
-        lambda: store.find_skipped("default", "a"),
-        lambda: store.statistics([("default", "a")]),
-        lambda: store.purge(1, 1),
-        lambda: store.get_record("k", "t", "x"),
-        lambda: store.put_record(Record(kind="k", key="x", body="")),
-        lambda: store.find_records("k"),
-        lambda: store.delete_record("k", "t", "x", 1),
-        lambda: store.append_log([chunk]),
-        lambda: store.read_log("a"),
-    ]
-    for call in calls:
+    for call in every_call(store).values():
         with pytest.raises(EvenbeatError, match="no such table"):
             call()
