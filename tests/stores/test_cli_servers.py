@@ -1,4 +1,4 @@
-"""The commands on real servers: what they check, make, show and refuse."""
+"""The commands on real servers: checks, upgrades, output and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is MongoDB's own: transactions of others, forks, settings, documents. The contract has the rest."""
+"""Properties of the MongoDB store alone: conflicts, settings, documents. tests/contract has the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS,
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[str]:
-    """One database for most tests, emptied before each; a client that stays connected makes them quick."""
+    """One database for most tests, emptied before each. A client that stays connected makes them quick."""
     with own_place(server_url("mongo")) as url:
         keeper = MongoStore(url)
         keeper.open()
@@ -63,7 +63,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def make(place: str, clock: VirtualClock) -> Iterator[Callable[..., MongoStore]]:
-    """Makes open stores on the same database and closes them in the end."""
+    """Returns a function that opens stores on the same database. They are closed after the test."""
     made: list[MongoStore] = []
 
     def open_store(**options: Any) -> MongoStore:
@@ -85,12 +85,12 @@ def store(make: Callable[..., MongoStore]) -> MongoStore:
 
 
 def plain(store: MongoStore) -> Any:
-    """The database, as mongosh sees it."""
+    """Return the database, as mongosh sees it."""
     return store._connections.session().database
 
 
 def dump(store: MongoStore) -> dict[str, list[Document]]:
-    """All that is stored, but for what has no meaning."""
+    """Return all documents, without fields that have no meaning."""
     unimportant = {"touched": 0}
     found = {name: list(plain(store)[name].find({}, unimportant)) for name in COLLECTIONS}
     for document in found[schema.SKIPPED]:
@@ -149,7 +149,7 @@ def test_an_option_that_does_not_exist_is_refused_in_words(place: str) -> None:
 def test_the_database_is_the_path_of_the_url() -> None:
     assert location.read_location("mongodb://a:1,b:2/jobs?replicaSet=rs0").database == "jobs"
     assert location.read_location("mongodb://a").database == "evenbeat"
-    # Credentials belong to the database of the path, where nothing else is said.
+    # The database of the path knows the user, unless authSource names another.
     assert location.read_location("mongodb://u:p@a/jobs").server == "mongodb://u:p@a/jobs"
 
 
@@ -273,7 +273,7 @@ def test_a_newer_schema_is_refused(mongo: str) -> None:
 def test_the_last_store_to_close_ends_every_thread() -> None:
     before = set(threading.enumerate())
     with own_place(server_url("mongo")) as url:
-        # Another timeout: a client that it shares with nobody.
+        # With another timeout: a client that it does not share.
         store = MongoStore(url, timeout=4.0)
         store.open()
         store.wait(0)
@@ -311,7 +311,7 @@ def test_the_driver_s_heartbeats_set_the_clock(mongo: str, monkeypatch: pytest.M
     store.open()
     watch.seen.clear()
     right = store.now()
-    # As after a step of the server's clock: what is known of it is an hour late.
+    # As after a change of the server's clock: the estimate is an hour late.
     assert store._connections.clock._ahead is not None
     store._connections.clock._ahead -= 60 * MINUTE
     deadline = time.monotonic() + 60
@@ -363,7 +363,7 @@ def test_more_than_a_transaction_may_hold_is_settled(store: MongoStore) -> None:
     store.add_runs([RunRecord(id=f"r{at}", task="work") for at in range(100)])
     text = f'"{"x" * 700_000}"'
     ends = [attempts.succeeded(held, text, store.now(), held.id) for held in claim(store, limit=100)]
-    # In one transaction the server of the tests, with a cache of 256 MB, refuses it.
+    # The server of the tests, with a cache of 256 MB, refuses this in one transaction.
     with pytest.raises(TooLarge, match="give the server a larger cache"):
         store._settle(ends)
     assert store.settle_runs(ends) == [True] * 100
@@ -413,7 +413,7 @@ def test_joining_a_transaction_of_another_database_is_refused(store: MongoStore)
         store.add_runs_within(object(), [])
 
 
-# Others.
+# Other transactions.
 
 
 def test_a_write_that_meets_another_transaction_does_not_wait_and_changes_nothing(
@@ -428,7 +428,7 @@ def test_a_write_that_meets_another_transaction_does_not_wait_and_changes_nothin
         other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
         with pytest.raises(StoreUnavailable, match="other clients write the same"):
             impatient.put_schedules([Write(change, row.version)])
-        assert schedule_names(impatient) == ["a", "b"]  # readers wait for nobody
+        assert schedule_names(impatient) == ["a", "b"]  # readers do not wait
     assert impatient.put_schedules([Write(change, row.version)])[0].accepted
 
 
@@ -521,7 +521,7 @@ def test_a_node_tries_a_reserved_batch_again_with_every_third_call(
     fired = [len(store.fire_due(clock.now, 10, plan).planned) for _ in range(3)]
     assert sorted(fired) == [0, 0, 2]
     while plain(store).meta.find_one({"_id": f"firing {first.id}"}):
-        threading.Event().wait(0.01)  # nobody waits for the answer when a note is removed
+        threading.Event().wait(0.01)  # deleting a note does not wait for an answer
 
 
 def test_a_reservation_from_before_the_clock_was_set_back_is_ignored(
@@ -577,8 +577,8 @@ def test_a_heartbeat_that_meets_a_transaction_starts_anew_when_it_is_over(store:
 def test_a_run_that_ends_while_its_schedule_is_fired_is_not_overlooked(
     store: MongoStore, make: Callable[..., MongoStore], clock: VirtualClock, overlap: str
 ) -> None:
-    # plan is told of an active run, which ends before the plan is written: the tick must not wait for it.
-    # Another stands before it: the first of a batch is held from the beginning.
+    # plan is given an active run, which ends before the plan is written: the tick must not wait for it.
+    # Another schedule is before it: the first one of a batch is reserved from the beginning.
     add_schedules(store, "before", overlap=overlap)
     add_schedules(store, "single", overlap=overlap)
     clock.advance("1m")
@@ -595,7 +595,7 @@ def test_a_run_that_ends_while_its_schedule_is_fired_is_not_overlooked(
 
     fired = {planned.schedule.name: planned for planned in store.fire_due(clock.now, 10, planning).planned}
     assert ended == [True]
-    # Planned again, and now it is known to have ended.
+    # Planned again, after the run has ended.
     assert fired == {} or "single" not in fired or len(fired["single"].runs) == 1
     while "single" not in fired:
         fired = {planned.schedule.name: planned for planned in store.fire_due(clock.now, 10, plan).planned}
@@ -643,7 +643,7 @@ def test_the_transaction_of_a_killed_process_is_ended_by_the_next_node_that_meet
     clock.advance("1m")
     done = subprocess.run([sys.executable, "-c", DYING, place, str(clock.now)], check=False)
     assert done.returncode == -9
-    # The server goes on with the transaction: the schedules are not to be had, and nothing of it is seen.
+    # The server keeps the transaction open: its schedules are locked, and its writes are invisible.
     assert store.fire_due(clock.now, 10, plan).planned == ()
     assert store.count_runs() == {}
     fired: list[str] = []
@@ -651,7 +651,7 @@ def test_the_transaction_of_a_killed_process_is_ended_by_the_next_node_that_meet
         answer = store.fire_due(clock.now, 10, plan)
         fired = [planned.schedule.name for planned in answer.planned]
         threading.Event().wait(0.05)
-        clock.advance("50ms")  # what the dead had reserved ends, too
+        clock.advance("50ms")  # the reservation of the dead process ends, too
     assert fired == ["a", "b"]
     assert store.count_runs() == {"queued": 2}
 
@@ -698,7 +698,8 @@ def test_a_purge_that_dies_at_any_command_is_finished_by_the_next(
         with pytest.raises(Crash):
             purge(store)
         left = dump(first)
-        # A run is there until its log is gone: where one dies in between, the run leads to the rest.
+        # A run exists until its log is deleted: after a crash in between, the next purge finds the rest by
+        # the run.
         logged = {line["_id"]["run"] for line in left[schema.LOGS]}
         assert logged <= {run["_id"] for run in left[schema.RUNS]}
         purge(store)
@@ -756,7 +757,7 @@ def test_lines_that_are_written_while_their_run_is_purged_go_with_it(
 
     def log(name: str) -> None:
         if name == "delete runs":
-            # Its run is still there.
+            # The run still exists.
             other.append_log(lines[:1])
             assert other.read_log("a") == lines[:1]
 
@@ -779,7 +780,7 @@ def test_lines_whose_run_is_purged_while_they_are_written_are_not_kept(
     assert plain(other).logs.count_documents({}) == 0
 
 
-# Documents that can't be understood.
+# Documents that cannot be read.
 
 
 def test_a_running_run_without_a_lease_is_lost(store: MongoStore, clock: VirtualClock) -> None:
@@ -842,7 +843,7 @@ def test_workers_that_meet_at_statistics_count_in_documents_of_their_own(
     assert store.settle_runs([attempts.succeeded(one, None, clock.now, "1")]) == [True]
     clock.advance("1s")
     other = make()
-    # Another worker has its statistics in a transaction all the while, as if it were always a bit faster.
+    # Another worker has the statistics in a transaction all the time, as if it were always a bit faster.
     with store._connections.session().transaction() as busy:
         busy.update("count", schema.STATISTICS, {"_id": "default/a"}, {"$inc": {"run_count": 1}})
         assert other.settle_runs([attempts.failed(two, "boom", clock.now, "2")]) == [True]
@@ -881,7 +882,7 @@ def test_a_wait_takes_a_second_while_the_server_is_away(place: str) -> None:
 
 
 def stages(plan: Any) -> list[str]:
-    """The stages of a query plan, with their indexes."""
+    """Return the stages of a query plan, with their indexes."""
     found: list[str] = []
     if isinstance(plan, dict):
         if "stage" in plan:

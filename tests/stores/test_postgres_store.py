@@ -1,4 +1,5 @@
-"""What is PostgreSQL's own: sessions, poolers, forks, roles, locks, plain SQL. The contract has the rest."""
+"""Properties of the PostgreSQL store alone: sessions, poolers, roles, locks, SQL. tests/contract has the
+others."""
 
 from __future__ import annotations
 
@@ -66,14 +67,14 @@ def clock() -> VirtualClock:
 
 @pytest.fixture(scope="module", name="url")
 def a_place() -> Iterator[str]:
-    """One schema for all tests that have no need of an empty database."""
+    """One schema for all tests that need no empty database."""
     with own_place(server_url("postgres")) as url:
         yield url
 
 
 @pytest.fixture
 def make(url: str, clock: VirtualClock) -> Iterator[Callable[..., PostgresStore]]:
-    """Makes open stores on the same, empty tables and closes them in the end."""
+    """Returns a function that opens stores on the same, empty tables. They are closed after the test."""
     made: list[PostgresStore] = []
 
     def open_store(clock: VirtualClock | None = clock, place: str = url, **options: Any) -> PostgresStore:
@@ -106,12 +107,12 @@ def sql(store: PostgresStore, text: str) -> list[Any]:
 
 
 def dump(store: PostgresStore) -> dict[str, list[Any]]:
-    """All that is in the tables."""
+    """Return the content of all tables."""
     return {table: sorted(sql(store, f"SELECT * FROM evenbeat.{table}"), key=repr) for table in TABLES}
 
 
 def spoil(store: PostgresStore, table: str, damage: str, row: str) -> None:
-    """Write what no version of Evenbeat would."""
+    """Write a value that no version of Evenbeat writes."""
     checks = f"conrelid = 'evenbeat.{table}'::regclass AND contype = 'c'"
     for (name,) in sql(store, f"SELECT conname FROM pg_constraint WHERE {checks}"):
         sql(store, f"ALTER TABLE evenbeat.{table} DROP CONSTRAINT {name}")
@@ -305,7 +306,7 @@ def test_an_interrupted_first_opening_leaves_nothing_half_made() -> None:
 
 @contextmanager
 def role(url: str, *settings: str) -> Iterator[str]:
-    """The URL for a role of one's own with these settings."""
+    """Return the URL of a new role with these settings."""
     name = f"role_{os.urandom(4).hex()}"
     with psycopg.connect(server_url("postgres"), autocommit=True) as admin:
         admin.execute(f"CREATE ROLE {name} LOGIN".encode())
@@ -482,7 +483,7 @@ def test_the_clock_is_not_asked_for_again_and_again(make: Callable[..., Postgres
 def test_nothing_outlives_a_transaction_on_its_connection(
     make: Callable[..., PostgresStore], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As behind a PgBouncer that pools transactions: each begins on a session that knows of nothing."""
+    """A pool as behind a PgBouncer that pools transactions: each begins on a session without any state."""
     give_back = connections.Connections._give_back
 
     def discarding(self: connections.Connections, held: session.Session | None) -> None:
@@ -564,7 +565,7 @@ def test_a_call_waits_for_locked_rows_no_longer_than_the_lock_timeout(
         with pytest.raises(StoreUnavailable, match="another transaction holds the rows"):
             store.put_schedules([Write(change, row.version)])
         clock.advance("1m")
-        fired = store.fire_due(clock.now, 10, plan)  # who fires waits for nobody
+        fired = store.fire_due(clock.now, 10, plan)  # firing does not wait
         assert fired.planned == ()
         assert fired.next_wake == clock.now
         frozen.execute("ROLLBACK")
@@ -753,7 +754,7 @@ def test_concurrent_creators_of_the_same_schedules_do_not_deadlock_and_one_of_th
 
 
 def until_somebody_waits(store: PostgresStore) -> None:
-    """Until a transaction waits for a row of this schema that another one holds."""
+    """Wait until a transaction waits for a row of this schema that another one has locked."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
     deadline = time.monotonic() + 60
     with plain(store) as connection:
@@ -776,7 +777,7 @@ def test_a_run_that_ends_while_its_schedule_is_fired_wakes_it(
     thread = threading.Thread(target=lambda: answers.extend(settling.settle_runs([done])))
 
     def ends_meanwhile(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
-        # The other settles between what is read here and what is written: it has to wait for us.
+        # The other store settles between the reads and the writes of this fire: it has to wait.
         thread.start()
         until_somebody_waits(firing)
         return plan(row, now, active)
@@ -839,7 +840,7 @@ def test_a_run_ends_beside_the_fire_of_a_schedule_that_never_waits(
     answers: list[bool] = []
 
     def ends_meanwhile(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
-        # Whoever waited for this fire would wait for himself.
+        # A settlement that waited for this fire would be a deadlock.
         answers.extend(settling.settle_runs([attempts.succeeded(held, None, now, "t")]))
         return plan(row, now, active)
 
@@ -954,12 +955,12 @@ def test_writes_of_one_schedule_in_one_batch_are_seen_by_the_next(
     assert store.count_runs() == {"queued": 1}
 
 
-# Rows that can't be understood.
+# Rows that cannot be read.
 
 
 @pytest.fixture
 def alone(clock: VirtualClock) -> Iterator[PostgresStore]:
-    """A store in a schema whose constraints may go."""
+    """A store in a schema of its own, whose constraints a test may drop."""
     with own_place(server_url("postgres")) as url:
         store = PostgresStore(url, clock)
         store.open()
@@ -982,7 +983,7 @@ def test_an_unreadable_running_run_ends_with_its_lease_and_wakes_its_schedule(
     (planned,) = alone.fire_due(clock.now, 10, plan).planned
     assert planned.runs == ()
     tick = planned.schedule.next_tick
-    # Some leases are over, and one was renewed in the meantime.
+    # Some leases have ended, and one was renewed meanwhile.
     spoil(alone, "runs", f"lease_until = {clock.now + 1000}", "id = 'b'")
     found = alone.lost_runs(clock.now, 10)
     assert [run.id for run in found.runs] == ["a"]
@@ -995,7 +996,7 @@ def test_an_unreadable_running_run_ends_with_its_lease_and_wakes_its_schedule(
     clock.advance("2s")
     alone.lost_runs(clock.now, 10)
     assert [note.key for note in alone.find_records("quarantine")] == ["b", note.key]
-    # A row of a newer format is left to nodes that understand it.
+    # A row of a newer format is left to nodes that can read it.
     assert alone.count_runs() == {"running": 2, "failed": 2}
     before = dump(alone)
     alone.lost_runs(clock.now, 10)
@@ -1112,7 +1113,7 @@ def test_a_wait_is_short_and_returns_true_while_hints_do_not_arrive(
     urls = {
         "off": "off",
         "nowhere": "postgresql://evenbeat@127.0.0.1:1/postgres",
-        # NOTIFY does not cross databases, as LISTEN does not get through a pooler.
+        # NOTIFY does not cross databases, just as it does not pass through a pooler.
         "elsewhere": urlsplit(server_url("postgres"))._replace(path="/template1", query="").geturl(),
     }
     messages = {"off": "", "nowhere": "cannot be received", "elsewhere": "hints do not arrive"}
@@ -1155,7 +1156,7 @@ def test_a_slow_name_look_up_delays_neither_hints_nor_waits(
         go_on.set()
         hinter.join()
         waiter.join()
-    # What it may have missed until now ends one wait.
+    # Hints that may have been missed until now end one wait.
     wait_until_receiving(store)
 
 
@@ -1242,7 +1243,7 @@ _LATELY = 19_800
 
 
 def hot_statements() -> dict[str, tuple[str, Any]]:
-    """Everything that runs in a loop, or for each batch of one, with values."""
+    """Return all statements that run in a loop, or for each batch of one, with values."""
     searches = {
         "runs by id": RunQuery(ids=("a",)),
         "runs of a worker": RunQuery(worker="w", states=("running",)),

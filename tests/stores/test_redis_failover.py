@@ -89,7 +89,7 @@ def test_a_server_that_was_demoted_is_left_and_its_successor_is_found(stack: Exi
     pair.swap()
     with pytest.raises(StoreUnavailable, match="replica") as caught:
         add(store, "meanwhile")
-    assert caught.tb is not None  # which keeps all of its frames alive, and their connections
+    assert caught.tb is not None  # which keeps all of its frames, and their connections, alive
     with client(pair.replica) as old:
         wait_until(lambda: "ours" not in [one["name"] for one in old.client_list()], "it is still connected")
     asked.clear()
@@ -117,7 +117,7 @@ def test_hints_arrive_from_the_new_server(stack: ExitStack, pair: Pair, is_waiti
         thread.start()
         wait_until(lambda: waiting._waker.is_receiving, "nobody listens")
     pair.swap()
-    # Nothing that follows reaches the old server's listeners.
+    # No later hint reaches the old server's listeners.
     with client(pair.replica) as asked:
         asked.execute_command("REPLICAOF", "127.0.0.1", 1)
     for store in (waiting, other):
@@ -189,7 +189,7 @@ def test_a_server_that_sentinels_name_too_late_is_not_taken_for_the_primary(
     asked: list[str] = []
 
     class Late:
-        """A connection whose server says that it is a replica."""
+        """A connection whose server reports that it is a replica."""
 
         def __init__(self, url: str) -> None:
             asked.append(url)
@@ -236,7 +236,7 @@ def test_the_node_with_the_slot_is_found_and_followed(stack: ExitStack, cluster:
     assert {setting.name: setting.level for setting in store.server()}["cluster_enabled"] == "ok"
     assert store.wait(0) is False
     cluster.hand_over()
-    assert add(store, "after") == [True]  # it was sent elsewhere, and nobody had to know
+    assert add(store, "after") == [True]  # it was redirected, without the caller's noticing
     assert claimed(store) == ["after", "before"]
     while store.wait(0):
         pass
@@ -286,7 +286,7 @@ def test_while_the_slot_is_moved_nothing_is_half_written_and_then_it_is_followed
         new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", old_name)
         old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", new_name)
         keys = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
-        # The second row of a call is there already, all others are still here.
+        # The second row of a call is on the new node already, all others are still on the old one.
         words = ["MIGRATE", "127.0.0.1", target.port, "", 0, 20_000, "KEYS"]
         first = f"{store.location.base}schedules:b"
         old.execute_command(*words, first)
@@ -304,7 +304,7 @@ def test_while_the_slot_is_moved_nothing_is_half_written_and_then_it_is_followed
 
 
 def something_of_everything(store: RedisStore, clock: VirtualClock) -> list[Write]:
-    """Every index that all rows share has something in it; answers two writes."""
+    """Fill every index that all rows share, and return two writes."""
     wanted = [ScheduleRecord(name=name, task="work", trigger="every 1m") for name in "ab"]
     store.put_schedules([Write(changes.create(entry, clock.now), None) for entry in wanted])
     clock.advance("3m")

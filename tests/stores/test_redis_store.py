@@ -1,4 +1,5 @@
-"""What is Redis's own: scripts, keys, memory, restarts, clusters, forks. The contract has the rest."""
+"""Properties of the Redis store alone: scripts, keys, memory, restarts, clusters. tests/contract has the
+others."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def make(valkey: str, clock: VirtualClock) -> Iterator[Make]:
-    """Makes open stores on the same keys and closes them in the end."""
+    """Returns a function that opens stores on the same keys. They are closed after the test."""
     made: list[RedisStore] = []
 
     def open_store(**options: Any) -> RedisStore:
@@ -71,14 +72,14 @@ def store(make: Make) -> RedisStore:
 
 @pytest.fixture
 def client(valkey: str) -> Iterator[Any]:
-    """The server as a person with redis-cli has it."""
+    """A plain client, like redis-cli."""
     with redis.Redis.from_url(read_location(valkey).url, decode_responses=True, protocol=2) as client:
         yield client
 
 
 @contextmanager
 def own_server(**settings: str) -> Iterator[servers.Valkey]:
-    """A server to change, kill and fill up."""
+    """A server that a test may change, kill and fill up."""
     try:
         server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
         server.start()
@@ -95,7 +96,7 @@ def key(store: RedisStore, rest: str) -> str:
     return store.location.base + rest
 
 
-# Where the server is.
+# Locations.
 
 
 def test_the_location_is_read_from_a_url() -> None:
@@ -211,7 +212,7 @@ def test_two_installations_on_one_server_do_not_see_each_other(make: Make) -> No
             client.delete(*client.scan_iter(key(others, "*")))
 
 
-# What the promise leans on.
+# Settings that guarantees depend on.
 
 
 def levels(store: RedisStore) -> dict[str, str]:
@@ -257,9 +258,9 @@ def test_a_server_that_does_not_let_its_settings_be_read_is_warned_of() -> None:
         found = {setting.name: setting for setting in store.server()}
         assert (found["appendfsync"].level, found["appendfsync"].value) == ("warn", "unknown")
         assert "can't be read" in (found["appendfsync"].hint or "")
-        # What INFO tells is known all the same.
+        # INFO is still readable.
         assert (found["maxmemory-policy"].level, found["appendonly"].level) == ("ok", "ok")
-        # Keys of our own, and no others, are all that the scripts need.
+        # The scripts need Evenbeat's own keys, and no others.
         add_schedules(store, "a")
         assert store.add_runs([RunRecord(id="r", task="work")]) == [True]
         assert [held.id for held in claim(store)] == ["r"]
@@ -324,7 +325,7 @@ def test_a_lock_can_be_read_with_redis_cli_and_goes_by_itself(make: Make, client
     stale = store.get_record("lock", "default", "import")
     assert stale is not None
 
-    # As Redis does at its end: what comes late matches nothing, and the next holder is not harmed.
+    # As Redis does when it expires: a late write matches nothing, and does not affect the next holder.
     assert client.pexpire(key, 0)
     assert locks.holder(store, "import") is None
     assert not locks.extend(store, "import", "30s", "mine")
@@ -386,7 +387,7 @@ def test_all_that_was_acknowledged_is_there_after_the_server_was_killed() -> Non
 
 
 class Proxy:
-    """A line to the server that swallows the next reply, once it is told to."""
+    """A proxy that drops the next reply of the server on request."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -476,7 +477,7 @@ def test_a_call_whose_reply_is_lost_is_not_repeated_by_the_driver_and_may_be_by_
                 call()
             assert proxy.requests == sent + 1
             if call is calls[2][0]:
-                # Taken, and not planned: the reply that was lost is that of the first of two commands.
+                # Reserved, and not planned: the lost reply is that of the first of two commands.
                 assert len(store.fire_due(clock.now, 10, plan).planned) == 2
             assert call() == repeated
         assert store.count_runs() == {"succeeded": 3}
@@ -523,7 +524,7 @@ def test_a_server_without_memory_refuses_new_work_and_lets_existing_work_end(clo
                 call()
         assert adapter.dump() == before
         adapter.close()
-        # What is under way comes to its end, and makes room.
+        # Running work can end, and makes room.
         following = (RunRecord(id="next", task="work"),)
         ends = [attempts.succeeded(run, "1", clock.now, f"t-{run.id}", adds=following) for run in held]
         assert store.settle_runs(ends) == [True, True]
@@ -542,7 +543,7 @@ def test_a_value_that_is_too_large_for_the_server_is_refused_alone() -> None:
         store.open()
         large = RunRecord(id="a", task="work", payload=f'"{"x" * 1_500_000}"')
         for _ in range(2):
-            # The server hangs up while the rest is still being written: its reason may get lost on the way.
+            # The server ends the connection while the rest is still being sent: its reason may get lost.
             with pytest.raises((TooLarge, StoreUnavailable)):
                 store.add_runs([large])
         assert store.count_runs() == {}
@@ -583,7 +584,7 @@ def test_joining_a_transaction_of_another_database_is_refused(store: RedisStore)
         store.add_runs_within(object(), [])
 
 
-# Nodes that work at once.
+# Nodes that work at the same time.
 
 
 def test_two_nodes_that_fire_at_once_get_different_rows(make: Make, clock: VirtualClock) -> None:
@@ -595,7 +596,7 @@ def test_two_nodes_that_fire_at_once_get_different_rows(make: Make, clock: Virtu
     def meanwhile(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
         if not theirs:
             theirs.extend(other.fire_due(clock.now, 5, plan).planned)
-            # All else is in others' hands: nothing to take, and more is due.
+            # The other schedules are reserved: there is nothing to fire, although more is due.
             rest = other.fire_due(clock.now, 5, plan)
             assert (rest.planned, rest.next_wake) == ((), clock.now)
         return plan(row, now, active)
@@ -626,7 +627,7 @@ def test_schedules_that_a_dead_node_had_reserved_are_fired_by_another(
         for _ in range(schedules.PATIENCE - 1):
             assert other.fire_due(clock.now, 10, plan).planned == ()
     assert len(other.fire_due(clock.now, 10, plan).planned) == 2
-    # The dead one was only slow: it finds nothing to fire any more.
+    # The dead node was only slow: it finds nothing to fire any more.
     watch.on = False
     assert dying.fire_due(clock.now, 10, plan).planned == ()
     assert len(other.find_runs(RunQuery()).items) == 2
@@ -729,7 +730,7 @@ def test_foreign_tasks_at_the_head_of_a_queue_cost_a_claim_nothing(store: RedisS
     assert client.info("commandstats")["cmdstat_hgetall"]["calls"] <= 2
 
 
-# Rows that can't be understood.
+# Rows that cannot be read.
 
 
 def test_a_schedule_whose_hash_is_missing_is_noted_and_not_read_again(
@@ -761,7 +762,7 @@ def test_a_run_of_a_newer_format_waits_for_a_node_that_knows_it(store: RedisStor
 
 
 def exercise(store: RedisStore, clock: VirtualClock) -> None:
-    """Everything that makes keys."""
+    """Do everything that creates keys."""
     add_schedules(store, "a", trigger="every 10s")
     add_schedules(store, "b", tenant="acme", overlap="queue")
     clock.advance("1m")
@@ -816,7 +817,7 @@ def test_a_wait_is_short_while_the_server_is_away_and_one_ends_after_a_reconnect
         assert store.wait(0) is False
         server.kill()
         assert store.wait(60) is True
-        assert store.wait(60) is True  # still nobody there
+        assert store.wait(60) is True  # the server is still away
         server.start()
         assert store.wait(60) is True  # hints may have been lost
         assert store.wait(0) is False

@@ -1,4 +1,5 @@
-"""``rediss://``: the same over TLS. The server of the wheel has no TLS; one who ends it stands before it."""
+"""``rediss://``: connections over TLS. The server of the wheel has no TLS, so a proxy in front of it ends
+TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from evenbeat.stores.redis import RedisStore
 
 
 class Terminator:
-    """Takes connections over TLS and passes on what is in them."""
+    """Accepts connections over TLS and forwards their content."""
 
     def __init__(self, target: tuple[str, int], certificate: Path, key: Path) -> None:
         self._target = target
@@ -76,7 +77,7 @@ class Terminator:
 
 
 def certificate(folder: Path, name: str, host: str) -> tuple[Path, Path]:
-    """A certificate that nobody but itself has signed, and its key."""
+    """A self-signed certificate, and its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("there is no openssl to make a certificate with")
@@ -89,7 +90,7 @@ def certificate(folder: Path, name: str, host: str) -> tuple[Path, Path]:
 
 @pytest.fixture
 def secure(valkey: str, tmp_path: Path) -> Iterator[str]:
-    """The URL over TLS, without whom to trust."""
+    """The URL over TLS, without the certificate to trust."""
     parts = urlsplit(valkey)
     assert parts.hostname is not None
     made, key = certificate(tmp_path, "server", "IP:127.0.0.1")

@@ -1,4 +1,4 @@
-"""Keys that hold something else than they should: no script stops midway, and no row suffers for another."""
+"""Keys of a wrong type: no script stops between two writes, and no row affects another."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def claim(store: RedisStore, token: str = "c", **fields: Any) -> list[RunRecord]
 
 
 def overwrite(client: Any, store: RedisStore, rest: str) -> bytes:
-    """Put a text where something else belongs."""
+    """Set a key to a text, which is the wrong type."""
     name = (store.location.base + rest).encode()
     client.set(name, "in the way")
     return name
 
 
 def content(client: Any, store: RedisStore) -> dict[bytes, Any]:
-    """All that there is, but for what nodes hold for a moment."""
+    """Return the content of all keys, without reservations of nodes."""
     names: list[bytes] = sorted(client.scan_iter(f"{store.location.base}*", count=1000))
     read = {
         b"hash": lambda pipe, name: pipe.hgetall(name),
@@ -261,7 +261,7 @@ def test_a_users_batch_is_refused_as_a_whole_and_the_key_is_named(
 
 
 def prepare(store: RedisStore, clock: VirtualClock) -> None:
-    """Something of everything."""
+    """Create rows of every kind."""
     add(store, "free", "other")
     add(store, "single", overlap="cancel_running")
     add(store, "late", trigger="every 10s", tenant="acme")
@@ -298,7 +298,7 @@ def actions(store: RedisStore, clock: VirtualClock) -> list[Callable[[], object]
 
 
 def is_of(name: str, index: str, member: object) -> bool:
-    """Whether an entry of an index is that of a row which was overwritten, or sums it up."""
+    """Whether an entry of an index belongs to a row that was overwritten, or counts it."""
     row = name.partition(":")[2]
     sums = index in ("counts", "queues") or index.startswith("waiting:")
     return sums or str(member).replace(" ", "/", 1) in (row, f"default/{row}")

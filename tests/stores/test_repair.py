@@ -1,4 +1,4 @@
-"""``doctor --repair`` on every store: what can't be read is left to people, the rest is put right."""
+"""``doctor --repair`` on every store: it leaves unreadable rows to people, and repairs the rest."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NONSENSE = "{nonsense"
 
 
 class Damaged(ABC):
-    """A store, and a way past it to what it keeps."""
+    """A store, and direct access to its data."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     @abstractmethod
     def swap(self, kind: str, key: str, text: Any) -> Any:
-        """Write another text where a row keeps one that is read as JSON; answers what stood there."""
+        """Replace a JSON text of a row, and return the old one."""
 
 
 class DamagedSqlite(Damaged):

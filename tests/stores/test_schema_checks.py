@@ -1,4 +1,4 @@
-"""The tables themselves refuse what no version would write, whoever tries to."""
+"""The tables themselves refuse invalid values, also from other programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def texts(*values: str) -> list[str]:
     return [f"'{value}'" for value in values]
 
 
-# Table, column, what it takes, and the nearest that it does not.
+# Table, column, valid values, and the nearest invalid ones.
 CHECKS: list[tuple[str, str, Sequence[str], Sequence[str]]] = [
     ("schedules", "kind", texts(*get_args(Kind)), texts("", "tasks", "Task")),
     ("schedules", "priority", ["0", "9"], ["-1", "10", "NULL"]),

@@ -1,4 +1,5 @@
-"""What is SQLite's own: locks, forks, full disks, damaged files, plain SQL. The contract has the rest."""
+"""Properties of the SQLite store alone: locks, full disks, damaged files, SQL. tests/contract has the
+others."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(path: Path, clock: VirtualClock) -> Iterator[Callable[..., SqliteStore]]:
-    """Makes open stores on the same file and closes them in the end."""
+    """Returns a function that opens stores on the same file. They are closed after the test."""
     made: list[SqliteStore] = []
 
     def open_store(**options: Any) -> SqliteStore:
@@ -72,7 +73,7 @@ def plain(path: Path) -> closing[sqlite3.Connection]:
 
 
 def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """All that is in the file."""
+    """Return the content of the file."""
     with plain(path) as connection:
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {
@@ -82,7 +83,7 @@ def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def spoil(path: Path, statement: str) -> None:
-    """Write what no version of Evenbeat would."""
+    """Write a value that no version of Evenbeat writes."""
     with plain(path) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         assert connection.execute(statement).rowcount >= 1
@@ -221,7 +222,7 @@ def test_a_frozen_lock_holder_is_reported_and_survived(
         with pytest.raises(StoreUnavailable, match="write lock") as caught:
             add_schedules(store, "b")
         assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
-        assert schedule_names(store) == ["a"]  # readers wait for nobody
+        assert schedule_names(store) == ["a"]  # readers do not wait
     add_schedules(store, "b")
     assert schedule_names(store) == ["a", "b"]
 
@@ -250,7 +251,7 @@ def test_a_claim_with_nothing_due_leaves_the_write_lock_alone(
         with pytest.raises(StoreUnavailable, match="write lock"):
             claim(store)
     assert [held.id for held in claim(store)] == ["future"]
-    # Nothing is due any more, yet the token is known: its repetition answers.
+    # Nothing is due any more, but the token is known: the repeated claim returns its runs.
     assert [held.id for held in claim(store)] == ["future"]
 
 
@@ -288,7 +289,7 @@ def test_a_value_that_sqlite_cannot_store_is_refused_as_invalid(store: SqliteSto
 
 
 def test_a_childs_commits_outlive_the_parents_closing(store: SqliteStore, path: Path) -> None:
-    # The parent, once it believes that it is the last one, deletes the log that the child writes to.
+    # A parent that believes to be the last process deletes the log that the child writes to.
     add_schedules(store, "before")
     written, write = os.pipe()
     closed, close = os.pipe()
@@ -315,8 +316,8 @@ def test_a_childs_commits_outlive_the_parents_closing(store: SqliteStore, path: 
 
 
 def test_a_process_whose_files_were_closed_leaves_the_database_alone(store: SqliteStore, path: Path) -> None:
-    """SQLite's locks are gone then, and what it writes may go into another file: a database lost all its
-    tables that way."""
+    """SQLite's locks are gone then, and its writes may go into another file: a database lost all its tables
+    that way."""
 
     def close_all() -> None:
         add_schedules(store, "child")
@@ -348,7 +349,7 @@ def test_a_file_that_is_moved_away_is_noticed_and_used_again_when_it_is_back(
     for call in calls:
         with pytest.raises(StoreUnavailable, match="moved away or deleted while it was open; put it back"):
             call()
-    assert not path.exists()  # nor made anew, empty
+    assert not path.exists()  # nor created again, empty
     path.with_suffix(".away").rename(path)
     add_schedules(store, "after")
     assert schedule_names(store) == ["after", "before"]
@@ -413,7 +414,7 @@ def test_a_child_leaves_its_parents_socket_alone(store: SqliteStore, path: Path)
     assert list(ours.parent.iterdir()) == [ours]
 
 
-# Rows that can't be understood.
+# Rows that cannot be read.
 
 
 @pytest.mark.parametrize(
@@ -525,7 +526,7 @@ _ORDERED = ("select claimable", "outlook")
 
 
 def hot_statements() -> dict[str, str]:
-    """Everything that runs in a loop, or for each batch of one."""
+    """Return all statements that run in a loop, or for each batch of one."""
     searches = {
         "runs by id": RunQuery(ids=("a",)),
         "runs of a worker": RunQuery(worker="w", states=("running",)),
@@ -564,7 +565,7 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
     elif name == "history of a schedule":
         assert steps == ["SEARCH run USING INDEX evenbeat_runs_of_schedule (tenant=? AND schedule=?)"]
     elif name in ("select lost", "next lease end"):
-        # What is running, and nothing of history.
+        # Reads running runs, and nothing of the history.
         assert steps[0].endswith("INDEX evenbeat_runs_leased")
     elif name in (
         "runs of a window",
@@ -572,7 +573,7 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         "runs that wait for a retry",
         "count queues",
     ):
-        # What is active, and of history what ended in the window or later.
+        # Reads active runs, and of the history those that ended in the window or later.
         active = ("INDEX evenbeat_runs_leased", "INDEX evenbeat_runs_claimable")
         assert all(step.endswith(active) for step in scans), steps
         ended = [step for step in steps if "evenbeat_runs_over" in step]
@@ -580,7 +581,7 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         assert bool(ended) == (name != "runs that wait for a retry")
         assert bool(scans) == (name != "failed runs of a window")
     elif name in ("newest runs", "count runs"):
-        # In the order of an index and as far as the limit; and what is counted must be walked through.
+        # Reads in the order of an index up to the limit; counting has to read all entries.
         assert all("USING" in step and "INDEX" in step for step in scans)
     else:
         assert scans == []
