@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evenbeat import InvalidValue, RunNotFound, RunRefused, Scheduler
 from evenbeat.app import runs
-from evenbeat.core.records import RunRecord, Transition
+from evenbeat.core.records import LogChunk, RunRecord, Transition
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, RunQuery
@@ -380,6 +380,14 @@ def test_a_run_of_another_tenant_is_not_found_by_its_id(app: Scheduler) -> None:
     assert app.runs.why_waiting("theirs", tenant="acme") is not None
     assert app.runs.cancel("theirs", tenant="acme").state == "cancelled"
     assert app.runs.retry("theirs", tenant="acme").state == "queued"
+
+
+def test_the_log_of_another_tenants_run_is_not_shown(app: Scheduler, store: Watched) -> None:
+    app.enqueue("work", id="theirs", tenant="acme")
+    store.append_log([LogChunk(run="theirs", attempt=1, seq=1, text="their secret", at=store.now())])
+    with pytest.raises(RunNotFound):
+        app.runs.logs("theirs")
+    assert [line.text for line in app.runs.logs("theirs", tenant="acme")] == ["their secret"]
 
 
 def test_runs_of_all_tenants_are_retried_and_cancelled_together(app: Scheduler, store: Watched) -> None:

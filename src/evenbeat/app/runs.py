@@ -205,10 +205,8 @@ class Runs:
 
     def logs(self, id: str, *, tenant: str | None = None) -> Lines:
         """Return the lines that the run wrote to its log, attempt by attempt."""
-        chunks = self._session.store().read_log(id)
-        if not chunks:
-            self._record(id, tenant)
-        return [views.log_line(chunk) for chunk in chunks]
+        self._record(id, tenant)  # lines have no tenant of their own
+        return [views.log_line(chunk) for chunk in self._session.store().read_log(id)]
 
     def join(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """Wait until a run is over, at most ``timeout``; return the run as it is then, over or not."""
