@@ -151,7 +151,7 @@ def test_the_path_of_sleep_until_is_reserved_and_fields_beside_it_are_not(orders
     assert documents.reserved == {"_id", "a.b.due"}
 
     # Fields beside it
-    document = Document(Found("x", 1, 2), rules.Plan(1), lambda: 1, documents.reserved)
+    document = Document(Found("x", 1, 2), rules.DocumentPlan(1), lambda: 1, documents.reserved)
     document.update({"a.b.last": 7, "a.c": 8})
     for path in ("a", "a.b", "a.b.due", "a.b.due.x", "_id"):
         with pytest.raises(InvalidValue, match="is the key of the document, or when it is due"):
@@ -585,7 +585,7 @@ def test_a_document_that_is_inserted_again_and_locked_by_others_is_not_returned(
 
 
 def test_the_window_grows_with_the_share_of_lost_candidates() -> None:
-    others = contention.Contention()
+    others = contention.CandidateWindow()
     assert others.window(10) == 10
     others.record(10, 2)  # not more than a fifth
     assert others.window(10) == 10
@@ -604,14 +604,14 @@ def test_the_window_grows_with_the_share_of_lost_candidates() -> None:
 
 
 def test_one_lost_candidate_of_one_widens_the_window_and_one_success_does_not_narrow_it() -> None:
-    others = contention.Contention()
+    others = contention.CandidateWindow()
     others.record(1, 1)
     others.record(1, 0)
     assert others.window(1) == 16
 
 
 def test_some_of_many_candidates_are_chosen_in_their_order() -> None:
-    others = contention.Contention()
+    others = contention.CandidateWindow()
     assert list(others.choose("abc", 3)) == ["a", "b", "c"]
     chosen = others.choose(range(1000), 100)
     assert list(chosen) == sorted(set(chosen))

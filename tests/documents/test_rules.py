@@ -16,7 +16,7 @@ from evenbeat.documents.base import HELD_AT
 from evenbeat.documents.rules import (
     REMOVE,
     Disposition,
-    Plan,
+    DocumentPlan,
     Policy,
     after_failure,
     after_success,
@@ -31,7 +31,7 @@ SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 PLAIN = Policy()
 
 
-def plan(due: int = START, **fields: Any) -> Plan:
+def plan(due: int = START, **fields: Any) -> DocumentPlan:
     return read(Found(fields.pop("id", "a"), due, due + HOUR, **fields))
 
 
@@ -278,7 +278,7 @@ def test_the_next_start_is_a_tick_after_the_last_not_before_now_and_within_the_e
 ) -> None:
     bound = trigger.bind("a", due)
     now = due + late
-    upcoming = next_start(Plan(due, bound, until), now, delay)
+    upcoming = next_start(DocumentPlan(due, bound, until), now, delay)
     if upcoming is None:
         # Then there is no such tick.
         tick = bound.next_ms(max(due + delay, now - 1))

@@ -194,14 +194,14 @@ class BeginsLate(DocumentWorker):
 # Rules
 
 
-def _once_per_missed_tick(plan: rules.Plan, now: Instant, reprocess_delay: int) -> Instant | None:
+def _once_per_missed_tick(plan: rules.DocumentPlan, now: Instant, reprocess_delay: int) -> Instant | None:
     if plan.trigger is None:
         return None
     upcoming = plan.trigger.next_ms(plan.sleep_until + reprocess_delay)
     return None if plan.repeat_until is not None and (upcoming or 0) > plan.repeat_until else upcoming
 
 
-def _without_end(plan: rules.Plan, now: Instant, reprocess_delay: int) -> Instant | None:
+def _without_end(plan: rules.DocumentPlan, now: Instant, reprocess_delay: int) -> Instant | None:
     return (
         None
         if plan.trigger is None
@@ -209,7 +209,7 @@ def _without_end(plan: rules.Plan, now: Instant, reprocess_delay: int) -> Instan
     )
 
 
-def _at_once(_plan: rules.Plan, now: Instant, _policy: rules.Policy) -> rules.Disposition:
+def _at_once(_plan: rules.DocumentPlan, now: Instant, _policy: rules.Policy) -> rules.Disposition:
     return now
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from evenbeat.core.instants import Instant, Moment, from_ms, read_moment
 from evenbeat.documents.base import Found
-from evenbeat.documents.rules import Plan
+from evenbeat.documents.rules import DocumentPlan
 from evenbeat.errors import DocumentLockLost, InvalidValue, shown
 
 
@@ -22,7 +22,7 @@ class Document(Mapping[str, Any]):
     """
 
     def __init__(
-        self, found: Found, plan: Plan, now: Callable[[], Instant], reserved: frozenset[str]
+        self, found: Found, plan: DocumentPlan, now: Callable[[], Instant], reserved: frozenset[str]
     ) -> None:
         self._found = found
         self._plan = plan

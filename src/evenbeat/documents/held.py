@@ -10,7 +10,7 @@ from typing import Any
 from evenbeat.core.instants import Instant
 from evenbeat.documents.base import DocumentLock, Found
 from evenbeat.documents.document import Document
-from evenbeat.documents.rules import Plan
+from evenbeat.documents.rules import DocumentPlan
 from evenbeat.errors import shown
 
 # Milliseconds until a write is retried to a document that a transaction of its owner has locked.
@@ -24,7 +24,7 @@ _log = logging.getLogger("evenbeat.documents")
 class HeldDocument:
     """A document that a worker has locked."""
 
-    def __init__(self, found: Found, plan: Plan | None, document: Document) -> None:
+    def __init__(self, found: Found, plan: DocumentPlan | None, document: Document) -> None:
         self.id = found.id
         self.plan = plan
         """None if the fields of the document are invalid."""

@@ -12,7 +12,7 @@ from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.documents.base import Documents
 from evenbeat.documents.rules import OnFailure, Policy
-from evenbeat.documents.runtime import Hook, Hooks, OnDocument, OnError, Runtime
+from evenbeat.documents.runtime import Hook, OnDocument, OnError, ProcessorHooks, Runtime
 from evenbeat.documents.worker import Limits
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.processes.importing import is_importing
@@ -68,7 +68,7 @@ class Processor:
     ) -> None:
         _check_documents(documents)
         self.documents = documents
-        self._hooks = _checked(Hooks(on_document, on_start, on_stop, on_idle, on_error))
+        self._hooks = _checked(ProcessorHooks(on_document, on_start, on_stop, on_idle, on_error))
         self._limits = Limits(
             concurrency=_concurrency(concurrency),
             lock_duration=_lock_duration(lock_duration),
@@ -217,7 +217,7 @@ class Processor:
     astop = twin(stop)
 
 
-def _checked(hooks: Hooks) -> Hooks:
+def _checked(hooks: ProcessorHooks) -> ProcessorHooks:
     _check_function(hooks.on_document, "on_document", "document")
     for name in ("on_start", "on_stop", "on_idle"):
         if getattr(hooks, name) is not None:

@@ -22,7 +22,7 @@ _YES = frozenset({"1", "true", "t", "yes", "y", "on"})
 _NO = frozenset({"", "0", "false", "f", "no", "n", "off", "null", "none"})
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DocumentPlan(msgspec.Struct, frozen=True):
     """The four fields of a document, read."""
 
     sleep_until: Instant
@@ -39,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True):
     retry_delay: int = 60_000
 
 
-def read(found: Found) -> Plan:
+def read(found: Found) -> DocumentPlan:
     """Read the fields of a document. ``InvalidValue`` names the field that is invalid, and why."""
     if found.trouble is not None:
         raise InvalidValue(f"the document can't be read: {found.trouble}", field="document", value=None)
@@ -47,7 +47,7 @@ def read(found: Found) -> Plan:
     if found.interval is not None and found.interval != "":
         # `H` spreads documents by their ids, and an interval counts from when the document was due.
         trigger = parse_trigger(_text(found.interval)).bind(str(found.id), found.sleep_until)
-    return Plan(
+    return DocumentPlan(
         sleep_until=found.sleep_until,
         trigger=trigger,
         repeat_until=_instant(found.repeat_until),
@@ -71,7 +71,7 @@ def is_yes(value: object) -> bool:
     )
 
 
-def after_success(plan: Plan, now: Instant, policy: Policy) -> Disposition:
+def after_success(plan: DocumentPlan, now: Instant, policy: Policy) -> Disposition:
     """Return the next tick; without one, ``REMOVE`` if ``auto_remove`` is set, or None."""
     upcoming = next_start(plan, now, policy.reprocess_delay)
     if upcoming is None and plan.auto_remove:
@@ -79,7 +79,7 @@ def after_success(plan: Plan, now: Instant, policy: Policy) -> Disposition:
     return upcoming
 
 
-def after_failure(plan: Plan, now: Instant, policy: Policy) -> Disposition:
+def after_failure(plan: DocumentPlan, now: Instant, policy: Policy) -> Disposition:
     """Return what the policy says. A document that failed and has no next tick is held, not done, nor
     removed: it must not pass for one that was processed."""
     if policy.on_failure == "retry":
@@ -90,7 +90,7 @@ def after_failure(plan: Plan, now: Instant, policy: Policy) -> Disposition:
     return HELD_AT if upcoming is None else upcoming
 
 
-def next_start(plan: Plan, now: Instant, reprocess_delay: int) -> Instant | None:
+def next_start(plan: DocumentPlan, now: Instant, reprocess_delay: int) -> Instant | None:
     """Return the next tick after the one that was due, and not before now: missed ticks are merged into one
     run."""
     if plan.trigger is None:

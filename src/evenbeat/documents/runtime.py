@@ -42,7 +42,7 @@ OnError: TypeAlias = Callable[[BaseException, Document | None], Any]
 Hook: TypeAlias = Callable[[], Any]
 
 
-class Hooks(msgspec.Struct, frozen=True):
+class ProcessorHooks(msgspec.Struct, frozen=True):
     """The user's functions: ``def`` or ``async def``."""
 
     on_document: OnDocument
@@ -55,7 +55,7 @@ class Hooks(msgspec.Struct, frozen=True):
 class Runtime:
     """The worker, its thread, and the pool that calls the handlers. Started and stopped once."""
 
-    def __init__(self, documents: Documents, hooks: Hooks, limits: Limits, policy: Policy) -> None:
+    def __init__(self, documents: Documents, hooks: ProcessorHooks, limits: Limits, policy: Policy) -> None:
         self._documents = documents
         self._hooks = hooks
         self._handlers = HandlerPool(limits.concurrency)

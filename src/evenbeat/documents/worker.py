@@ -16,7 +16,7 @@ from evenbeat.documents.document import Document
 from evenbeat.documents.held import HeldDocument, HeldDocuments
 from evenbeat.documents.renewal import LockRenewer, first_lock
 from evenbeat.documents.results import ResultWriter
-from evenbeat.documents.rules import Plan, Policy
+from evenbeat.documents.rules import DocumentPlan, Policy
 from evenbeat.errors import InvalidValue, StoreUnavailable
 
 # Milliseconds that a document may wait if its owner has called no hint.
@@ -224,7 +224,7 @@ class DocumentWorker:
         except Exception as error:  # an id or a value of the user's may raise anything
             failure = InvalidValue(f"the document can't be read: {error!r}", field="document", value=None)
         reserved = self._documents.reserved
-        document = Document(found, plan or Plan(found.sleep_until), self._documents.now, reserved)
+        document = Document(found, plan or DocumentPlan(found.sleep_until), self._documents.now, reserved)
         held = HeldDocument(found, plan, document)
         self.held.add(held)
         if failure is None:

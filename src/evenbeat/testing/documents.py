@@ -138,7 +138,7 @@ class DocumentsContract:
         self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
         stored.add("a", clock.now)
-        assert rules.read(self.take(documents)) == rules.Plan(sleep_until=clock.now)
+        assert rules.read(self.take(documents)) == rules.DocumentPlan(sleep_until=clock.now)
 
     def test_no_document_is_locked_before_it_is_due(
         self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock

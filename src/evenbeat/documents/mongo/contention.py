@@ -16,7 +16,7 @@ _LARGEST_WINDOW = 20_000
 _ENOUGH = 20
 
 
-class Contention:
+class CandidateWindow:
     """How many candidates to read. Processors that all try the first documents mostly lose them to each
     other: the more were lost, the more candidates are read, and some of those are tried at random."""
 

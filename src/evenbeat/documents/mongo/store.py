@@ -17,8 +17,8 @@ from evenbeat.core.instants import Instant
 from evenbeat.documents import indexes, paths
 from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
 from evenbeat.documents.locking import DocumentLocker, Locking
-from evenbeat.documents.mongo.collection import UserCollection, Written
-from evenbeat.documents.mongo.contention import Contention
+from evenbeat.documents.mongo.collection import BulkResult, UserCollection
+from evenbeat.documents.mongo.contention import CandidateWindow
 from evenbeat.documents.mongo.queries import Operation, Queries
 from evenbeat.documents.mongo.reading import Reader
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
@@ -90,7 +90,7 @@ class MongoDocuments:
         self._collection = UserCollection(collection)
         self._queries = Queries(fields.sleep_until, _condition(condition), by_server=clock is None)
         self._reader = Reader(fields, self._codec_options)
-        self._contention = Contention()
+        self._contention = CandidateWindow()
         self._locker = DocumentLocker(self.name, _PASSES)
         self._unreadable = 0
         """How many documents were due at the last look whose ids can't be read."""
@@ -256,7 +256,7 @@ class MongoDocuments:
                 documents[_key(whole["_id"])] = whole["document"]
         return documents
 
-    def _refuse(self, ids: Sequence[Any], written: Written, locking: Locking, has_others: bool) -> None:
+    def _refuse(self, ids: Sequence[Any], written: BulkResult, locking: Locking, has_others: bool) -> None:
         """Leave out for a while the documents that the server refused to lock."""
         if not ids:
             return

@@ -11,7 +11,7 @@ from evenbeat.documents import columns, indexes
 from evenbeat.documents.columns import Names, Table, quoted
 from evenbeat.documents.postgres.conditions import HOW_TO_PLACE, count_places
 from evenbeat.documents.postgres.connections import NOT_GRANTED, SYNTAX, rows_of, sqlstate_of
-from evenbeat.documents.postgres.table import Column, RowTable, check_key, check_time
+from evenbeat.documents.postgres.table import PostgresTable, TableColumn, check_key, check_time
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.stores.postgres.failures import first_line
 from evenbeat.stores.postgres.session import Session
@@ -61,7 +61,7 @@ WHERE class.oid = %s AND relkind = 'r' AND reltuples > %s AND NOT EXISTS (
 _log = logging.getLogger("evenbeat.documents")
 
 
-def inspect(session: Session, name: str, server: str, wanted: Names, condition: str) -> RowTable:
+def inspect(session: Session, name: str, server: str, wanted: Names, condition: str) -> PostgresTable:
     """Return the table of that name. ``InvalidValue`` if it can't be used; a warning if it lacks an index.
 
     ``wanted`` has the names of the columns as the user has given them, ``server`` is named in errors.
@@ -71,7 +71,7 @@ def inspect(session: Session, name: str, server: str, wanted: Names, condition: 
     if not found:
         raise _no_table(name, server, [row["name"] for row in rows_of(session, _NEAR_TABLES, parts[-1])])
     oid, kind = found[0]["oid"], found[0]["kind"]
-    known = {row["name"]: Column(**row) for row in rows_of(session, _FIND_COLUMNS, oid)}
+    known = {row["name"]: TableColumn(**row) for row in rows_of(session, _FIND_COLUMNS, oid)}
     table = Table(name, known)
     names = table.names(wanted)
     check_time(known[names.sleep_until], name)
@@ -82,7 +82,7 @@ def inspect(session: Session, name: str, server: str, wanted: Names, condition: 
     if rows_of(session, _FIND_INDEX_MISSED, oid, indexes.MANY, names.sleep_until):
         due = quoted(names.sleep_until)
         indexes.warn(name, f"CREATE INDEX CONCURRENTLY ON {name} ({due}) WHERE {due} IS NOT NULL")
-    return RowTable(quoted(found[0]["space"], found[0]["name"]), table, known, names, condition)
+    return PostgresTable(quoted(found[0]["space"], found[0]["name"]), table, known, names, condition)
 
 
 def refusal(

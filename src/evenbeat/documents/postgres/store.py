@@ -20,7 +20,7 @@ from evenbeat.documents.postgres.connections import (
     users_database,
 )
 from evenbeat.documents.postgres.inspection import inspect, refusal
-from evenbeat.documents.postgres.table import RowTable
+from evenbeat.documents.postgres.table import PostgresTable
 from evenbeat.documents.refcount import RefCount
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.stores.postgres.connections import Timeouts
@@ -106,7 +106,7 @@ class PostgresDocuments:
         self._given_clock = clock
         self._clock = ServerClock(self._read_clock)
         self._connections = TableConnections(self._location, self._patience, self._clock, None)
-        self._table: RowTable | None = None
+        self._table: PostgresTable | None = None
         self._locker = DocumentLocker(table, _PASSES)
         self._refcount = RefCount(self._connections.open, self._connections.close)
 
@@ -145,7 +145,7 @@ class PostgresDocuments:
             return Taken(found, now)  # they are locked; the next call raises
         return Taken(found, table.due(rows[0]) if rows else None)
 
-    def _lock(self, table: RowTable, now: Instant, until: Instant, limit: int) -> list[Found]:
+    def _lock(self, table: PostgresTable, now: Instant, until: Instant, limit: int) -> list[Found]:
         one_by_one = False
 
         def lock_pass(locking: Locking) -> bool:
@@ -166,7 +166,7 @@ class PostgresDocuments:
         return sorted(found, key=lambda document: document.sleep_until)
 
     def _lock_one_by_one(
-        self, table: RowTable, now: Instant, until: Instant, limit: int, locking: Locking
+        self, table: PostgresTable, now: Instant, until: Instant, limit: int, locking: Locking
     ) -> bool:
         """Return whether there are more rows, if none of these could be locked."""
         window = max(limit, _WINDOW)
@@ -189,7 +189,7 @@ class PostgresDocuments:
         return len(candidates) == window and not locking.found
 
     def _add_locked(
-        self, table: RowTable, rows: Sequence[dict[str, Any]], until: Instant, locking: Locking
+        self, table: PostgresTable, rows: Sequence[dict[str, Any]], until: Instant, locking: Locking
     ) -> None:
         """Add the rows that have their lock."""
         for row in rows:
@@ -235,7 +235,7 @@ class PostgresDocuments:
         met = {row["place"] for rows in answers for row in rows}
         return [place in met for place in range(count)]
 
-    def _opened(self) -> RowTable:
+    def _opened(self) -> PostgresTable:
         if self._table is None:
             raise StoreUnavailable(f"{self._location.shown}: the documents are not open; call open() first")
         return self._table
@@ -265,7 +265,7 @@ class PostgresDocuments:
         with self._connections.read() as session:
             return int(rows_of(session, _CLOCK)[0]["clock"])
 
-    def _inspect(self) -> RowTable:
+    def _inspect(self) -> PostgresTable:
         with self._connections.read() as session:
             table = inspect(session, self._name, self._location.shown, self._names, self._condition)
         try:

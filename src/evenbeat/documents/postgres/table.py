@@ -97,7 +97,7 @@ _AWARE = "timestamp with time zone"
 _NAIVE = "timestamp without time zone"
 
 
-class Column(msgspec.Struct, frozen=True):
+class TableColumn(msgspec.Struct, frozen=True):
     name: str
     type: str
     base: str
@@ -109,11 +109,11 @@ class Column(msgspec.Struct, frozen=True):
     """Whether its type is a domain that is NOT NULL."""
 
 
-class RowTable:
+class PostgresTable:
     """Makes the statements on a table, with named values. Converts times to the type of the column."""
 
     def __init__(
-        self, quoted_name: str, table: Table, columns: Mapping[str, Column], names: Names, condition: str
+        self, quoted_name: str, table: Table, columns: Mapping[str, TableColumn], names: Names, condition: str
     ) -> None:
         self._table = table
         self._columns = columns
@@ -258,7 +258,7 @@ class RowTable:
         return to_ms_up(_aware(row["due"]))
 
 
-def check_time(column: Column, table: str) -> None:
+def check_time(column: TableColumn, table: str) -> None:
     """Refuse a column that is not a time, that rounds milliseconds away, or that is NOT NULL."""
     if column.base not in (_AWARE, _NAIVE):
         raise InvalidValue(
@@ -282,7 +282,7 @@ def check_time(column: Column, table: str) -> None:
         raise not_null(table, column.name, f"ALTER DOMAIN {column.type} DROP NOT NULL")
 
 
-def check_key(column: Column, table: str) -> None:
+def check_key(column: TableColumn, table: str) -> None:
     """Refuse a key whose value psycopg would send as another type."""
     if column.base in ("json", "jsonb") or column.base.endswith("[]"):
         raise InvalidValue(

@@ -13,7 +13,7 @@ from evenbeat.core.instants import FIRST, Instant, from_ms, to_ms
 from evenbeat.documents import time_formats as formats
 from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
 from evenbeat.documents.redis import patterns
-from evenbeat.documents.redis.server import Client, Server
+from evenbeat.documents.redis.server import Client, RedisServer
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 
@@ -120,7 +120,7 @@ class RedisDocuments:
         default = patterns.index_key(pattern, sleep_until, wanted, self._times)
         self.index = _name(default if index is None else index, "index")
         """The key of the index."""
-        self._server = Server(client, self.index, clock)
+        self._server = RedisServer(client, self.index, clock)
         if self._server.is_cluster:
             _check_slot(pattern, self.index)
         encode = self._server.encode

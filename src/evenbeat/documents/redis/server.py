@@ -23,7 +23,7 @@ Client: TypeAlias = "redis.Redis | redis.RedisCluster"
 _TIMEOUT = 5.0
 
 
-class Server:
+class RedisServer:
     """Runs scripts on the server of a URL, or of a client that the user has.
 
     Texts are sent and received as UTF-8 bytes, whatever encoding the client has. Bytes that are not UTF-8 are

@@ -11,7 +11,7 @@ from typing import Any
 from evenbeat.documents import columns, indexes
 from evenbeat.documents.columns import Names, Table, quoted
 from evenbeat.documents.sqlite.connections import refusals
-from evenbeat.documents.sqlite.table import RowTable, as_dict, count_places, instant_of
+from evenbeat.documents.sqlite.table import SqliteTable, as_dict, count_places, instant_of
 from evenbeat.documents.time_formats import TimeFormat, advice
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.sqlite.session import Session
@@ -59,7 +59,7 @@ class TableInspection:
         self._condition = condition
         self._parameters = parameters
 
-    def inspect(self, session: Session) -> RowTable:
+    def inspect(self, session: Session) -> SqliteTable:
         """Return the table. ``InvalidValue`` if it can't be used; a warning if rows are never due, or if it
         lacks an index."""
         real_name = self._find_table(session, columns.split(self._name)[-1])
@@ -72,7 +72,9 @@ class TableInspection:
             raise columns.not_null(self._name, names.sleep_until, hint)
         primary = [row["name"] for row in known.values() if row["pk"]]
         self._check_unique(session, real_name, names.key, primary)
-        inspected = RowTable(quoted(real_name), table, names, self._form, self._condition, self._parameters)
+        inspected = SqliteTable(
+            quoted(real_name), table, names, self._form, self._condition, self._parameters
+        )
         self._check_condition(session, inspected)
         self._warn_of_times(session, inspected)
         if inspected.misses_index(session):
@@ -139,7 +141,7 @@ class TableInspection:
                 hint=f"name the primary key, or CREATE UNIQUE INDEX … ON {quoted(table)} ({quoted(key)})",
             )
 
-    def _check_condition(self, session: Session, table: RowTable) -> None:
+    def _check_condition(self, session: Session, table: SqliteTable) -> None:
         try:
             with refusals():
                 table.lockable(session, 0, 0)
@@ -158,7 +160,7 @@ class TableInspection:
                 hint="write ? for each parameter",
             ) from error.__cause__
 
-    def _warn_of_times(self, session: Session, table: RowTable) -> None:
+    def _warn_of_times(self, session: Session, table: SqliteTable) -> None:
         """Warn of a time that SQLite's functions can't read, or of times in another format."""
         extra: dict[str, object] = {"component": "documents", "documents": self._name}
         unread, sample = table.unread_time(session), table.any_time(session)

@@ -15,7 +15,7 @@ from evenbeat.documents.locking import DocumentLocker, Locking
 from evenbeat.documents.refcount import RefCount
 from evenbeat.documents.sqlite.connections import FileConnections, refusals
 from evenbeat.documents.sqlite.inspection import TableInspection, check_placeholders
-from evenbeat.documents.sqlite.table import RowTable
+from evenbeat.documents.sqlite.table import SqliteTable
 from evenbeat.documents.time_formats import TimeFormat, check
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.stores.sqlite.session import Session
@@ -70,7 +70,7 @@ class SqliteDocuments:
         self._inspection = TableInspection(table, self._path, self._names, form, checked_condition, values)
         self._clock = clock
         self._connections = FileConnections(self._path, busy_timeout, form)
-        self._table: RowTable | None = None
+        self._table: SqliteTable | None = None
         self._locker = DocumentLocker(table, _PASSES)
         self._refcount = RefCount(self._connections.open, self._connections.close)
 
@@ -113,7 +113,7 @@ class SqliteDocuments:
             return Taken(found, table.next_due(session, now) if len(found) < limit else None)
 
     def _lock(
-        self, session: Session, table: RowTable, now: Instant, until: Instant, limit: int
+        self, session: Session, table: SqliteTable, now: Instant, until: Instant, limit: int
     ) -> list[Found]:
         def lock_pass(locking: Locking) -> bool:
             """Lock rows one by one. Return whether some were refused, and others may be behind them."""
@@ -147,7 +147,7 @@ class SqliteDocuments:
         with self._connections.write() as session, refusals():
             return [table.remove(session, lock) for lock in locks]
 
-    def _opened(self) -> RowTable:
+    def _opened(self) -> SqliteTable:
         if self._table is None:
             raise StoreUnavailable(f"{self._path}: the documents are not open; call open() first")
         return self._table

@@ -63,7 +63,7 @@ _JULIAN_1970 = 2440587.5
 _SLACK = 2
 
 
-class RowTable:
+class SqliteTable:
     """Executes statements on a table, each within a transaction that holds the write lock."""
 
     def __init__(
