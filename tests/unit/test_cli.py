@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evenbeat import InvalidValue, __version__, parse_trigger
-from evenbeat.cli import here
+from evenbeat.cli import local
 from evenbeat.cli.commands import next as next_command
 from evenbeat.cli.root import root
 
@@ -275,13 +275,13 @@ def test_a_zone_without_a_name_is_called_local_time(posix_rule: str) -> None:
 
 
 def test_the_zone_of_the_system_is_found_by_its_link_or_its_name(tmp_path: Path) -> None:
-    assert here._system_zones(tmp_path) == ["UTC"]
+    assert local._system_zones(tmp_path) == ["UTC"]
     (tmp_path / "timezone").write_text("Asia/Tokyo\n")
     (tmp_path / "localtime").write_bytes(b"a copy")
-    assert here._system_zones(tmp_path) == ["Asia/Tokyo"]
+    assert local._system_zones(tmp_path) == ["Asia/Tokyo"]
     (tmp_path / "localtime").unlink()
     (tmp_path / "localtime").symlink_to("/var/db/timezone/zoneinfo/Europe/Berlin")
-    assert here._system_zones(tmp_path) == ["Europe/Berlin", "Asia/Tokyo"]
+    assert local._system_zones(tmp_path) == ["Europe/Berlin", "Asia/Tokyo"]
 
 
 def test_a_tick_that_the_clock_moved_is_marked_and_the_note_stands_below() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench import readme
 
-from evenbeat.cli.here import own_command
+from evenbeat.cli.local import own_command
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenbeat.cli.here import LocalZone
+from evenbeat.cli.local import LocalZone
 from evenbeat.core.instants import Instant
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import click
 from evenbeat.app.runs import MOST_AT_ONCE, Runs
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option, show_before_asking
 from evenbeat.cli.run_filter import read_filter, run_filter_options
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import opened, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.results import BulkResult, Run
 from evenbeat.observe.phrases import count
 
@@ -98,11 +98,11 @@ def act(
         raise click.UsageError("options that match runs go with --all")
     with opened(store, tenant) as app:
         if run_id is None:
-            wall = Wall.at(app.store.now())
+            local = LocalTime.at(app.store.now())
             states = {} if state is None else {"state": state}
-            matching = read_filter(app, wall, chosen)
+            matching = read_filter(app, local, chosen)
             on_all = partial(action.every, app.runs, limit=limit, **states, **matching)
-            return _act_on_all(action, on_all, wall, yes=yes, as_json=as_json)
+            return _act_on_all(action, on_all, local, yes=yes, as_json=as_json)
         run = action.one(app.runs, run_id)
     words, code = action.report(run, run_id)
     answer({"run": json_form(run)}, lambda: [words], as_json=as_json)
@@ -110,17 +110,17 @@ def act(
 
 
 def _act_on_all(
-    action: Action, on_all: Callable[..., BulkResult], wall: Wall, *, yes: bool, as_json: bool
+    action: Action, on_all: Callable[..., BulkResult], local: LocalTime, *, yes: bool, as_json: bool
 ) -> ExitCode:
     result = on_all(dry_run=not yes)
     if not yes and result.matched:
-        _ask(action, result, wall, as_json=as_json)
+        _ask(action, result, local, as_json=as_json)
         result = on_all(dry_run=False)
     answer(json_form(result), lambda: _report(action, result), as_json=as_json)
     return ExitCode.FAILED if result.refused else ExitCode.OK
 
 
-def _ask(action: Action, found: BulkResult, wall: Wall, *, as_json: bool) -> None:
+def _ask(action: Action, found: BulkResult, local: LocalTime, *, as_json: bool) -> None:
     """Show on stderr which runs match; go on only after a yes."""
     number = f"{'more than ' if found.more else ''}{count(found.matched, 'run')}"
     if as_json or not sys.stdin.isatty():
@@ -128,12 +128,12 @@ def _ask(action: Action, found: BulkResult, wall: Wall, *, as_json: bool) -> Non
             f"nothing was done: {number} {'matches' if found.matched == 1 else 'match'}",
             f"add --yes to {action.name} them",
         )
-    show_before_asking(_sample(found, wall))
+    show_before_asking(_sample(found, local))
     click.confirm(f"{action.name} {number}?", abort=True, err=True)
 
 
-def _sample(found: BulkResult, wall: Wall) -> Iterable[RenderableType]:
-    yield run_table(found.sample, wall)
+def _sample(found: BulkResult, local: LocalTime) -> Iterable[RenderableType]:
+    yield run_table(found.sample, local)
     if found.matched > len(found.sample):
         yield f"and {found.matched - len(found.sample):,} more"
     yield ""

@@ -136,7 +136,7 @@ class LiveOutput:
         return max(24, min(60, self.console.width - 56)) if self.console.is_terminal else 60
 
     def _row(
-        self, at: datetime, sign: str, style: str, name: str, said: str, late: int | None = None
+        self, at: datetime, sign: str, style: str, name: str, words: str, late: int | None = None
     ) -> Text:
         from rich.text import Text
 
@@ -146,7 +146,7 @@ class LiveOutput:
         row.append(f"{name:<12} ", style="bold")
         lateness = "" if late is None else f"+{measured(late)}"
         row.append(f"{lateness:>9}  ", style="yellow" if late is not None and late >= _LATE else "dim")
-        row.append(said, style="red" if style == "red" else "")
+        row.append(words, style="red" if style == "red" else "")
         return row
 
     # -- the lines below -----------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class LiveOutput:
             ("so far", f"{done}   (Ctrl-C stops)"),
         ]
         rule = Text("─" * min(78, self.console.width), style="dim")
-        rows = [Text.assemble((f"{label:<8} ", "dim"), said, overflow="ellipsis") for label, said in lines]
+        rows = [Text.assemble((f"{label:<8} ", "dim"), words, overflow="ellipsis") for label, words in lines]
         for row in rows:
             row.no_wrap = True
         return Group(rule, *rows)
@@ -208,8 +208,8 @@ class _LogLines(logging.Handler):
         try:
             at = datetime.fromtimestamp(record.created)
             loud = record.levelno >= logging.WARNING
-            said = f"{at:%H:%M:%S}   {record.levelname.lower()} {record.name}: {self.format(record)}"
-            self._live.say(said, "yellow" if loud else "dim")
+            words = f"{at:%H:%M:%S}   {record.levelname.lower()} {record.name}: {self.format(record)}"
+            self._live.say(words, "yellow" if loud else "dim")
         except Exception:
             self.handleError(record)
 

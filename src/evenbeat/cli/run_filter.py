@@ -9,8 +9,8 @@ import click
 
 from evenbeat.app.runs import RunFilter
 from evenbeat.app.scheduler import Scheduler
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.store_input import all_tenants_option, complete_schedule
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -39,11 +39,11 @@ def run_filter_options(function: _Function) -> _Function:
     return function
 
 
-def read_filter(app: Scheduler, wall: Wall, options: dict[str, Any]) -> RunFilter:
+def read_filter(app: Scheduler, local: LocalTime, options: dict[str, Any]) -> RunFilter:
     """Return the options as ``app.runs`` takes them; ``ScheduleNotFound`` for a misspelt schedule."""
     if options["schedule"] is not None and not options["all_tenants"]:
         app.schedules.get(options["schedule"])
-    since, until = wall.read_window(options["since"], options["until"])
+    since, until = local.read_window(options["since"], options["until"])
     return RunFilter(
         schedule=options["schedule"],
         task=options["task"],

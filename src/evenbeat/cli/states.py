@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from evenbeat.cli.layout import Cell
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.phrases import one_line
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import AttemptOutcome
 from evenbeat.core.results import Run, RunWait, Schedule, ScheduleStats, SkippedTicks
@@ -42,14 +42,14 @@ def priority_words(item: Schedule | Run) -> str:
     return f"{item.priority}" + ("" if item.priority_name is None else f" ({item.priority_name})")
 
 
-def schedule_state(schedule: Schedule, wall: Wall) -> Cell:
+def schedule_state(schedule: Schedule, local: LocalTime) -> Cell:
     """Return ``paused until Tue 09:00: migration``."""
     if schedule.damage:
         return "unreadable", STYLES["failed"]
     words: str = schedule.state
     if schedule.state == "paused":
         if schedule.paused_until is not None:
-            words += f" until {wall.near(schedule.paused_until)}"
+            words += f" until {local.near(schedule.paused_until)}"
         if schedule.pause_note:
             words += f": {one_line(schedule.pause_note)}"
     elif schedule.last_error:
@@ -65,7 +65,7 @@ def run_state(run: Run) -> Cell:
     return run.state, STYLES[run.state]
 
 
-def next_run(schedule: Schedule, wall: Wall) -> tuple[Cell, Cell]:
+def next_run(schedule: Schedule, local: LocalTime) -> tuple[Cell, Cell]:
     """Return when it runs next, and how far away that is; both empty without a next run."""
     moment = schedule.next_run
     waits = schedule.state == "paused" and schedule.paused_until is None
@@ -74,12 +74,12 @@ def next_run(schedule: Schedule, wall: Wall) -> tuple[Cell, Cell]:
     if schedule.paused_until is not None and schedule.paused_until > moment:
         return "", ""  # its next tick is known when the pause ends
     if schedule.is_waiting:
-        return wall.near(moment), ("waits for a run to end", "yellow")
-    overdue = wall.away(moment).endswith("ago")
-    return wall.near(moment), (wall.away(moment), "yellow" if overdue else "cyan")
+        return local.near(moment), ("waits for a run to end", "yellow")
+    overdue = local.away(moment).endswith("ago")
+    return local.near(moment), (local.away(moment), "yellow" if overdue else "cyan")
 
 
-def last_result(history: ScheduleStats, wall: Wall) -> Cell:
+def last_result(history: ScheduleStats, local: LocalTime) -> Cell:
     """Return ``ok 3 min ago``."""
     if history.last_run is None:
         return ""
@@ -89,7 +89,7 @@ def last_result(history: ScheduleStats, wall: Wall) -> Cell:
         word, style = "ok", STYLES["succeeded"]
     else:
         word, style = "cancelled", STYLES["cancelled"]
-    return f"{word} {wall.ago(history.last_run)}", style
+    return f"{word} {local.ago(history.last_run)}", style
 
 
 def lateness(run: Run) -> Cell:
@@ -100,15 +100,15 @@ def lateness(run: Run) -> Cell:
     return measured(run.lateness), "yellow" if run.lateness >= timedelta(seconds=1) else ""
 
 
-def elapsed(since: datetime, wall: Wall) -> timedelta:
+def elapsed(since: datetime, local: LocalTime) -> timedelta:
     """Return the time since a moment."""
-    return timedelta(milliseconds=max(0, wall.now - to_ms(since)))
+    return timedelta(milliseconds=max(0, local.now - to_ms(since)))
 
 
-def duration(run: Run, wall: Wall) -> Cell:
+def duration(run: Run, local: LocalTime) -> Cell:
     """Return how long the latest attempt took, or has been running."""
     if run.state == "running" and run.started_at is not None:
-        return measured(elapsed(run.started_at, wall)), STYLES["running"]
+        return measured(elapsed(run.started_at, local)), STYLES["running"]
     return "" if run.duration is None else measured(run.duration)
 
 
@@ -117,11 +117,11 @@ def reason(row: SkippedTicks, schedule: Schedule) -> str:
     return skip_reason(row.reason, row.count, schedule.overlap)
 
 
-def waiting(run: Run, wait: RunWait, wall: Wall) -> str:
+def waiting(run: Run, wait: RunWait, local: LocalTime) -> str:
     """Return why a queued run has not started yet."""
     words = wait_reason(wait.reason, run.task, run.queue, wait.nodes)
     if wait.reason == "unfit" and wait.until is not None:
-        words = f"until {wall.full(wait.until)}, {wall.away(wait.until)}, {words}"
+        words = f"until {local.full(wait.until)}, {local.away(wait.until)}, {words}"
     if wait.until is not None and not wait.nodes:
         words += "; now no live node could take it"
     return words

@@ -72,26 +72,26 @@ def find_store(
     Missing tables are an error, unless ``create`` or, on a server, ``empty`` allows them. ``is_argument``
     means that the URL was given as an argument, not as a flag.
     """
-    said = settings.of("store")
+    setting = settings.of("store")
     if _is_of_app(settings):
         return _store_of_app(settings, create=create, empty=empty)
     try:
-        store = open_url(said.value)
+        store = open_url(setting.value)
     except InvalidValue as error:
-        if said.origin.kind in ("flag", "default"):
+        if setting.origin.kind in ("flag", "default"):
             raise
         raise InvalidValue(
-            f"{place(said.origin)}: {error.problem}", field=error.field, value=error.value, hint=error.hint
+            f"{place(setting.origin)}: {error.problem}", field=error.field, value=error.value, hint=error.hint
         ) from error
-    if urlsplit(said.value).scheme == "memory":
+    if urlsplit(setting.value).scheme == "memory":
         raise Failed(
             "a store in memory is visible only inside its process",
             "name a database with --store or EVENBEAT_STORE",
         )
     if not create:
         has_origin = settings.is_set("store") and not is_argument
-        _refuse_missing(store, f", which {place(said.origin)} names" if has_origin else "", empty)
-    return FoundStore(store, said.shown)
+        _refuse_missing(store, f", which {place(setting.origin)} names" if has_origin else "", empty)
+    return FoundStore(store, setting.shown)
 
 
 def store_in_force(settings: Settings) -> Setting:
@@ -139,11 +139,11 @@ def _refuse_missing(store: Store, named: str, empty: bool) -> None:
 
 def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
     """Warn if a setting names another store than the code, which overrides it."""
-    said = settings.of("store")
-    if settings.is_set("store") and without_password(said.value) != app.url:
+    setting = settings.of("store")
+    if settings.is_set("store") and without_password(setting.value) != app.url:
         warn(
-            f"the code names the store {app.url}, which overrides {said.shown} of {place(said.origin)}; "
-            "write Scheduler() without a store to let the settings decide"
+            f"the code names the store {app.url}, which overrides {setting.shown} of "
+            f"{place(setting.origin)}; write Scheduler() without a store to let the settings decide"
         )
 
 

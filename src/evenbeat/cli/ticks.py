@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenbeat.cli.here import LocalZone
 from evenbeat.cli.layout import ruled
+from evenbeat.cli.local import LocalZone
 from evenbeat.cli.phrases import date_time, rfc3339, timespec
 from evenbeat.cli.trigger_input import TriggerInput
 from evenbeat.core.instants import LAST, Instant, from_ms, write_instant

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from evenbeat.cli.failures import ExpressionRefused
-from evenbeat.cli.here import now
+from evenbeat.cli.local import now
 from evenbeat.core.instants import Instant, read_instant
 from evenbeat.errors import InvalidValue
 from evenbeat.triggers import At, Cron, Every, parse_trigger

@@ -98,7 +98,7 @@ def _unrolled(moved: list[Expected], start: Instant, end: Instant) -> tuple[Time
     later = ticks > np.maximum(firsts, resumed)[whose]
     owners = np.concatenate([whose[later], np.arange(len(moved), dtype=np.uint32)])
     times = np.concatenate([ticks[later], firsts]) + delays[owners]
-    said = np.array([schedule.first is not None for schedule in moved], np.bool_)
+    has_first = np.array([schedule.first is not None for schedule in moved], np.bool_)
     inside = (times >= start) & (times < end)
-    inside[len(inside) - len(moved) :] &= said
+    inside[len(inside) - len(moved) :] &= has_first
     return times[inside], owners[inside], snapshot.end >= end

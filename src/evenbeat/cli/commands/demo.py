@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.cli.here import own_command
+from evenbeat.cli.local import own_command
 from evenbeat.core.durations import read_duration
 from evenbeat.observe.phrases import span
 

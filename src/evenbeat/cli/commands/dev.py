@@ -74,7 +74,7 @@ def _serve(target: str, settings: Settings, *, quick: bool) -> int:
     from evenbeat.app.loading import load_app
     from evenbeat.cli.live import LiveOutput
     from evenbeat.cli.store_input import warn_of_other_store
-    from evenbeat.cli.unserved import unserved
+    from evenbeat.cli.worker_warnings import worker_warnings
     from evenbeat.processes.signals import until_signalled
 
     app = load_app(target)
@@ -83,7 +83,7 @@ def _serve(target: str, settings: Settings, *, quick: bool) -> int:
         tasks = ", ".join(sorted(task.name for task in app.tasks))
         live.say(f"Evenbeat runs {target} on {app.url}", "bold")
         live.say(f"tasks: {tasks or 'none; register some with @app.task'}")
-        for warning in unserved(app.tasks, app.node_settings()) if tasks else ():
+        for warning in worker_warnings(app.tasks, app.node_settings()) if tasks else ():
             live.say(f"warning: {warning}", "yellow")
         app.start()
         try:

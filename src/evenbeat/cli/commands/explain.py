@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenbeat.cli.clock_changes import ClockChange, coming_changes, effect
-from evenbeat.cli.here import local_zone
 from evenbeat.cli.layout import headed, labelled, listed
+from evenbeat.cli.local import local_zone
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import date_time, timespec, utc_offset
 from evenbeat.cli.ticks import Tick, coming_ticks, tick_document, why_no_more

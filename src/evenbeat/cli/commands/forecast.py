@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from evenbeat.cli.bars import BarChart, bars, fitting
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.layout import Column, Fitted, listed, styled
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.observe.phrases import count
@@ -79,7 +79,7 @@ def command(
         owner = None if all_tenants else app.tenant
         now = app.store.now()
         rows = list(_firing(app.store, owner))
-    wall = Wall.at(now)
+    local = LocalTime.at(now)
     load = Load((_expected(row, all_tenants) for row in rows), now, now + hours * _HOUR)
     meetings = _meetings(load)
     notes = list(_notes(load, meetings))
@@ -91,17 +91,17 @@ def command(
             return
         peak = max(counts)
         yield styled((f"{count(load.total(), 'run')} of {count(len(rows), 'schedule')}", "bold"))
-        yield f"in the next {count(hours, 'hour')}, up to {peak:,} a minute ({wall.zone.name})"
+        yield f"in the next {count(hours, 'hour')}, up to {peak:,} a minute ({local.zone.name})"
         yield ""
-        yield BarChart(counts, load.start, minutes, wall.zone)
+        yield BarChart(counts, load.start, minutes, local.zone)
         if meetings:
             yield ""
-            yield _table(meetings[:_LINES], wall)
+            yield _table(meetings[:_LINES], local)
         if notes:
             yield ""
             yield listed([("hint:", note) for note in notes])
 
-    step = minutes or fitting(counts, load.start, 110, wall.zone)
+    step = minutes or fitting(counts, load.start, 110, local.zone)
     answer(
         {
             "from": write_instant(load.start),
@@ -111,7 +111,7 @@ def command(
             "minutes": step,
             "bars": [
                 {"at": write_instant(bar.start), "runs": bar.runs}
-                for bar in bars(counts, load.start, step, wall.zone)
+                for bar in bars(counts, load.start, step, local.zone)
             ],
             "busiest": [
                 {
@@ -176,9 +176,9 @@ def _notes(load: Load, meetings: list[Meeting]) -> Iterator[str]:
         yield "too many ticks of spread schedules to count them all: the end of the forecast is too low"
 
 
-def _table(meetings: list[Meeting], wall: Wall) -> Fitted:
+def _table(meetings: list[Meeting], local: LocalTime) -> Fitted:
     def when(meeting: Meeting) -> str:
-        first = wall.near(from_ms(min(meeting.minutes)))
+        first = local.near(from_ms(min(meeting.minutes)))
         more = len(meeting.minutes) - 1
         return f"{first} and {more} more" if more else first
 

@@ -57,8 +57,8 @@ def _say(status: ProcessStatus, verdict: Verdict, now: float) -> None:
     who = f"{status.kind} {status.name}, pid {status.pid}"
     if not verdict.problems:
         up = sum(node.up for node in status.nodes)
-        heard = [node for node in status.nodes if node.heard is None or now - node.heard <= SILENT]
-        loops = sum(len(node.loops) for node in heard)
+        recent = [node for node in status.nodes if node.heard is None or now - node.heard <= SILENT]
+        loops = sum(len(node.loops) for node in recent)
         processes = f"{count(up, 'process', 'processes')} up, " if status.kind == "supervisor" else ""
         well = f"{processes}{count(loops, 'loop')} stepping" if up else "no process is up"
         _line("ok", f"{who}: {well}")

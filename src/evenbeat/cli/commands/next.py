@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.cli.here import local_zone
 from evenbeat.cli.layout import headed, listed
+from evenbeat.cli.local import local_zone
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.ticks import TickTable, clock_notes, coming_ticks, tick_document, why_no_more
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input, trigger_arguments

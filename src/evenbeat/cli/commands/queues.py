@@ -10,9 +10,9 @@ import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Cell, Column, Fitted
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_option
-from evenbeat.cli.wall import Wall
 from evenbeat.core.durations import read_duration
 from evenbeat.core.results import QueueStats
 from evenbeat.observe.phrases import span
@@ -41,7 +41,7 @@ def command(period: str, store: str | None, as_json: bool) -> None:
     length = read_duration(period, "--period")
     with opened(store, None) as app:
         queues = app.queues(period)
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         if not queues:
@@ -51,7 +51,7 @@ def command(period: str, store: str | None, as_json: bool) -> None:
             [
                 Column("queue", [queue.name for queue in queues]),
                 Column("due", [f"{queue.due:,}" for queue in queues], justify="right"),
-                Column("oldest", [_oldest(queue, wall) for queue in queues], justify="right"),
+                Column("oldest", [_oldest(queue, local) for queue in queues], justify="right"),
                 Column("running", [f"{queue.running:,}" for queue in queues], justify="right"),
                 Column("later", [_number(queue.later) for queue in queues], drop=3, justify="right"),
                 Column("retrying", [_number(queue.retrying) for queue in queues], drop=2, justify="right"),
@@ -71,9 +71,9 @@ def _number(number: int) -> str:
     return f"{number:,}" if number else ""
 
 
-def _oldest(queue: QueueStats, wall: Wall) -> str:
+def _oldest(queue: QueueStats, local: LocalTime) -> str:
     """Return how long the oldest due run has waited."""
-    return "" if queue.oldest_due is None else wall.ago(queue.oldest_due).removesuffix(" ago")
+    return "" if queue.oldest_due is None else local.ago(queue.oldest_due).removesuffix(" ago")
 
 
 def _flow(queue: QueueStats) -> str:

@@ -38,7 +38,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
         )
     from evenbeat.app.loading import load_app
     from evenbeat.cli.store_input import warn_of_other_store
-    from evenbeat.cli.unserved import unserved
+    from evenbeat.cli.worker_warnings import worker_warnings
     from evenbeat.config import read_settings
     from evenbeat.core.durations import read_duration
     from evenbeat.node.settings import node_options
@@ -67,7 +67,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
     log = logging.getLogger("evenbeat.cli")
     log.info("running", extra={"app": target, "store": loaded.url})
     if begin.worker:
-        for warning in unserved(loaded.tasks, loaded.node_settings(**begin.options)):
+        for warning in worker_warnings(loaded.tasks, loaded.node_settings(**begin.options)):
             log.warning(warning)
     patience = read_duration(settings["wait_for_store"], "wait_for_store")
     return Supervisor(loaded, begin, settings["processes"], wait_for_store=patience).run()

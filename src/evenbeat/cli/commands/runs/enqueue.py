@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, run_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import opened, options_unknown, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms, to_ms
 
 
@@ -40,14 +40,14 @@ def command(
     not known, and the run gets the defaults: give the options that matter.
     """
     with opened(store, tenant, tasks=True) as app:
-        wall = Wall.at(app.store.now())
-        moment = None if at is None else from_ms(wall.read(at, "--at"))
+        local = LocalTime.at(app.store.now())
+        moment = None if at is None else from_ms(local.read(at, "--at"))
         run = app.enqueue(task, payload, at=moment, id=run_id, **given(options))
 
     def people() -> list[str]:
-        if run_id is not None and to_ms(run.created_at) < wall.now:
+        if run_id is not None and to_ms(run.created_at) < local.now:
             return [f"{run.id} is there already: {run.state}"]
-        when = "" if at is None else f" for {wall.full(run.run_at)}, {wall.away(run.run_at)}"
+        when = "" if at is None else f" for {local.full(run.run_at)}, {local.away(run.run_at)}"
         words = f"queued a run of {run.task} in queue {run.queue}{when}: evenbeat runs show {run.id}"
         return [words, *options_unknown(app.tasks, task)]
 

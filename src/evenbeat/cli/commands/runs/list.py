@@ -9,11 +9,11 @@ import click
 
 from evenbeat.app.runs import STATES, AskedState
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.run_filter import is_narrowed, read_filter, run_filter_options
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import opened, store_options
-from evenbeat.cli.wall import Wall
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,16 +36,16 @@ def command(
     has failed before is retrying.
     """
     with opened(store, tenant) as app:
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
         # One more than the limit, to know whether there are more.
-        found = app.runs.list(state=state, limit=limit + 1, **read_filter(app, wall, options))
+        found = app.runs.list(state=state, limit=limit + 1, **read_filter(app, local, options))
     runs = found[:limit]
 
     def people() -> Iterable[RenderableType]:
         if not runs:
             yield "no such runs" if state is not None or is_narrowed(options) else "no runs"
             return
-        yield run_table(runs, wall)
+        yield run_table(runs, local)
         if len(found) > limit:
             yield ""
             yield f"there are more: --limit {limit * 5}"

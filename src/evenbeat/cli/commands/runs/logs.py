@@ -8,10 +8,10 @@ import click
 
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import opened, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import FINAL_STATES
 from evenbeat.core.results import LogLine
@@ -31,7 +31,7 @@ def command(run_id: str, follow: bool, store: str | None, tenant: str | None, as
         raise click.UsageError("--follow and --json exclude each other")
     with opened(store, tenant) as app:
         run = app.runs.get(run_id)
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
         if as_json:
             lines = json_form(app.runs.logs(run_id))
             answer({"run": run.id, "state": run.state, "lines": lines}, list, as_json=True)
@@ -43,7 +43,7 @@ def command(run_id: str, follow: bool, store: str | None, tenant: str | None, as
                 click.echo(click.style(f"attempt {line.attempt}", bold=True))
             attempt, empty = line.attempt, False
             for text in printable(line.text).rstrip("\n").split("\n"):
-                click.echo(f"{click.style(_time(line, wall), dim=True)}  {text}")
+                click.echo(f"{click.style(_time(line, local), dim=True)}  {text}")
         if empty:
             click.echo("the run has no log", err=True)
 
@@ -61,5 +61,5 @@ def _following(app: Scheduler, run_id: str) -> Iterator[LogLine]:
         app.store.wait(_LOOK)
 
 
-def _time(line: LogLine, wall: Wall) -> str:
-    return wall.zone.show(to_ms(line.at)).replace(tzinfo=None).isoformat(" ", "milliseconds")
+def _time(line: LogLine, local: LocalTime) -> str:
+    return local.zone.show(to_ms(line.at)).replace(tzinfo=None).isoformat(" ", "milliseconds")

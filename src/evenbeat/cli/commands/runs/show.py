@@ -11,11 +11,11 @@ import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted, listed, styled
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, waiting
 from evenbeat.cli.store_input import opened, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.records import EARLIER_KEPT, FINAL_STATES
 from evenbeat.core.results import Run, RunAttempt, RunWait
 from evenbeat.observe.phrases import count, measured
@@ -34,16 +34,16 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
         run = app.runs.get(run_id)
         wait = app.runs.why_waiting(run_id)
         lines = len(app.runs.logs(run_id))
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         yield styled((run.id, "bold"))
         yield ""
-        yield listed([*_what(run), *_when(run, wait, wall), *_how(run, lines)])
+        yield listed([*_what(run), *_when(run, wait, local), *_how(run, lines)])
         # The lines above show the attempt that ended the run.
         if len(run.attempts) > (run.state in FINAL_STATES):
             yield ""
-            yield _attempt_table(run, wall)
+            yield _attempt_table(run, local)
         if run.error:
             yield ""
             yield styled((printable(run.error.rstrip()), "red"))
@@ -67,20 +67,20 @@ def _what(run: Run) -> Iterator[tuple[str, RenderableType]]:
         yield "payload", _json(run.payload)
 
 
-def _when(run: Run, wait: RunWait | None, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
+def _when(run: Run, wait: RunWait | None, local: LocalTime) -> Iterator[tuple[str, RenderableType]]:
     if run.tick is not None or not run.is_retrying:
-        yield "due", f"{wall.full(run.scheduled_at)}, {wall.away(run.scheduled_at)}"
+        yield "due", f"{local.full(run.scheduled_at)}, {local.away(run.scheduled_at)}"
     if run.started_at is not None:
         late = f", {measured(run.lateness)} late" if run.lateness else ""
-        yield "started", wall.full(run.started_at) + late
+        yield "started", local.full(run.started_at) + late
     if run.is_retrying:
-        yield "again", f"{wall.full(run.run_at)}, {wall.away(run.run_at)}"
+        yield "again", f"{local.full(run.run_at)}, {local.away(run.run_at)}"
     if wait is not None:
-        yield "waits", waiting(run, wait, wall)
+        yield "waits", waiting(run, wait, local)
     if run.finished_at is not None:
-        yield "ended", wall.full(run.finished_at)
+        yield "ended", local.full(run.finished_at)
     if run.state == "running" and run.started_at is not None:
-        yield "took", f"{measured(elapsed(run.started_at, wall))} so far"
+        yield "took", f"{measured(elapsed(run.started_at, local))} so far"
     elif run.duration is not None:
         yield "took", measured(run.duration)
 
@@ -110,14 +110,14 @@ def _attempts(run: Run) -> str:
         count(ended["lost"], "lost worker") if ended["lost"] else "",
         f"{ended['handed back']:,} handed back" if ended["handed back"] else "",
     ]
-    said = ", ".join(filter(None, outcomes))
+    known = ", ".join(filter(None, outcomes))
     words = f"{number:,}"
-    if said:
-        words += f": {said}" if is_whole else f"; of the last {len(run.attempts)}: {said}"
+    if known:
+        words += f": {known}" if is_whole else f"; of the last {len(run.attempts)}: {known}"
     return words
 
 
-def _attempt_table(run: Run, wall: Wall) -> Fitted:
+def _attempt_table(run: Run, local: LocalTime) -> Fitted:
     rows = run.attempts
 
     def took_of(attempt: RunAttempt) -> str:
@@ -129,7 +129,7 @@ def _attempt_table(run: Run, wall: Wall) -> Fitted:
         [
             Column("#", [str(attempt.number) for attempt in rows], justify="right"),
             Column("attempt", [(attempt.outcome, OUTCOMES[attempt.outcome]) for attempt in rows]),
-            Column("started", ["" if a.started_at is None else wall.near(a.started_at) for a in rows]),
+            Column("started", ["" if a.started_at is None else local.near(a.started_at) for a in rows]),
             Column("took", [took_of(attempt) for attempt in rows], drop=1, justify="right"),
             Column("worker", [attempt.worker or "" for attempt in rows], drop=2, wraps=16),
             Column("error", [one_line(attempt.error or "") for attempt in rows], wraps=24),

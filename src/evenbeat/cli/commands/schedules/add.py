@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, new_schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
@@ -15,7 +16,6 @@ from evenbeat.cli.phrases import sentence
 from evenbeat.cli.states import in_words
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def command(
     """
     written = read_trigger_input((trigger,), tz=tz, since=None, name=name).written
     with opened(store, tenant, create=True, tasks=True) as app:
-        wall = Wall.at(app.store.now())
-        start = None if start_at is None else from_ms(wall.read(start_at, "--start-at"))
+        local = LocalTime.at(app.store.now())
+        start = None if start_at is None else from_ms(local.read(start_at, "--start-at"))
         made = app.schedules.add(
             name, written, task, payload, run_now=run_now, start_at=start, **given(options)
         )
@@ -70,7 +70,7 @@ def command(
         elif made.next_run is None:
             yield "it has no ticks to come"
         else:
-            yield f"next run {wall.full(made.next_run)}, {wall.away(made.next_run)}"
+            yield f"next run {local.full(made.next_run)}, {local.away(made.next_run)}"
         if run_now:
             yield "and one run at once"
         if len(app.tasks):

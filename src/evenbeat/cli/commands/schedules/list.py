@@ -9,10 +9,10 @@ import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.states import last_result, next_run, schedule_state
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.records import ScheduleState
 
 if TYPE_CHECKING:
@@ -39,24 +39,24 @@ def command(
     with opened(store, tenant) as app:
         rows = app.schedules.list(state=state, task=task, limit=limit, all_tenants=all_tenants)
         stats = app.schedules.stats(rows)
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         if not rows:
             narrowed = state is not None or task is not None
             yield "no such schedules" if narrowed else "no schedules yet: evenbeat schedules add --help"
             return
-        coming = [next_run(row, wall) for row in rows]
+        coming = [next_run(row, local) for row in rows]
         yield Fitted(
             [
                 Column("tenant", [row.tenant if all_tenants else "" for row in rows]),
                 Column("name", [row.name for row in rows]),
-                Column("state", [schedule_state(row, wall) for row in rows], wraps=16),
+                Column("state", [schedule_state(row, local) for row in rows], wraps=16),
                 Column("next run", [when for when, _ in coming], drop=3),
                 Column("", [away for _, away in coming], wraps=16, alone="next"),
                 Column("trigger", [row.trigger for row in rows], drop=1, wraps=16),
                 Column("task", [row.task for row in rows], drop=4),
-                Column("last run", [last_result(each, wall) for each in stats], drop=2),
+                Column("last run", [last_result(each, local) for each in stats], drop=2),
             ]
         )
 

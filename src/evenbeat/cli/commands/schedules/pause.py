@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
@@ -41,9 +41,9 @@ def command(
     are queued already still run, unless --cancel-queued cancels them.
     """
     with opened(store, tenant) as app:
-        wall = Wall.at(app.store.now())
-        end = None if until is None else wall.read(until, "--until")
-        if end is not None and end <= wall.now:
+        local = LocalTime.at(app.store.now())
+        end = None if until is None else local.read(until, "--until")
+        if end is not None and end <= local.now:
             raise InvalidValue(f"--until {until} is not in the future", field="until", value=until)
         before = app.runs.list(schedule=name, state="queued", limit=_RUNS)
         paused = app.schedules.pause(
@@ -58,7 +58,7 @@ def command(
         elif paused.paused_until is None:
             yield f"paused {name} until it is resumed: evenbeat schedules resume {name}"
         else:
-            yield f"paused {name} until {wall.full(paused.paused_until)}, {wall.away(paused.paused_until)}"
+            yield f"paused {name} until {local.full(paused.paused_until)}, {local.away(paused.paused_until)}"
         if cancel_queued and len(queued) < len(before):
             yield f"cancelled {count(len(before) - len(queued), 'queued run')}"
         elif queued:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
-from evenbeat.cli.wall import Wall
 from evenbeat.core.instants import from_ms
 from evenbeat.errors import InvalidValue
 from evenbeat.observe.phrases import measured
@@ -28,8 +28,8 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
     share of its spread is added.
     """
     with opened(store, tenant) as app:
-        wall = Wall.at(app.store.now())
-        tick = from_ms(wall.read(when, "WHEN"))
+        local = LocalTime.at(app.store.now())
+        tick = from_ms(local.read(when, "WHEN"))
         try:
             moved = app.schedules.reschedule(name, tick)
         except InvalidValue as error:
@@ -45,17 +45,17 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
     def people() -> Iterator[str]:
         until = moved.paused_until
         if until is not None and tick < until:
-            yield f"moved the next tick of {name} to {wall.full(tick)}, {wall.away(tick)}"
-            yield f"it is paused until {wall.full(until)}: this tick will be skipped"
+            yield f"moved the next tick of {name} to {local.full(tick)}, {local.away(tick)}"
+            yield f"it is paused until {local.full(until)}: this tick will be skipped"
             if moved.next_run is not None:
-                yield f"next run {wall.full(moved.next_run)}, {wall.away(moved.next_run)}"
+                yield f"next run {local.full(moved.next_run)}, {local.away(moved.next_run)}"
             return
         assert moved.next_run is not None
-        yield f"next run of {name}: {wall.full(moved.next_run)}, {wall.away(moved.next_run)}"
+        yield f"next run of {name}: {local.full(moved.next_run)}, {local.away(moved.next_run)}"
         if moved.spread_delay:
-            yield f"that is {wall.full(tick)} and its share of the spread, {measured(moved.spread_delay)}"
+            yield f"that is {local.full(tick)} and its share of the spread, {measured(moved.spread_delay)}"
         if until is not None:
-            yield f"it is paused until {wall.full(until)}"
+            yield f"it is paused until {local.full(until)}"
         elif moved.paused:
             yield f"it is paused, and runs only if it is resumed before: evenbeat schedules resume {name}"
 

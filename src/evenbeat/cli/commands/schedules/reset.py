@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
-from evenbeat.cli.wall import Wall
 
 
 @click.command("reset")
@@ -21,7 +21,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     with opened(store, tenant) as app:
         edited = sorted(app.schedules.get(name).edited)
         schedule = app.schedules.reset(name)
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
 
     def people() -> Iterator[str]:
         if not edited:
@@ -29,6 +29,6 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             return
         yield f"reset {name} ({', '.join(edited)})"
         if schedule.next_run is not None and not schedule.paused:
-            yield f"next run {wall.full(schedule.next_run)}, {wall.away(schedule.next_run)}"
+            yield f"next run {local.full(schedule.next_run)}, {local.away(schedule.next_run)}"
 
     answer({"schedule": json_form(schedule), "reset": edited}, people, as_json=as_json)

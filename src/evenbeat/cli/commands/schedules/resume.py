@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
-from evenbeat.cli.wall import Wall
 
 
 @click.command("resume")
@@ -22,7 +22,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     with opened(store, tenant) as app:
         before = app.schedules.get(name)
         after = app.schedules.resume(name)
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
 
     def people() -> list[str]:
         words = (
@@ -30,6 +30,6 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         )
         if after.next_run is None:
             return [words]
-        return [f"{words}, next run {wall.full(after.next_run)}, {wall.away(after.next_run)}"]
+        return [f"{words}, next run {local.full(after.next_run)}, {local.away(after.next_run)}"]
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)

@@ -10,13 +10,13 @@ import click
 
 from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
+from evenbeat.cli.local_time import LocalTime, whole
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.states import bound, in_words, priority_words, reason, schedule_state
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
-from evenbeat.cli.wall import Wall, whole
 from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import to_ms, write_instant
 from evenbeat.core.records import CatchUp, Execution
@@ -47,35 +47,35 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         stats = app.schedules.stats(name)
         skipped = app.schedules.skipped(name, _SKIPPED)
         runs = app.runs.list(schedule=name, limit=_RUNS)
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
     starts = [to_ms(moment + schedule.spread_delay) for moment in coming]
 
     def people() -> Iterable[RenderableType]:
         yield styled((schedule.name, "bold"))
         yield from headed(in_words(schedule))
         yield ""
-        yield listed(_definition(schedule, wall))
+        yield listed(_definition(schedule, local))
         if coming:
             trigger = bound(schedule)
             yield ""
             away = [
                 Tick(
-                    start, start - whole(wall.now), trigger.note(tick) if isinstance(trigger, Cron) else None
+                    start, start - whole(local.now), trigger.note(tick) if isinstance(trigger, Cron) else None
                 )
                 for tick, start in zip(map(to_ms, coming), map(whole, starts), strict=True)
             ]
-            zone = trigger.zone if isinstance(trigger, Cron) else wall.zone.zone
+            zone = trigger.zone if isinstance(trigger, Cron) else local.zone.zone
             if zone is None or zone.fixed == 0:
                 zone = read_zone("UTC")  # containers call it Etc/UTC
-            yield TickTable(away, zone, wall.zone)
+            yield TickTable(away, zone, local.zone)
         yield ""
-        yield listed(_history(stats, wall))
+        yield listed(_history(stats, local))
         if runs:
             yield ""
-            yield run_table(runs, wall, of_schedule=True)
+            yield run_table(runs, local, of_schedule=True)
         if skipped:
             yield ""
-            yield _ledger(skipped, schedule, wall)
+            yield _ledger(skipped, schedule, local)
 
     answer(
         {
@@ -91,18 +91,18 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     )
 
 
-def _definition(schedule: Schedule, wall: Wall) -> Iterator[tuple[str, RenderableType]]:
-    yield "state", styled(schedule_state(schedule, wall))
+def _definition(schedule: Schedule, local: LocalTime) -> Iterator[tuple[str, RenderableType]]:
+    yield "state", styled(schedule_state(schedule, local))
     if schedule.paused and (schedule.paused_by or schedule.paused_at):
         by = f"by {printable(schedule.paused_by)}, " if schedule.paused_by else ""
         at = (
             ""
             if schedule.paused_at is None
-            else f"{wall.full(schedule.paused_at)}, {wall.away(schedule.paused_at)}"
+            else f"{local.full(schedule.paused_at)}, {local.away(schedule.paused_at)}"
         )
         yield "paused", f"{by}{at}"
     if schedule.is_waiting and schedule.next_run is not None:
-        yield "waits", f"for a run to end, with the tick of {wall.full(schedule.next_run)}"
+        yield "waits", f"for a run to end, with the tick of {local.full(schedule.next_run)}"
     if schedule.damage:
         yield "damage", styled((printable(schedule.damage), "red"))
         yield "", "declare or update it (what can't be read gets its default), or delete it"
@@ -117,10 +117,10 @@ def _definition(schedule: Schedule, wall: Wall) -> Iterator[tuple[str, Renderabl
     yield "policy", ", ".join(_policies(schedule))
     yield "runs", ", ".join(_execution(schedule))
     if schedule.edited:
-        said = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
-        yield "edited", f"by hand; the code declares {printable(said)}"
+        declared = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
+        yield "edited", f"by hand; the code declares {printable(declared)}"
         yield "", f"to undo the edit: evenbeat schedules reset {schedule.name}"
-    made = f"{wall.full(schedule.created_at)}, by {'code' if schedule.declared else 'hand'}"
+    made = f"{local.full(schedule.created_at)}, by {'code' if schedule.declared else 'hand'}"
     yield "created", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
 
 
@@ -157,7 +157,7 @@ def _execution(schedule: Schedule) -> Iterator[str]:
         yield "fails when its worker dies"
 
 
-def _history(stats: ScheduleStats, wall: Wall) -> list[tuple[str, RenderableType]]:
+def _history(stats: ScheduleStats, local: LocalTime) -> list[tuple[str, RenderableType]]:
     if stats.last_run is None:
         return [("history", "no run has ended yet")]
     ended = f"{stats.success_count:,} succeeded, {stats.failure_count:,} failed"
@@ -166,15 +166,15 @@ def _history(stats: ScheduleStats, wall: Wall) -> list[tuple[str, RenderableType
     lines: list[RenderableType] = [f"{count(stats.run_count, 'run')}: {ended}"]
     for word, moment in (("success", stats.last_success), ("failure", stats.last_failure)):
         if moment is not None:
-            lines.append(f"last {word} {wall.full(moment)}, {wall.away(moment)}")
+            lines.append(f"last {word} {local.full(moment)}, {local.away(moment)}")
     if stats.last_failure is not None and stats.last_error:
         lines.append(styled((one_line(stats.last_error), "red")))
     return labelled("history", lines)
 
 
-def _ledger(skipped: list[SkippedTicks], schedule: Schedule, wall: Wall) -> Fitted:
+def _ledger(skipped: list[SkippedTicks], schedule: Schedule, local: LocalTime) -> Fitted:
     def ticks(row: SkippedTicks) -> str:
-        first, last = wall.near(row.first), wall.near(row.last)
+        first, last = local.near(row.first), local.near(row.last)
         return first if row.count == 1 else f"{first} to {last}"
 
     return Fitted(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenbeat.cli.json_form import json_form
+from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
-from evenbeat.cli.wall import Wall
 from evenbeat.core.durations import write_duration
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.results import Schedule
@@ -61,7 +61,7 @@ def command(
     with opened(store, tenant) as app:
         before = app.schedules.get(name)
         after = app.schedules.update(name, **changed)
-        wall = Wall.at(app.store.now())
+        local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         differences = list(_differences(before, after))
@@ -77,7 +77,7 @@ def command(
         if after.paused:
             yield f"it is paused: evenbeat schedules resume {name}"
         elif after.next_run is not None:
-            yield f"next run {wall.full(after.next_run)}, {wall.away(after.next_run)}"
+            yield f"next run {local.full(after.next_run)}, {local.away(after.next_run)}"
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from evenbeat import Scheduler
 from evenbeat.cli.root import root
-from evenbeat.cli.unserved import unserved
+from evenbeat.cli.worker_warnings import worker_warnings
 from evenbeat.supervision import supervisor
 
 APP = """
@@ -34,7 +34,7 @@ def export(): ...
 
 def test_an_app_without_tasks_is_warned_about() -> None:
     app = Scheduler("memory://")
-    (warning,) = unserved(app.tasks, app.node_settings())
+    (warning,) = worker_warnings(app.tasks, app.node_settings())
     assert warning.startswith(
         "the app has no tasks, so this worker executes nothing: register some with @app.task"
     )
@@ -44,13 +44,15 @@ def test_tasks_of_other_queues_are_named_with_a_way_out() -> None:
     app = Scheduler("memory://", queues=["default", "mail"])
     for name, queue in (("a", "default"), ("b", "slow"), ("c", "slow"), ("d", "api"), ("e", "mail")):
         app.task(name=name, queue=queue)(lambda: None)
-    api, slow = unserved(app.tasks, app.node_settings())
+    api, slow = worker_warnings(app.tasks, app.node_settings())
     assert api.startswith("this worker does not take from queue api, so d will wait for a node that does")
     assert slow == (
         "this worker does not take from queue slow, so b, c will wait for a node that does: "
         "start one with --queues slow, or this one with --queues default,mail,slow"
     )
-    assert list(unserved(app.tasks, app.node_settings(queues=["default", "mail", "slow", "api"]))) == []
+    assert (
+        list(worker_warnings(app.tasks, app.node_settings(queues=["default", "mail", "slow", "api"]))) == []
+    )
 
 
 @pytest.mark.parametrize(

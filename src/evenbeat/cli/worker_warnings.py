@@ -9,7 +9,7 @@ from evenbeat.node.settings import NodeSettings
 from evenbeat.tasks.task import Tasks
 
 
-def unserved(tasks: Tasks, settings: NodeSettings) -> Iterator[str]:
+def worker_warnings(tasks: Tasks, settings: NodeSettings) -> Iterator[str]:
     """Yield warnings about a worker with these tasks and settings: the problem, and what to do."""
     if not len(tasks):
         yield (

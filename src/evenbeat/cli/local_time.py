@@ -6,7 +6,7 @@ import re
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
-from evenbeat.cli.here import LocalZone, local_zone
+from evenbeat.cli.local import LocalZone, local_zone
 from evenbeat.cli.phrases import date_time, timespec
 from evenbeat.core.instants import Instant, read_instant, read_moment, to_ms
 from evenbeat.errors import InvalidValue, shown
@@ -19,14 +19,14 @@ _NOW = 1_000
 _SOON = 600_000
 
 
-class Wall(NamedTuple):
+class LocalTime(NamedTuple):
     """The local zone, and ``now`` by the store's clock."""
 
     zone: LocalZone
     now: Instant
 
     @classmethod
-    def at(cls, now: Instant) -> Wall:
+    def at(cls, now: Instant) -> LocalTime:
         return cls(local_zone(), now)
 
     def full(self, moment: datetime) -> str:
