@@ -49,6 +49,8 @@ SUITES = (
             "app/runs.py",
             "app/session.py",
             "app/locks.py",
+            "app/definitions.py",
+            "app/enqueueing.py",
         ),
         (
             "tests/unit/test_scheduler.py",

@@ -12,20 +12,19 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from evenbeat.app.declarations import Declarations
+from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
 from evenbeat.app.hooks import Hooks
 from evenbeat.app.locks import Lock
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules import Schedules
-from evenbeat.app.session import AppSession, refuse_other
+from evenbeat.app.session import AppSession
 from evenbeat.config import default_store
 from evenbeat.core.awaitable import twin
-from evenbeat.core.checks import check_run
 from evenbeat.core.durations import Duration, read_duration
-from evenbeat.core.ids import new_run_id
-from evenbeat.core.instants import Instant, Moment, read_moment
+from evenbeat.core.instants import Moment
 from evenbeat.core.options import NEW_SCHEDULE, RUN
-from evenbeat.core.records import NORMAL, CatchUp, Execution, RunRecord
+from evenbeat.core.records import NORMAL, CatchUp, Execution
 from evenbeat.core.results import QueueStats, Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.node import Node
@@ -34,16 +33,10 @@ from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
 from evenbeat.observe.views import queue_view
 from evenbeat.processes.importing import is_importing
-from evenbeat.stores.base import QueueCounts, RunQuery, Store
+from evenbeat.stores.base import QueueCounts, Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import context
-from evenbeat.tasks.options import (
-    NewScheduleOptions,
-    RunOptions,
-    read_run_fields,
-    read_schedule_fields,
-    refuse_unknown,
-)
+from evenbeat.tasks.options import NewScheduleOptions, RunOptions, read_schedule_fields, refuse_unknown
 from evenbeat.tasks.task import Call, ExecutorKind, Task, Tasks
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
 
@@ -52,9 +45,6 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
 
 _log = logging.getLogger("evenbeat.app.scheduler")
-
-# Runs of enqueue_many are written so many at a time: larger batches gain nothing and hold the lock longer.
-_BATCH = 1_000
 
 
 _calling_on_stop: ContextVar[Scheduler | None] = ContextVar("evenbeat_on_stop", default=None)
@@ -93,6 +83,7 @@ class Scheduler:
         self._node_kind = Node
         self._on_start: list[Callable[[], object]] = []
         self._on_stop: list[Callable[[], object]] = []
+        self._enqueuer = Enqueuer(self._session)
         rows = ScheduleRows(self._session)
         self._declarations = Declarations(rows)
         self.schedules = Schedules(self._session, rows, self._declarations)
@@ -217,16 +208,7 @@ class Scheduler:
         SQLAlchemy are supported; asynchronous ones with ``await app.aenqueue(…)``. In virtual time
         (``evenbeat.testing``) the connection may belong to any database.
         """
-        store = self._store_for(within)
-        run = self._run(task, payload, _due(store.now(), delay, at), store.now(), id, tenant, options)
-        if within is not None:
-            return self._joined(within, [run])[0]
-        is_new = store.add_runs([run])[0]
-        # Also if it was there: the hint of a call whose reply was lost may be lost, too.
-        store.hint()
-        if is_new:
-            return self._session.info(run)
-        return self._present([run])[0]
+        return self._enqueuer.add(task, payload, id, EnqueueOptions(delay, at, tenant, within, options))
 
     def enqueue_many(
         self,
@@ -240,90 +222,7 @@ class Scheduler:
         **options: Unpack[RunOptions],
     ) -> list[str]:
         """Add many runs, 1,000 per write; return their ids. ``ids`` and ``within`` as in ``enqueue``."""
-        now = self._store_for(within).now()
-        due = _due(now, delay, at)
-        chosen = None if ids is None else iter(ids)
-        made: list[str] = []
-        batch: list[RunRecord] = []
-        for entry in calls:
-            task, payload = entry if isinstance(entry, tuple) else (entry, None)
-            run_id = None if chosen is None else next(chosen, "")
-            if run_id == "":
-                raise InvalidValue("there are fewer ids than calls", field="ids", value=len(made))
-            batch.append(self._run(task, payload, due, now, run_id, tenant, options))
-            made.append(batch[-1].id)
-            if len(batch) >= _BATCH:
-                self._add(batch, within)
-                batch = []
-        if chosen is not None and next(chosen, None) is not None:
-            raise InvalidValue(
-                "there are more ids than calls",
-                field="ids",
-                value=len(made),
-                hint=f"{len(made) - len(batch):,} of {len(made):,} runs were added",
-            )
-        if batch:
-            self._add(batch, within)
-        return made
-
-    def _add(self, batch: list[RunRecord], within: object | None) -> None:
-        if within is not None:
-            self._joined(within, batch)
-            return
-        store = self._session.store()
-        answers = store.add_runs(batch)
-        store.hint()
-        old = [run for run, is_new in zip(batch, answers, strict=True) if not is_new]
-        if old:
-            self._present(old)
-
-    def _store_for(self, within: object | None) -> Store:
-        return self._session.store() if within is None else self._session.store_to_join()
-
-    def _joined(self, within: object, wanted: list[RunRecord]) -> list[Run]:
-        """Add runs in the caller's transaction, and return them."""
-        return self._same(wanted, self._session.store_to_join().add_runs_within(within, wanted))
-
-    def _present(self, wanted: list[RunRecord]) -> list[Run]:
-        """Return runs that were there already."""
-        ids = tuple(run.id for run in wanted)
-        return self._same(wanted, self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items)
-
-    def _same(self, wanted: list[RunRecord], found: Iterable[RunRecord]) -> list[Run]:
-        """Return the found run for each wanted one, which must have the same tenant and task."""
-        known = {run.id: run for run in found}
-        for run in wanted:
-            if run.id in known:
-                refuse_other(known[run.id], tenant=run.tenant, task=run.task)
-        return [self._session.info(known.get(run.id, run)) for run in wanted]
-
-    def _run(
-        self,
-        task: Task[..., Any] | Call | str,
-        payload: Mapping[str, Any] | None,
-        due: Instant,
-        now: Instant,
-        run_id: str | None,
-        tenant: str | None,
-        options: RunOptions,
-    ) -> RunRecord:
-        refuse_unknown(options, RUN, "a run")
-        name, text, local = self._session.call(task, payload)
-        fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
-        base = Execution() if local is None else local.execution
-        fields |= read_run_fields(options, base) if options else {"execution": base}
-        return check_run(
-            RunRecord(
-                id=new_run_id(now) if run_id is None else run_id,
-                tenant=self._session.tenant_of(tenant),
-                task=name,
-                payload=text,
-                scheduled_at=due,
-                run_at=due,
-                created_at=now,
-                **fields,
-            )
-        )
+        return self._enqueuer.add_many(calls, ids, EnqueueOptions(delay, at, tenant, within, options))
 
     def lock(
         self,
@@ -575,11 +474,3 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-def _due(now: Instant, delay: Duration | None, at: Moment | None) -> Instant:
-    if delay is not None and at is not None:
-        raise InvalidValue("delay and at are both given", field="at", value=at, hint="give one of them")
-    if delay is not None:
-        return now + read_duration(delay, "delay")
-    return now if at is None else read_moment(at, "at", now)

@@ -1,0 +1,156 @@
+"""Enqueueing: build runs by hand and add them, one or many, also within a user's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from evenbeat.app.session import AppSession, refuse_other
+from evenbeat.core.checks import check_run
+from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.ids import new_run_id
+from evenbeat.core.instants import Instant, Moment, read_moment
+from evenbeat.core.options import RUN
+from evenbeat.core.records import Execution, RunRecord
+from evenbeat.core.results import Run
+from evenbeat.errors import InvalidValue
+from evenbeat.stores.base import RunQuery, Store
+from evenbeat.tasks.options import RunOptions, read_run_fields, refuse_unknown
+from evenbeat.tasks.task import Call, Task
+
+AnyTask: TypeAlias = Task[..., Any] | Call | str
+
+# Larger batches gain nothing, and hold the lock longer.
+_BATCH = 1_000
+
+
+class EnqueueOptions(NamedTuple):
+    """What ``enqueue`` and ``enqueue_many`` have in common."""
+
+    delay: Duration | None
+    at: Moment | None
+    tenant: str | None
+    within: object | None
+    run: RunOptions
+
+    def due(self, now: Instant) -> Instant:
+        """Return when the runs are due."""
+        if self.delay is not None and self.at is not None:
+            raise InvalidValue(
+                "delay and at are both given", field="at", value=self.at, hint="give one of them"
+            )
+        if self.delay is not None:
+            return now + read_duration(self.delay, "delay")
+        return now if self.at is None else read_moment(self.at, "at", now)
+
+
+class Enqueuer:
+    """Adds runs to the store of a scheduler."""
+
+    def __init__(self, session: AppSession) -> None:
+        self._session = session
+
+    def add(
+        self, task: AnyTask, payload: Mapping[str, Any] | None, run_id: str | None, options: EnqueueOptions
+    ) -> Run:
+        """Add one run; return the run that is there if its id is taken."""
+        store = self._store(options.within)
+        now = store.now()
+        run = self._run(task, payload, run_id, options, now, options.due(now))
+        if options.within is not None:
+            return self._add_within(options.within, [run])[0]
+        is_new = store.add_runs([run])[0]
+        # Also if it was there: the hint of a call whose reply was lost may be lost, too.
+        store.hint()
+        return self._session.info(run) if is_new else self._present([run])[0]
+
+    def add_many(
+        self,
+        calls: Iterable[AnyTask | tuple[Task[..., Any] | str, Mapping[str, Any] | None]],
+        ids: Iterable[str] | None,
+        options: EnqueueOptions,
+    ) -> list[str]:
+        """Add many runs, a batch per write; return their ids."""
+        now = self._store(options.within).now()
+        due = options.due(now)
+        chosen = None if ids is None else iter(ids)
+        made: list[str] = []
+        batch: list[RunRecord] = []
+        for entry in calls:
+            task, payload = entry if isinstance(entry, tuple) else (entry, None)
+            run_id = None if chosen is None else next(chosen, "")
+            if run_id == "":
+                raise InvalidValue("there are fewer ids than calls", field="ids", value=len(made))
+            batch.append(self._run(task, payload, run_id, options, now, due))
+            made.append(batch[-1].id)
+            if len(batch) >= _BATCH:
+                self._add_batch(batch, options.within)
+                batch = []
+        if chosen is not None and next(chosen, None) is not None:
+            raise InvalidValue(
+                "there are more ids than calls",
+                field="ids",
+                value=len(made),
+                hint=f"{len(made) - len(batch):,} of {len(made):,} runs were added",
+            )
+        if batch:
+            self._add_batch(batch, options.within)
+        return made
+
+    def _add_batch(self, batch: list[RunRecord], within: object | None) -> None:
+        if within is not None:
+            self._add_within(within, batch)
+            return
+        store = self._session.store()
+        answers = store.add_runs(batch)
+        store.hint()
+        old = [run for run, is_new in zip(batch, answers, strict=True) if not is_new]
+        if old:
+            self._present(old)
+
+    def _store(self, within: object | None) -> Store:
+        return self._session.store() if within is None else self._session.store_to_join()
+
+    def _add_within(self, within: object, wanted: list[RunRecord]) -> list[Run]:
+        """Add runs in the caller's transaction, and return them."""
+        return self._same(wanted, self._session.store_to_join().add_runs_within(within, wanted))
+
+    def _present(self, wanted: list[RunRecord]) -> list[Run]:
+        """Return runs that were there already."""
+        ids = tuple(run.id for run in wanted)
+        return self._same(wanted, self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items)
+
+    def _same(self, wanted: list[RunRecord], found: Iterable[RunRecord]) -> list[Run]:
+        """Return the found run for each wanted one, which must have the same tenant and task."""
+        known = {run.id: run for run in found}
+        for run in wanted:
+            if run.id in known:
+                refuse_other(known[run.id], tenant=run.tenant, task=run.task)
+        return [self._session.info(known.get(run.id, run)) for run in wanted]
+
+    def _run(
+        self,
+        task: AnyTask,
+        payload: Mapping[str, Any] | None,
+        run_id: str | None,
+        options: EnqueueOptions,
+        now: Instant,
+        due: Instant,
+    ) -> RunRecord:
+        refuse_unknown(options.run, RUN, "a run")
+        name, text, local = self._session.call(task, payload)
+        fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
+        base = Execution() if local is None else local.execution
+        fields |= read_run_fields(options.run, base) if options.run else {"execution": base}
+        return check_run(
+            RunRecord(
+                id=new_run_id(now) if run_id is None else run_id,
+                tenant=self._session.tenant_of(options.tenant),
+                task=name,
+                payload=text,
+                scheduled_at=due,
+                run_at=due,
+                created_at=now,
+                **fields,
+            )
+        )
