@@ -74,7 +74,7 @@ class HandlerPool:
         while not over.wait(_RETRY):
             self.start_threads()
         if inspect.iscoroutine(answer):
-            answer.close()  # of a pool that was stopped: nobody has awaited it
+            answer.close()  # if the pool was stopped, it was never awaited
         if failures[0] is not None:
             raise failures[0]
 

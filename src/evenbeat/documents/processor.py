@@ -111,10 +111,13 @@ class Processor:
         return runtime if runtime is not None and runtime.pid == os.getpid() else None
 
     def start(self) -> None:
-        """Begin, in threads of its own. A mistake in what was said about the documents is raised here; a
-        database that is away is waited for. Does nothing if it runs already."""
+        """Start, in threads of this process. Raises ``InvalidValue`` if the table, a column or the condition
+        is wrong. If the database is unavailable, the processor retries until it is there.
+
+        While it stops, wait for the end of that first. Does nothing while Evenbeat imports the module.
+        """
         if is_importing():
-            return  # somebody imports the module to see what it has
+            return
         ending = self._runtime
         if ending is not None and ending.is_ending and not ending.is_here:
             ending.over.wait()
@@ -165,8 +168,8 @@ class Processor:
             runtime.over.set()
 
     def run(self) -> bool:
-        """Work until SIGINT or SIGTERM comes, and stop then; or until a hook or a handler calls ``stop``. A
-        second signal does not wait for what is in hand. Answers as ``stop`` does."""
+        """Start, and stop when SIGINT, SIGTERM or SIGHUP comes, or when a hook or a handler calls ``stop``. A
+        second signal does not wait for handlers that run. Return what ``stop`` returns."""
         if is_importing():
             return True
         check_main_thread()
@@ -190,7 +193,7 @@ class Processor:
 
     def hint(self) -> None:
         """Look for due documents now, after one was added. Without a hint, the processor looks within a
-        second; for fields that others set by HSET in a large Redis, ``RedisDocuments`` says when."""
+        second; ``RedisDocuments`` describes when it sees documents that others write to a large Redis."""
         runtime = self._runtime
         if runtime is not None:
             runtime.worker.hint()

@@ -80,7 +80,7 @@ def after_success(plan: DocumentPlan, now: Instant, policy: Policy) -> Dispositi
 
 
 def after_failure(plan: DocumentPlan, now: Instant, policy: Policy) -> Disposition:
-    """Return what the policy says. A document that failed and has no next tick is held, not done, nor
+    """Return what the policy decides. A document that failed and has no next tick is held, not done, nor
     removed: it must not pass for one that was processed."""
     if policy.on_failure == "retry":
         # The instant at which it was due may have been the lock of a worker that is late, and that would

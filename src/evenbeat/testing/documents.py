@@ -369,7 +369,7 @@ class DocumentsContract:
         assert documents.remove([lock]) == [False]
         assert stored.row("a") == StoredDocument(current.locked_until, "before")
 
-    def test_writes_under_an_expired_lock_that_nobody_took_over_are_accepted(
+    def test_writes_under_an_expired_lock_that_was_not_taken_over_are_accepted(
         self, stored: DocumentsUnderTest, documents: Documents, clock: VirtualClock
     ) -> None:
         stored.add("a", clock.now)

@@ -235,7 +235,7 @@ class MongoDocuments:
         documents = self._read_locked(locked, until)
         if len(documents) > written.documents:
             # One of them was deleted when the write came to it, and inserted again, and another processor has
-            # locked it in the same millisecond as we the others. Nothing tells which one that is.
+            # locked it in the same millisecond. The server does not say which one that is.
             _log.warning("locked documents are not processed until their lock ends", extra=self._extra())
             return []
         self._refuse([chosen[error["index"]].id for error in written.errors], written, locking, bool(locked))
@@ -272,8 +272,8 @@ class MongoDocuments:
         answers, missing = self._send([self._queries.change(change) for change in changes])
         if not missing:
             return answers
-        # Some were deleted before. Documents that were written and deleted since can't be told from these:
-        # their locks are reported as lost, too.
+        # Some were deleted before the write. Documents that were deleted after it look the same: their locks
+        # are reported as lost, too.
         ids = [change.lock.id for change, is_ours in zip(changes, answers, strict=True) if is_ours]
         keys: set[bytes] = set()
         for start in range(0, len(ids), _AT_ONCE):
@@ -289,7 +289,7 @@ class MongoDocuments:
         if missing and missing == sum(answers):
             return [False] * len(locks)
         if missing:
-            # All of these are deleted now; nothing tells which of them somebody else has deleted.
+            # All of these are deleted now; the server does not say which of them others have deleted.
             extra = self._extra() | {"count": missing}
             _log.warning("documents were deleted before they could be removed", extra=extra)
         return answers

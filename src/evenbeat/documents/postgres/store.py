@@ -101,11 +101,11 @@ class PostgresDocuments:
         self._condition = with_named_places(self._given_condition, values)
         self._parameters = {f"p{number}": value for number, value in enumerate(values)}
         self._location = users_database(read_location(_url(url), None, "off", timeout))
-        self._patience = Timeouts(timeout, _LOCK_TIMEOUT)
-        self._short_patience = Timeouts(timeout, _SHORT_LOCK_TIMEOUT)
+        self._timeouts = Timeouts(timeout, _LOCK_TIMEOUT)
+        self._short_timeouts = Timeouts(timeout, _SHORT_LOCK_TIMEOUT)
         self._given_clock = clock
         self._clock = ServerClock(self._read_clock)
-        self._connections = TableConnections(self._location, self._patience, self._clock, None)
+        self._connections = TableConnections(self._location, self._timeouts, self._clock, None)
         self._table: PostgresTable | None = None
         self._locker = DocumentLocker(table, _PASSES)
         self._refcount = RefCount(self._connections.open, self._connections.close)
@@ -214,24 +214,24 @@ class PostgresDocuments:
         self, items: Sequence[T], statements: Callable[[Sequence[T]], list[Statement]]
     ) -> list[bool | None]:
         try:
-            return self._answered(len(items), statements(items), self._patience)
+            return self._answered(len(items), statements(items), self._timeouts)
         except StoreUnavailable as error:
             if sqlstate_of(error) != ROW_IS_LOCKED:
                 raise
-        # A transaction that somebody forgot on one row must not delay the others until their locks end.
+        # A transaction that was left open on one row must not delay the others until their locks end.
         return [self._written_alone(statements([item])) for item in items]
 
     def _written_alone(self, statements: Sequence[Statement]) -> bool | None:
         try:
-            return self._answered(1, statements, self._short_patience)[0]
+            return self._answered(1, statements, self._short_timeouts)[0]
         except StoreUnavailable as error:
             if sqlstate_of(error) != ROW_IS_LOCKED:
                 raise
             return None
 
-    def _answered(self, count: int, statements: Sequence[Statement], patience: Timeouts) -> list[bool | None]:
+    def _answered(self, count: int, statements: Sequence[Statement], timeouts: Timeouts) -> list[bool | None]:
         """Return for each place whether a row was written; the statements return the places of those."""
-        answers = self._transaction(statements, patience) if statements else []
+        answers = self._transaction(statements, timeouts) if statements else []
         met = {row["place"] for rows in answers for row in rows}
         return [place in met for place in range(count)]
 
@@ -241,14 +241,14 @@ class PostgresDocuments:
         return self._table
 
     def _transaction(
-        self, statements: Sequence[Statement], patience: Timeouts | None = None, *, is_of_rows: bool = True
+        self, statements: Sequence[Statement], timeouts: Timeouts | None = None, *, is_of_rows: bool = True
     ) -> list[list[dict[str, Any]]]:
         """Return the rows of each statement. They are sent in one transaction, and in one round trip.
 
         ``is_of_rows``: whether the server may refuse a single row: a policy of row level security has the
         same error code as a missing grant.
         """
-        settings = (patience or self._patience).settings
+        settings = (timeouts or self._timeouts).settings
         beginning: list[Statement] = [(_BEGIN, ()), (_SETTINGS, settings)]
         with self._connections.read() as session:
             sent = self._clock.mark()
