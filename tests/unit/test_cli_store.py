@@ -873,7 +873,7 @@ def test_the_load_ahead_is_drawn_with_where_schedules_meet(
         "                        more",
         "",
         "hint:  write H for the minute ('H * * * *'): each schedule",
-        "       gets its own; or give them a spread",
+        "       gets its own minute; or set a spread",
     ]
 
 

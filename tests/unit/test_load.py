@@ -1,4 +1,4 @@
-"""The load ahead: every tick is counted in the minute in which it fires."""
+"""The coming load: every tick is counted in the minute in which it fires."""
 
 from __future__ import annotations
 

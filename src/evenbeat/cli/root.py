@@ -34,7 +34,7 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.explain", "Explain a trigger in words, with its next ticks."
             ),
             "forecast": Lazy(
-                "evenbeat.cli.commands.forecast", "Show the load ahead, and which schedules start together."
+                "evenbeat.cli.commands.forecast", "Show the coming load, and which schedules start together."
             ),
         },
         "Schedules and runs": {

@@ -42,7 +42,7 @@ _INTERRUPT_GRACE = 1.0
 _STOP_PATIENCE = 5.0
 # Seconds between two tries to renew leases while the store is unavailable.
 _RENEW_AGAIN = 0.25
-# Seconds of the first wait for hints, in which the store begins to listen.
+# Seconds of the first wait for hints. During this wait, the store begins to listen.
 _FIRST_WAIT = 0.05
 _DESCRIPTORS_CLOSED = (
     "a task or library closed all file descriptors of this process (os.closerange?), also those of the "
@@ -58,7 +58,7 @@ def node_name() -> str:
 
 
 def installed_version() -> str:
-    """Return the version of this package; an empty text where it is used without being installed."""
+    """Return the version of this package; an empty text if the package is not installed."""
     from importlib import (
         metadata,
     )  # importing it takes a tenth of the time that importing all of Evenbeat takes
@@ -95,7 +95,7 @@ def make_lane(kind: ExecutorKind, settings: NodeSettings) -> Lane:
 
 
 class Node:
-    """A ticker, a worker or both, with the loops around them. It is started and stopped once."""
+    """A ticker, a worker or both, with the loops that call them. A node starts and stops once."""
 
     def __init__(
         self,
@@ -149,8 +149,8 @@ class Node:
         )
         self._worker_loop = self._loop("worker", self._worker.step)
         renewer = LeaseRenewer(self._store, self._worker, settings.lease)
-        # Well below the third of a lease that reapers wait after an outage, also on nodes with shorter
-        # leases.
+        # After an outage, reapers wait for a third of their lease. Retry much sooner, so that this node
+        # renews first, also if other nodes have shorter leases.
         backoff = min(_RENEW_AGAIN, settings.lease / 12_000)
         self._leases_loop = self._loop("leases", renewer.step, backoff)
 
@@ -185,8 +185,8 @@ class Node:
         return self._store.now()
 
     def _check_descriptors(self) -> None:
-        """Raise if the descriptors of this process were closed: two connections may share one by now, and
-        receive each other's replies."""
+        """Raise if a job has closed the descriptors of this process: two connections may share one by now,
+        and receive each other's replies."""
         if not self._probe.is_intact():
             raise StoreUnavailable(_DESCRIPTORS_CLOSED)
 
@@ -205,7 +205,7 @@ class Node:
         return NodeStatus(self.name, self.pid, loops, broken)
 
     def add_task(self, task: Task[..., Any]) -> None:
-        """Execute the runs of this task, too, from now on."""
+        """Start to execute the runs of this task, too."""
         if self._worker is not None:
             self._worker.add_task(task)
             self._presence.add_task(task.name, task.executor)
@@ -222,7 +222,7 @@ class Node:
         _log.info("started", extra={"component": "node", "node": self.name})
 
     def hurry(self) -> None:
-        """End a drain that is under way: its deadline is now."""
+        """End a drain that is under way: set its deadline to now."""
         self._hurry.set()
 
     @property
@@ -256,7 +256,7 @@ class Node:
         self._try(self._store.hint)
         for loop in self._loops:
             if not loop.join(_STOP_PATIENCE):
-                _log.warning("a loop does not stop", extra={"component": loop.name})
+                _log.warning("a loop did not stop in time", extra={"component": loop.name})
         if self._worker is not None and self._worker_loop is not None and self._worker_loop.join(0):
             # Records the attempts that ended while the loop stopped.
             worker = self._worker
@@ -290,9 +290,9 @@ class Node:
         return not left
 
     def _wait_until(self, condition: Callable[[], bool], deadline: float) -> None:
-        # Without descriptors nothing can be recorded, however long this waits.
+        # Without descriptors the worker cannot record anything, so waiting is useless.
         while not condition() and self._probe.is_intact() and (left := deadline - time.monotonic()) > 0:
-            # In short slices: the condition may become true meanwhile.
+            # Wait in short slices, to check the condition again.
             self._closing.wait(min(left, 0.02))
 
     def _try(self, action: Callable[[], object]) -> None:

@@ -1,5 +1,5 @@
-"""Conversion between rows of SQL tables and records. Reading a row also checks what the types of columns
-cannot express, and raises ``Unreadable``; the caller decides what to do with such a row."""
+"""Conversion between rows of SQL tables and records. Reading a row also checks its values beyond the types of
+the columns, and raises ``Unreadable``; the caller decides what to do with such a row."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ FIRED_FIELDS = (
     "paused_by",
     "paused_at",
 )
-"""The fields of a schedule that firing writes. It never writes those that users set."""
+"""The fields of a schedule that firing writes. Firing never writes the fields that users set."""
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
@@ -149,14 +149,14 @@ class Unreadable(EvenbeatError):
 
 
 def check_counts(first: int, second: int, third: int) -> None:
-    """Refuse counts that cannot be incremented: writing such a row would fail, and with it all of its
-    batch."""
+    """Refuse counts that cannot be incremented: writing such a row would fail, and the whole batch with
+    it."""
     if not (0 <= first < MOST_COUNTED and 0 <= second < MOST_COUNTED and 0 <= third < MOST_COUNTED):
         raise Unreadable(f"one of the counts {first}, {second} and {third} is out of range")
 
 
 def check_fired_fields(schedule: ScheduleRecord) -> ScheduleRecord:
-    """Refuse numbers with which a schedule cannot be planned or written: its whole batch would fail.
+    """Refuse a schedule whose numbers make planning or writing fail: its whole batch would fail with it.
 
     Takes 0.7 us a row.
     """
@@ -272,7 +272,8 @@ def version_of(row: Row) -> Version:
 
 
 def salvaged_version(generation: object, revision: object, fire_seq: object) -> Version:
-    """Return a count; 0 if it cannot be read. Reading a row and comparing its version agree on that."""
+    """Return the version; a count that cannot be read is 0. Reading a row and comparing versions both use
+    this function, so they agree."""
     counts = (
         # isinstance, not type(): MongoDB's driver has its own type for 64-bit integers.
         int(value) if isinstance(value, int) and 0 <= value < MOST_COUNTED else 0
@@ -466,7 +467,7 @@ def run_row(run: RunRecord) -> Row:
 
 
 def read_schedules(rows: list[Row]) -> list[ScheduleRecord]:
-    """Read schedules; damaged ones with the fields that can be read."""
+    """Read schedules. A damaged schedule has the fields that can be read, and defaults for the others."""
     found = []
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""The load ahead: how many runs start in each coming minute, and of which schedules."""
+"""The coming load: how many runs start in each coming minute, and of which schedules."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600_000
 _PAGE = 500
-# The busiest minutes that are examined; those with the same schedules are one line.
+# How many of the busiest minutes to examine. Minutes with the same schedules share a line of the table.
 _LOOKED_AT = 60
 _LINES = 5
 _NAMES = 6
-# A peak of at least so many runs, and so many times the mean, gets a hint.
+# The command prints a hint if a minute has at least _PEAK runs, and at least _STEEP times the mean.
 _PEAK, _STEEP = 5, 4
 
 
@@ -50,7 +50,7 @@ class Meeting(NamedTuple):
     type=click.IntRange(1, 24 * 31),
     default=24,
     show_default=True,
-    help="How far to look.",
+    help="How far ahead to look.",
 )
 @click.option(
     "--minutes",
@@ -65,9 +65,9 @@ class Meeting(NamedTuple):
 def command(
     hours: int, minutes: int | None, all_tenants: bool, store: str | None, tenant: str | None, as_json: bool
 ) -> None:
-    """Show the load ahead, and which schedules start together.
+    """Show the coming load, and which schedules start together.
 
-    Retries, runs by hand and delays by overlapping runs are not part of it.
+    The forecast leaves out retries, runs by hand, and delays that overlapping runs cause.
     """
     from evenbeat.timeline.extra import has_numpy
 
@@ -135,7 +135,7 @@ def _firing(store: Store, tenant: str | None) -> Iterator[ScheduleRecord]:
         page = store.find_schedules(query)
         for row in page.items:
             goes_on = row.state == "active" or row.paused_until is not None
-            # A schedule that can't be read does not fire: ``schedules list`` and ``doctor`` name it.
+            # A schedule that cannot be read does not fire: ``schedules list`` and ``doctor`` name it.
             if row.next_tick is not None and goes_on and readable_trigger(row) is not None:
                 yield row
         if page.cursor is None:
@@ -150,14 +150,14 @@ def _expected(row: ScheduleRecord, with_tenant: bool) -> Expected:
     first = row.next_tick
     assert first is not None
     if row.paused_until is not None and row.paused_until > first:
-        # Far beyond any forecast if the trigger ends in the pause.
+        # If the trigger ends during the pause, use an instant far beyond any forecast.
         first = trigger.next_ms(row.paused_until - 1) or row.paused_until + 100 * 366 * 24 * _HOUR
     name = f"{row.tenant}/{row.name}" if with_tenant else row.name
     return Expected(name, trigger, first, spread_delay(row), row.moved)
 
 
 def _meetings(load: Load) -> list[Meeting]:
-    """Return the minutes in which two or more schedules start, the fullest first."""
+    """Return the minutes in which two or more schedules start, the busiest first."""
     found: dict[tuple[str, ...], Meeting] = {}
     for minute in load.busiest(_LOOKED_AT):
         whose = load.whose(minute)
@@ -171,9 +171,9 @@ def _meetings(load: Load) -> list[Meeting]:
 def _notes(load: Load, meetings: list[Meeting]) -> Iterator[str]:
     mean = load.total() / max(1, len(load.counts))
     if meetings and meetings[0].runs >= _PEAK and meetings[0].runs >= _STEEP * mean:
-        yield "write H for the minute ('H * * * *'): each schedule gets its own; or give them a spread"
+        yield "write H for the minute ('H * * * *'): each schedule gets its own minute; or set a spread"
     if not load.complete:
-        yield "too many ticks of spread schedules to count them all: the end of the forecast is too low"
+        yield "too many ticks of spread schedules to count them all: the last bars are too low"
 
 
 def _table(meetings: list[Meeting], local: LocalTime) -> Fitted:

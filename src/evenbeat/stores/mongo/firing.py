@@ -1,10 +1,10 @@
-"""Firing: due schedules are planned and written in batches, one transaction each.
+"""Fires due schedules: plans and writes them in batches, one transaction each.
 
 Nodes wake up at the same instant and find the same documents first. So a node reserves a batch by its first
-document. Other nodes learn of the reservation by one command, without a transaction that has to be aborted,
+document. Other nodes find the reservation with one command, without a transaction that has to be aborted,
 and continue behind the batch or try again later. A reservation is a note in ``meta`` that expires. It only
-saves work: the transaction guards the fire, and fails as a whole if another client has changed one of its
-documents.
+saves work. The transaction is what keeps a tick from firing twice: it fails as a whole if another client has
+changed one of its documents.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BatchStart(NamedTuple):
 
 
 def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -> BatchStart | None:
-    """Return the first schedule to wake up, or the one so many behind it. Read from the index alone."""
+    """Return the first schedule to wake up, or the one ``behind`` places after it. Reads only the index."""
     bounds: Document = {"$gte": _EARLIEST}
     if due_by is not None:
         bounds["$lte"] = due_by
@@ -67,7 +67,7 @@ def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -
 
 
 class Contention:
-    """What a node remembers of other nodes' fires, to make fewer useless tries."""
+    """Remembers the batches that other nodes fire, so that this node makes fewer useless tries."""
 
     def __init__(self) -> None:
         self._taken: BatchStart | None = None
@@ -75,8 +75,8 @@ class Contention:
         self._few = False
 
     def has(self, start: BatchStart) -> bool:
-        """Whether another node was just seen to have reserved the batch. Every third call answers no, to
-        try again."""
+        """Return whether this node has just found the batch reserved by another node. Every third call
+        returns False, so that this node tries again."""
         self._looks += 1
         return start == self._taken and self._looks < _LOOKS
 
@@ -87,8 +87,8 @@ class Contention:
         self._few = len(done.planned) < limit
 
     def may_leave_some(self, first: BatchStart, now: Instant) -> bool:
-        """Whether more schedules may be due than the other nodes fire: not if that never happened and none
-        is late."""
+        """Return whether the other nodes may leave due schedules to this one: False if the last batch was not
+        full and no schedule is late."""
         return not self._few or now - first.wake_at > _LATE
 
 
@@ -97,7 +97,7 @@ def reserved(session: Session, start: BatchStart, now: Instant) -> Iterator[None
     """Reserve the batch for this node. ``now`` is the time of the store's own clock."""
     note = {"_id": f"firing {start.id}"}
     until = {"until": now + _RESERVED}
-    # A reservation that ends later than any new one could is from before the clock was set back.
+    # If a reservation ends later than a new one could, the clock was set back since it was made: ignore it.
     free = {"$or": [{"until": {"$lte": now}}, {"until": {"$gt": now + 2 * _RESERVED}}]}
     if not session.reserve("reserve batch", {**note, **free}, until):
         raise BatchReserved
@@ -149,8 +149,8 @@ def fire(
         planned.append(outcome)
         budget.spend(outcome)
         moves.append(_advance(schedule, outcome.schedule))
-    # The active runs of the plan are written, too. The end of such a run wakes only a schedule that waits
-    # already: so it must conflict with this transaction.
+    # Write to the active runs that the plans depend on, too. The end of such a run wakes only schedules that
+    # already wait. So a run that ends at the same time must conflict with this transaction.
     planned_with = [run.run for outcome in planned for run in active.get(outcome.schedule.key, ())]
     if planned_with:
         session.update("touch runs", RUNS, {"_id": {"$in": planned_with}}, TOUCH)
@@ -194,7 +194,7 @@ def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
             fields={"schedule": 1, "state": 1, "cancel_requested": 1, "created_at": 1},
             hint=ACTIVE.name,
         )
-        # As texts: a document that was changed by hand may contain any type.
+        # Sort by texts: a document that a user changed by hand may contain any type.
         documents.sort(key=lambda document: (str(document.get("created_at")), str(document["_id"])))
         for document in documents:
             key = (tenant, document["schedule"])
@@ -204,7 +204,7 @@ def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:
 
 
 def _put_to_sleep(session: Session, to_quarantine: list[tuple[Document, Exception]]) -> tuple[Key, ...]:
-    """Let unreadable schedules sleep until they are written again, and note the reasons."""
+    """Let unreadable schedules sleep until a client writes them again, and record the reasons."""
     if not to_quarantine:
         return ()
     ids = [document["_id"] for document, _ in to_quarantine]

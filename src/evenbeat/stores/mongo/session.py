@@ -1,4 +1,4 @@
-"""Commands on the database: each is announced by name, and every error of the driver is translated."""
+"""Sends commands to the database: announces each by name, and translates every error of the driver."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _TOO_LARGE = frozenset({10334, 17419, 17420, 257, 388, 13548})
 _CONTENDED = (112, 24, 246, 251, 225, 50, 267)
 _OUT_OF_TIME = 50
 SHORT_WAIT = 0.2
-"""How many seconds a write waits that can be done in another way, or later: a busy server needs some of
-them."""
+"""How many seconds a write waits if it can be done in another way, or later. Not zero: a busy server needs
+some time."""
 _NOTES = "meta"
 # An error may quote a whole document.
 _LONGEST_TEXT = 500
-# How many seconds to wait for the end of a transaction on a server that may be away.
+# How many seconds to wait for the end of a transaction on a server that may be unavailable.
 _TO_ABORT = 1.0
 
 
@@ -133,7 +133,7 @@ class Session:
         skip: int = 0,
         quiet: bool = False,
     ) -> list[Document]:
-        """Find all documents, in as few replies as their size allows. ``quiet``: not announced."""
+        """Find all documents, in as few replies as their size allows. ``quiet``: do not announce it."""
         if not quiet:
             self.announce(name)
         with self._translated():
@@ -218,7 +218,7 @@ class Session:
         with self._translated():
             answer = self._send(command, patience)
             if "writeConcernError" in answer:
-                # The time ran out after the write, while it waited for the majority, which may take longer.
+                # The write is done, but the majority has not confirmed it in time: wait again.
                 self.await_majority()
         self.announce("committed")
         return answer
@@ -242,8 +242,8 @@ class Session:
         return answer.get("n")
 
     def await_majority(self) -> None:
-        """Wait until a majority has all writes so far: before that, majority reads do not see them. A write
-        that matches no document waits for that."""
+        """Wait until a majority of the replica set has all earlier writes: until then, majority reads do not
+        see them. The command is a write that matches no document, so it only waits."""
         nothing = {"q": {"_id": "nothing"}, "u": {"$set": {"until": 0}}}
         with self._translated():
             _check_concern(self._send({"update": _NOTES, "updates": [nothing]}, self.milliseconds / 1000))
@@ -260,8 +260,8 @@ class Session:
         return answer
 
     def reserve(self, name: str, where: Document, until: Document) -> bool:
-        """Write a note in ``meta`` unless there is one that ``where`` excludes. On the primary alone:
-        losing a note costs some useless work and nothing else."""
+        """Write a note in ``meta``, and return True; return False if a note exists that ``where`` does not
+        match. Only the primary confirms the write: a lost note costs some useless work and nothing else."""
         self.announce(name)
         change = {"q": where, "u": {"$set": until}, "upsert": True}
         try:
@@ -292,7 +292,7 @@ class Session:
             return target.command(command)
 
     def insert_missing(self, name: str, collection: str, documents: Sequence[Document]) -> None:
-        """Insert the documents that do not exist yet, one by one: a repetition adds the missing ones."""
+        """Insert the documents that do not exist yet, one by one: a repeated call adds the missing ones."""
         if not documents:
             return
         self.announce(name)
@@ -341,8 +341,8 @@ class Session:
 
     def _too_large(self, text: str) -> TooLarge:
         return TooLarge(
-            f"{self.where}: {text}; write less at once, keep large payloads and results elsewhere and name "
-            "them, or give the server a larger cache"
+            f"{self.where}: {text}; write less at once, store large payloads and results elsewhere and "
+            "pass a reference to them, or give the server a larger cache"
         )
 
 
@@ -361,7 +361,7 @@ def _forget(client_session: ClientSession) -> None:
 
 
 def _abort(client_session: ClientSession) -> None:
-    """Abort the transaction. A server that is away ends it by itself."""
+    """Abort the transaction. If the server cannot be reached, it ends the transaction by itself."""
     with contextlib.suppress(PyMongoError), pymongo.timeout(_TO_ABORT):
         client_session.end_session()
 
@@ -381,7 +381,7 @@ def unavailable(where: str, error: PyMongoError) -> StoreUnavailable:
     elif code in _UNAUTHORIZED:
         advice = "does the user of the URL have the role readWrite on this database?"
     elif code == 18:
-        advice = "check the user and the password, and the database that knows them (authSource=)"
+        advice = "check the user, the password, and the database that holds the user (authSource=)"
     elif code == 20:
         advice = "transactions need a replica set, of one node at least"
     return StoreUnavailable(f"{where}: {_text(error)}" + (f" ({advice})" if advice else ""))

@@ -1,4 +1,4 @@
-"""The location of the tables, read from the store's URL. Evenbeat's own options never reach the driver."""
+"""Reads the location of the tables from the store's URL. Evenbeat's own options never reach the driver."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from evenbeat.stores.urls import without_password
 SCHEMA = "evenbeat"
 """The default schema."""
 
-# Always quoted, so that it may be a reserved word. With the suffix of the channel it has at most the 63
-# bytes that PostgreSQL allows for a name.
+# Names of schemas. Statements quote the name, so it may be a reserved word. With the suffix of the channel it
+# has at most the 63 bytes that PostgreSQL allows for a name.
 _NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}")
 
 _FORM = "write postgresql://user:password@host:5432/database"
@@ -26,10 +26,10 @@ _FORM = "write postgresql://user:password@host:5432/database"
 # The options that users misspell most, for "did you mean".
 _OPTIONS = ("schema", "listen", "password", "user", "sslmode", "sslrootcert", "target_session_attrs")
 
-# One for each host.
+# Ports, one for each host, separated by commas.
 _PORTS = re.compile(r"[\d,]*")
 
-# A dead connection is noticed after 5 + 2 * 2 s, or when the server does not acknowledge sent data.
+# The system closes a dead connection after 5 + 2 * 2 s, or when the server does not acknowledge sent data.
 _KEEPALIVE = {"keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "2"}
 
 
@@ -38,7 +38,7 @@ class Location(NamedTuple):
 
     conninfo: str
     listen: str | None
-    """How to connect for LISTEN; None: do not listen."""
+    """How to connect for LISTEN; None if hints are off."""
     schema: str
     shown: str
     """For messages: no password, no options."""
@@ -49,13 +49,13 @@ class Location(NamedTuple):
         return f"{self.schema}_wake"
 
     def own(self, text: str) -> str:
-        """Return a statement with this schema and channel in the place of the default ones."""
+        """Return a statement with this schema and channel instead of the default ones."""
         own = text.replace("evenbeat.", f'"{self.schema}".').replace('"evenbeat"', f'"{self.schema}"')
         return own.replace("evenbeat_wake", self.channel)
 
 
 def read_location(url: str, schema: str | None, listen: str | None, timeout: float) -> Location:
-    """Read a URL. Arguments that are given override the URL's options."""
+    """Read a URL. ``schema`` and ``listen`` override the options of the URL."""
     try:
         bare, options = _own_options(url)
     except ValueError:
@@ -63,7 +63,7 @@ def read_location(url: str, schema: str | None, listen: str | None, timeout: flo
     schema = schema or options.get("schema", SCHEMA)
     if not _NAME.fullmatch(schema):
         raise InvalidValue(
-            f"schema {shown(schema)} is not 1 to 48 small letters, digits or _",
+            f"schema {shown(schema)} is not 1 to 48 lowercase letters, digits or _",
             field="schema",
             value=schema,
             hint="begin with a letter or _, and not with pg_",
@@ -71,18 +71,20 @@ def read_location(url: str, schema: str | None, listen: str | None, timeout: flo
     listen = listen or options.get("listen")
     main = _conninfo(bare, timeout, "store")
     if listen == "off":
-        ear = None
+        listen_conninfo = None
     else:
-        ear = main if listen is None else _conninfo(_own_options(listen)[0], timeout, "listen")
-    return Location(main, ear, schema, without_secrets(main))
+        listen_url = None if listen is None else _own_options(listen)[0]
+        listen_conninfo = main if listen_url is None else _conninfo(listen_url, timeout, "listen")
+    return Location(main, listen_conninfo, schema, without_secrets(main))
 
 
 def without_secrets(conninfo: str) -> str:
-    """Return the location for logs and messages. libpq reads it: only libpq knows what the password is."""
+    """Return the location for logs and messages. Only libpq knows which part is the password, so it parses
+    the text."""
     found = conninfo_to_dict(conninfo)
     user, host, port, name = (str(found.get(key) or "") for key in ("user", "host", "port", "dbname"))
     if not _PORTS.fullmatch(port):
-        port = "***"  # a password, where the @ and the host are missing
+        port = "***"  # libpq takes a password for the port if the @ and the host are missing
     who = f"{user}{':***' if found.get('password') else ''}@" if user else ""
     return f"postgresql://{who}{host}{f':{port}' if port else ''}{f'/{name}' if name else ''}"
 
@@ -114,7 +116,7 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
             hint=f"did you mean {near[0]}?" if near else _FORM,
         ) from None
     if not _PORTS.fullmatch(found.get("port", "")):
-        # libpq's message would quote the port. It may be a password, if the @ and the host are missing.
+        # libpq's message would quote the port. It may be the password, if the @ and the host are missing.
         visible = without_password(url)
         raise InvalidValue(
             f"{field} {shown(visible)} has a port that is not a number",
@@ -137,7 +139,7 @@ def _conninfo(url: str, timeout: float, field: str) -> str:
 
 def _not_understood(field: str, visible: str) -> InvalidValue:
     return InvalidValue(
-        f"{field} {shown(visible)}: it is not a URL that PostgreSQL understands",
+        f"{field} {shown(visible)} is not a URL that PostgreSQL understands",
         field=field,
         value=visible,
         hint=_FORM,

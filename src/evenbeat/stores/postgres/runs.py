@@ -1,4 +1,4 @@
-"""Runs: added, claimed, settled."""
+"""Adds, claims and settles runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def first_of_each(runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
 
 
 class Outlook:
-    """What a claim will probably find. Read without a lock, so it may be outdated."""
+    """The due runs that a claim will probably find. Read without a lock, so it may be outdated."""
 
     def __init__(self, row: Row) -> None:
         self.servers_clock: Instant = row[0]
@@ -81,7 +81,7 @@ class Outlook:
         return min((run_at for run_at in self.earliest if run_at is not None), default=None)
 
     def due(self, now: Instant) -> list[int]:
-        """The priorities of which something is due, the highest first."""
+        """Return the priorities that have due runs, the highest first."""
         pairs = zip(PRIORITIES, self.earliest, strict=True)
         return [priority for priority, run_at in pairs if run_at is not None and run_at <= now]
 
@@ -115,7 +115,7 @@ class ClaimResult(NamedTuple):
 
     claimed: Claimed
     expected: int | None = None
-    """The priority of which probably more runs are due; None if no run is due."""
+    """The highest priority that probably has more due runs; None if no run is due."""
     to_quarantine: Sequence[UnreadableRow] = ()
     """Rows that cannot be read. The claim has not changed them."""
 
@@ -123,16 +123,16 @@ class ClaimResult(NamedTuple):
 def claim(transaction: Transaction, wanted: Claim, guess: int, clock: int | None) -> ClaimResult:
     """Claim runs.
 
-    ``guess`` is the priority that is read before it is known which ones are due. It is almost always right,
-    so that a claim takes two round trips: one reads and locks, one writes.
+    ``guess`` is the priority to read in the first round trip, before the due priorities are known. It is
+    almost always right, so a claim takes two round trips: one reads and locks, one writes.
     """
     token = {"worker": marked(wanted.worker), "token": marked(wanted.token)}
     known: list[Statement] = [(sql.LOCK_CLAIM, token), (sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
     guessed = _claimable(wanted, guess, wanted.limit, clock)
     _, held, (row,), *of_guess = transaction.together("select claimable", [*known, *guessed])
     if held:
-        # The reply was lost. The rows locked above are released. The held runs are read again: another node
-        # may have taken over those whose lease has ended.
+        # The worker repeats a claim whose reply was lost. The commit releases the rows locked above. It also
+        # reads the held runs again: another node may have taken over those whose lease has ended.
         held, (row,) = transaction.commit(
             "select claimed", [(sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
         )
@@ -227,8 +227,8 @@ def _read(rows: list[Row]) -> tuple[list[RunRecord], list[UnreadableRow]]:
 
 
 def fail_unreadable(transaction: Transaction, to_quarantine: Sequence[UnreadableRow]) -> None:
-    """Set unreadable runs to failed, unless they were changed since. Such a run would block the head of its
-    queue, and no worker could end it."""
+    """Set unreadable runs to failed, unless another client has changed them since they were read. Such a run
+    would block the head of its queue, and no worker could end it."""
     keys = {(row[_TENANT], row[_SCHEDULE]) for row, _ in to_quarantine if row[_SCHEDULE] is not None}
     ids = json_list([row[_ID] for row, _ in to_quarantine])
     locks = [_lock_gates(dict.fromkeys(keys, False)), (sql.LOCK_RUNS, {"ids": ids})]
@@ -281,8 +281,8 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple
 
 
 def _gates(transitions: Sequence[Transition]) -> list[Statement]:
-    """Return the statement that locks the schedules which may wait for these runs, and the transitions'
-    gates."""
+    """Return the statement that locks the gates of the transitions, and the schedules that may wait for
+    their runs. Return an empty list if there are none."""
     keys: dict[Key, bool] = {}
     for transition in transitions:
         if transition.wakes is not None and is_kept(*transition.wakes):
@@ -293,7 +293,8 @@ def _gates(transitions: Sequence[Transition]) -> list[Statement]:
 
 
 def _lock_gates(keys: dict[Key, bool]) -> Statement:
-    """``keys`` map a schedule to whether it is locked even if it never waits."""
+    """Return the statement that locks schedules. It locks a schedule that never waits only if its key maps
+    to True."""
     rows = [{"tenant": key[0], "name": key[1], "is_gate": is_gate} for key, is_gate in keys.items()]
     return sql.LOCK_GATES, {"rows": json_text(rows)}
 
@@ -302,7 +303,7 @@ def _written(done: Settlement, wakes: Sequence[Key]) -> list[Statement]:
     statements: list[Statement] = []
     if done.adds:
         statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(first_of_each(done.adds).values()))}))
-    # Runs whose transitions set the same fields share a statement. Almost always there is one statement.
+    # Runs whose transitions set the same fields share a statement. Almost always one statement is enough.
     groups: defaultdict[tuple[str, ...], list[dict[str, object]]] = defaultdict(list)
     for run_id, fields in done.updates.items():
         row: dict[str, object] = {"id": run_id, **fields}

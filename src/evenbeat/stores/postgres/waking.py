@@ -16,11 +16,11 @@ from evenbeat.stores.postgres.connections import Connections, disown
 from evenbeat.stores.postgres.location import Location
 from evenbeat.stores.waking import POLL_SECONDS, Receiver, Transport
 
-# A hint that cannot be sent at once is not worth waiting for.
+# How long to wait for a connection before a hint is dropped: a lost hint costs latency only.
 _SEND_SECONDS = 0.5
-# How long a hint to oneself may take before the log warns that hints do not arrive.
+# How long a hint to this process itself may take before the log warns that hints do not arrive.
 _PROOF_SECONDS = 10.0
-# Ends the sender's name in such a message, which is not a hint to anybody.
+# The suffix of the sender's name in such a message. Other receivers ignore the message.
 _PROOF = "?"
 
 _log = logging.getLogger("evenbeat.store")
@@ -40,7 +40,7 @@ class NotifyTransport(Transport):
         self.is_sent(sender)
 
     def is_sent(self, sender: str) -> bool:
-        """Send a hint; False if the server is away."""
+        """Send a hint; return False if the server is unavailable."""
         with contextlib.suppress(StoreUnavailable), self._connections.read(_SEND_SECONDS) as session:
             session.rows("hint", sql.NOTIFY, {"channel": self.location.channel, "sender": sender})
             return True
@@ -53,8 +53,8 @@ class NotifyTransport(Transport):
 class ListenReceiver(Receiver):
     """A connection that only listens.
 
-    Behind a PgBouncer that pools transactions LISTEN succeeds and nothing ever arrives. So this one counts as
-    connected only once it has received a hint that an ordinary connection sent.
+    Behind a PgBouncer that pools transactions, LISTEN succeeds, but no hint ever arrives. So a receiver
+    counts as connected only after it has received a hint that an ordinary connection sent.
     """
 
     def __init__(self, transport: NotifyTransport, sender: str) -> None:
@@ -65,7 +65,7 @@ class ListenReceiver(Receiver):
 
     def connect(self) -> None:
         assert self._transport.location.listen is not None
-        # Resolves the host's name, which may take long and cannot be interrupted.
+        # connect_start resolves the host's name, which may take long and cannot be interrupted.
         made = self.connection = PGconn.connect_start(self._transport.location.listen.encode())
         deadline = time.monotonic() + self._transport.timeout
         state = PollingStatus.WRITING
@@ -121,7 +121,7 @@ class ListenReceiver(Receiver):
 
     def _await(self, made: Connection, event: int, deadline: float) -> None:
         if not self.is_ready(made.socket, event, deadline - time.monotonic()):
-            raise StoreUnavailable("no answer in time")
+            raise StoreUnavailable("the server did not answer in time")
 
     def disconnect(self) -> None:
         made, self.connection = self.connection, None
@@ -138,5 +138,6 @@ def _text(message: bytes) -> str:
     return message.decode(errors="replace").strip()
 
 
-# Connections of a parent process: never finished here, since that would end them for the parent, too.
+# Connections inherited from a parent process. This process never closes them: that would close them for the
+# parent, too.
 _abandoned: list[Connection] = []

@@ -1,4 +1,4 @@
-"""Commands on a connection: each is announced by name, and every error of the driver is translated."""
+"""Sends commands on a connection: announces each by name, and translates every error of the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenbeat.stores.sqlite.lock_holder import write_lock_advice
 
 OnCommand: TypeAlias = Callable[[str], None]
 
-# Errors after which the connection is still usable; after any other one it is replaced.
+# Errors after which the connection is still usable. After any other error, the store replaces it.
 _HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
 
 _BETWEEN_TRIES = 0.002
@@ -36,8 +36,8 @@ class Session:
     def begin(self, patience: float) -> None:
         """Begin a transaction that holds the write lock; wait for the lock for ``patience`` seconds.
 
-        SQLite's own waiting grows to 100 ms between two tries: beside a process that writes without a
-        pause, others did not get the lock for 5 s. With tries 2 ms apart they get it.
+        SQLite's own busy handler waits for up to 100 ms between two tries: while one process wrote without a
+        pause, other processes did not get the lock for 5 s. With tries 2 ms apart, they get it.
         """
         self.announce("begin")
         with self._translated():
@@ -88,7 +88,8 @@ class Session:
             return self._rows_with_invalid_text(sql, values)
 
     def _rows_with_invalid_text(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        # One text that is not UTF-8 fails a whole fetch; a text factory that accepts it costs 2 us a row.
+        # One text that is not UTF-8 makes the whole fetch fail. So only such a query is repeated with bytes:
+        # a text factory that accepts any text would cost every query 2 us a row.
         self.connection.text_factory = bytes
         try:
             return [_decoded(row) for row in self.connection.execute(sql, values)]
@@ -108,7 +109,7 @@ class Session:
             raise unavailable(self._path, error) from error
 
     def roll_back(self) -> None:
-        """Roll back the open transaction. If that fails, the connection is not used again."""
+        """Roll back the open transaction. If that fails, mark the connection as broken."""
         try:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
