@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evenbeat.core.durations import write_duration
-from evenbeat.core.options import NEW_SCHEDULE, NODE, RUN, SETTINGS, Option
+from evenbeat.core.option import Option
+from evenbeat.core.options import NEW_SCHEDULE, NODE, RUN, SETTINGS
 
 PAGE = Path(__file__).parents[1] / "docs/reference.md"
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from evenbeat.core.durations import write_duration
-from evenbeat.core.options import SETTINGS, Option
+from evenbeat.core.option import Option
+from evenbeat.core.options import SETTINGS
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.urls import without_password
 

@@ -15,7 +15,8 @@ from evenbeat.cli.commands.run import command as run_command
 from evenbeat.cli.commands.schedules.add import command as add_command
 from evenbeat.cli.commands.schedules.update import command as update_command
 from evenbeat.core.checks import check_schedule
-from evenbeat.core.options import EXECUTION, NEW_SCHEDULE, NODE, RUN, SCHEDULE, SETTINGS, Option, Options
+from evenbeat.core.option import Option
+from evenbeat.core.options import EXECUTION, NEW_SCHEDULE, NODE, RUN, SCHEDULE, SETTINGS, Options
 from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
 from evenbeat.node.settings import NodeOptions, NodeSettings
 from evenbeat.tasks.options import NewScheduleOptions, RunOptions, ScheduleOptions

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from evenbeat.core.options import NEW_SCHEDULE, RUN, SCHEDULE, SETTINGS, Option
+from evenbeat.core.option import Option
+from evenbeat.core.options import NEW_SCHEDULE, RUN, SCHEDULE, SETTINGS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

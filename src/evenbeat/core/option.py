@@ -1,0 +1,138 @@
+"""The description of an option, and how a value is read by its kind and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from evenbeat.core.checks import check_label, check_one_of, check_text, check_whole, read_priority
+from evenbeat.core.durations import read_duration, write_duration
+from evenbeat.errors import InvalidValue, shown
+
+OptionKind: TypeAlias = Literal[
+    "count", "duration", "choice", "label", "labels", "priority", "text", "url", "flag"
+]
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """The description of one option."""
+
+    name: str
+    kind: OptionKind
+    help: str
+    """Sentences for people. Backticks mark code, which the command line shows without them."""
+    default: Any = None
+    """The value that the reader would return: durations in milliseconds."""
+    low: int = 0
+    """The lowest count, or the shortest duration in milliseconds."""
+    high: int | None = None
+    """The highest count, the longest duration in milliseconds, or the most characters of a text."""
+    choices: tuple[str, ...] = ()
+    is_optional: bool = False
+    """Whether None is a value, which stands for no limit."""
+    default_words: str | None = None
+    """The default for people, where its value differs from machine to machine."""
+
+    def read(self, value: Any) -> Any:
+        """Return the value as it is kept: a duration in milliseconds, a priority as a number.
+
+        Raises ``InvalidValue`` for a value of another type or out of bounds.
+        """
+        if value is None and self.is_optional:
+            return None
+        return _READERS[self.kind](self, value)
+
+    @property
+    def shown_default(self) -> str:
+        """The default as a user would write it; ``none`` where there is none."""
+        if self.default_words is not None:
+            return self.default_words
+        if self.default is None:
+            return "none"
+        if self.kind == "duration":
+            return write_duration(self.default)
+        return ", ".join(self.default) if self.kind == "labels" else str(self.default)
+
+
+def _read_count(option: Option, value: Any) -> int:
+    check_whole(option.name, value, option.low, option.high)
+    assert isinstance(value, int)
+    return value
+
+
+def _read_duration(option: Option, value: Any) -> int:
+    ms = read_duration(value, option.name)
+    if ms < option.low:
+        raise _out_of_bounds(option, value, f"shorter than {write_duration(option.low)}")
+    if option.high is not None and ms > option.high:
+        raise _out_of_bounds(option, value, f"longer than {write_duration(option.high)}")
+    return ms
+
+
+def _out_of_bounds(option: Option, value: Any, problem: str) -> InvalidValue:
+    quoted = str(value) if isinstance(value, timedelta) else shown(value)
+    return InvalidValue(f"{option.name} {quoted} is {problem}", field=option.name, value=value)
+
+
+def _read_choice(option: Option, value: Any) -> str:
+    check_one_of(option.name, value, option.choices)
+    assert isinstance(value, str)
+    return value
+
+
+def _read_label(option: Option, value: Any) -> str:
+    check_label(value, option.name)
+    assert isinstance(value, str)
+    return value
+
+
+def _read_labels(option: Option, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, Iterable):
+        raise InvalidValue(
+            f"{option.name} {shown(value)} are not names",
+            field=option.name,
+            value=value,
+            hint='write ["default", "mail"]',
+        )
+    labels = (value,) if isinstance(value, str) else tuple(value)
+    for label in labels:
+        check_label(label, option.name.removesuffix("s"))
+    if not labels:
+        raise InvalidValue(
+            f"{option.name} is empty", field=option.name, value=value, hint='write ["default"]'
+        )
+    return labels
+
+
+def _read_priority(_: Option, value: Any) -> int:
+    return read_priority(value)
+
+
+def _read_text(option: Option, value: Any) -> str:
+    check_text(option.name, value, option.high)
+    assert isinstance(value, str)
+    return value
+
+
+def _read_flag(option: Option, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(
+            f"{option.name} {shown(value)} is not True or False", field=option.name, value=value
+        )
+    return value
+
+
+_READERS = {
+    "count": _read_count,
+    "duration": _read_duration,
+    "choice": _read_choice,
+    "label": _read_label,
+    "labels": _read_labels,
+    "priority": _read_priority,
+    "text": _read_text,
+    "url": _read_text,
+    "flag": _read_flag,
+}
