@@ -46,8 +46,10 @@ def test_a_duty_that_fails_does_not_stop_the_others(
     # It is retried a second later, and logged less and less often.
     for now in (2_000, 3_000, 4_000):
         duties.step(now)
-    errors = [record.args for record in caplog.records if record.levelname == "ERROR"]
-    assert errors == [("failing", error)] * 3
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.args for record in errors] == [("failing", error)] * 3
+    fields = [(vars(record)["component"], vars(record)["failures"]) for record in errors]
+    assert fields == [("duties", 1), ("duties", 2), ("duties", 4)]
 
 
 def test_periodic_duties_survive_a_clock_that_is_set_back() -> None:

@@ -46,6 +46,8 @@ def test_a_function_is_notified_of_a_lost_lease_and_its_result_is_ignored() -> N
     assert bench.executor.interrupted == [("r", "lost")]
     bench.worker.drain()
     bench.step()
+    # The worker does not wait for the function to obey.
+    assert (bench.worker.held, bench.kinds()) == ({}, ["started", "lost"])
     bench.executor.end(result("late"))
     bench.step()
     assert bench.run("r").result is None
