@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from evenbeat import LockHeld, LockLost, Scheduler
 from evenbeat.app import locks
 from evenbeat.app.locks import Lock
+from evenbeat.core import awaitable
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.memory import MemoryStore
@@ -22,15 +27,26 @@ class Watched(MemoryStore):
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
+        self.clock = clock
         self.is_away = False
+        self.before_next_write: Callable[[], object] = bool
         self.renewed = threading.Event()
         self.asked = threading.Event()
+
+    def _begin_write(self) -> None:
+        before, self.before_next_write = self.before_next_write, bool
+        before()
+        if self.is_away:
+            raise StoreUnavailable("away")
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        self._begin_write()
+        return super().delete_record(kind, tenant, key, version)
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         if expect is not None:
             self.asked.set()
-        if self.is_away:
-            raise StoreUnavailable("away")
+        self._begin_write()
         accepted = super().put_record(record, expect)
         if expect is not None and accepted:
             self.renewed.set()
@@ -202,3 +218,145 @@ def test_the_scheduler_hands_its_options_on() -> None:
         "acme",
     )
     assert app.lock("import")._timeout == 0
+
+
+def test_whoever_acquires_a_lock_again_holds_it_for_its_whole_time(store: Watched) -> None:
+    lock = lock_on(store, "10s")
+    assert lock.try_acquire()
+    store.clock.advance("9s")
+    assert lock.try_acquire()
+    store.clock.advance("9s")
+    assert not lock_on(store).try_acquire()
+
+
+@pytest.mark.parametrize("call", ["extend", "release"])
+def test_a_renewal_in_between_is_not_taken_for_a_loss(store: Watched, call: str) -> None:
+    lock = lock_on(store)
+    assert lock.try_acquire()
+    store.before_next_write = lock.extend
+    assert getattr(lock, call)()
+    assert lock_on(store).try_acquire() == (call == "release")
+
+
+def test_an_extension_by_hand_counts_inside_a_block(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [5.0]
+    monkeypatch.setattr(locks, "steady_clock", lambda: seconds[0])
+    with pytest.raises(LockLost), lock_on(store, "60s") as lock:
+        seconds[0] = 60.0
+        assert lock.extend()
+        seconds[0] = 119.0
+        assert not lock.is_lost
+        seconds[0] = 120.0
+
+
+def test_a_timeout_is_checked_also_if_the_lock_is_free(store: Watched) -> None:
+    with pytest.raises(InvalidValue, match="timeout"):
+        lock_on(store).acquire("soon")
+    with pytest.raises(InvalidValue, match="timeout"):
+        asyncio.run(lock_on(store).aacquire("soon"))
+    assert lock_on(store).try_acquire()
+
+
+@pytest.mark.parametrize("way", ["async with", "aacquire", "atry_acquire"])
+def test_a_lock_is_not_held_after_its_acquisition_was_cancelled(
+    store: Watched, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = lock_on(store)
+    threads = ThreadPoolExecutor(1)
+    monkeypatch.setattr(awaitable, "_executor", threads)
+    is_writing, may_write = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_writing.set()
+        assert may_write.wait(30)
+
+    async def acquire() -> None:
+        if way == "async with":
+            async with lock:
+                raise AssertionError("not reached")
+        await getattr(lock, way)()
+
+    async def cancel() -> None:
+        store.before_next_write = wait
+        acquiring = asyncio.create_task(acquire())
+        while not is_writing.is_set():
+            await asyncio.sleep(0.001)
+        acquiring.cancel()
+        await asyncio.sleep(0)
+        acquiring.cancel()  # also one that is impatient
+        threading.Timer(0.01, may_write.set).start()
+        with pytest.raises(asyncio.CancelledError):
+            await acquiring
+
+    asyncio.run(cancel())
+    threads.shutdown()
+    assert lock._renewal is None
+    assert lock_on(store).try_acquire()
+
+
+def test_a_lock_is_released_though_the_end_of_its_block_is_cancelled(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = lock_on(store)
+    # No thread is free when the block ends: a call that waits for one can be cancelled before it begins.
+    threads = ThreadPoolExecutor(1)
+    monkeypatch.setattr(awaitable, "_executor", threads)
+    may_end = threading.Event()
+
+    async def hold() -> None:
+        async with lock:
+            threads.submit(may_end.wait, 30)
+
+    async def cancel() -> None:
+        holding = asyncio.create_task(hold())
+        while lock._renewal is None:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        holding.cancel()
+        asyncio.get_running_loop().call_later(0.01, may_end.set)
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+
+    asyncio.run(cancel())
+    threads.shutdown()
+    assert lock._renewal is None
+    assert lock_on(store).try_acquire()
+
+
+@pytest.mark.parametrize("kind", ["with", "async with"])
+def test_the_error_of_the_block_comes_first_also_if_the_store_is_away(store: Watched, kind: str) -> None:
+    def hold() -> None:
+        with lock_on(store):
+            store.is_away = True
+            raise ZeroDivisionError
+
+    async def ahold() -> None:
+        async with lock_on(store):
+            store.is_away = True
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        hold() if kind == "with" else asyncio.run(ahold())
+    store.is_away = False
+    lock = lock_on(store)
+    store.clock.advance("1m")
+    with pytest.raises(StoreUnavailable), lock:
+        store.is_away = True
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_the_child_of_a_fork_does_not_release_the_lock_of_its_parent(tmp_path: Path) -> None:
+    app = Scheduler(f"sqlite:///{tmp_path}/evenbeat.db")
+    lock = app.lock("import")
+    with lock:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                lock.__exit__(None, None, None)  # as sys.exit() inside of the block does
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not app.lock("import").try_acquire()
+    app.close()

@@ -20,7 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from evenbeat.app.session import apause, pause
-from evenbeat.core.awaitable import twin
+from evenbeat.core.awaitable import twin, whole
 from evenbeat.core.checks import check_description, check_name
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.durations import Duration, read_duration
@@ -65,12 +65,12 @@ def try_acquire(
 ) -> bool:
     """Acquire the lock for ``ttl``; return False if another token holds it.
 
-    A repeated call with the same token, after a lost reply, returns True and extends nothing.
+    A token that holds the lock already, by a call whose reply was lost, holds it for ``ttl`` from now on.
     """
     check_name(name, "lock")
     present = store.get_record(_KIND, tenant, name)
     if present is not None:
-        return _read(present).token == token
+        return _read(present).token == token and extend(store, name, ttl, token, tenant)
     taken = from_ms(store.now())
     held = Held(holder=this_process(), description=description, created_at=taken, token=token)
     return store.put_record(_lock(store, name, ttl, held, tenant))
@@ -78,18 +78,24 @@ def try_acquire(
 
 def extend(store: Store, name: str, ttl: Duration, token: str, tenant: str = "default") -> bool:
     """Hold the lock for ``ttl`` from now on; return False if the token does not hold it any more."""
-    present = store.get_record(_KIND, tenant, name)
-    if present is None or (held := _read(present)).token != token:
-        return False
-    return store.put_record(_lock(store, name, ttl, held, tenant), expect=present.version)
+    # A write that is refused has lost to another one of the same token, or the lock expired: look again.
+    while (present := store.get_record(_KIND, tenant, name)) is not None:
+        held = _read(present)
+        if held.token != token:
+            return False
+        if store.put_record(_lock(store, name, ttl, held, tenant), expect=present.version):
+            return True
+    return False
 
 
 def release(store: Store, name: str, token: str, tenant: str = "default") -> bool:
     """Release the lock; return False, and change nothing, if the token does not hold it any more."""
-    present = store.get_record(_KIND, tenant, name)
-    if present is None or _read(present).token != token:
-        return False
-    return store.delete_record(_KIND, tenant, name, present.version)
+    while (present := store.get_record(_KIND, tenant, name)) is not None:
+        if _read(present).token != token:
+            return False
+        if store.delete_record(_KIND, tenant, name, present.version):
+            return True
+    return False
 
 
 def holder(store: Store, name: str, tenant: str = "default") -> Held | None:
@@ -153,15 +159,25 @@ class Lock:
             self._store(), self.name, self.ttl, self.token, self.tenant, description=self.description
         )
 
+    async def atry_acquire(self) -> bool:
+        """``try_acquire``, awaited. If it is cancelled, the lock is not held afterwards."""
+        is_held, cancelled = await whole(self.try_acquire)
+        if cancelled is not None:
+            if is_held:
+                await whole(self.release)
+            raise cancelled
+        return is_held
+
     def acquire(self, timeout: Duration | None = None) -> None:
         """Acquire the lock for ``ttl``; wait while another holder has it.
 
         ``LockHeld`` if it is still held after ``timeout``; without one, wait as long as it takes. Waiters
         retry at least twice a second, in no particular order.
         """
+        limit = None if timeout is None else read_duration(timeout, "timeout") / 1000
         if self.try_acquire():
             return
-        for seconds in _pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+        for seconds in _pauses(limit):
             pause(self._store(), seconds)
             if self.try_acquire():
                 return
@@ -169,9 +185,10 @@ class Lock:
 
     async def aacquire(self, timeout: Duration | None = None) -> None:
         """``acquire``, awaited. Holds no thread while it waits."""
+        limit = None if timeout is None else read_duration(timeout, "timeout") / 1000
         if await self.atry_acquire():
             return
-        for seconds in _pauses(None if timeout is None else read_duration(timeout, "timeout") / 1000):
+        for seconds in _pauses(limit):
             await apause(self._store(), seconds)
             if await self.atry_acquire():
                 return
@@ -179,7 +196,11 @@ class Lock:
 
     def extend(self) -> bool:
         """Hold the lock for ``ttl`` from now on; return False if it is lost. ``with`` does it by itself."""
-        return extend(self._store(), self.name, self.ttl, self.token, self.tenant)
+        asked, renewal = steady_clock(), self._renewal
+        is_held = extend(self._store(), self.name, self.ttl, self.token, self.tenant)
+        if is_held and renewal is not None:
+            renewal.extended(asked)
+        return is_held
 
     def release(self) -> bool:
         """Release the lock; return False, and change nothing, if it was lost."""
@@ -210,7 +231,11 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lost = self._end()
+        try:
+            lost = self._end()
+        except Exception:
+            self._not_released(error)
+            return
         if lost is not None and error is None:
             raise lost
 
@@ -226,7 +251,13 @@ class Lock:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lost = await self._aend()
+        try:
+            lost, cancelled = await whole(self._end)
+        except Exception:
+            self._not_released(error)
+            return
+        if cancelled is not None:
+            raise cancelled
         if lost is not None and error is None:
             raise lost
 
@@ -245,13 +276,35 @@ class Lock:
         self._renewal = _Renewal(self, asked, self._ttl_ms / 1000)
         return True
 
+    async def _abegin(self) -> bool:
+        """``_begin``, awaited. If it is cancelled, nothing stays: the lock would be renewed forever."""
+        is_held, cancelled = await whole(self._begin)
+        if cancelled is not None:
+            if is_held:
+                await whole(self._end)
+            raise cancelled
+        return is_held
+
     def _end(self) -> LockLost | None:
         """Stop renewing and release the lock; return the error if it was lost meanwhile."""
         renewal, self._renewal = self._renewal, None
         assert renewal is not None
+        if renewal.pid != os.getpid():
+            # The end of the block in a process that was forked inside of it: the lock is the parent's.
+            self.token = new_token()
+            return None
         renewal.stop()
         is_released = self.release()
         return None if is_released and not renewal.is_lost else LockLost(self.tenant, self.name)
+
+    def _not_released(self, error: BaseException | None) -> None:
+        """Raise the present exception of a release, or log it where the block has raised an error of its own:
+        that one comes out."""
+        if error is None:
+            raise
+        _log.warning(
+            "a lock can't be released, and expires by itself", exc_info=True, extra={"lock": self.name}
+        )
 
     def _held_error(self) -> LockHeld:
         held = holder(self._store(), self.name, self.tenant)
@@ -259,11 +312,8 @@ class Lock:
             return LockHeld(self.tenant, self.name)
         return LockHeld(self.tenant, self.name, held.holder, held.description, held.created_at)
 
-    atry_acquire = twin(try_acquire)
     aextend = twin(extend)
     arelease = twin(release)
-    _abegin = twin(_begin)
-    _aend = twin(_end)
     _aheld_error = twin(_held_error)
 
 
@@ -274,6 +324,7 @@ class _Renewal:
     """
 
     def __init__(self, lock: Lock, acquired: float, ttl: float) -> None:
+        self.pid = os.getpid()
         self._lock = lock
         self._ttl = ttl
         self._expires = acquired + ttl
@@ -286,6 +337,10 @@ class _Renewal:
     def is_lost(self) -> bool:
         return self._is_refused or steady_clock() >= self._expires
 
+    def extended(self, asked: float) -> None:
+        """Note that the lock is held for its time to live, counted from when the store was asked."""
+        self._expires = max(self._expires, asked + self._ttl)
+
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join(self._ttl)
@@ -293,7 +348,6 @@ class _Renewal:
     def _renew(self) -> None:
         wait = self._ttl / 3
         while not self._stopping.wait(wait) and not self.is_lost:
-            asked = steady_clock()
             try:
                 is_held = self._lock.extend()
             except StoreUnavailable:
@@ -306,7 +360,7 @@ class _Renewal:
             if not is_held:
                 self._is_refused = True
                 return
-            self._expires, wait = asked + self._ttl, self._ttl / 3
+            wait = self._ttl / 3
 
 
 def _pauses(timeout: float | None) -> Iterator[float]:

@@ -9,7 +9,7 @@ from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractEventLoop, CancelledError
     from concurrent.futures import ThreadPoolExecutor
 
 P = ParamSpec("P")
@@ -47,6 +47,27 @@ def twin(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{method.__name__}".lstrip(".")
     call.__doc__ = f"``{method.__name__}``, awaited."
     return call
+
+
+async def whole(function: Callable[[], R]) -> tuple[R, CancelledError | None]:
+    """Call a function in a thread, and wait for its end even if the caller is cancelled meanwhile.
+
+    Return its answer and that cancellation, which the caller raises again, or None. A twin that is cancelled
+    does not know whether its call took effect.
+    """
+    import asyncio
+
+    # A future and not a task: the end of asyncio.run() cancels all tasks.
+    answer = asyncio.get_running_loop().run_in_executor(_threads(), copy_context().run, function)
+    cancelled: CancelledError | None = None
+    while not answer.done():
+        try:
+            await asyncio.wait([answer])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None and (failure := answer.exception()) is not None:
+        raise cancelled from failure
+    return answer.result(), cancelled
 
 
 def on_the_callers_loop() -> Callable[[Callable[[], Any]], Any] | None:
