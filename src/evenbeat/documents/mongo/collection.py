@@ -1,4 +1,4 @@
-"""The user's collection: the calls to the server, and the meaning of its errors."""
+"""Sends commands to the user's collection, and translates the errors of the server."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ RAW: CodecOptions[RawBSONDocument] = CodecOptions(
 )
 PLAIN = RAW.with_options(document_class=dict)
 
-# Error codes that concern the server, not the request: it can't be reached, changes its role or shuts down;
-# lacked time or memory; met a conflict; or refused access.
+# Error codes that concern the server, not the request: the server cannot be reached, changes its role or
+# shuts down; it lacks time or memory; it met a conflict; or it refuses access.
 _SHUTTING_DOWN = {6, 7, 64, 89, 91, 133, 134, 189, 234, 317, 9001, 10107, 10058, 11600, 11602, 13435, 13436}
 _OVERLOADED = {24, 50, 202, 262, 14031}
 _CONFLICT = {112, 225, 246, 251}
 _NO_ACCESS = {13, 18, 8000}
 _UNAVAILABLE = frozenset(_SHUTTING_DOWN | _OVERLOADED | _CONFLICT | _NO_ACCESS)
 
-# Seconds to wait for a server when the documents are opened, and for the facts behind a warning.
+# Seconds to wait for a server when a program opens the documents, and for a query that only serves a warning.
 _PING_TIMEOUT = 5.0
 _GLIMPSE_TIMEOUT = 0.5
 
@@ -51,9 +51,9 @@ class BulkResult(NamedTuple):
     """The result of a bulk of writes."""
 
     documents: int
-    """How many were found and written, or deleted."""
+    """How many documents were found and written, or deleted."""
     not_ours: frozenset[int]
-    """The writes, by index, that found another value of ``sleep_until`` than their own."""
+    """The indexes of the writes that found a different ``sleep_until`` than they expect."""
     errors: list[Error]
     """All other errors; each has its index."""
     early: int = 0
@@ -61,12 +61,12 @@ class BulkResult(NamedTuple):
 
 
 class UserCollection:
-    """The user's collection. Its client, and the options of that, stay as they are."""
+    """The user's collection. The client and its options stay unchanged."""
 
     def __init__(self, collection: Collection[Any]) -> None:
         self.name = collection.full_name
-        # Documents are read again after they were locked: only the primary surely has the lock, and has it
-        # before a majority of servers does.
+        # Evenbeat reads documents again after it has locked them. Only the primary is certain to have the
+        # lock, and it has the lock before a majority of servers does.
         self._raw = collection.with_options(
             codec_options=RAW, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
         )
@@ -76,7 +76,7 @@ class UserCollection:
         self.clock = ServerClock(self._server_time)
 
     def reach(self) -> None:
-        """Raise ``StoreUnavailable`` if there is no primary. The driver would wait half a minute for one."""
+        """Raise ``StoreUnavailable`` soon if there is no primary. The driver would wait for half a minute."""
         has_timeout = self._client.options.timeout is not None
         with self._translated(), contextlib.nullcontext() if has_timeout else pymongo.timeout(_PING_TIMEOUT):
             self._admin.command("ping")
@@ -124,7 +124,7 @@ class UserCollection:
         return None
 
     def _indexes(self) -> list[Mapping[str, Any]] | None:
-        """Return None if the user may not list indexes: there is no warning then, and the rest works."""
+        """Return the indexes; None if the user may not list them. Then only the warning is missing."""
         with self._translated():
             try:
                 return list(self._raw.with_options(codec_options=PLAIN).list_indexes())
@@ -134,7 +134,7 @@ class UserCollection:
                 raise
 
     def write(self, operations: Sequence[Operation]) -> BulkResult:
-        """Execute each operation independently. The values are encoded as the user's collection does it."""
+        """Execute each operation independently. The user's collection encodes the values."""
         with self._translated():
             try:
                 done = self._theirs.bulk_write(operations, ordered=False)
@@ -193,6 +193,6 @@ class UserCollection:
             ) from error
 
     def _unavailable(self, error: PyMongoError) -> StoreUnavailable:
-        # Another server, with a clock of its own, may answer next.
+        # The next answer may come from another server, whose clock differs.
         self.clock.forget()
         return unavailable(self.name, error)

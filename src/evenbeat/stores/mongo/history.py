@@ -1,4 +1,4 @@
-"""History: runs found and counted, the ledger, statistics and logs."""
+"""Finds and counts runs; reads the ledger, statistics and logs."""
 
 from __future__ import annotations
 
@@ -63,9 +63,11 @@ def _order(document: Document) -> tuple[int, str]:
 
 
 def questions(query: RunQuery, after: Position | None = None) -> list[tuple[Document, str]]:
-    """Return the filters of a search, each with its index. The indexes are chosen here: the planner tries
-    its plans on the first documents, and would read all of the history to find the few runs that are
-    running."""
+    """Return the filters of a search, each with its index.
+
+    This function chooses the indexes, not the planner: the planner tries its plans on the first documents,
+    and would read the whole history to find the few runs that are running.
+    """
     conditions = _conditions(query, after)
     return [
         ({"$and": [*source, *conditions]} if source or conditions else {}, index.name)
@@ -74,8 +76,8 @@ def questions(query: RunQuery, after: Position | None = None) -> list[tuple[Docu
 
 
 def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
-    """Return conditions with the index that contains all their documents. Every matching run fulfils one of
-    them."""
+    """Return conditions, each with an index that contains all documents that match it. Every run that the
+    query asks for matches one of the conditions."""
     if query.ids is not None:
         return [([{"_id": {"$in": list(dict.fromkeys(query.ids))}}], _BY_ID)]
     if query.is_about_active_runs_of_a_schedule:
@@ -124,8 +126,8 @@ def _conditions(query: RunQuery, after: Position | None) -> list[Document]:
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:
-    """Count the runs in each state, each part in its own index, without reading a document."""
-    # With a condition on the first field that is always true, the server reads nothing but the index.
+    """Count the runs in each state. Reads one index for each part, and no documents."""
+    # A condition on the first field, which is always true, makes the server read nothing but the index.
     parts = (
         ({"state": "queued", "queue": {"$gte": LOWEST}}, CLAIMABLE),
         ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED),
@@ -143,7 +145,7 @@ def count(session: Session, tenant: str | None) -> dict[RunState, int]:
 
 
 def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
-    """Count the runs of queues, each part in its own index, as in ``count``."""
+    """Count the runs of queues. Reads one index for each part, as ``count`` does."""
 
     def number(condition: Document) -> Document:
         return {"$sum": {"$cond": [condition, 1, 0]}}
@@ -201,7 +203,7 @@ def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statis
 
 
 def _together(key: tuple[str, str], parts: Sequence[Statistics]) -> Statistics:
-    """Add up the statistics that workers have counted in several documents."""
+    """Add up the statistics documents of a schedule."""
 
     def newest(name: str) -> Instant | None:
         return max((moment for part in parts if (moment := getattr(part, name)) is not None), default=None)

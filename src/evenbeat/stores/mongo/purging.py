@@ -1,8 +1,8 @@
 """Purging of old runs with their logs, of ledger rows, and of expired records.
 
-No transaction: 500 runs with 1,000 lines each are too much for one on a server with a small cache. The
-process may die after any step, and the next purge continues there: the lines of a log are deleted before
-their run, and again after it, for lines that were written in between.
+A purge uses no transaction: 500 runs with 1,000 lines each are too many for a transaction on a server with a
+small cache. If the process dies after any step, the next purge continues there: a purge deletes the log lines
+before their run. It deletes lines again after the run, because a worker may have written some in between.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from evenbeat.stores.mongo.schema import LOGS, OVER, RECORDS, RUNS, SKIPPED
 from evenbeat.stores.mongo.session import Session
 
 _FINAL = sorted(FINAL_STATES)
-# The lines of how many runs one command deletes.
+# How many runs one command deletes the log lines of.
 _RUNS_AT_ONCE = 50
-# The time limits of one command that deletes lines, and of all of them in one call: 500,000 lines take
-# longer.
+# Time limits, in seconds, of one command that deletes lines, and of all such commands in one call. 500,000
+# lines take longer.
 _FOR_LINES = 2.0
 _FOR_ALL_LINES = 5.0
 
@@ -41,7 +41,7 @@ def purge(session: Session, finished_before: Instant, limit: int, now: Instant, 
     )
     gone = 0
     for some in _without_lines(session, runs):
-        # With the condition again: a run that was retried since then stays.
+        # The condition is checked again: a run that was retried since it was found stays.
         where = {"_id": {"$in": some}, **over}
         gone += _delete(session, RUNS, where, patience)
         drop_lines_without_runs(session, some)
@@ -73,12 +73,12 @@ def _look(
 
 
 def _without_lines(session: Session, runs: list[Document]) -> Iterator[list[str]]:
-    """Delete the lines of runs, and return the ids of these runs. Stops early if it takes long: the runs
-    still exist."""
+    """Delete the log lines of runs, and yield the ids of these runs. Stop early if this takes too long: the
+    next purge finds the other runs again."""
     deadline = time.monotonic() + _FOR_ALL_LINES
     for at in range(0, len(runs), _RUNS_AT_ONCE):
         some = runs[at : at + _RUNS_AT_ONCE]
-        # Not the lines of an attempt that begins meanwhile: a retry increments the attempt.
+        # Keeps the lines of an attempt that begins meanwhile: a retry increments the attempt.
         lines = [{"q": {"_id": log_of(run["_id"], run.get("attempt"))}, "limit": 0} for run in some]
         while session.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES) is None:
             if time.monotonic() >= deadline:
@@ -89,10 +89,10 @@ def _without_lines(session: Session, runs: list[Document]) -> Iterator[list[str]
 
 
 def drop_lines_without_runs(session: Session, ids: list[str]) -> None:
-    """Delete the lines of those of the runs that do not exist: no purge would ever find them.
+    """Delete the log lines of the runs in ``ids`` that do not exist: no purge would ever find these lines.
 
-    Called after writing lines and after deleting runs: the later of the two sees the effect of the earlier
-    one.
+    Call it after writing lines and after deleting runs: the later of the two calls sees the effect of the
+    earlier one.
     """
     there = new_runs.present(session, ids)
     lines = [{"q": {"_id": log_of(run_id)}, "limit": 0} for run_id in ids if run_id not in there]

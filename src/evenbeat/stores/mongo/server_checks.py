@@ -39,8 +39,8 @@ def settings(session: Session, clock: ServerClock) -> list[Setting]:
 
 
 def _ask(session: Session, command: Document) -> Document | None:
-    """Run a command; None if this user has no right to it: Evenbeat does not require roles of
-    administrators."""
+    """Run a command; return None if the server refuses it: Evenbeat does not require the roles of an
+    administrator."""
     try:
         return session.run("look at server", command, "admin")
     except StoreUnavailable as error:
@@ -55,7 +55,7 @@ def _deployment(hello: Document) -> Setting:
             name="replSet",
             value="mongos",
             level="fail",
-            hint="sharded clusters are not supported: name the replica set of one shard, or another one",
+            hint="sharded clusters are not supported: connect to a replica set, such as that of one shard",
         )
     if "setName" not in hello:
         return Setting(
@@ -63,7 +63,7 @@ def _deployment(hello: Document) -> Setting:
             value="not set",
             level="fail",
             hint="a standalone server has no transactions; start mongod with --replSet rs0 and run "
-            "rs.initiate() once: a replica set of one node will do",
+            "rs.initiate() once: a replica set of one node is enough",
         )
     return Setting(name="replSet", value=str(hello["setName"]))
 
@@ -92,14 +92,14 @@ def _replica_set(answer: Document | None) -> list[Setting]:
             name="writeConcernMajorityJournalDefault",
             value=str(journals).lower(),
             level="ok" if journals else "warn",
-            hint=None if journals else "a power cut may take back what was acknowledged: set it to true",
+            hint=None if journals else "a power cut may lose acknowledged writes: set it to true",
         )
     ]
     hint = None
     if len(bearing) == 1:
-        hint = "one node: nothing takes over when it is down"
+        hint = "one node: no other node takes over when it is down"
     elif arbiters and len(bearing) <= len(members) // 2 + 1:
-        hint = "with an arbiter, writes stop when one of the others is down: add a member that bears data"
+        hint = "with an arbiter, writes stop when a data-bearing member is down: add another one"
     found.append(
         Setting(
             name="members",
@@ -120,7 +120,7 @@ def _engine(engine: Document | None) -> list[Setting]:
             name="storageEngine",
             value=str(engine.get("name")),
             level="ok" if lasts else "warn",
-            hint=None if lasts else "what is in memory is gone when the server stops: use wiredTiger",
+            hint=None if lasts else "this engine loses all data when the server stops: use wiredTiger",
         )
     ]
 
@@ -134,6 +134,6 @@ def _clock(clock: ServerClock) -> Setting:
         level="ok" if is_close else "warn",
         hint=None
         if is_close
-        else "the clocks of the server and of this machine differ, and the server's "
-        "counts: ticks fire by it. Let NTP set both",
+        else "the clocks of the server and of this machine differ, and ticks fire by the server's "
+        "clock. Let NTP set both",
     )

@@ -5,14 +5,14 @@ Texts that are compared or sorted have the collation "C": names have the same or
 every other store, and comparing them costs half as much as with the collation of a language.
 
 Firing and claiming use partial indexes, which contain only the rows that they need: a long history makes them
-neither larger nor slower. Columns that change while a run is running (its lease, a cancel request) are in no
-index, so that a heartbeat updates none (a HOT update).
+neither larger nor slower. No index has columns that change while a run is running (its lease, a cancel
+request), so a heartbeat updates no index (a HOT update).
 """
 
 from __future__ import annotations
 
 KNOWN = 1
-"""The version of the schema that this Evenbeat uses."""
+"""The version of the schema that this version of Evenbeat uses."""
 
 META = """
 CREATE TABLE IF NOT EXISTS evenbeat.meta (
@@ -60,7 +60,7 @@ CREATE TABLE evenbeat.schedules (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)
 """
 
-# "format" is in the index so that rows of a newer format are skipped without reading them.
+# With "format" in the index, a query skips rows of a newer format without reading them.
 _SCHEDULES_DUE = """
 CREATE INDEX schedules_due ON evenbeat.schedules (wake_at, format) WHERE wake_at IS NOT NULL
 """
@@ -103,15 +103,15 @@ CREATE TABLE evenbeat.runs (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000)
 """
 
-# The order of claiming. Task and format are at the end, so that runs which this node cannot claim are
-# skipped inside the index.
+# Has the order of claiming. With task and format at the end, a claim skips runs that this node cannot
+# execute without reading their rows.
 _RUNS_CLAIMABLE = """
 CREATE INDEX runs_claimable ON evenbeat.runs (queue, priority DESC, run_at, id, task, format)
     WHERE state = 'queued'
 """
 
-# Running runs by worker: for repeated claims, workers and supervisors. A search for ended leases reads all
-# of it.
+# Running runs by worker: for repeated claims, workers and supervisors. A search for ended leases reads the
+# whole index.
 _RUNS_RUNNING = """
 CREATE INDEX runs_running ON evenbeat.runs (worker, claim) WHERE state = 'running'
 """
@@ -125,13 +125,13 @@ _RUNS_NEWEST = """
 CREATE INDEX runs_newest ON evenbeat.runs (created_at DESC, id)
 """
 
-# The history of one schedule among millions of runs of others; runs enqueued by hand are not in it.
+# Finds the history of one schedule among millions of runs. Runs without a schedule are not in the index.
 _RUNS_OF_SCHEDULE = """
 CREATE INDEX runs_of_schedule ON evenbeat.runs (tenant, schedule, created_at DESC, id)
     WHERE schedule IS NOT NULL
 """
 
-# State and tenant are in the index so that history is counted without reading the rows.
+# With state and tenant in the index, a query counts the history without reading the rows.
 _RUNS_OVER = """
 CREATE INDEX runs_over ON evenbeat.runs (coalesce(finished_at, 0), state, tenant)
     WHERE state NOT IN ('queued', 'running')
@@ -159,8 +159,8 @@ _SKIPPED_RECORDED = """
 CREATE INDEX skipped_recorded ON evenbeat.skipped (recorded_at)
 """
 
-# Every run that ends updates a row, in columns that are in no index. Free room on the page makes that a
-# HOT update.
+# Every run that ends updates a row, in columns without an index. Free space on the page makes this a HOT
+# update.
 _STATISTICS = """
 CREATE TABLE evenbeat.statistics (
     tenant        text COLLATE "C" NOT NULL,
@@ -223,11 +223,11 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _LOGS,
     )
 }
-"""The statements that lead to each version from the one before. A released migration never changes."""
+"""The statements that migrate to each version from the previous one. A released migration never changes."""
 
 FIND_SCHEMA = "SELECT 1 FROM pg_namespace WHERE nspname = %(schema)s"
 CREATE_SCHEMA = 'CREATE SCHEMA "evenbeat"'
-# Also finds the table if the role may not use the schema: the next query then reports the missing right.
+# Also finds the table if the role may not use the schema: the next query then reports the missing privilege.
 FIND_META = """
 SELECT EXISTS (
     SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
@@ -245,7 +245,7 @@ LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('evenbeat schema ' || %(sc
 
 
 def migrations_from(version: int) -> list[str]:
-    """Return the migrations that are still to be applied, in order."""
+    """Return the statements that migrate from ``version`` to the newest version, in order."""
     statements = [META]
     for number in sorted(MIGRATIONS):
         if number > version:
@@ -256,7 +256,7 @@ def migrations_from(version: int) -> list[str]:
 
 def schema_sql(since: int = 0) -> str:
     """Return the SQL that ``open`` would run on a schema of version ``since``, for administrators who run
-    it."""
+    it by hand."""
     create = CREATE_SCHEMA.replace("SCHEMA", "SCHEMA IF NOT EXISTS", 1)
     statements = [*([create] if since == 0 else []), *migrations_from(since)]
     body = "".join(f"{statement};\n\n" for statement in statements)

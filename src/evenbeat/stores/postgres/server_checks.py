@@ -23,7 +23,7 @@ SELECT
 """
 
 Level = Literal["ok", "warn", "fail"]
-_CRASH = "a crash of the server's machine may damage the database or take back what was committed"
+_CRASH = "a crash of the server's machine may damage the database or lose commits"
 
 
 def settings(session: Session) -> list[Setting]:

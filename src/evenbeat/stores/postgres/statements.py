@@ -1,12 +1,12 @@
 """The SQL statements, each with its reason. They name the default schema, ``evenbeat``; see ``Location.own``.
 
-Batches are sent as one JSON text (``json_to_recordset``): 500 runs of 31 columns take 16 us each, with all
-indexes; arrays (``unnest``) take 40 us and jsonb 22 us. Lists are compared by ``= ANY (ARRAY(SELECT …))``,
-never by a join: the planner then expects a few values and uses the index, whatever its statistics of the
-table are.
+A batch is one JSON text (``json_to_recordset``): 500 runs of 31 columns take 16 us each, with all
+indexes; arrays (``unnest``) take 40 us and jsonb 22 us. Statements compare with a list by
+``= ANY (ARRAY(SELECT …))``, never by a join: the planner then expects a few values and uses the index,
+whatever its statistics of the table are.
 
 Every transaction takes its locks in one order: schedules by (tenant, name), then runs by id, then new rows,
-then statistics. It skips rows that may be skipped (SKIP LOCKED). So there are no deadlocks.
+then statistics. Firing, claiming and purging skip locked rows (SKIP LOCKED). So there are no deadlocks.
 """
 
 from __future__ import annotations
@@ -69,32 +69,34 @@ def rows_of(columns: tuple[str, ...], placeholder: str = "%(rows)s") -> str:
 
 
 def listed(placeholder: str) -> str:
-    """Return an expression for any of a JSON array of texts."""
+    """Return an ``ANY`` expression over a JSON array of texts."""
     return f"ANY (ARRAY(SELECT json_array_elements_text(CAST(%({placeholder})s AS json))))"
 
 
 # -- Transactions ------------------------------------------------------------------------------------------
 
-# When the transaction began, by the server's clock, or by the given one in its place.
+# The time at which the transaction began, by the server's clock; a given ``clock`` overrides it.
 _SERVERS_CLOCK = "CAST(floor(extract(epoch FROM now()) * 1000) AS bigint)"
 CLOCK = f"coalesce(CAST(%(clock)s AS bigint), {_SERVERS_CLOCK})"
 
 GET_CLOCK = f"SELECT {_SERVERS_CLOCK}"
 
-# Overrides the defaults of a role or a database.
+# Overrides the isolation level and the access mode that a role or a database may set.
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 COMMIT = "COMMIT"
 
-# An acknowledged commit survives a crash of the server. A role or database with the stronger remote_apply
-# keeps it. The server warns if no standby has the commit; a role may have switched warnings off.
+# Makes an acknowledged commit survive a crash of the server. Keeps the stronger remote_apply if the role or
+# the database sets it. Turns warnings on, which a role may have switched off: the server warns if no standby
+# has the commit.
 DURABLE = """
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
     set_config('client_min_messages', 'warning', true)
 """.strip()
 
-# One statement for all settings: 20 us; they end with the transaction. The planner's statistics are wrong for
-# tables that grow and shrink by the minute: it must not read a whole table, or sort all due rows.
+# One statement for all settings takes 20 us. They end with the transaction. The planner's statistics are
+# wrong for tables that grow and shrink by the minute. Without these settings it might read a whole table, or
+# sort all due rows.
 SETTINGS = f"""
 SELECT
     {CLOCK}, {_SERVERS_CLOCK}, {DURABLE},
@@ -104,7 +106,7 @@ SELECT
     set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
 """
 
-# A hint may be lost: it does not wait for the disk.
+# A hint may be lost, so its commit does not wait for the disk.
 NOTIFY = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, %(sender)s)
 """
@@ -116,7 +118,7 @@ SELECT wake_at FROM evenbeat.schedules WHERE wake_at IS NOT NULL AND format <= %
 ORDER BY wake_at LIMIT 1
 """
 
-# The cost of firing when nothing is due: one index entry, and no lock.
+# If nothing is due, firing reads one index entry, and takes no lock.
 LOOK = f"SELECT ({_NEXT_WAKE}), {_SERVERS_CLOCK}"
 NEXT_WAKE = _NEXT_WAKE
 
@@ -128,7 +130,8 @@ ORDER BY wake_at LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
 """
 
-# Sent after the schedules are locked: a run that ends from here on waits for the lock to wake its schedule.
+# Runs after SELECT_DUE has locked the schedules. A run that ends later waits for the lock of its schedule
+# before it wakes the schedule.
 SELECT_ACTIVE = f"""
 SELECT run.tenant, run.schedule, run.id, run.state, run.cancel_requested
 FROM {rows_of(("tenant", "name"))}
@@ -157,7 +160,7 @@ WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 
 
 def _insert_runs(placeholder: str = "%(rows)s") -> str:
-    # In the order of ids: transactions that add the same runs wait for each other without a deadlock.
+    # Inserts in the order of ids: transactions that add the same runs wait for each other without a deadlock.
     return f"""
 INSERT INTO evenbeat.runs ({RUN_COLUMNS})
 SELECT {RUN_COLUMNS} FROM {rows_of(RUN, placeholder)}
@@ -210,7 +213,7 @@ ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
 """
 
-# No ON CONFLICT: if another transaction has inserted the row, this write is decided again from that row.
+# No ON CONFLICT: if another transaction has inserted the row, the store reads that row and decides again.
 INSERT_SCHEDULES = f"""
 INSERT INTO evenbeat.schedules ({SCHEDULE_COLUMNS})
 SELECT {SCHEDULE_COLUMNS} FROM {rows_of(SCHEDULE)}
@@ -251,8 +254,8 @@ SELECT
 """
 
 
-# The first entry of each range that a claim reads, the highest priority first, and whether the claim holds
-# runs already: 10 seeks per queue. One read tells an idle worker when to claim again.
+# Returns the first entry of each range that a claim reads, the highest priority first, and whether the claim
+# holds runs already. Takes 10 seeks per queue. So an idle worker learns with one read when to claim again.
 OUTLOOK = _outlook("")
 OUTLOOK_OF_TASKS = _outlook(_OF_TASKS)
 
@@ -270,8 +273,8 @@ FOR UPDATE SKIP LOCKED
 """
 
 
-# One range of the index for each queue and priority, which ends at "now": runs that are due later are never
-# read.
+# Reads one range of the index for each queue and priority. The range ends at "now", so the statement never
+# reads runs that are due later.
 SELECT_CLAIMABLE = _claimable("")
 SELECT_CLAIMABLE_OF_TASKS = _claimable(_OF_TASKS)
 
@@ -289,7 +292,7 @@ WHERE state = 'running' AND worker = %(worker)s AND claim = %(token)s
 ORDER BY priority DESC, run_at, id
 """
 
-# An unreadable run would stay at the head of its queue for ever.
+# An unreadable run would stay at the head of its queue forever.
 FAIL_UNREADABLE = f"""
 UPDATE evenbeat.runs AS run
 SET state = 'failed', error = wanted.error, finished_at = wanted.finished_at, lease_until = NULL, claim = NULL
@@ -310,8 +313,9 @@ WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s A
 
 # The first statement of a settlement. A fire locks its schedule, and then adds runs or requests their
 # cancelling. A settlement that ends a run for which a schedule may wait, or makes a run active again, waits
-# for that lock; otherwise the tick would not be woken, or would fire beside a run that it did not see. A
-# schedule that never waits is read, 3 us, and not locked: its runs end while it fires.
+# for that lock. Otherwise the settlement would not wake the schedule, or the fire would add a run beside one
+# that it did not see. The statement reads a schedule that never waits, which takes 3 us, and does not lock
+# it: its runs can end while it fires.
 LOCK_GATES = f"""
 SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
 FROM {rows_of(("tenant", "name", "is_gate"))}

@@ -1,4 +1,4 @@
-"""The store on Redis and Valkey."""
+"""The store on Redis and Valkey: calls the module that does the work of each operation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from evenbeat.stores.redis.waking import ChannelTransport
 from evenbeat.stores.waking import Waker
 
 KNOWN = 1
-"""The version of the keys' layout that this Evenbeat uses."""
+"""The version of the key layout that this version of Evenbeat uses."""
 
 _log = logging.getLogger("evenbeat.store")
 
@@ -50,11 +50,11 @@ _log = logging.getLogger("evenbeat.store")
 class RedisStore:
     """Schedules and runs in Redis or Valkey, for any number of processes on any number of machines.
 
-    ``url`` is ``redis://host:6379/0?prefix=evenbeat``, ``rediss://`` over TLS; ``valkey://`` and
-    ``valkeys://`` are the same. ``timeout``: how many seconds to wait for a connection or an answer before
-    StoreUnavailable. ``clock`` replaces the server's clock, in tests. ``on_command`` is called with the
-    name of each command before it is sent, and with "committed" after each that wrote. An exception that it
-    raises leaves the call.
+    ``url`` is ``redis://host:6379/0?prefix=evenbeat``, or ``rediss://`` for TLS; ``valkey://`` and
+    ``valkeys://`` mean the same. ``timeout``: how many seconds to wait for a connection or an answer before
+    StoreUnavailable. ``clock`` replaces the server's clock, in tests. The store calls ``on_command``
+    with the name of each command before it sends the command, and with "committed" after each command that
+    writes. If ``on_command`` raises, the caller gets the exception.
 
     Calls before ``open`` or after ``close`` raise StoreUnavailable.
     """

@@ -13,7 +13,7 @@ from evenbeat.stores.sqlite import schema
 from evenbeat.stores.sqlite.session import Session, unavailable
 
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
-_RISK = "a power cut may take back what was committed"
+_RISK = "a power cut may lose commits"
 
 
 def schema_version(path: str) -> int:

@@ -1,4 +1,4 @@
-"""The store on SQLite: the transaction of each operation."""
+"""The store on SQLite: executes each operation in a transaction."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from evenbeat.stores.sqlite.waking import SocketTransport
 from evenbeat.stores.waking import Waker
 from evenbeat.stores.within import converse_within
 
-# More runs than this in one call are several transactions: others must be able to write in between.
+# A call with more runs than this uses several transactions, so that other processes can write in between.
 _RUNS_A_STEP = 10_000
 # Seconds between two checks for commits without a hint.
 _LOOK = 1.0
 
 
 class _SeenVersions(threading.local):
-    """The count of commits that this thread last saw on each connection."""
+    """The ``data_version`` that this thread last read on each connection."""
 
     def __init__(self) -> None:
         self.versions: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
@@ -64,9 +64,10 @@ class _SeenVersions(threading.local):
 class SqliteStore:
     """Schedules and runs in an SQLite file, for any number of processes and threads of one host.
 
-    ``busy_timeout``: how many seconds to wait for the write lock before StoreUnavailable. ``on_command`` is
-    called with the name of each command before it is executed, and with "committed" after each commit. An
-    exception that it raises leaves the call, and the transaction is rolled back unless it was committed.
+    ``busy_timeout``: how many seconds to wait for the write lock before StoreUnavailable. The store calls
+    ``on_command`` with the name of each command before it executes the command, and with "committed" after
+    each commit. If ``on_command`` raises, the store rolls back a transaction that it has not committed, and
+    the caller gets the exception.
 
     Calls before ``open`` or after ``close`` raise StoreUnavailable.
     """
@@ -81,7 +82,7 @@ class SqliteStore:
         text = os.fspath(path)
         if text in ("", ":memory:") or "\0" in text:
             raise InvalidValue(
-                "path is not that of a file", field="path", value=text, hint="use the store in memory"
+                "path is not the path of a file", field="path", value=text, hint="use the store in memory"
             )
         # Absolute: the working directory may change. Without links: one name for one file.
         self.path = os.path.realpath(text)
@@ -96,9 +97,11 @@ class SqliteStore:
         self._waker.open()
 
     def open_to_join(self) -> bool:
-        """Open the file if it has its tables and its write-ahead log. Creating them takes the write lock,
-        which the caller's transaction may hold: ``add_runs_within`` then creates the tables over the
-        caller's connection."""
+        """Open the file if it has its tables and its write-ahead log; return whether it has them.
+
+        Creating them takes the write lock, which the caller's transaction may hold. So ``add_runs_within``
+        creates missing tables over the caller's connection.
+        """
         if not server_checks.is_made(self.path):
             return False
         self.open()
@@ -151,7 +154,7 @@ class SqliteStore:
 
     def claim_runs(self, claim: Claim) -> Claimed:
         due = min(claim.now, self.now())
-        # As in fire_due: an idle worker only reads, without the write lock.
+        # As in fire_due: a call that finds nothing due only reads, without the write lock.
         with self._connections.read() as session:
             next_due, is_repetition = runs.outlook(session, claim)
         if not is_repetition and (next_due is None or next_due > due):
@@ -230,8 +233,8 @@ class SqliteStore:
             return history.log(session, run)
 
     def wait(self, timeout: float) -> bool:
-        """Also notices a commit without a hint, within a second: users' own connections write to the file
-        when a run is enqueued within their transactions."""
+        """Wait for a hint, or for a commit without a hint, which this method notices within a second: users'
+        own connections send no hint when they enqueue a run within their transaction."""
         deadline = time.monotonic() + timeout
         if self._is_changed(unless_known=False):
             return True
@@ -243,10 +246,10 @@ class SqliteStore:
                 return False
 
     def _is_changed(self, *, unless_known: bool) -> bool:
-        """Whether any connection has committed since this thread last asked. 10 us; reads no page of the
-        file.
+        """Return whether any connection has committed since this thread last asked; ``unless_known`` if this
+        thread has never asked on this connection.
 
-        SQLite counts the commits separately for each connection.
+        Takes 10 us, and reads no page of the file. SQLite counts the commits separately for each connection.
         """
         try:
             with self._connections.read() as session:
@@ -254,7 +257,7 @@ class SqliteStore:
                 before = self._seen.versions.get(session)
                 self._seen.versions[session] = version
         except StoreUnavailable:
-            return False  # closed, or away: the caller's next call reports it
+            return False  # the store is closed or unavailable: the caller's next call reports it
         return unless_known if before is None else before != version
 
     def hint(self) -> None:

@@ -1,7 +1,7 @@
-"""Hints between processes that share a SQLite file: datagrams to sockets in a folder beside the file.
+"""Hints between processes that share an SQLite file: datagrams to sockets in a folder beside the file.
 
-Every process that waits has a socket there; a hint is one datagram to each. A socket keeps the datagrams that
-arrive until the process reads them.
+Every process that waits has a socket in the folder. A hint is one datagram to each socket. A socket keeps the
+datagrams that arrive until the process reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 
 from evenbeat.stores.waking import Receiver, Transport
 
-# sockaddr_un holds 108 bytes on Linux, 104 elsewhere, the closing NUL included.
+# sockaddr_un holds 108 bytes on Linux and 104 elsewhere, including the final NUL.
 _LONGEST_PATH = 100
 _LONGEST_SENDER = 64
 
@@ -49,16 +49,16 @@ class SocketTransport(Transport):
         return SocketReceiver(self)
 
     def make_folder(self) -> None:
-        """Create the folder. PermissionError if it must be this user's alone and is not."""
+        """Create the folder. Raise PermissionError if it must be private and other users can access it."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.folder, 0o700 if self._is_private else 0o777)
         found = os.lstat(self.folder)
         is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
         if self._is_private and not is_ours:
-            raise PermissionError(f"{self.folder} is not a folder of this user alone")
+            raise PermissionError(f"{self.folder} is not a private folder of this user")
 
     def remove_folder(self) -> None:
-        """Remove the folder if it is empty, also one that a killed process has left."""
+        """Remove the folder if it is empty, also if a killed process has left it."""
         with contextlib.suppress(OSError):
             os.rmdir(self.folder)
 
@@ -110,7 +110,7 @@ class SocketReceiver(Receiver):
 
 
 def _folder(path: str) -> tuple[str, bool]:
-    """The folder of the sockets, and whether it must be accessible to this user alone.
+    """Return the folder of the sockets, and whether it must be private to this user.
 
     It is beside the database, where all users of the file find it. If that path is too long for a socket,
     it is in the system's folder for temporary files.
@@ -131,4 +131,4 @@ def _send(sending: socket.socket, message: bytes, address: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(address)
     except OSError:
-        pass  # full: its process has a hint to read already; gone: the process does not wait any more
+        pass  # the socket is full: its process has a hint to read; or gone: its process does not wait

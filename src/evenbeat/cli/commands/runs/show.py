@@ -1,4 +1,4 @@
-"""``evenbeat runs show``."""
+"""``evenbeat runs show``: one run, its attempts, and why it waits."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _how(run: Run, lines: int) -> Iterator[tuple[str, RenderableType]]:
 
 
 def _attempts(run: Run) -> str:
-    """Return ``10: 6 failures, 4 handed back``."""
+    """Return the number of attempts and their outcomes, like ``10: 6 failures, 4 handed back``."""
     ended = Counter(attempt.outcome for attempt in run.attempts)
     # A run keeps only its latest attempts; a retry by hand skips a number.
     is_whole = len(run.attempts) < EARLIER_KEPT
