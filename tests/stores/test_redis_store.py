@@ -257,7 +257,7 @@ def test_a_server_that_does_not_let_its_settings_be_read_is_warned_of() -> None:
         store.open()
         found = {setting.name: setting for setting in store.server()}
         assert (found["appendfsync"].level, found["appendfsync"].value) == ("warn", "unknown")
-        assert "can't be read" in (found["appendfsync"].hint or "")
+        assert "cannot read it" in (found["appendfsync"].hint or "")
         # INFO is still readable.
         assert (found["maxmemory-policy"].level, found["appendonly"].level) == ("ok", "ok")
         # The scripts need Evenbeat's own keys, and no others.

@@ -15,12 +15,12 @@ from evenbeat.observe.events import Events
 from evenbeat.observe.status_files import LoopStatus
 
 Step: TypeAlias = Callable[[Instant], Instant | None]
-"""Does what is due at the given instant; returns when to call again, None if only after a wake-up."""
+"""Does the work that is due at the given instant. Returns when to call it again; None: after a wake-up."""
 
-# Not longer: nodes should resume soon after the store is back, and one call in 2 s costs little.
+# Not longer: nodes should resume soon after the store is available again, and one call in 2 s costs little.
 _FIRST_BACKOFF, LONGEST_BACKOFF = 0.1, 2.0
 
-# The characters of an error that a status contains.
+# How many characters of an error a status contains.
 _SHOWN = 200
 
 _log = logging.getLogger("evenbeat.node.loop")
@@ -51,7 +51,7 @@ class Loop:
         self._failures = 0
         self._due = time.monotonic()
         self._failing: tuple[float, str] | None = None
-        """Since when its steps fail, and the last error; None while they succeed."""
+        """The time since which steps fail, and the last error; None while steps succeed."""
 
     @property
     def status(self) -> LoopStatus | None:
@@ -66,12 +66,12 @@ class Loop:
 
     def wake(self) -> None:
         """Step as soon as possible; several calls before the step count as one."""
-        # is_set takes no lock: waking a loop that is awake is cheap, and workers do it for each run.
+        # is_set takes no lock, so waking a loop that is awake is cheap. Workers call this for each run.
         if not self._awake.is_set():
             self._awake.set()
 
     def stop(self) -> None:
-        """Stop after the present step; ``join`` waits for that."""
+        """Stop after the current step; ``join`` waits for that."""
         self._stopping.set()
         self._awake.set()
 
@@ -106,11 +106,11 @@ class Loop:
         now = time.monotonic()
         self._due = now + wait
         self._failing = (self._failing[0] if self._failing else now, str(error)[:_SHOWN])
-        # Less and less often, so that a long outage does not fill the disk with one line.
+        # Log an error less and less often, so that a long outage does not fill the disk with the same line.
         level = logging.ERROR if self._failures & (self._failures - 1) == 0 else logging.DEBUG
         if isinstance(error, StoreUnavailable):
             _log.log(level, "the store is unavailable, retrying: %s", error, extra=fields)
-            # By this machine's clock: the store's clock is not available.
+            # Uses this machine's clock: the store's clock is not available.
             self._events.tell("store_unavailable", wall_clock(), error=str(error), exception=error)
         else:
             _log.log(level, "a step failed, retrying", exc_info=error, extra=fields)

@@ -1,11 +1,11 @@
 """The protocol of a store, which keeps schedules, runs and locks. A store has no policy and emits no events.
 
-Every docstring here is a contract, and ``evenbeat.testing.StoreContract`` tests it. The contract is the same
-for every store.
+The docstrings here are the contract, and ``evenbeat.testing.StoreContract`` tests it. It is the same for
+every store.
 
-**Atomic.** Each method takes effect as a whole or not at all, also when the process dies inside it. A call
-that carries more than some 4 MB of text is several such steps; each schedule with its runs, and each run,
-is written as a whole.
+**Atomic.** Each method takes effect as a whole or not at all, also when the process dies inside it. A store
+may split a call with more than some 4 MB of text into several such steps. It still writes each schedule with
+its runs, and each run, as a whole.
 
 **Repeatable.** A caller whose reply was lost may repeat the call: the repetition adds nothing and returns
 the same result. Therefore the caller chooses identities and tokens before the first try.
@@ -66,11 +66,11 @@ class Write(NamedTuple):
 
     planned: Planned
     expect: Version | None
-    """The version that the row must have for the write to apply; None: there must be no row of that name."""
+    """The version that the row must have for the write to apply; None if no row of that name may exist."""
 
 
 class Written(NamedTuple):
-    """Whether a write was applied, and the present row."""
+    """The result of a write: whether the store applied it, and the current row."""
 
     accepted: bool
     current: ScheduleRecord | None
@@ -94,14 +94,14 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: str
     token: str
-    """A new one for each claim. A repeated claim with the same token returns those of its runs that are still
-    held; once none is held, the store may treat it as a new claim."""
+    """A new one for each claim. A repeated claim with the same token returns the runs of that claim that the
+    worker still holds. If it holds none any more, the store may treat the call as a new claim."""
     limit: int
     now: Instant
     lease: int
     """Milliseconds, by the store's clock. The worker renews it with heartbeats, well before it ends."""
     tasks: frozenset[str] | None = None
-    """Only runs of these tasks; None: of any."""
+    """Only runs of these tasks; None for runs of any task."""
     queues: tuple[str, ...] = ("default",)
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class Lost(NamedTuple):
 
     runs: tuple[RunRecord, ...]
     next_end: Instant | None
-    """The earliest end of any other lease, as it is now; in the past if the limit left some out."""
+    """The current earliest end of any other lease; in the past if the limit left some runs out."""
 
 
 class Page(NamedTuple, Generic[T]):
@@ -152,7 +152,8 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unwanted(self) -> list[str]:
-        """The states that do not match. A damaged row has none of them as its state, so it is found."""
+        """The states that do not match. The state of a damaged row is none of them, so a search finds the
+        row."""
         return [state for state in get_args(ScheduleState) if state not in self.states]
 
 
@@ -170,7 +171,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     states: tuple[RunState, ...] | None = None
     worker: str | None = None
-    """Only runs that this worker holds or, if they have ended, was the last to hold."""
+    """Only runs that this worker holds, and ended runs that it was the last to hold."""
     cancel_requested: bool | None = None
     retrying: bool = False
     """Only queued runs that have failed before."""
@@ -186,13 +187,13 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def created_by(self) -> Instant | None:
-        """The upper bound of ``created_at`` for ``until``: no run that was created later was running
-        before."""
+        """The upper bound of ``created_at`` for ``until``: a run that was created later was not running
+        before ``until``."""
         return None if self.until is None else self.until + _CLOCKS_APART
 
     @property
     def is_about_active_runs_of_a_schedule(self) -> bool:
-        """Whether only active runs of one schedule match: they are few, however long its history is."""
+        """Whether only active runs of one schedule match. These are few, however long the history is."""
         is_one = self.tenant is not None and self.schedule is not None
         return is_one and bool(self.states) and ACTIVE_STATES.issuperset(self.states or ())
 
@@ -235,13 +236,14 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schema(NamedTuple):
-    """The version of the store's tables, collections or keys, and the version that this Evenbeat uses."""
+    """The version of the store's tables, collections or keys, and the one that this version of Evenbeat
+    uses."""
 
     found: int
-    """0: there are none yet."""
+    """0 if there are none yet."""
     known: int
     script: str = ""
-    """The commands that ``open`` would run to get there, for administrators who run them by hand."""
+    """The commands that ``open`` would run to upgrade, for administrators who run them by hand."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,10 +259,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """The operations that Evenbeat needs of a database."""
+    """The operations that Evenbeat needs from a database."""
 
     def open(self) -> None:
-        """Connect, and create or upgrade the schema. Safe from many nodes at once; safe to repeat."""
+        """Connect, and create or upgrade the schema. Many nodes may call it at once. Safe to repeat."""
 
     def open_to_join(self) -> bool:
         """Prepare for ``now`` and ``add_runs_within``, and return whether the store is open now.
@@ -283,21 +285,21 @@ class Store(Protocol):
         """
 
     def now(self) -> Instant:
-        """Return the time of the store's clock, which every node goes by. Cheap: not every call asks a
-        server."""
+        """Return the time of the store's clock, which every node uses. Cheap: not every call sends a query to
+        a server."""
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         """Write schedules by compare-and-set on their versions, each with its runs and ledger rows.
 
-        Each write is accepted or refused by itself. A refused one changes nothing and returns the present
-        row.
+        The store accepts or refuses each write independently. A refused write changes nothing and returns
+        the current row.
         """
 
     def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         """Find schedules, in the order (tenant, name).
 
-        A damaged row is found, too, with the fields that can be read; its ``damage`` says what is wrong. It
-        can be written like any other row.
+        Also finds damaged rows. A damaged row has the fields that can be read, and its ``damage`` says what
+        is wrong. Callers can write it like any other row.
         """
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
@@ -306,17 +308,17 @@ class Store(Protocol):
         Takes up to ``limit`` rows with ``wake_at <= now``, earliest first, that no other node is
         firing, calls ``plan`` with each (and with its active runs where ``needs_active`` says so),
         and writes the schedule's new tick, the runs, the ledger rows and the cancel requests in one
-        atomic step. It ignores rows of a newer format. A row that cannot be read, or for which
-        ``plan`` raises, is quarantined alone: it sleeps, a record of kind ``quarantine`` contains the reason,
-        and the other rows fire.
+        atomic step. It ignores rows of a newer format. It quarantines a row that cannot be read, or for which
+        ``plan`` raises: that row sleeps, a record of kind ``quarantine`` contains the reason, and the other
+        rows fire.
         """
 
     def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
-        """Add runs, and return for each whether it is new. A run whose id exists is not changed."""
+        """Add runs, and return for each whether it is new. Does not change a run whose id exists."""
 
     def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
-        """Add runs over the caller's own connection, inside the caller's transaction: they exist once it
-        commits, or never. Return each run as it is stored: the given one, or the one that existed already.
+        """Add runs over the caller's own connection, inside the caller's transaction: the runs exist if and
+        when it commits. Return each run as it is stored: the given one, or the one that existed already.
 
         Raises InvalidValue if the store cannot join a transaction, and if the connection is not in one or
         leads to another database. Errors of the caller's driver reach the caller unchanged.
@@ -332,23 +334,25 @@ class Store(Protocol):
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         """Apply transitions, and return for each whether it is accepted.
 
-        A transition is accepted if the run has that attempt and one of the expected states, or if the
-        transition with this token was the last one applied to the run. A refused transition changes
-        nothing; one whose ``gate`` does not match the present schedule is refused. The store adds the
-        transition's runs, counts its statistics and wakes its schedule in the same step, and once. It wakes
-        the schedule named by ``wakes`` if ``waits`` is true of the present row: it sets the wake-up to the
-        next tick and calls ``hint`` itself, since the caller does not know. A node that fires that schedule
-        at the same time sees that the run has ended, or writes the row before it is woken.
+        The store accepts a transition if the run has that attempt and one of the expected states, or if the
+        transition with this token was the last one applied to the run. It refuses a transition whose
+        ``gate`` does not match the current schedule. A refused transition changes nothing.
+
+        In the same step, and only once, the store adds the transition's runs, counts its statistics and wakes
+        its schedule. It wakes the schedule named by ``wakes`` if ``waits`` is true for the current row: it
+        sets the wake-up to the next tick. It calls ``hint`` itself, since the caller does not know whether a
+        schedule was woken. If a node fires that schedule at the same time, the node sees that the run has
+        ended, or it writes the row before the store wakes it.
         """
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         """Find runs, the newest first."""
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
-        """Find running runs whose lease has ended by then and by the store's own clock: their workers are
-        gone.
+        """Find running runs whose lease has ended at ``ended_by`` and by the store's own clock: their workers
+        have stopped heartbeating.
 
-        The store sets an unreadable one to failed, with a record of kind ``quarantine``: no worker could
+        The store sets an unreadable run to failed, with a record of kind ``quarantine``: no worker could
         end it.
         """
 
@@ -360,8 +364,8 @@ class Store(Protocol):
         ``now``.
 
         In the order of names, without queues that have none of these runs. Reads the active runs and those
-        that ended in the period, never the rest of the history. While runs change, the counts may be of
-        slightly different moments.
+        that ended in the period, never the rest of the history. While runs change, the counts may
+        come from slightly different moments.
         """
 
     def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
@@ -375,17 +379,17 @@ class Store(Protocol):
         """Delete up to ``limit`` old rows: runs that ended before that instant, with their logs, ledger rows
         that were recorded before it and records that expired before it.
 
-        Return how many were deleted; 0: there are no more.
+        Return how many rows it deleted; 0 if there are no more.
         """
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         """Read a record; None if it does not exist or has expired."""
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
-        """Write a record if the present one has the version ``expect``; None: if there is none.
+        """Write a record if the stored one has the version ``expect``; with None, if no record exists.
 
-        An expired record counts as none. The caller chooses versions. Where a key may be deleted and created
-        again, as a lock is, versions that are never used twice keep a late write from matching.
+        An expired record counts as missing. The caller chooses versions. If a key may be deleted and created
+        again, like a lock, the caller never uses a version twice, so that a late write does not match.
         """
 
     def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
@@ -395,19 +399,19 @@ class Store(Protocol):
         """Delete the record if it has that version."""
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
-        """Store chunks of runs' logs. A chunk that exists is not changed.
+        """Store chunks of runs' logs. Does not change a chunk that exists.
 
-        Chunks of a run that does not exist (any more) are dropped: no purge would ever delete them.
+        Drops the chunks of a run that does not exist (any more): no purge would ever delete them.
         """
 
     def read_log(self, run: str) -> list[LogChunk]:
         """Read the log of a run, in the order (attempt, seq)."""
 
     def wait(self, timeout: float) -> bool:
-        """Sleep until a hint arrives, at most ``timeout`` seconds. False if none did.
+        """Sleep until a hint arrives, for at most ``timeout`` seconds. Return False if none arrived.
 
-        Returns at once if one arrived since this thread's last wait. A hint of the calling thread itself does
-        not end its wait. A lost hint costs latency, never a tick. While the store cannot receive hints (the
+        Returns at once if a hint has arrived since this thread's last wait. A thread's own hint does not end
+        its wait. A lost hint costs latency, never a tick. While the store cannot receive hints (the
         connection on which it listens is down), it returns True after a second.
         """
 

@@ -17,9 +17,10 @@ NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
 
 
 class Budget:
-    """The limit of what one atomic step of firing may add. Schedules beyond it stay due for the next step.
+    """Limits the runs and payloads that one atomic step of firing adds. Schedules beyond it stay due for the
+    next step.
 
-    The missed ticks of hundreds of schedules would make a transaction that no server accepts.
+    If hundreds of schedules caught up on missed ticks in one transaction, no server would accept it.
     """
 
     def __init__(self, runs: int = 2_000, size: int = 4_000_000) -> None:
@@ -36,7 +37,7 @@ class Budget:
 
 
 class RunStatus(NamedTuple):
-    """The fields of a run that a transition is compared with."""
+    """The fields of a run that decide whether a transition applies."""
 
     state: str
     attempt: int
@@ -45,7 +46,7 @@ class RunStatus(NamedTuple):
 
 
 def verdict(run: RunStatus, transition: Transition, now: Instant) -> Literal["apply", "repeat", "refuse"]:
-    """Decide whether a transition applies to the present run. ``now`` is the time of the store's own
+    """Decide whether a transition applies to the current run. ``now`` is the time of the store's own
     clock."""
     if run.settled == transition.token:
         return "repeat"
@@ -57,17 +58,17 @@ def verdict(run: RunStatus, transition: Transition, now: Instant) -> Literal["ap
 
 
 def may_be_repetition(current: ScheduleRecord | None, wanted: ScheduleRecord) -> bool:
-    """Whether a refused write may have been applied before: it was if the runs that it adds exist, too.
+    """Return whether a refused write may have been applied before. It was if the runs that it adds exist,
+    too: two callers that both run a schedule by hand write the same row, but each adds its own run.
 
-    Two callers that run a schedule now from the same row want the same row, and each its own run. The wake-up
-    is not compared: it may have changed since.
+    Ignores the wake-up, which may have changed since.
     """
     return current is not None and replace(current, wake_at=wanted.wake_at) == wanted
 
 
 def changes(transition: Transition, now: Instant) -> dict[str, object]:
     """Return the fields of a run that a transition sets. ``now`` is the time of the store's own clock."""
-    # One by one: 0.4 us; a loop over the names takes 1.2 us, of some 11 us for settling a run.
+    # Field by field, this takes 0.4 us. A loop over the names takes 1.2 us, of some 11 us for settling a run.
     fields: dict[str, object] = {}
     if (state := transition.state) is not UNSET:
         fields["state"] = state
@@ -136,9 +137,10 @@ class Settlement(NamedTuple):
 
 
 def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
-    """Whether the schedule that a transition names as its gate has the expected generation and revision.
+    """Return whether the schedule that a transition names as its gate has the expected generation and
+    revision.
 
-    ``revisions`` are (generation, revision) of the schedules that exist.
+    ``revisions`` has (generation, revision) of each schedule that exists.
     """
     gate = transition.gate
     return gate is None or revisions.get(gate[:2], (0, 0)) == gate[2:]
@@ -152,7 +154,7 @@ def settlement(
 ) -> Settlement:
     """Decide the transitions of a batch one after the other, each on the result of those before it.
 
-    ``statuses`` are those of the runs that exist. This function changes the dictionary.
+    ``statuses`` has the status of each run that exists. This function changes the dictionary.
     """
     done = Settlement([], {}, [], {}, {})
     targets = {transition.run for transition in transitions}

@@ -1,9 +1,9 @@
-"""Waiting for hints and sending them: the part that is the same in every store.
+"""Waits for hints and sends them: the part that all stores share.
 
-A hint says that something in the store may have changed. Threads of this process wait on one condition.
-Hints of other processes arrive over the store's ``Transport``: a listener thread, started by the first
-wait, receives them and notifies the condition. Only the listener thread connects, and it holds no lock
-meanwhile: a slow network never delays ``hint``.
+A hint says that something in the store may have changed. Threads of this process wait on one condition. Hints
+of other processes arrive over the store's ``Transport``: a listener thread, started by the first wait,
+receives them and notifies the condition. Only the listener thread connects, and it holds no lock while it
+does: a slow network never delays ``hint``.
 
 A lost hint costs latency and nothing else. While hints cannot be received, ``wait`` returns True once a
 second, and once more as soon as they can be received again.
@@ -26,10 +26,10 @@ from collections.abc import Iterable
 POLL_SECONDS = 1.0
 """How long a wait takes while hints cannot be received, and the least time between two tries to connect."""
 
-# A server that restarts is not worth a warning; failures that go on are.
+# Log a warning after so many failures in a row, not when a server only restarts.
 _FAILURES_BEFORE_WARNING = 3
-# How long close() waits for the listener thread. A name look-up cannot be interrupted: the thread ends
-# after it.
+# How long close() waits for the listener thread. If the thread looks up a host name, which cannot be
+# interrupted, it ends after that.
 _CLOSE_SECONDS = 5.0
 
 # Windows has no poll(); select() refuses descriptors above 1023.
@@ -39,7 +39,7 @@ _log = logging.getLogger("evenbeat.store")
 
 
 class Interrupted(Exception):
-    """Raised inside ``connect`` or ``receive``: the connection is to be given up."""
+    """Raised inside ``connect`` or ``receive`` when the listener has to close the connection."""
 
 
 class Transport(ABC):
@@ -52,12 +52,12 @@ class Transport(ABC):
     """Whether hints of other processes can be received at all on this system and with these settings."""
 
     store_polls = False
-    """Whether the store also finds the changes of other processes without hints. If it does, ``wait`` takes
-    its time while hints cannot be received; otherwise it returns True once a second."""
+    """Whether the store also finds the changes of other processes without hints. If it does, ``wait`` sleeps
+    for its whole timeout while hints cannot be received; otherwise it returns True once a second."""
 
     @abstractmethod
     def send(self, sender: str) -> None:
-        """Send a hint to the other processes. A hint to a server that is away is lost, without an error."""
+        """Send a hint to the other processes. Drop it without an error if the server is unavailable."""
 
     @abstractmethod
     def receiver(self, sender: str) -> Receiver:
@@ -67,7 +67,7 @@ class Transport(ABC):
 class Receiver(ABC):
     """A connection on which hints of other processes arrive.
 
-    The listener thread alone calls ``connect``, ``receive`` and ``disconnect``, and holds no lock
+    Only the listener thread calls ``connect``, ``receive`` and ``disconnect``, and it holds no lock
     meanwhile. After an exception from ``connect`` or ``receive`` it disconnects and connects again. Other
     threads may call ``interrupt`` at any time.
     """
@@ -79,7 +79,7 @@ class Receiver(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Connect, and return once every hint that is sent from now on will arrive."""
+        """Connect. When this method returns, every hint that is sent from then on will arrive."""
 
     @abstractmethod
     def receive(self) -> Iterable[str]:
@@ -91,7 +91,7 @@ class Receiver(ABC):
 
     @abstractmethod
     def disown(self) -> None:
-        """In the child of a fork: release the connection without ending it for the parent."""
+        """In a forked child: release the connection without closing it for the parent."""
 
     def interrupt(self) -> None:
         """Make a blocked ``connect`` or ``receive`` end soon, by raising or returning."""
@@ -103,9 +103,9 @@ class Receiver(ABC):
             self._bell[1].send(b"!")
 
     def is_ready(self, descriptor: int, events: int, timeout: float | None = None) -> bool:
-        """Wait until the descriptor is ready; False if it was not within ``timeout`` seconds.
+        """Wait until the descriptor is ready; return False if it is not within ``timeout`` seconds.
 
-        ``events`` are those of ``selectors``. Raises ``Interrupted`` if ``ring`` was called.
+        ``events`` are constants of ``selectors``. Raises ``Interrupted`` if a thread has called ``ring``.
         """
         with _Selector() as selector:
             selector.register(descriptor, events)
@@ -116,7 +116,7 @@ class Receiver(ABC):
         return descriptor in ready
 
     def pause(self, seconds: float) -> None:
-        """Wait that long, or until ``ring`` is called or was called since the last pause."""
+        """Wait for ``seconds``, or until a thread calls ``ring``. A call since the last pause counts, too."""
         with _Selector() as selector:
             selector.register(self._bell[0], selectors.EVENT_READ)
             selector.select(max(0.0, seconds))
@@ -125,7 +125,7 @@ class Receiver(ABC):
                 pass
 
     def close(self) -> None:
-        """Release what ``interrupt`` needs. Nothing is called after this."""
+        """Close the socket pair of ``interrupt``. No other method may be called after this."""
         for end in self._bell:
             end.close()
 
@@ -133,7 +133,7 @@ class Receiver(ABC):
 class Waker:
     """The ``wait`` and ``hint`` of one store. Without a transport, hints stay inside this process.
 
-    Survives forks: the child has no listener until its first wait, and a sender's name of its own.
+    After a fork, the child has its own sender name, and no listener until its first wait.
     """
 
     def __init__(self, transport: Transport | None = None) -> None:
@@ -159,9 +159,10 @@ class Waker:
         self._opened = True
 
     def wait(self, timeout: float) -> bool:
-        """Sleep until a hint arrives, or arrived since this thread's last wait. False if none did.
+        """Sleep until a hint arrives, or return at once if one has arrived since this thread's last wait.
+        Return False if none arrived.
 
-        True, too, after a second in which hints could not be received.
+        Also returns True after a second in which hints could not be received.
         """
         started = time.monotonic()
         deadline, poll_at = started + timeout, started + POLL_SECONDS
@@ -185,7 +186,8 @@ class Waker:
             return is_changed or must_poll
 
     def _listen(self) -> None:
-        """Start the listener if there is none, and give its first try to connect a moment."""
+        """Start the listener if there is none, and wait for its first try to connect, for at most a
+        second."""
         state, transport = self._state, self._transport
         if transport is None or not transport.can_receive:
             return
@@ -194,11 +196,11 @@ class Waker:
             listener.thread.start()
             state.is_first_try = True
             self._listener = listener
-            # A store that is dropped without being closed leaves no thread behind.
+            # If a program drops the store without closing it, this ends the thread.
             self._finalizer = weakref.finalize(self, listener.give_up)
             self._finalizer.atexit = False
         if state.is_first_try:
-            # Usually the listener then receives before this wait begins, so that no hint can be missed.
+            # Usually the listener is connected before this wait begins, so that no hint can be missed.
             state.changed.wait_for(lambda: not state.is_first_try, POLL_SECONDS)
             state.is_first_try = False
         if not state.is_receiving:
@@ -207,7 +209,7 @@ class Waker:
     def hint(self) -> None:
         """Wake every other thread that waits, in this process and in others.
 
-        The calling thread's own next wait is not cut short.
+        Does not wake the calling thread's own next wait.
         """
         state = self._state
         with state.changed:
@@ -235,7 +237,8 @@ class Waker:
             listener.join()
 
     def after_fork_in_child(self) -> None:
-        """Forget the parent's listener. Its thread is not here, and its locks may be held forever."""
+        """Drop the parent's listener. Its thread does not exist in this process, and its locks may be held
+        forever."""
         listener, finalizer = self._listener, self._finalizer
         self._reset()
         if finalizer is not None:
@@ -246,7 +249,7 @@ class Waker:
 
 
 class _State:
-    """What the waiting threads and the listener share. The condition guards all of it."""
+    """The state that the waiting threads and the listener share. The condition protects all of it."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -254,7 +257,7 @@ class _State:
         """How many times something may have changed."""
         self.is_receiving = False
         self.is_first_try = False
-        """Whether the listener tries to connect for the first time, for less than a second so far."""
+        """Whether the listener is making its first try to connect, which began less than a second ago."""
         self.may_have_missed = False
         """Whether hints may have been lost while a thread waited."""
 
@@ -262,7 +265,7 @@ class _State:
 class _Listener:
     """The thread that receives hints, and connects again by itself when the connection is lost.
 
-    It has no reference to the Waker, whose end is its own.
+    It has no reference to the Waker, so that Python can collect the Waker, which ends the thread.
     """
 
     def __init__(self, state: _State, transport: Transport, sender: str) -> None:
@@ -283,7 +286,7 @@ class _Listener:
         """Wait until the thread has ended."""
         deadline = time.monotonic() + _CLOSE_SECONDS
         pause = 0.02
-        # Again and again: an interruption may come just before the call that it should end.
+        # Interrupt repeatedly: an interruption may come just before the call that it should end.
         while self.thread.is_alive() and time.monotonic() < deadline:
             self.receiver.interrupt()
             self.thread.join(pause)
@@ -336,7 +339,7 @@ class _Listener:
         self._failures += 1
         if self._failures == _FAILURES_BEFORE_WARNING:
             _log.warning(
-                "hints of other processes cannot be received, so changes are noticed within a second: %s",
+                "this process cannot receive hints, so it polls the store once a second: %s",
                 " ".join(str(error).split())[:200] or type(error).__name__,
                 extra={"component": "store", "store": self._shown},
             )

@@ -2,8 +2,8 @@
 milliseconds UTC, so ``new Date(Number(run_at))`` is a readable time.
 
 Firing and claiming use partial indexes, which contain only the documents that they need: a long history
-makes them neither larger nor slower. With seven indexes a change of a run costs 100 us of the server's
-time, without them 20, whichever indexes it concerns (MongoDB 6.0.5).
+makes them neither larger nor slower. With seven indexes, a change of a run takes 100 us of the server's time;
+without indexes it takes 20 us. It does not matter which indexes the change concerns (MongoDB 6.0.5).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.session import Session
 
 KNOWN = 1
-"""The version of the schema that this Evenbeat uses."""
+"""The version of the schema that this version of Evenbeat uses."""
 
 SCHEDULES, RUNS, SKIPPED, STATISTICS = "schedules", "runs", "skipped", "statistics"
 RECORDS, LOGS, META, HINTS = "records", "logs", "meta", "hints"
 
-# Receivers read the newest hints alone.
+# Receivers read only the newest hints.
 _HINTS_KEPT = 1000
 _HINTS_SIZE = 1 << 20
 
@@ -31,19 +31,20 @@ class Index(NamedTuple):
     name: str
     keys: dict[str, int]
     only: dict[str, Any] | None = None
-    """The documents that it contains; None: all."""
+    """A filter of the documents that the index contains; None for all documents."""
 
     def document(self) -> Document:
         more = {} if self.only is None else {"partialFilterExpression": self.only}
         return {"name": self.name, "key": self.keys, **more}
 
 
-# "format" is in the index so that documents of a newer format are skipped without reading them.
+# With "format" in the index, a query skips documents of a newer format without reading them.
 DUE = Index(SCHEDULES, "due", {"wake_at": 1, "_id": 1, "format": 1}, {"wake_at": {"$exists": True}})
 SCHEDULES_BY_NAME = Index(SCHEDULES, "by_name", {"tenant": 1, "name": 1})
 
-# One range per queue: the highest priority first, then by time. Tasks that a node does not have are skipped
-# inside the index. Tenant and state are in it so that queued runs are counted without reading them.
+# One range per queue: the highest priority first, then by time. Inside the index, a claim skips runs of
+# tasks that its node does not have. With tenant and state in the index, a query counts queued runs without
+# reading them.
 CLAIMABLE = Index(
     RUNS,
     "claimable",
@@ -51,7 +52,8 @@ CLAIMABLE = Index(
     {"state": "queued"},
 )
 
-# The same for few tasks: 10,000 runs of other tasks at the head of a queue would cost each claim 20 ms.
+# The same, for claims of few tasks. Without it, each claim would take 20 ms if 10,000 runs of other tasks
+# were at the head of a queue.
 CLAIMABLE_BY_TASK = Index(
     RUNS,
     "claimable_by_task",
@@ -59,7 +61,8 @@ CLAIMABLE_BY_TASK = Index(
     {"state": "queued"},
 )
 
-# Running runs by worker: for claims, workers and supervisors. A search for ended leases reads all of it.
+# Running runs by worker: for claims, workers and supervisors. A search for ended leases reads the whole
+# index.
 LEASED = Index(
     RUNS,
     "leased",
@@ -75,7 +78,7 @@ ACTIVE = Index(
 )
 NEWEST = Index(RUNS, "newest", {"created_at": -1, "_id": 1})
 
-# The history of one schedule among millions of runs of others; runs enqueued by hand are not in it.
+# Finds the history of one schedule among millions of runs. Runs without a schedule are not in the index.
 OF_SCHEDULE = Index(
     RUNS,
     "of_schedule",
@@ -108,17 +111,17 @@ INDEXES: dict[int, tuple[Index, ...]] = {
         EXPIRING,
     )
 }
-"""The indexes that each version adds to the one before. A released migration never changes."""
+"""The indexes that each version adds to the previous one. A released migration never changes."""
 
 _VERSION = {"_id": "schema"}
-# The error of creating a collection that another node creates at the same moment.
+# The error code if another node has just created the collection.
 _EXISTS = 48
-# Transactions cannot create a collection while another one does: all are created beforehand.
+# A transaction cannot create a collection while another transaction does. So ``upgrade`` creates them all.
 _PLAIN = (STATISTICS, LOGS, META)
 
 
 def found_version(session: Session) -> int:
-    """Read the version of the collections; 0 if there are none. One command."""
+    """Read the version of the collections with one command; 0 if there are none."""
     documents = session.find("find schema version", META, _VERSION)
     if not documents:
         return 0
@@ -129,7 +132,7 @@ def found_version(session: Session) -> int:
 
 
 def upgrade(session: Session) -> None:
-    """Upgrade the database. Every step may be repeated, and many nodes may do it at once."""
+    """Upgrade the database. Every step is safe to repeat, and many nodes may upgrade at once."""
     version = found_version(session)
     if version > KNOWN:
         raise SchemaTooNew(version, KNOWN)
@@ -150,8 +153,8 @@ def upgrade(session: Session) -> None:
     for number in sorted(INDEXES):
         if number > version:
             _create_indexes(session, INDEXES[number])
-    # The last step: a node that finds the version finds everything else. An older node that is late does
-    # not lower it.
+    # The last step: if a node finds the version, everything else exists. $max keeps an older node that is
+    # late from lowering the version.
     change = {"q": _VERSION, "u": {"$max": {"version": KNOWN}}, "upsert": True}
     session.write("set schema version", {"update": META, "updates": [change]}, 5.0)
 
@@ -174,7 +177,7 @@ def _create_indexes(session: Session, indexes: tuple[Index, ...]) -> None:
 
 
 def schema_script(database: str, since: int = 0) -> str:
-    """Return the mongosh script of what ``open`` would do on a schema of version ``since``."""
+    """Return the mongosh script that does the same as ``open`` on a schema of version ``since``."""
     lines = [f"use {database}"]
     if since == 0:
         lines += [f'db.createCollection("{name}")' for name in _PLAIN]

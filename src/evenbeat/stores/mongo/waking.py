@@ -1,8 +1,8 @@
 """Hints between processes that share a MongoDB database: documents in a capped collection.
 
-A hint is written without waiting for an answer. A tailable cursor reads it: the server holds the cursor's
-request until a document arrives. A change stream would do the same, but it reads everything that is written
-to the server.
+The sender writes a hint without waiting for an answer. Receivers read it with a tailable cursor: the server
+holds the cursor's request until a document arrives. A change stream would do the same, but it reads
+everything that clients write to the server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evenbeat.stores.mongo.schema import HINTS
 from evenbeat.stores.mongo.session import Session
 from evenbeat.stores.waking import Receiver, Transport
 
-# A hint to a server that is away is not worth more.
+# How long to try to send a hint: a lost hint costs latency only.
 _SEND_SECONDS = 0.5
 # More documents than the capped collection holds.
 _ALL = 2000
@@ -78,7 +78,7 @@ class CursorReceiver(Receiver):
             raise StoreUnavailable("the server has closed the cursor")
 
     def interrupt(self) -> None:
-        # Killing the cursor would not end a request that waits; a document does.
+        # Killing the cursor would not end a request that waits. A new document ends it.
         self._transport.insert({"end": self._sender})
 
     def disconnect(self) -> None:
@@ -92,7 +92,7 @@ class CursorReceiver(Receiver):
 
 
 def _start(database: Database[Document], client_session: ClientSession, sender: str) -> int:
-    """Return a cursor whose next document is the first one that is inserted from now on."""
+    """Return a cursor that returns only documents that are inserted from now on; 0 if that fails."""
     for _ in range(2):
         reply = database.command(
             {
@@ -107,7 +107,7 @@ def _start(database: Database[Document], client_session: ClientSession, sender: 
         cursor = reply["cursor"]
         if cursor["id"] and cursor["firstBatch"]:
             return int(cursor["id"])
-        # A cursor needs a document to stand on. And one that is created while the first document is inserted
-        # lives on and never returns any (MongoDB 6.0.5, 5 of 150 tries).
+        # The server closes a tailable cursor on an empty collection. And a cursor that is created while the
+        # first document is inserted stays open and never returns a document (MongoDB 6.0.5, 5 of 150 tries).
         database[HINTS].insert_one({"_id": ObjectId(), "by": sender})
     return 0

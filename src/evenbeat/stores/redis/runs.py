@@ -1,4 +1,4 @@
-"""Runs: added, claimed, settled."""
+"""Adds, claims and settles runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evenbeat.stores.redis.schedules import FAMILIES
 from evenbeat.stores.redis.session import Session
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
-# How many runs one script handles: some 10 ms in which the server does nothing else.
+# How many runs one script handles. This takes some 10 ms, in which the server executes no other command.
 BATCH = 1000
 
 
@@ -43,8 +43,8 @@ def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
 
 
 def claim(session: Session, wanted: Claim) -> Claimed:
-    """Claim runs, with several scripts for a large claim. All use one token: a repeated claim finds the
-    runs of each."""
+    """Claim runs. A large claim calls the script several times, always with the same token: so a repeated
+    claim finds all its runs."""
     runs: list[RunRecord] = []
     to_quarantine: list[tuple[str, Exception]] = []
     tasks = False if wanted.tasks is None else sorted(wanted.tasks)
@@ -85,7 +85,7 @@ def claim(session: Session, wanted: Claim) -> Claimed:
 
 
 def _taken(wanted: Claim, attempt: int, lease_until: Instant, now: Instant) -> Fields:
-    """Return a claimed run, with the fields that the script wrote after it had read the run."""
+    """Return the fields of a claimed run that the script wrote after it had read the run."""
     return {
         "state": "running",
         "attempt": str(attempt),
@@ -134,7 +134,8 @@ def settle(session: Session, transitions: Sequence[Transition]) -> tuple[list[bo
 
 
 def _transition_row(t: Transition) -> list[object]:
-    """Return a transition as the script applies it. The script computes times, by the server's clock."""
+    """Return a transition in the form that the script expects. The script computes times from the server's
+    clock."""
     fields: list[str] = []
     gone: list[str] = []
     if t.state is not UNSET:

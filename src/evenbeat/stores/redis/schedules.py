@@ -1,4 +1,4 @@
-"""Schedules: written by compare-and-set, found, and fired."""
+"""Writes schedules by compare-and-set, finds them, and fires them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from evenbeat.stores.redis.rows import (
 from evenbeat.stores.redis.session import Session
 from evenbeat.stores.rows import Unreadable, quarantine_note
 
-# How many rows one script writes: some 10 ms in which the server does nothing else.
+# How many rows one script writes. This takes some 10 ms, in which the server executes no other command.
 BATCH = 500
-# How many rows one script reads: 1 ms.
+# How many rows one script reads, which takes 1 ms.
 LOOK = 500
-# How long, in ms, a node has reserved the rows that it plans. After that other nodes plan them, too.
+# For how many ms a node reserves the rows that it plans. After that, other nodes may plan them, too.
 HOLD = 2_000
-# After how many calls that found only reserved rows a node plans them all the same: their holder may be dead.
+# A node that found only reserved rows in so many calls plans them anyway: the other node may be dead.
 PATIENCE = 10
 
 FAMILIES = ["", *(f".{number}" for number in range(2, FORMAT + 1))]
-"""Each format has its own index of due schedules: those of newer formats are never read."""
+"""Each format has its own index of due schedules, so a node never reads schedules of newer formats."""
 
 
 class ReservedSchedule(NamedTuple):
@@ -59,7 +59,7 @@ class ReservedSchedule(NamedTuple):
 
     @property
     def version(self) -> list[str | bool]:
-        """The version as it was read. It is compared also if the rest of the row cannot be read."""
+        """The version as it was read. The script compares it even if the rest of the row cannot be read."""
         return [count_text(self.fields.get(name)) for name in ("generation", "revision", "fire_seq")]
 
 
@@ -121,7 +121,7 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
         first = f"({member_of(*after)}"
     equal = {name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None}
     while True:
-        # One more than the page holds says whether there is more.
+        # Ask for one more row than the page holds, to know whether there are more.
         missing = min(query.limit + 1 - len(found), LOOK)
         asked = [first, last, LOOK, missing, equal, query.unwanted, _score(query.changed_since)]
         position, rows = session.run("find_schedules", asked)
@@ -157,7 +157,8 @@ class Firing:
         next_wake: Instant | None = None
         while True:
             room = min(limit - len(planned) - len(quarantined), BATCH)
-            # Short, since it is written for each row. Two threads with the same name only plan the same rows.
+            # The name is short, since the script writes it for each row. If two threads have the same name,
+            # both plan the same rows, and the compare-and-set refuses one of them.
             who, anyone = f"{self._name}.{thread // 4096 % 1000}", self._fruitless >= PATIENCE
             due_by, next_wake, rows, is_cut = self._session.run(
                 "take_due", [now, room, who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
@@ -191,20 +192,20 @@ def _present(values: list[str | None]) -> Fields:
 
 
 def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: PlanFunction) -> Fired:
-    """Plan the reserved schedules, and write those that did not change meanwhile."""
+    """Plan the reserved schedules, and write those that have not changed meanwhile."""
     outcomes: list[tuple[ScheduleRecord, Planned]] = []
     rows: list[list[object]] = []
     to_quarantine: list[tuple[ReservedSchedule, str]] = []
     budget = Budget()
     for row in taken:
         if budget.is_spent:
-            break  # reserved by this thread, which plans them next
+            break  # this thread has reserved the other rows, and plans them next
         try:
             if not row.fields:
                 raise Unreadable(f"there is no hash at schedules:{path_of(*row.key)}")
             schedule = schedule_of(row.member, row.fields)
             if schedule.format > FORMAT:
-                continue  # another type, written by hand: left alone
+                continue  # a user wrote this format by hand: leave the row alone
             active = _active(row.active) if row.active is not None and needs_active(schedule) else ()
             outcome = plan(schedule, now, active)
         except Exception as error:
@@ -244,8 +245,8 @@ def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: P
 
 
 def _outcome(before: ScheduleRecord, planned: Planned, reply: int | str, now: Instant) -> Planned:
-    """Return the plan that was written, or the schedule deferred because a key of another type is in the
-    way."""
+    """Return the plan that the script wrote. If the script found a key of an unexpected type, return the
+    deferred schedule instead."""
     if isinstance(reply, int):
         return planned
     return Planned(replace(before, wake_at=now + DEFERRED), deferred=reply)

@@ -12,11 +12,11 @@ from evenbeat.stores.base import Setting
 from evenbeat.stores.redis.session import Session
 
 _OLDEST = {"redis": (6, 2), "valkey": (7, 2)}
-# The part of maxmemory from which on there is a warning.
+# The fraction of maxmemory at which a check warns.
 _NEARLY = 0.9
-# By how many milliseconds the server's clock may differ from this machine's without a warning.
+# How many milliseconds the server's clock may differ from this machine's clock without a warning.
 _APART = 2_000
-_UNREADABLE = "can't be read: the server does not allow CONFIG"
+_UNREADABLE = "Evenbeat cannot read it: the server does not allow CONFIG"
 
 
 def settings(session: Session) -> list[Setting]:
@@ -33,7 +33,7 @@ def settings(session: Session) -> list[Setting]:
 
 
 def _config(session: Session) -> dict[str, str]:
-    """Read settings with CONFIG; empty if it is forbidden, as on many hosted servers."""
+    """Read settings with CONFIG; return none if the server forbids it, as many hosted servers do."""
     found: dict[str, str] = {}
     for name in ("maxmemory-policy", "appendonly", "appendfsync"):
         with contextlib.suppress(StoreUnavailable):
@@ -59,7 +59,7 @@ def _role(info: dict[str, Any]) -> Setting:
     role = str(info.get("role", "unknown"))
     if role in ("master", "unknown"):
         return Setting(name="role", value=role)
-    hint = "a replica accepts no writes, and what it shows is late: name the primary"
+    hint = "a replica accepts no writes, and its data may be outdated: name the primary"
     return Setting(name="role", value=role, level="fail", hint=hint)
 
 
@@ -77,7 +77,7 @@ def _policy(info: dict[str, Any], config: dict[str, str]) -> Setting:
 def _append_only(info: dict[str, Any], config: dict[str, str]) -> list[Setting]:
     enabled = config.get("appendonly") or {"0": "no", "1": "yes"}.get(str(info.get("aof_enabled")), "")
     if enabled == "no":
-        hint = "a crash of the server loses all since its last snapshot: set it to yes"
+        hint = "a crash of the server loses all writes since its last snapshot: set it to yes"
         return [Setting(name="appendonly", value=enabled, level="warn", hint=hint)]
     found = Setting(name="appendonly", value=enabled or "unknown")
     if not enabled:
@@ -86,8 +86,8 @@ def _append_only(info: dict[str, Any], config: dict[str, str]) -> list[Setting]:
     if sync == "always":
         return [found, Setting(name="appendfsync", value=sync)]
     hints = {
-        "everysec": "a crash of the machine loses 1 to 2 s of what was acknowledged: set it to always",
-        "no": "a crash of the machine loses what is not on its disk yet, often 30 s: set it to always",
+        "everysec": "a crash of the machine loses 1 to 2 s of acknowledged writes: set it to always",
+        "no": "a crash of the machine loses writes that are not on disk yet, often 30 s: set it to always",
     }
     hint = hints.get(sync or "", f"{_UNREADABLE}; with everysec a crash loses 1 to 2 s, with always nothing")
     return [found, Setting(name="appendfsync", value=sync or "unknown", level="warn", hint=hint)]
@@ -100,7 +100,7 @@ def _memory(info: dict[str, Any]) -> Setting | None:
     value = f"{used / most:.0%} of {most // (1 << 20)} MB"
     if used < _NEARLY * most:
         return Setting(name="maxmemory", value=value)
-    hint = "nothing new is taken once it is reached: give the server more, or keep less history"
+    hint = "a server at this limit refuses writes: give it more memory, or keep less history"
     return Setting(name="maxmemory", value=value, level="warn", hint=hint)
 
 
@@ -108,8 +108,8 @@ def _replicas(info: dict[str, Any]) -> Setting | None:
     number = int(info.get("connected_slaves", 0))
     if number == 0:
         return None
-    # Not a warning: a replica is better than none. The hint says what it does not protect from.
-    hint = "a failover loses what had not reached the new primary yet: some ticks may then fire again"
+    # Not a warning: a replica is better than none. The hint names the risk that remains.
+    hint = "a failover loses writes that have not reached the new primary: some ticks may then fire again"
     return Setting(name="connected_slaves", value=str(number), hint=hint)
 
 
@@ -118,7 +118,7 @@ def _cluster(info: dict[str, Any], is_followed: bool) -> Setting | None:
         return None
     if is_followed:
         return Setting(name="cluster_enabled", value="1", hint="all keys are in one slot, on one node")
-    hint = "a move or failover of the slot with our keys is not followed: write redis+cluster://"
+    hint = "Evenbeat does not follow a move or failover of the slot with its keys: write redis+cluster://"
     return Setting(name="cluster_enabled", value="1", level="warn", hint=hint)
 
 
@@ -131,5 +131,5 @@ def _clock(session: Session) -> Setting:
     value = f"{apart} ms from this machine's"
     if apart <= _APART:
         return Setting(name="time", value=value)
-    hint = "schedules go by the server's clock: set both by NTP"
+    hint = "schedules follow the server's clock: let NTP set both"
     return Setting(name="time", value=value, level="warn", hint=hint)
