@@ -352,7 +352,7 @@ def test_a_result_that_json_changes_is_kept_and_the_log_says_so(caplog: pytest.L
                 "annotate it: -> Decimal"
             )
     # Once for the task: whoever reads the logs of the node needs no more.
-    said = [record for record in caplog.records if "comes back as something else" in record.getMessage()]
+    said = [record for record in caplog.records if "JSON changes the result of a task" in record.getMessage()]
     assert len(said) == 1
 
 

@@ -1,4 +1,4 @@
-"""What an executor is, and what it gets: an attempt in, an outcome out."""
+"""The protocol of executors: an ``Attempt`` goes in, an ``Outcome`` comes out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenbeat.tasks.context import RunContext, RunControl
 from evenbeat.tasks.conversion import Unfit
 from evenbeat.tasks.task import Task
 
-# Seconds between two questions to a store that is away.
+# Seconds between two queries to a store that is unavailable.
 _ASK_AGAIN = 1.0
 
 
@@ -27,17 +27,17 @@ class Outcome(NamedTuple):
     """How the execution of an attempt ended."""
 
     kind: Literal["returned", "raised", "unfit", "stopped", "died", "timeout", "released", "lost"]
-    """``unfit``: the function of this node can't be called with the payload. ``stopped``: it ended because it
-    was asked to. ``died``: its process did. The last three are the worker's own decisions: the function may
-    still be running, and counts no more."""
+    """``unfit``: this node's function cannot be called with the payload. ``stopped``: the function ended
+    after a request to end. ``died``: its process died. The worker itself decides the last three: the function
+    may still be running, and its result is ignored."""
     result: str | None = None
     """JSON text."""
     error: str | None = None
-    """The error in a line, then where it came from."""
+    """The error in one line, then its traceback."""
 
 
 class Attempt:
-    """A run that this worker has claimed: from the claim to the moment that its end is recorded."""
+    """A run that this worker has claimed, from the claim until the worker has recorded its end."""
 
     __slots__ = (
         "_ask_at",
@@ -71,15 +71,15 @@ class Attempt:
         self.run = run
         self.task = task
         self.claimed = claimed
-        """When it was claimed, at the latest; this and the others by ``clock``."""
+        """The latest time at which the store can have claimed it. All times here are times of ``clock``."""
         self.lease_end = claimed + lease
-        """Until then the lease is held for certain."""
+        """Until this time, the worker is certain to hold the lease."""
         self.began: float | None = None
         self.over: float | None = None
         self.overdue: float | None = None
-        """When it was asked to end because it took longer than it may."""
+        """When the worker asked the function to end because of its timeout."""
         self.exception: BaseException | None = None
-        """What the function raised, if that happened in this process."""
+        """The exception that the function raised, if it ran in this process."""
         self.is_decided = False
         """Whether the end of the attempt is decided: a later result of the function is ignored."""
         self.log = RunLog(run)
@@ -87,7 +87,7 @@ class Attempt:
         self.context = RunContext(run, self.control, self.log.add)
         self._clock = clock
         self._ask_at = float("-inf")
-        # Taken by who begins or withdraws it: one of them, since popping is atomic.
+        # ``begin`` and ``withdraw`` both pop it. Popping is atomic, so only one of them succeeds.
         self._ticket = [True]
         self._born = forks.generation
         self._place: int | None = None
@@ -97,7 +97,8 @@ class Attempt:
         return (self.run.id, self.run.attempt)
 
     def begin(self) -> bool:
-        """Called by the executor right before the function: False if it must not be executed any more."""
+        """Mark the attempt as begun; return False if it must not be executed any more. The executor calls
+        this right before the function."""
         if not self._ticket or self._born != forks.generation:
             return False
         try:
@@ -110,13 +111,13 @@ class Attempt:
         return True
 
     def end(self) -> None:
-        """Called by the executor when the function has ended, before it says how."""
+        """Mark the function as ended. The executor calls this before it reports the outcome."""
         if begun.here is not None and self._place is not None:
             begun.here.end(self._place)
             self._place = None
 
     def withdraw(self) -> bool:
-        """Keep it from being begun; False if it was, or is withdrawn already."""
+        """Prevent the attempt from being begun; return False if it has been begun or withdrawn already."""
         try:
             return self._ticket.pop()
         except IndexError:
@@ -132,7 +133,7 @@ class Attempt:
             return None
         answer = ask(self.run)
         if answer is None:
-            # Each question may take as long as the store's timeout: a function that asks often must go on.
+            # Each query may take as long as the store's timeout, and would delay a function that asks often.
             self._ask_at = self._clock() + _ASK_AGAIN
         return answer
 
@@ -141,41 +142,45 @@ Ended: TypeAlias = Callable[[Attempt, Outcome], None]
 
 
 class Executor(Protocol):
-    """Executes attempts, at most so many at once, and tells how each ended: once, from any thread."""
+    """Executes a limited number of attempts at once. Reports the outcome of each once, from any thread."""
 
     def start(self, ended: Ended) -> None:
-        """Get ready. Threads and processes are made when they are first needed."""
+        """Prepare to execute attempts. Threads and processes start when they are first needed."""
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
-        """Execute these, in this order; beyond the number at once they wait here.
+        """Execute these attempts, in this order. Attempts beyond the limit wait in the executor.
 
-        ``attempt.begin()`` is called right before each; where it answers False the attempt is dropped and
-        ``ended`` is not called. ``attempt.end()`` is called right after.
+        The executor calls ``attempt.begin()`` right before each function. If that returns False, it drops the
+        attempt and does not call ``ended``. It calls ``attempt.end()`` right after the function.
         """
 
     def interrupt(self, attempt: Attempt) -> None:
-        """Make it end by the means of this kind: cancel a coroutine, kill a process.
+        """Make the function end: cancel its coroutine, or kill its process.
 
-        A thread can't be made to; its function was asked (``run.raise_if_cancelled()``).
+        A thread cannot be killed: its function has to call ``run.raise_if_cancelled()``.
         """
 
     def stop(self) -> None:
-        """No more. What still runs is left behind, or killed where that can be done."""
+        """Begin no more attempts. Kill functions that still run where that is possible, and abandon the
+        others."""
 
 
 def returned(attempt: Attempt, value: object) -> Outcome:
-    """The outcome of a function that returned. What is not JSON is not kept, and what JSON changes is kept as
-    that; the log says so. The work is done, and doing it again would be worse."""
+    """Return the outcome of a function that returned.
+
+    A result that is not JSON is dropped. A result that JSON changes is stored in its changed form. The log
+    says so in both cases. The run does not fail, since a retry would repeat work that is done.
+    """
     if attempt.control.cancel_reason == "timeout":
         attempt.log.add("WARNING evenbeat: it returned after its timeout, which counts as success")
         _log.warning("a run returned after its timeout", extra=run_fields(attempt.run))
     if value is None:
         return _NOTHING
     if inspect.isawaitable(value) or inspect.isgenerator(value):
-        # The function has begun nothing: taking this for success would hide that.
+        # The body of the function has not run, so this is not a success.
         if inspect.iscoroutine(value):
             value.close()
-        what = f"the task returned a {type(value).__name__}, which nobody runs"
+        what = f"the task returned a {type(value).__name__}, which Evenbeat does not run"
         return Outcome("raised", error=f"TypeError: {what}; make it an async def and await there")
     try:
         text, changed = attempt.task.write_result(value)
@@ -187,15 +192,15 @@ def returned(attempt: Attempt, value: object) -> Outcome:
         attempt.log.add(f"WARNING evenbeat: {changed}")
         if attempt.run.task not in _noted:
             _noted.add(attempt.run.task)
-            _log.warning("a result comes back as something else: %s", changed, extra=run_fields(attempt.run))
+            _log.warning("JSON changes the result of a task: %s", changed, extra=run_fields(attempt.run))
     return Outcome("returned", text)
 
 
 def raised(attempt: Attempt, error: BaseException) -> Outcome:
-    """The outcome of a function that raised, whatever it was: also SystemExit harms nobody."""
+    """Return the outcome of a function that raised any exception, including SystemExit."""
     if isinstance(error, RunCancelled) and attempt.control.cancel_reason is not None:
         return Outcome("stopped", error=str(error))
-    # Ours are the first frames: whoever reads the traceback looks for the function's.
+    # The first frames are Evenbeat's. Users look for the frames of their function.
     attempt.exception = error.with_traceback(_theirs(error.__traceback__))
     misfit = error if isinstance(error, Unfit) else _misfit(attempt) if isinstance(error, TypeError) else None
     if misfit is not None:
@@ -204,7 +209,7 @@ def raised(attempt: Attempt, error: BaseException) -> Outcome:
 
 
 def _misfit(attempt: Attempt) -> InvalidValue | None:
-    """What is wrong with the names in the payload, if the function can't be called with them."""
+    """Return the error if the function cannot be called with the names in the payload."""
     payload = attempt.context.payload
     try:
         attempt.task.check(payload if isinstance(payload, dict) else {})
@@ -214,7 +219,8 @@ def _misfit(attempt: Attempt) -> InvalidValue | None:
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame on that is not an executor's; all of it if there is none."""
+    """Return the traceback without the leading frames of executors; all of it if there are no other
+    frames."""
     first = trace
     while first is not None and _OURS in first.tb_frame.f_code.co_filename:
         first = first.tb_next
@@ -222,7 +228,7 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
 
 
 def describe(error: BaseException) -> str:
-    """The error in a line, then the way it came through the task's own code."""
+    """Return the error in one line, then the traceback through the task's own code."""
     try:
         line = "".join(traceback.format_exception_only(error)).strip()
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _OURS not in frame.filename]
@@ -236,6 +242,6 @@ def describe(error: BaseException) -> str:
 
 _NOTHING = Outcome("returned", "null")
 _noted: set[str] = set()
-"""Tasks whose results JSON changes: the logs of nodes say so once, those of runs each time."""
+"""Tasks whose results JSON changes. A node logs this once per task; the log of each run has it, too."""
 _log = logging.getLogger("evenbeat.executors")
 _OURS = __file__.removesuffix("base.py")

@@ -1,8 +1,8 @@
 """The process that executes tasks for a worker, one attempt at a time: see ``processes``.
 
-The task has the main thread; another one listens to the worker. When the worker is gone this process ends,
-also in the middle of a task: its run is somebody else's by then, or will be. What the task prints goes to
-stderr, since stdout is the way to the worker.
+The task runs in the main thread. Another thread listens to the worker. When the worker is gone, this process
+ends, even in the middle of a task: another worker takes over the run. Output that the task prints goes to
+stderr, since stdout carries the messages to the worker.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _decoder: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
 
 def main() -> None:
-    """Execute what the worker sends, until it is gone."""
+    """Execute the attempts that the worker sends, until the worker is gone."""
     _die_with_parent()
     reader, writer = io.FileIO(os.dup(0), "rb"), io.FileIO(os.dup(1), "wb")
-    # What the task reads or prints must not meet the messages.
+    # The task must not read messages from stdin, or print between messages on stdout.
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
@@ -51,10 +51,10 @@ def main() -> None:
 
 
 class Sender:
-    """Sends messages in a thread of its own, for others who wait for it.
+    """Sends messages in its own thread. The calling threads wait for it.
 
-    In the main thread a signal's handler may raise between any two instructions: SIGTERM's here, or an alarm
-    that a task has set. What it breaks off is then the wait, never a message.
+    In the main thread, a signal handler may raise between any two instructions: the one for SIGTERM below, or
+    one for an alarm that a task has set. It then interrupts the wait, never a message that is half sent.
     """
 
     def __init__(self, channel: Channel[ToChild]) -> None:
@@ -64,7 +64,8 @@ class Sender:
         threading.Thread(target=self._work, name="evenbeat-sender", daemon=True).start()
 
     def send(self, message: msgspec.Struct) -> bool:
-        """False if the worker is gone, and in a fork of the task, which has nobody to speak to."""
+        """Send a message. Return False if the worker is gone, and in a fork of the task, which has no
+        channel."""
         if self._stopped or not self._channel.is_ours:
             return False
         done: SimpleQueue[bool] = SimpleQueue()
@@ -72,7 +73,8 @@ class Sender:
         return done.get()
 
     def stop(self) -> None:
-        """At the end of the process, when threads like this one are stopped, nobody must wait for it."""
+        """Make ``send`` return False at once. The process is ending, and the sender's thread may have
+        stopped."""
         self._stopped = True
 
     def _work(self) -> None:
@@ -92,7 +94,7 @@ class Server:
         self._answers: dict[int, SimpleQueue[bool | None]] = {}
         self._present: Attempt | None = None
         self._unwindable = False
-        """The function is being executed, and SIGTERM has not raised in it yet."""
+        """Whether the function is being executed, and SIGTERM has not raised in it yet."""
         self._born = forks.generation
         self._places: dict[str, Place] = {}
         self._level = logging.WARNING
@@ -116,14 +118,14 @@ class Server:
             ended = self._execute(attempt)
             self._unwindable = False
             return ended
-        except RunCancelled as error:  # SIGTERM, before the function or after
+        except RunCancelled as error:  # from SIGTERM, just before or after the function
             return Ended(of=Key(*attempt.key), kind="stopped", error=str(error))
 
     def _terminated(self, _number: int, _frame: FrameType | None) -> None:
-        """The worker insists: unwind the function. From anybody else, such as a service manager that tells
-        all processes at once, it is for the worker to heed, which drains.
+        """Handle SIGTERM. If the worker has asked the function to end, unwind the function. Ignore the signal
+        otherwise: a service manager sends it to all processes at once, and the worker drains.
 
-        Asks nobody: the main thread may be in the middle of anything, also of asking.
+        Sends no message: the main thread may be interrupted anywhere, even while it sends one.
         """
         present = self._present
         if self._unwindable and present is not None and present.control.cancel_reason is not None:
@@ -133,7 +135,7 @@ class Server:
     def _listen(self) -> None:
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Execute):
-                # Here, not in the main thread: a request to end that follows must find it.
+                # Set the attempt here, not in the main thread: a cancel request that follows must find it.
                 attempt = self._attempt(message)
                 self._present = attempt
                 self._channel.send(Began(Key(*attempt.key)))
@@ -144,7 +146,7 @@ class Server:
             elif (answer := self._answers.get(message.question)) is not None:
                 answer.put(message.held)
         if self._present is not None:
-            os._exit(1)  # the worker is gone, and with it the lease
+            os._exit(1)  # the worker is gone, so the lease expires
         for answer in tuple(self._answers.values()):
             answer.put(False)
         self._work.put(None)
@@ -177,7 +179,7 @@ class Server:
         return Ended(of=key, kind=outcome.kind, result=outcome.result, error=error_text)
 
     def _is_held(self, run: RunRecord) -> bool | None:
-        # Without a lock: a handler of the task's own may ask while its main thread asks.
+        # Takes no lock: a signal handler of the task may call this while the main thread is inside it.
         question = next(self._questions)
         answer = self._answers[question] = SimpleQueue()
         try:
@@ -194,13 +196,15 @@ class Server:
 
 
 def load_task(name: str, place: Place) -> Task[..., Any]:
-    """The task of that name: from a scheduler in its module, else the function itself."""
+    """Return the task of that name from a scheduler in its module; otherwise make one of the function."""
     if place.file is not None:
         module = importing.import_main(Path(place.file))
     elif place.module is not None:
         module = importing.import_name(place.module)
     else:
-        raise InvalidValue(f"nobody says where {place.function} is", field="function", value=place.function)
+        raise InvalidValue(
+            f"{place.function} has no module and no file", field="function", value=place.function
+        )
     for value in vars(module).values():
         tasks = getattr(value, "tasks", None)
         if isinstance(tasks, Tasks) and (found := tasks.get(name)) is not None:
@@ -221,7 +225,7 @@ def load_task(name: str, place: Place) -> Task[..., Any]:
 
 
 class _Lines(RunLog):
-    """The log of an attempt, which its worker keeps."""
+    """Sends the log lines of an attempt to its worker, which stores them."""
 
     def __init__(self, run: RunRecord, sender: Sender) -> None:
         super().__init__(run)
@@ -235,8 +239,8 @@ class _Lines(RunLog):
 
 
 class _Forward(logging.Handler):
-    """Sends log records to the worker, whose logging is the one that was set up. Those of a fork, which has
-    no way to it, go to stderr."""
+    """Sends log records to the worker, where the program has configured logging. The log records of a fork,
+    which has no channel to the worker, go to stderr."""
 
     def __init__(self, forward: Callable[[logging.LogRecord, str], bool]) -> None:
         super().__init__()
@@ -245,7 +249,8 @@ class _Forward(logging.Handler):
         self._otherwise.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Without the lock: sending is safe, and a signal handler of the task's may log while it logs."""
+        """Handle a record without the lock of ``logging``: sending is thread-safe, and a signal handler of
+        the task may log while the task logs."""
         passed = bool(self.filter(record))
         if passed:
             self.emit(record)
@@ -260,14 +265,14 @@ class _Forward(logging.Handler):
 
 
 def _unloaded(name: str) -> Task[..., Any]:
-    """Stands for a task until the main thread has loaded its module."""
+    """Return a placeholder for a task, until the main thread has loaded its module."""
     return Task(lambda: None, name)
 
 
 def _die_with_parent() -> None:
-    """On Linux: be killed when the thread of the worker that started this process ends.
+    """On Linux, let the kernel kill this process when the worker's thread that started it ends.
 
-    The listening thread sees that too, unless the task is in C code that keeps the interpreter to itself.
+    The listening thread notices that as well, unless C code of the task holds the interpreter lock.
     """
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):

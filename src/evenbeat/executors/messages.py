@@ -1,4 +1,4 @@
-"""What a process that executes tasks and its worker say to each other."""
+"""The messages between a worker and the process that executes its tasks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from evenbeat.core.records import RunRecord
 
 
 class Key(NamedTuple):
-    """Which attempt is spoken of. A message about any but the present one is late, and counts for nothing."""
+    """The attempt that a message is about. Receivers ignore late messages about an earlier attempt."""
 
     run: str
     attempt: int
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the function of a task is found: in a module, or in the script that the worker's process runs."""
+    """The location of a task's function: a module, or the script that the worker's process runs."""
 
     function: str
     """Its qualified name."""
@@ -27,7 +27,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Execute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Execute an attempt: the next message but those about it is ``Ended``."""
+    """Tells the process to execute an attempt. The process answers with ``Ended`` when the function has
+    ended."""
 
     run: RunRecord
     place: Place
@@ -36,11 +37,11 @@ class Execute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     argv: list[str]
     """``sys.argv`` of the worker: a script may read it when it is imported."""
     level: int
-    """Which log records are wanted."""
+    """The lowest level of log records to send."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
-    """The attempt should end, for this reason."""
+    """Asks the function to end, for this reason."""
 
     of: Key
     reason: str
@@ -51,11 +52,11 @@ class Mine(msgspec.Struct, frozen=True, tag=True):
 
     question: int
     held: bool | None
-    """None if nobody can say."""
+    """None if it is unknown, because the store does not answer."""
 
 
 class Began(msgspec.Struct, frozen=True, tag=True):
-    """The attempt was received: from now on the death of the process is its own."""
+    """The process has received the attempt. If the process dies from now on, this attempt has crashed it."""
 
     of: Key
 
@@ -79,11 +80,11 @@ class Line(msgspec.Struct, frozen=True, tag=True):
 
 
 class IsMine(msgspec.Struct, frozen=True, tag=True):
-    """Is the lease still held?"""
+    """Asks whether the worker still holds the lease."""
 
     of: Key
     question: int
-    """Its number: threads of a function may ask at once."""
+    """The number of the question: several threads of a function may ask at once."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):

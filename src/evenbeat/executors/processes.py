@@ -1,8 +1,9 @@
-"""``executor="process"`` tasks: processes that are started when there is work for them, and stay.
+"""Executes ``executor="process"`` tasks in child processes, which start on demand and are reused.
 
-Each belongs to a thread here, which starts it, gives it one attempt at a time and listens to it. Started, not
-forked: a fork of a process with threads inherits locks that nobody will ever release. What is said between
-the two is JSON, so that a task can do to its worker what it can say, and no more.
+Each process belongs to a thread of the worker. The thread starts it, sends it one attempt at a time and
+receives its messages. It starts a new program and does not fork: a fork of a process with threads inherits
+locks that no thread will ever release. The messages are JSON, never pickles, so a task cannot execute code in
+its worker.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from evenbeat.processes.channel import Channel
 from evenbeat.processes.signals import KILL, describe_exit, end_group
 from evenbeat.tasks.task import Task
 
-# A function that is asked to end has PATIENCE seconds to do so (``run.raise_if_cancelled()``), then OBEDIENCE
-# seconds to unwind; then its process is killed.
+# After a cancel request, a function has PATIENCE seconds to end (``run.raise_if_cancelled()``), and after
+# SIGTERM OBEDIENCE seconds to unwind. Then the worker kills its process.
 PATIENCE = 2.0
 OBEDIENCE = 1.0
 
@@ -40,7 +41,7 @@ _log = logging.getLogger("evenbeat.executors")
 
 
 class ProcessExecutor:
-    """As many processes at once as there are slots."""
+    """Runs at most one process per slot."""
 
     def __init__(self, slots: int) -> None:
         self._pool = Pool[Attempt]("evenbeat-cpu", slots, self._work)
@@ -59,12 +60,12 @@ class ProcessExecutor:
             child = self._running.get(attempt)
         if child is None:
             return
-        # In a thread of its own: the keeper, who calls this, must not wait for anybody.
+        # Uses a separate thread: the lease renewer, which calls this, must not wait.
         thread = threading.Thread(target=child.end, args=(attempt,), name="evenbeat-cpu-end", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            _log.error("a thread can't be started, so a process is not asked to end but killed: %s", error)
+            _log.error("cannot start a thread to cancel a job, so its process is killed at once: %s", error)
             child.kill(attempt)
 
     def stop(self) -> None:
@@ -93,7 +94,7 @@ class ProcessExecutor:
 
 
 class Child:
-    """One process, and the attempt that it executes. ``end`` and ``kill`` may come from any thread."""
+    """One process, and the attempt that it executes. Any thread may call ``end`` and ``kill``."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -104,7 +105,7 @@ class Child:
         self._guard = threading.Lock()
 
     def execute(self, attempt: Attempt) -> Outcome:
-        """Have an attempt executed, and wait for its end."""
+        """Let the process execute an attempt, and wait until it has ended."""
         try:
             place = place_of(attempt.task)
         except InvalidValue as error:
@@ -117,10 +118,10 @@ class Child:
             return self._executed(attempt, place)
         except OSError as error:
             return Outcome("died", error=f"no process could be started: {error}")
-        except Exception as error:  # what can't be said, or was not understood
+        except Exception as error:  # a message that cannot be encoded or decoded
             self.kill(attempt)
             if self._process is not None:
-                self._reap()  # what it says is not understood any more: not by the next attempt either
+                self._reap()  # later messages could not be decoded either: the next attempt gets a new one
             return Outcome("raised", error=describe(error))
         finally:
             with self._guard:
@@ -130,18 +131,18 @@ class Child:
 
     def _executed(self, attempt: Attempt, place: Place) -> Outcome:
         outcome = self._tried(attempt, place)
-        # A process that died while it had nothing to do, and was not seen to be gone: nothing was begun.
+        # None: the process died while it was idle, before it began the attempt. Try again with a new process.
         return outcome or self._tried(attempt, place) or Outcome("died", error="no process could be started")
 
     def _tried(self, attempt: Attempt, place: Place) -> Outcome | None:
-        """None if the process was gone before it could begin."""
+        """Return the outcome; None if the process had ended before it began the attempt."""
         channel = self._ready()
         level = logging.getLogger().getEffectiveLevel()
         channel.send(
             Execute(run=attempt.run, place=place, path=[*map(str, sys.path)], argv=sys.argv, level=level)
         )
         key = Key(*attempt.key)
-        if attempt.control.cancel_reason is not None:  # while the process was being started
+        if attempt.control.cancel_reason is not None:  # set while the process was starting
             channel.send(Ask(key, attempt.control.cancel_reason))
         began = False
         while (message := channel.receive()) is not None:
@@ -167,7 +168,7 @@ class Child:
             _pass_on(message, attempt.log)
 
     def end(self, attempt: Attempt) -> None:
-        """Ask for the end of an attempt; make it end if that does not help."""
+        """Ask the function to end. If it does not, send SIGTERM, and then kill the process."""
         with self._guard:
             if self._attempt is not attempt:
                 return
@@ -185,22 +186,23 @@ class Child:
     def _signal(self, attempt: Attempt, number: int) -> None:
         with self._guard:
             if self._attempt is not attempt:
-                return  # it has ended in between: the process may have another one by now
+                return  # the attempt has ended: the process may be executing another one by now
             self._killed = True
             if self._process is not None and self._process.poll() is None:
                 end_group(self._process, number)
 
     def _ready(self) -> Channel[FromChild]:
         if self._process is not None and self._process.poll() is not None:
-            self._reap()  # it died while it had nothing to do
+            self._reap()  # it died while it was idle
         if self._channel is None:
             process = subprocess.Popen(
-                # Without the working directory on its path: a json.py there is not the one meant.
+                # -P leaves the working directory out of sys.path: a json.py there would hide the standard
+                # one.
                 [sys.executable, "-P", "-m", "evenbeat.executors.child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                # Ctrl-C in a terminal is for the worker, which then drains.
+                # Ctrl-C in a terminal must reach only the worker, which then drains.
                 start_new_session=True,
             )
             with self._guard:
@@ -212,7 +214,7 @@ class Child:
         return self._channel
 
     def close(self) -> None:
-        """Let it go; it ends by itself when nobody is there any more."""
+        """Close the channel, which makes the process end by itself; kill it after a second."""
         if self._channel is not None:
             self._channel.hang_up()
             assert self._process is not None
@@ -225,7 +227,7 @@ class Child:
     def _reap(self) -> int:
         assert self._process is not None
         assert self._channel is not None
-        # It may have closed its end and live on; nobody would ever hear of it again.
+        # The process may have closed its channel and still run. No message would ever arrive from it again.
         try:
             code = self._process.wait(1)
         except subprocess.TimeoutExpired:
@@ -238,7 +240,7 @@ class Child:
 
 
 def place_of(task: Task[..., Any]) -> Place:
-    """Where another process finds the function of a task."""
+    """Return the place where another process finds the function of a task."""
     function = task.function
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", task.name)
@@ -260,7 +262,7 @@ def place_of(task: Task[..., Any]) -> Place:
 
 
 def _hear_late(message: FromChild, channel: Channel[FromChild]) -> None:
-    """What a thread says that an earlier attempt has left behind."""
+    """Handle a message from a thread that an earlier attempt has left running."""
     if isinstance(message, IsMine):
         channel.send(Mine(message.question, held=False))
     elif isinstance(message, Logged):
