@@ -96,20 +96,69 @@ def test_an_async_hook_that_raises_keeps_the_node_from_starting(app: Scheduler) 
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_a_hook_may_stop_what_stops_already(app: Scheduler, kind: str) -> None:
+@pytest.mark.parametrize("hook", ["on_stop", "on_idle", "on_event", "task"])
+def test_a_hook_or_a_task_may_stop_the_scheduler(app: Scheduler, hook: str, kind: str) -> None:
     answers: list[bool] = []
+    called, stopped = threading.Event(), threading.Event()
+
+    def stops(*_: Event) -> None:
+        if not called.is_set() and app.node is not None:
+            called.set()
+            answers.append(app.stop())
+
+    async def astops(*_: Event) -> None:
+        if not called.is_set() and app.node is not None:
+            called.set()
+            answers.append(await app.astop())
+
+    chosen: Callable[..., object] = astops if kind == "async def" else stops
+
+    async def nothing() -> None: ...
+
+    app.task(nothing)  # so that there is an event loop of tasks
+    if hook == "task":
+
+        async def aends() -> None:
+            await astops()
+
+        app.task(name="ends")(aends if kind == "async def" else lambda: stops())
+    else:
+        getattr(app, hook)(chosen)
+    app.on_stop(stopped.set)
+    app.start()
+    if hook == "on_stop":
+        assert app.stop()
+    else:
+        app.enqueue("ends" if hook == "task" else "nothing")
+    assert stopped.wait(30)
+    app.stop()
+    assert not app.is_running
+    assert answers == [False]
+    assert app.runs.count().get("running", 0) == 0
+
+
+def test_a_second_stop_has_the_answer_of_the_first_and_its_own_timeout(app: Scheduler) -> None:
+    begun, go = threading.Event(), threading.Event()
 
     @app.task
-    async def work() -> None: ...
+    def waits() -> None:
+        begun.set()
+        go.wait(60)
 
-    async def also() -> None:
-        answers.append(await app.astop())
-
-    stops: Callable[[], object] = also if kind == "async def" else lambda: answers.append(app.stop())
-    app.on_stop(stops)
     app.start()
-    assert app.stop()
-    assert answers == [True]
+    waits.enqueue()
+    assert begun.wait(30)
+    first: list[bool] = []
+    stopping = threading.Thread(target=lambda: first.append(app.stop("60s")))
+    stopping.start()
+    while app.is_running:
+        stopping.join(0.01)
+    assert not app.stop("10ms")
+    app.hurry()
+    assert not app.stop()
+    stopping.join(30)
+    assert first == [False]
+    go.set()
 
 
 def test_async_hooks_are_awaited_in_virtual_time() -> None:

@@ -831,7 +831,7 @@ def test_what_a_run_says_of_itself(scheduler: VirtualScheduler) -> None:
     assert (run.tick, run.scheduled_at, run.coalesced, run.cause) == (minute(20), minute(20), 1, "tick")
     assert (run.attempt, run.attempt, run.failures) == (1, 1, 0)
     assert (run.payload, run.queue, run.priority) == ({"value": 1}, "q", 7)
-    lines = scheduler.runs.logs(run.id)
+    lines = scheduler.runs.logs(run.id, tenant="acme")
     assert [line.text for line in lines] == ["by hand", "WARNING myapp: by logging"]
     assert {line.at for line in lines} == {minute(25)}
 

@@ -231,8 +231,10 @@ def test_run_starts_waits_stops_and_closes(
 ) -> None:
     seen: list[object] = []
 
-    def wait(hurry: Callable[[], None], start: Callable[[], None]) -> None:
+    def wait(hurry: Callable[[], None], over: Callable[[], bool], start: Callable[[], None]) -> None:
+        assert over()
         start()
+        assert not over()
         hurry()
         seen.append((app.is_running, nodes[0].is_hurried, store.is_open))
 

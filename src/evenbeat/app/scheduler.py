@@ -31,6 +31,7 @@ from evenbeat.node.node import Node
 from evenbeat.node.presence import live_nodes
 from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
+from evenbeat.observe.run_logs import current_log
 from evenbeat.observe.views import queue_view
 from evenbeat.processes.importing import is_importing
 from evenbeat.stores.base import QueueCounts, Store
@@ -47,7 +48,8 @@ F = TypeVar("F", bound=Callable[..., object])
 _log = logging.getLogger("evenbeat.app.scheduler")
 
 
-_calling_on_stop: ContextVar[Scheduler | None] = ContextVar("evenbeat_on_stop", default=None)
+_in_hook: ContextVar[Scheduler | None] = ContextVar("evenbeat_in_hook", default=None)
+"""The scheduler whose node waits for the hook that runs here."""
 
 
 class Scheduler:
@@ -75,11 +77,15 @@ class Scheduler:
         self._tasks = Tasks()
         self._session = AppSession(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
         self._hooks = Hooks(lambda: None if self.node is None else self.node.event_loop)
-        self._events = Events(self._hooks.call)
+        self._events = Events(self._call_hook)
         self._options = options
         read_node_settings(options)
         self._started: Node | None = None
         self._lifecycle = threading.Lock()
+        """Held by ``start`` and ``stop``."""
+        self._is_stopping = False
+        self._was_drained = True
+        """What the last ``stop`` returned."""
         self._node_kind = Node
         self._on_start: list[Callable[[], object]] = []
         self._on_stop: list[Callable[[], object]] = []
@@ -322,6 +328,7 @@ class Scheduler:
             node = self._node_kind(
                 store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
             )
+            self._is_stopping = False
             node.start()
             self._started = node
         try:
@@ -336,31 +343,55 @@ class Scheduler:
 
         Return whether every job came to its end in time. Safe to repeat. ``timeout`` overrides the
         ``drain_timeout`` option.
+
+        Called by a hook or a task of this scheduler, it returns False at once, since it would wait for
+        itself; the scheduler stops when the hook or the task has returned.
         """
         drain = None if timeout is None else read_duration(timeout, "timeout")
-        if _calling_on_stop.get() is self:
-            return True  # a hook of this very stop calls it
-        with self._lifecycle:
+        if self._is_inside():
+            if not self._is_stopping:
+                threading.Thread(target=self.stop, args=(timeout,), name="evenbeat-stop").start()
+            return False
+        is_first, self._is_stopping = not self._is_stopping, True
+        if not self._lifecycle.acquire(timeout=-1 if drain is None else drain / 1000):
+            return False  # another thread stops it, and takes longer
+        try:
             node = self.node
             if node is None:
-                return True
-            try:
-                return node.stop(drain, self._call_on_stop)
-            finally:
-                self._started = None
-                self._hooks.stop()
+                return is_first or self._was_drained
+            self._was_drained = False
+            self._was_drained = node.stop(drain, self._call_on_stop)
+            return self._was_drained
+        finally:
+            self._started = None
+            self._is_stopping = False
+            self._hooks.stop()
+            self._lifecycle.release()
+
+    def _is_inside(self) -> bool:
+        """Return whether a hook, or a task, of this scheduler's node calls."""
+        if self.node is None:
+            return False
+        log = current_log.get()
+        return _in_hook.get() is self or (log is not None and self.node.holds(log.run))
+
+    def _call_hook(self, hook: Callable[..., Any], *arguments: object) -> None:
+        token = _in_hook.set(self)
+        try:
+            self._hooks.call(hook, *arguments)
+        finally:
+            _in_hook.reset(token)
 
     def _call_on_stop(self) -> None:
-        token = _calling_on_stop.set(self)
         for hook in self._on_stop:
             try:
-                self._hooks.call(hook)
+                self._call_hook(hook)
             except Exception:
                 _log.exception("a hook raised", extra={"component": "scheduler", "hook": "on_stop"})
-        _calling_on_stop.reset(token)
 
     def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> bool:
-        """Start a node; return when SIGINT, SIGTERM or SIGHUP came and it has drained.
+        """Start a node; return when SIGINT, SIGTERM or SIGHUP came, or a hook or a task called ``stop``, and
+        it has drained.
 
         A second signal ends the wait for running jobs. Return whether every job came to its end in time.
         """
@@ -370,7 +401,11 @@ class Scheduler:
             return True
         check_main_thread()
         try:
-            until_signalled(self.hurry, start=lambda: self.start(ticker=ticker, worker=worker, **options))
+            until_signalled(
+                self.hurry,
+                over=lambda: not self.is_running,
+                start=lambda: self.start(ticker=ticker, worker=worker, **options),
+            )
         finally:
             is_drained = self.stop()
             self.close()
@@ -425,8 +460,8 @@ class Scheduler:
 
     @property
     def is_running(self) -> bool:
-        """Whether a node was started here and not stopped."""
-        return self.node is not None
+        """Whether a node was started here, and ``stop`` was not called since."""
+        return self.node is not None and not self._is_stopping
 
     @property
     def is_processing(self) -> bool:
@@ -436,7 +471,7 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """Whether this node is running and has nothing to do for now."""
-        return self.node is not None and not self.node.is_processing
+        return self.is_running and self.node is not None and not self.node.is_processing
 
     def __enter__(self) -> Self:
         self.start()

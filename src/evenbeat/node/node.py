@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.duties import PeriodicDuties
 from evenbeat.node.lanes import Lane
@@ -224,6 +225,10 @@ class Node:
     def hurry(self) -> None:
         """End a drain that is under way: set its deadline to now."""
         self._hurry.set()
+
+    def holds(self, run: RunRecord) -> bool:
+        """Return whether this node executes this attempt of a run."""
+        return self._worker is not None and (run.id, run.attempt) in self._worker.held
 
     @property
     def event_loop(self) -> CoroutinePool[Any, Any] | None:
