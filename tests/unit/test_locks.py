@@ -241,12 +241,17 @@ def test_a_renewal_in_between_is_not_taken_for_a_loss(store: Watched, call: str)
 def test_an_extension_by_hand_counts_inside_a_block(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [5.0]
     monkeypatch.setattr(locks, "steady_clock", lambda: seconds[0])
-    with pytest.raises(LockLost), lock_on(store, "60s") as lock:
-        seconds[0] = 60.0
-        assert lock.extend()
-        seconds[0] = 119.0
-        assert not lock.is_lost
-        seconds[0] = 120.0
+
+    def hold() -> None:
+        with lock_on(store, "60s") as lock:
+            seconds[0] = 60.0
+            assert lock.extend()
+            seconds[0] = 119.0
+            assert not lock.is_lost
+            seconds[0] = 120.0
+
+    with pytest.raises(LockLost):
+        hold()
 
 
 def test_a_timeout_is_checked_also_if_the_lock_is_free(store: Watched) -> None:

@@ -1,1 +1,1 @@
-"""What users hold: the scheduler and its schedules, runs and locks."""
+"""The façade for users: the scheduler and its schedules, runs and locks."""

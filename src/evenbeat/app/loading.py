@@ -1,4 +1,4 @@
-"""What a command line names: ``app.py``, ``app.py:name``, ``package.module:name``."""
+"""Load the app that a command line names: ``app.py``, ``app.py:name``, ``package.module:name``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of a scheduler share: the store, opened when first needed, the tasks and the tenant."""
+"""The session of a scheduler: its store, opened when first needed, its tasks and its tenant."""
 
 from __future__ import annotations
 

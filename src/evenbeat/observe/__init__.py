@@ -1,1 +1,1 @@
-"""What is told about the work: events, and logs. Called by the loops, never by a store."""
+"""Events, logs and health: what a node reports about its work. Loops call it, stores never do."""

@@ -1,4 +1,4 @@
-"""What a task sees of the run it executes: a parameter annotated ``RunContext`` gets it."""
+"""The context of a run: a task receives it in a parameter annotated ``RunContext``."""
 
 from __future__ import annotations
 
