@@ -94,9 +94,11 @@ class PostgresStore:
     ) -> None:
         self.location = read_location(url, schema, listen, timeout)
         self._given_clock = clock
-        self._server_clock = ServerClock(self._ask_clock)
-        patience = Timeouts(timeout, lock_timeout)
-        self._connections = Connections(self.location, patience, self._server_clock, on_command)
+        # Without a reference to the store: its listener thread ends when the store is dropped.
+        self._server_clock = ServerClock(lambda: _read_clock(connections))
+        timeouts = Timeouts(timeout, lock_timeout)
+        connections = Connections(self.location, timeouts, self._server_clock, on_command)
+        self._connections = connections
         self._more_is_due = False
         """Whether the last fire has left due schedules."""
         self._guesses: dict[tuple[tuple[str, ...], frozenset[str] | None], int] = {}
@@ -160,11 +162,6 @@ class PostgresStore:
     def _clock(self) -> int | None:
         """Return the time that replaces the server's clock; None if none does."""
         return None if self._given_clock is None else self._given_clock()
-
-    def _ask_clock(self) -> Instant:
-        with self._connections.read() as session:
-            ((instant,),) = session.rows("select clock", sql.GET_CLOCK)
-        return int(instant)
 
     def _write(self) -> contextlib.AbstractContextManager[Transaction]:
         return self._connections.write(self._clock())
@@ -336,3 +333,9 @@ class PostgresStore:
 
     def hint(self) -> None:
         self._waker.hint()
+
+
+def _read_clock(connections: Connections) -> Instant:
+    with connections.read() as session:
+        ((instant,),) = session.rows("select clock", sql.GET_CLOCK)
+    return int(instant)
