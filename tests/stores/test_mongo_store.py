@@ -224,7 +224,7 @@ def test_a_schema_that_is_up_to_date_is_known_by_one_read(make: Callable[..., Mo
     store = make(on_command=watch)
     watch.on = True
     store.open()
-    assert [name for name in watch.seen if name != "look at server"] == ["find schema version"]
+    assert [name for name in watch.seen if name != "check server"] == ["find schema version"]
 
 
 def test_an_interrupted_first_opening_is_finished_by_the_next(mongo: str) -> None:

@@ -1257,11 +1257,11 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
     }
     found: dict[str, tuple[str, Any]] = {}
     for name, query in searches.items():
-        text, values = history.question(query)
+        text, values = history.search_statement(query)
         found[name] = (f"{text} LIMIT %s", [*values, 101])
-    text, values = history.question(RunQuery(), (1, "a"))
+    text, values = history.search_statement(RunQuery(), (1, "a"))
     found["runs after a cursor"] = (f"{text} LIMIT %s", [*values, 101])
-    text, values = schedules.question(ScheduleQuery(tenant="t"), ("t", "a"))
+    text, values = schedules.search_statement(ScheduleQuery(tenant="t"), ("t", "a"))
     found["schedules after a cursor"] = (f"{text} LIMIT %s", [*values, 101])
     given: dict[str, Any] = {
         "rows": "[]",

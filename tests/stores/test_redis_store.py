@@ -622,9 +622,9 @@ def test_schedules_that_a_dead_node_had_reserved_are_fired_by_another(
     assert watch.seen == ["take due", "fire"]
     assert other.fire_due(clock.now, 10, plan).planned == ()
     if wait == "by time":
-        clock.now += schedules.HOLD
+        clock.now += schedules.RESERVATION_MS
     else:
-        for _ in range(schedules.PATIENCE - 1):
+        for _ in range(schedules.TRIES_BEFORE_TAKEOVER - 1):
             assert other.fire_due(clock.now, 10, plan).planned == ()
     assert len(other.fire_due(clock.now, 10, plan).planned) == 2
     # The dead node was only slow: it finds nothing to fire any more.
@@ -675,7 +675,7 @@ def test_large_batches_go_in_parts_and_answer_as_one(
     store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedules, "BATCH", 10)
-    monkeypatch.setattr(schedules, "LOOK", 7)
+    monkeypatch.setattr(schedules, "READ_LIMIT", 7)
     monkeypatch.setattr(runs, "BATCH", 10)
     add_schedules(store, *(f"s{at:02}" for at in range(35)))
     assert len(schedule_names(store)) == 35

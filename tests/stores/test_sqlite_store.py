@@ -539,8 +539,8 @@ def hot_statements() -> dict[str, str]:
         "runs before": RunQuery(until=2),
         "runs that wait for a retry": RunQuery(retrying=True),
     }
-    found = {name: f"{history.question(query)[0]} LIMIT ?" for name, query in searches.items()}
-    found["runs after a cursor"] = f"{history.question(RunQuery(), (1, 'a'))[0]} LIMIT ?"
+    found = {name: f"{history.search_statement(query)[0]} LIMIT ?" for name, query in searches.items()}
+    found["runs after a cursor"] = f"{history.search_statement(RunQuery(), (1, 'a'))[0]} LIMIT ?"
     own = "wanted.value ->> 0"
     found["settle"] = statements.update_run(("state", "error"))
     found["settle many"] = statements.update_runs(("state", "error"), (own, "?", "?"))

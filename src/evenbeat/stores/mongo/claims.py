@@ -85,7 +85,7 @@ def read_candidates(session: Session, wanted: Claim, due: Instant, window: int) 
 
 
 def _next_due(wanted: Claim, queues: Sequence[str]) -> Iterator[Document]:
-    for some in _in_parts(queues):
+    for some in _batches_of_queues(queues):
         first: list[Document] = [
             {"$match": {**_claimable(wanted, some), "priority": {"$in": _PRIORITIES}}},
             {"$sort": {"run_at": 1}},
@@ -100,7 +100,7 @@ def _earliest(found: Iterable[Document]) -> Instant | None:
     return min((int(moment) for moment in moments if isinstance(moment, int)), default=None)
 
 
-def _in_parts(queues: Sequence[str]) -> Iterator[Sequence[str]]:
+def _batches_of_queues(queues: Sequence[str]) -> Iterator[Sequence[str]]:
     for at in range(0, len(queues), _QUEUES_AT_ONCE):
         yield queues[at : at + _QUEUES_AT_ONCE]
 

@@ -46,7 +46,7 @@ _BY_ID = Index(RUNS, "_id_", {"_id": 1})
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     def fetch(after: Position | None, limit: int) -> tuple[Iterable[RunRecord], Position | None]:
         documents: list[Document] = []
-        for where, index in questions(query, after):
+        for where, index in search_filters(query, after):
             documents += session.find("find runs", RUNS, where, sort=_NEWEST_FIRST, limit=limit, hint=index)
         documents = sorted(documents, key=_order)[:limit]
         position = None
@@ -62,7 +62,7 @@ def _order(document: Document) -> tuple[int, str]:
     return (-created_at if isinstance(created_at, int) else 0, str(document["_id"]))
 
 
-def questions(query: RunQuery, after: Position | None = None) -> list[tuple[Document, str]]:
+def search_filters(query: RunQuery, after: Position | None = None) -> list[tuple[Document, str]]:
     """Return the filters of a search, each with its index.
 
     This function chooses the indexes, not the planner: the planner tries its plans on the first documents,

@@ -34,7 +34,7 @@ def purge(session: Session, finished_before: Instant, limit: int, now: Instant, 
     recorded = {"recorded_at": {"$lt": finished_before}}
     # Only expired records are deleted, even if the caller's clock is ahead.
     expired = {"expires": {"$lt": min(finished_before, now)}}
-    found = _look(session, over, recorded, expired, limit)[:limit]
+    found = _find_old(session, over, recorded, expired, limit)[:limit]
     runs, skipped, records = (
         [document for document in found if document["of"] == collection]
         for collection in (RUNS, SKIPPED, RECORDS)
@@ -52,7 +52,7 @@ def purge(session: Session, finished_before: Instant, limit: int, now: Instant, 
     return gone
 
 
-def _look(
+def _find_old(
     session: Session, over: Document, recorded: Document, expired: Document, limit: int
 ) -> list[Document]:
     """Find old rows, with one command."""

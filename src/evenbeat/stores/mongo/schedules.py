@@ -138,7 +138,7 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     documents = session.find(
         "find schedules",
         SCHEDULES,
-        question(query, read_schedule_cursor(query.cursor)),
+        search_filter(query, read_schedule_cursor(query.cursor)),
         sort=[("tenant", 1), ("name", 1)],
         limit=query.limit + 1,
         hint=None if _is_one(query) else SCHEDULES_BY_NAME.name,
@@ -151,7 +151,7 @@ def _is_one(query: ScheduleQuery) -> bool:
     return query.tenant is not None and query.name is not None
 
 
-def question(query: ScheduleQuery, after: Key | None) -> Document:
+def search_filter(query: ScheduleQuery, after: Key | None) -> Document:
     where: Document = {"state": {"$nin": query.unwanted}}
     if query.tenant is not None and query.name is not None:
         where["_id"] = key_text((query.tenant, query.name))

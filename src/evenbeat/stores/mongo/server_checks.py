@@ -24,13 +24,13 @@ def server_time(session: Session) -> Instant:
 def settings(session: Session, clock: ServerClock) -> list[Setting]:
     """Return the settings that this user may read."""
     sent = clock.mark()
-    hello = session.run("look at server", {"hello": 1}, "admin")
+    hello = session.run("check server", {"hello": 1}, "admin")
     clock.update(local_time(hello), sent)
     deployment = _deployment(hello)
     found = [deployment]
     if deployment.level == "fail":
         return found
-    found.append(_version(session.run("look at server", {"buildInfo": 1}, "admin")))
+    found.append(_version(session.run("check server", {"buildInfo": 1}, "admin")))
     found += _replica_set(_ask(session, {"replSetGetConfig": 1}))
     engine = _ask(session, {"serverStatus": 1, "repl": 0, "metrics": 0, "locks": 0})
     found += _engine(None if engine is None else engine.get("storageEngine"))
@@ -42,7 +42,7 @@ def _ask(session: Session, command: Document) -> Document | None:
     """Run a command; return None if the server refuses it: Evenbeat does not require the roles of an
     administrator."""
     try:
-        return session.run("look at server", command, "admin")
+        return session.run("check server", command, "admin")
     except StoreUnavailable as error:
         if getattr(error.__cause__, "code", None) is None:
             raise

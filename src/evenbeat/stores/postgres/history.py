@@ -27,14 +27,14 @@ def find(session: Session, query: RunQuery) -> Page[RunRecord]:
         return Page((), None)
 
     def fetch(after: Position | None, limit: int) -> tuple[list[RunRecord], Position | None]:
-        text, values = question(query, after)
+        text, values = search_statement(query, after)
         rows = session.rows("select runs", f"{text} LIMIT %s", [*values, limit])
         return readable_runs(unmarked_at(rows, FREE_TEXT)), position_after(rows, limit)
 
     return fetch_run_page(query, fetch)
 
 
-def question(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
+def search_statement(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
     """Return the text and the values of a search.
 
     Where few runs can match, they are selected first and then sorted: the planner does not know how few

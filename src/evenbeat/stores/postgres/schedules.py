@@ -106,14 +106,14 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     after = read_schedule_cursor(query.cursor)
     if not is_kept(query.tenant, query.name, query.task):
         return Page((), None)
-    text, values = question(query, after)
+    text, values = search_statement(query, after)
     # One more than the page holds says whether there is more.
     rows = session.rows("select schedules", f"{text} LIMIT %s", [*values, query.limit + 1])
     found = read_schedules(unmarked_at(rows, _FREE_TEXT))
     return schedule_page(found, query.limit)
 
 
-def question(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[object]]:
+def search_statement(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[object]]:
     conditions = {
         "tenant = %s": query.tenant,
         "name = %s": query.name,

@@ -13,7 +13,7 @@ from evenbeat.stores.postgres.session import Session
 OLDEST = 14
 """The oldest version that is tested. Older ones are out of support, or will be soon."""
 
-_FACTS = """
+_SELECT_SETTINGS = """
 SELECT
     current_setting('server_version_num'), current_setting('server_version'),
     pg_is_in_recovery(), current_setting('default_transaction_read_only'),
@@ -29,7 +29,7 @@ _CRASH = "a crash of the server's machine may damage the database or lose commit
 def settings(session: Session) -> list[Setting]:
     """Return the settings, each with the possible consequence and the setting that avoids it."""
     asked = time.time()
-    (found,) = session.rows("select settings", _FACTS)
+    (found,) = session.rows("select settings", _SELECT_SETTINGS)
     number, version, standby, read_only, encoding, fsync, pages, commit, connections, clock = found
     answered = time.time()
     # The server read its clock between the two moments.

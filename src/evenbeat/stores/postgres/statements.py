@@ -119,7 +119,7 @@ ORDER BY wake_at LIMIT 1
 """
 
 # If nothing is due, firing reads one index entry, and takes no lock.
-LOOK = f"SELECT ({_NEXT_WAKE}), {_SERVERS_CLOCK}"
+SELECT_NEXT_WAKE = f"SELECT ({_NEXT_WAKE}), {_SERVERS_CLOCK}"
 NEXT_WAKE = _NEXT_WAKE
 
 # "declared" may be long, and firing does not need it.

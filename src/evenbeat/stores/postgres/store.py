@@ -137,13 +137,13 @@ class PostgresStore:
         self._connections.close()
 
     def schema(self) -> Schema:
-        with self._looking() as connections, connections.read() as session:
+        with self._usable_connections() as connections, connections.read() as session:
             found = upgrades.version(session, self.location)
         script = self.location.own(schema.schema_sql(found)) if found < schema.KNOWN else ""
         return Schema(found, schema.KNOWN, script)
 
     @contextlib.contextmanager
-    def _looking(self) -> Iterator[Connections]:
+    def _usable_connections(self) -> Iterator[Connections]:
         """Yield the connections, which are usable meanwhile even if the store is not open."""
         was_open = self._connections.open()
         try:
@@ -153,7 +153,7 @@ class PostgresStore:
                 self._connections.close()
 
     def server(self) -> list[Setting]:
-        with self._looking() as connections, connections.read() as session:
+        with self._usable_connections() as connections, connections.read() as session:
             return server_checks.settings(session)
 
     def now(self) -> Instant:
@@ -185,7 +185,7 @@ class PostgresStore:
         check_limit(limit)
         # Most calls find nothing due: they read and lock nothing. In a burst the reading is left out.
         if not self._more_is_due:
-            next_wake, due = self._look(now)
+            next_wake, due = self._read_next_wake(now)
             if next_wake is None or next_wake > due:
                 return Fired((), next_wake)
         clock = self._clock()
@@ -194,11 +194,13 @@ class PostgresStore:
         self._more_is_due = bool(fired.planned and fired.next_wake is not None and fired.next_wake <= now)
         return fired
 
-    def _look(self, now: Instant) -> tuple[Instant | None, Instant]:
+    def _read_next_wake(self, now: Instant) -> tuple[Instant | None, Instant]:
         """Return the next wake-up, and ``now`` or the store's own time, whichever is earlier."""
         sent = self._server_clock.mark()
         with self._connections.read() as session:
-            ((next_wake, servers),) = session.rows("select next wake", sql.LOOK, {"format": FORMAT})
+            ((next_wake, servers),) = session.rows(
+                "select next wake", sql.SELECT_NEXT_WAKE, {"format": FORMAT}
+            )
         self._server_clock.update(servers, sent)
         clock = self._clock()
         return next_wake, min(now, servers if clock is None else clock)

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, LogChunk, RunRecord, RunState, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
-from evenbeat.stores.batching import batches as in_parts
+from evenbeat.stores.batching import batches
 from evenbeat.stores.pages import read_run_cursor, run_page
 from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
 from evenbeat.stores.redis.session import Session
 
 # How many runs one script reads or deletes: at most 2 ms.
-LOOK = 500
+READ_LIMIT = 500
 _RUNNING = frozenset(("running",))
 
 
@@ -34,7 +34,7 @@ def _from_few(session: Session, query: RunQuery, after: tuple[Instant, str] | No
     parts: list[list[object]]
     if query.ids is not None:
         ids = list(dict.fromkeys(query.ids))
-        parts = [[ids[start : start + LOOK]] for start in range(0, len(ids), LOOK)]
+        parts = [[ids[start : start + READ_LIMIT]] for start in range(0, len(ids), READ_LIMIT)]
     elif query.states is not None and not query.states:
         return []
     elif query.states is not None and _RUNNING.issuperset(query.states) and query.worker is not None:
@@ -85,8 +85,8 @@ def _from_several(
     if query.created_by is not None:
         chosen = [position for position in chosen if -position[0] <= query.created_by]
     runs: list[RunRecord] = []
-    for start in range(0, len(chosen), LOOK):
-        (rows,) = session.run("get_runs", [[run_id for _, run_id in chosen[start : start + LOOK]]])
+    for start in range(0, len(chosen), READ_LIMIT):
+        (rows,) = session.run("get_runs", [[run_id for _, run_id in chosen[start : start + READ_LIMIT]]])
         runs += filter(query.matches, readable_runs(rows))
         if len(runs) > query.limit:
             break
@@ -105,7 +105,7 @@ def _walk(
     """Yield (id, score, fields) of the runs of an index, from a score on, several at a time."""
     position: Sequence[object] | None = (first, 0)
     while position is not None:
-        position, rows = session.run("walk_runs", [index, *position, LOOK, fields])
+        position, rows = session.run("walk_runs", [index, *position, READ_LIMIT, fields])
         for run_id, score, values in rows:
             # Empty if the run's key contains another type.
             yield run_id, int(float(score)), values or [None] * len(fields)
@@ -138,8 +138,10 @@ def _from_index(session: Session, query: RunQuery, after: tuple[Instant, str] | 
     position: Sequence[object] | bool = False if after is None else after
     while True:
         # One more than the page holds says whether there is more.
-        missing = max(1, min(query.limit + 1 - len(runs), LOOK))
-        last, rows = session.run("find_runs", [index, position, LOOK, missing, equal, states, created_by])
+        missing = max(1, min(query.limit + 1 - len(runs), READ_LIMIT))
+        last, rows = session.run(
+            "find_runs", [index, position, READ_LIMIT, missing, equal, states, created_by]
+        )
         some = [run for run in readable_runs(rows) if query.matches(run)]
         if after is not None:
             # If the run of the cursor was purged, runs before it with the same time are found again.
@@ -201,8 +203,8 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
 
 def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
     found: list[Statistics] = []
-    for start in range(0, len(keys), LOOK):
-        part = keys[start : start + LOOK]
+    for start in range(0, len(keys), READ_LIMIT):
+        part = keys[start : start + READ_LIMIT]
         (rows,) = session.run("statistics", [path_of(*key) for key in part])
         for (tenant, schedule), row in zip(part, rows, strict=True):
             runs, successes, failures, last_run, last_success, last_failure, last_error = row
@@ -223,7 +225,7 @@ def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statis
 
 
 def append_log(session: Session, chunks: Sequence[LogChunk]) -> None:
-    for part in in_parts(chunks, LOOK, lambda chunk: len(chunk.text)):
+    for part in batches(chunks, READ_LIMIT, lambda chunk: len(chunk.text)):
         rows = [
             [chunk.run, f"{chunk.attempt}.{chunk.seq}", f"{instant_text(chunk.at)} {chunk.text}"]
             for chunk in part
@@ -250,7 +252,7 @@ def read_log(session: Session, run: str) -> list[LogChunk]:
 def purge(session: Session, finished_before: Instant, limit: int) -> int:
     gone = 0
     while gone < limit:
-        part = min(limit - gone, LOOK)
+        part = min(limit - gone, READ_LIMIT)
         (deleted,) = session.run("purge", [finished_before, part])
         session.committed()
         gone += deleted

@@ -162,8 +162,8 @@ def _transition_row(t: Transition) -> list[object]:
         gone,
         False if t.state is UNSET else t.state,
         False if t.delay is UNSET else t.delay,
-        _said(t.lease),
-        _said(t.finished_at),
+        _value_or_mark(t.lease),
+        _value_or_mark(t.finished_at),
         t.lease_ended,
         t.renews,
         False if t.worker is UNSET else (t.worker or ""),
@@ -174,7 +174,7 @@ def _transition_row(t: Transition) -> list[object]:
     ]
 
 
-def _said(value: object) -> object:
+def _value_or_mark(value: object) -> object:
     if value is UNSET:
         return False
     return "none" if value is None else value

@@ -36,11 +36,11 @@ from evenbeat.stores.rows import Unreadable, quarantine_note
 # How many rows one script writes. This takes some 10 ms, in which the server executes no other command.
 BATCH = 500
 # How many rows one script reads, which takes 1 ms.
-LOOK = 500
+READ_LIMIT = 500
 # For how many ms a node reserves the rows that it plans. After that, other nodes may plan them, too.
-HOLD = 2_000
+RESERVATION_MS = 2_000
 # A node that found only reserved rows in so many calls plans them anyway: the other node may be dead.
-PATIENCE = 10
+TRIES_BEFORE_TAKEOVER = 10
 
 FAMILIES = ["", *(f".{number}" for number in range(2, FORMAT + 1))]
 """Each format has its own index of due schedules, so a node never reads schedules of newer formats."""
@@ -122,8 +122,8 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     equal = {name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None}
     while True:
         # Ask for one more row than the page holds, to know whether there are more.
-        missing = min(query.limit + 1 - len(found), LOOK)
-        asked = [first, last, LOOK, missing, equal, query.unwanted, _score(query.changed_since)]
+        missing = min(query.limit + 1 - len(found), READ_LIMIT)
+        asked = [first, last, READ_LIMIT, missing, equal, query.unwanted, _score(query.changed_since)]
         position, rows = session.run("find_schedules", asked)
         found += [found_schedule(member, fields_of(flat)) for member, flat in rows]
         if len(found) > query.limit or position is None:
@@ -147,7 +147,7 @@ class Firing:
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
         self._name = name
-        self._fruitless = 0
+        self._tries_in_vain = 0
 
     def fire(self, now: Instant, limit: int, plan: PlanFunction, thread: int) -> Fired:
         """Fire due schedules in batches, one script each. A written batch stays if the next one fails."""
@@ -159,9 +159,10 @@ class Firing:
             room = min(limit - len(planned) - len(quarantined), BATCH)
             # The name is short, since the script writes it for each row. If two threads have the same name,
             # both plan the same rows, and the compare-and-set refuses one of them.
-            who, anyone = f"{self._name}.{thread // 4096 % 1000}", self._fruitless >= PATIENCE
+            name = f"{self._name}.{thread // 4096 % 1000}"
+            ignores_others = self._tries_in_vain >= TRIES_BEFORE_TAKEOVER
             due_by, next_wake, rows, is_cut = self._session.run(
-                "take_due", [now, room, who, HOLD, int(anyone), FAMILIES, SCHEDULE, BYTES]
+                "take_due", [now, room, name, RESERVATION_MS, int(ignores_others), FAMILIES, SCHEDULE, BYTES]
             )
             taken = [ReservedSchedule(member, _present(values), active) for member, values, active in rows]
             self._note(due_by, next_wake, limit, taken)
@@ -183,7 +184,7 @@ class Firing:
         self, due_by: Instant, next_wake: Instant | None, limit: int, taken: list[ReservedSchedule]
     ) -> None:
         is_due = next_wake is not None and next_wake <= due_by
-        self._fruitless = self._fruitless + 1 if is_due and limit > 0 and not taken else 0
+        self._tries_in_vain = self._tries_in_vain + 1 if is_due and limit > 0 and not taken else 0
 
 
 def _present(values: list[str | None]) -> Fields:

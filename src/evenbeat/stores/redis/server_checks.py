@@ -13,9 +13,9 @@ from evenbeat.stores.redis.session import Session
 
 _OLDEST = {"redis": (6, 2), "valkey": (7, 2)}
 # The fraction of maxmemory at which a check warns.
-_NEARLY = 0.9
+_WARN_AT = 0.9
 # How many milliseconds the server's clock may differ from this machine's clock without a warning.
-_APART = 2_000
+_CLOCK_TOLERANCE = 2_000
 _UNREADABLE = "Evenbeat cannot read it: the server does not allow CONFIG"
 
 
@@ -98,7 +98,7 @@ def _memory(info: dict[str, Any]) -> Setting | None:
     if most == 0:
         return None
     value = f"{used / most:.0%} of {most // (1 << 20)} MB"
-    if used < _NEARLY * most:
+    if used < _WARN_AT * most:
         return Setting(name="maxmemory", value=value)
     hint = "a server at this limit refuses writes: give it more memory, or keep less history"
     return Setting(name="maxmemory", value=value, level="warn", hint=hint)
@@ -129,7 +129,7 @@ def _clock(session: Session) -> Setting:
     server = int(seconds) * 1000 + int(micros) // 1000
     apart = max(before - server, server - after, 0)
     value = f"{apart} ms from this machine's"
-    if apart <= _APART:
+    if apart <= _CLOCK_TOLERANCE:
         return Setting(name="time", value=value)
     hint = "schedules follow the server's clock: let NTP set both"
     return Setting(name="time", value=value, level="warn", hint=hint)

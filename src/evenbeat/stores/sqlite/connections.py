@@ -226,7 +226,7 @@ class Connections:
             if self._probe is None:
                 self._probe = DescriptorProbe()
             if self._file is None:
-                self._file = self._look()
+                self._file = self._identify_file()
         try:
             held.run("set up", "PRAGMA synchronous = FULL")
             held.run("set up", "PRAGMA trusted_schema = OFF")
@@ -290,7 +290,7 @@ class Connections:
         self._check_descriptors()
         self._check_file()
 
-    def _look(self) -> tuple[int, int] | None:
+    def _identify_file(self) -> tuple[int, int] | None:
         try:
             found = os.stat(self.path)
         except OSError:
@@ -303,7 +303,7 @@ class Connections:
         A new file of that name is not opened: the log (``-wal``) beside it belongs to the old file, and
         SQLite would apply it to the new one.
         """
-        if self._file is None or (found := self._look()) == self._file:
+        if self._file is None or (found := self._identify_file()) == self._file:
             return
         if found is None:
             raise StoreUnavailable(

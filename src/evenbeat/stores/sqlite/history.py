@@ -24,14 +24,14 @@ _Source: TypeAlias = tuple[str, list[str], list[object]]
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     def fetch(after: Position | None, limit: int) -> tuple[list[RunRecord], Position | None]:
-        text, values = question(query, after)
+        text, values = search_statement(query, after)
         rows = session.rows("select runs", f"{text} LIMIT ?", (*values, limit))
         return readable_runs(rows), position_after(rows, limit)
 
     return fetch_run_page(query, fetch)
 
 
-def question(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
+def search_statement(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
     """Return the text and the values of a search.
 
     The indexes are chosen here: the planner does not know how few runs are running, and would read all of the

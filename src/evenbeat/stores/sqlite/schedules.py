@@ -76,13 +76,13 @@ def _add_what_follows(session: Session, accepted: Iterable[Planned]) -> None:
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
-    text, values = _question(query, read_schedule_cursor(query.cursor))
+    text, values = _search_statement(query, read_schedule_cursor(query.cursor))
     # One more than the page holds says whether there is more.
     found = read_schedules(session.rows("select schedules", f"{text} LIMIT ?", (*values, query.limit + 1)))
     return schedule_page(found, query.limit)
 
 
-def _question(query: ScheduleQuery, after: Key | None) -> tuple[str, list[object]]:
+def _search_statement(query: ScheduleQuery, after: Key | None) -> tuple[str, list[object]]:
     conditions = {
         "tenant = ?": query.tenant,
         "name = ?": query.name,

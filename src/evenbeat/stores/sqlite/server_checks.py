@@ -56,8 +56,8 @@ def is_made(path: str) -> bool:
 
 def settings(session: Session) -> list[Setting]:
     """Return the settings of the connections that decide what survives a power cut."""
-    ((journal,),) = session.rows("look", "PRAGMA journal_mode")
-    ((synchronous,),) = session.rows("look", "PRAGMA synchronous")
+    ((journal,),) = session.rows("select settings", "PRAGMA journal_mode")
+    ((synchronous,),) = session.rows("select settings", "PRAGMA synchronous")
     is_wal, is_full = journal == "wal", synchronous >= _SYNCHRONOUS.index("full")
     return [
         Setting(

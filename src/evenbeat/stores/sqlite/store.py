@@ -51,7 +51,7 @@ from evenbeat.stores.within import converse_within
 # A call with more runs than this uses several transactions, so that other processes can write in between.
 _RUNS_A_STEP = 10_000
 # Seconds between two checks for commits without a hint.
-_LOOK = 1.0
+_CHECK_SECONDS = 1.0
 
 
 class _SeenVersions(threading.local):
@@ -240,9 +240,9 @@ class SqliteStore:
             return True
         while True:
             left = deadline - time.monotonic()
-            if self._waker.wait(min(left, _LOOK)) or self._is_changed(unless_known=True):
+            if self._waker.wait(min(left, _CHECK_SECONDS)) or self._is_changed(unless_known=True):
                 return True
-            if left <= _LOOK:
+            if left <= _CHECK_SECONDS:
                 return False
 
     def _is_changed(self, *, unless_known: bool) -> bool:
@@ -253,7 +253,7 @@ class SqliteStore:
         """
         try:
             with self._connections.read() as session:
-                ((version,),) = session.rows("look", "PRAGMA data_version")
+                ((version,),) = session.rows("select commit count", "PRAGMA data_version")
                 before = self._seen.versions.get(session)
                 self._seen.versions[session] = version
         except StoreUnavailable:
