@@ -92,32 +92,35 @@ def test_a_hint_wakes_a_waiter_in_another_process(adapter: Adapter) -> None:
 
 
 def test_closing_ends_the_listener_thread(adapter: Adapter) -> None:
+    before = _listeners()
     store = adapter.open()
     store.wait(0)
-    assert _listeners()
+    assert _listeners() > before
     store.close()
-    deadline = time.monotonic() + 60
-    while _listeners():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    _wait_until_only(before)
 
 
 # Drivers warn of connections that are dropped without being closed.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_store_that_is_dropped_without_closing_leaves_no_listener_thread(adapter: Adapter) -> None:
+    before = _listeners()
     # On MongoDB the thread ends with its present request, which takes as long as the timeout.
     store = adapter.make() if adapter.server is None else adapter.make(timeout=2.0)
     store.open()
     store.wait(0)
-    assert _listeners()
+    assert _listeners() > before
     del store
     gc.collect()
+    _wait_until_only(before)
+
+
+def _listeners() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "evenbeat-hints"}
+
+
+def _wait_until_only(before: set[threading.Thread]) -> None:
     deadline = time.monotonic() + 60
-    while _listeners():
+    while not _listeners() <= before:
         assert time.monotonic() < deadline
         time.sleep(0.001)
-
-
-def _listeners() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "evenbeat-hints"]
