@@ -4,16 +4,26 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
 
+# Compiled modules are kept: tests start hundreds of processes, and each would compile the package again.
+export PYTHONDONTWRITEBYTECODE =
+
+# So many test processes run side by side: most tests wait for servers and other processes.
+TEST_PROCESSES ?= 4
+PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES)
+
 .DEFAULT_GOAL := help
-.PHONY: help test check lint types demo shell bench faults mutants servers lowest release hooks workflows clean
+.PHONY: help test test-all check lint types demo shell bench faults mutants servers lowest release hooks workflows clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-test: $(VENV)/.dev  ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev  ## tests of every kind, in less than five minutes
+	$(PYTEST) -m 'not long'
 
-check: lint types test  ## what CI runs: lint, format, types, tests
+test-all: $(VENV)/.dev  ## all tests: more seeds, more faults
+	$(PYTEST)
+
+check: lint types test-all  ## lint, format, types and all tests, in less than fifteen minutes
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -41,12 +51,12 @@ mutants: $(VENV)/.dev  ## change the code on purpose: do the tests notice? ONLY=
 servers: $(VENV)/.dev  ## PostgreSQL, Valkey and MongoDB to play with, until Ctrl-C
 	$(BIN)/python -m tests.servers
 
-lowest: $(VENV)/.dev  ## the tests again, on the oldest versions that pyproject.toml allows
+lowest: $(VENV)/.dev  ## all tests again, on the oldest versions that pyproject.toml allows
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip -q
 	$(BIN)/python -m pip install -q 'uv>=0.9'
 	rm -rf .venv-lowest && $(BIN)/uv venv -q .venv-lowest
 	$(BIN)/uv pip install -q --python .venv-lowest/bin/python --resolution lowest-direct --group dev -e .
-	.venv-lowest/bin/python -m pytest
+	.venv-lowest/bin/python -m pytest -n $(TEST_PROCESSES)
 
 release: $(VENV)/.release  ## build sdist and wheel, check both, try the wheel; uploads nothing
 	rm -rf dist .venv-release

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import Phase, settings
+from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
-from tests import servers
+from tests import server_guard, servers, side_by_side
 from tests.isolation import own_place
 
 # Phase.explain traces every line once an example fails, which takes longer than reading the example.
@@ -69,10 +71,37 @@ def mongo_standalone() -> Iterator[str]:
         yield url
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    servers.keep_data_in_memory()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     servers.stop_shared()
-    if servers.missing_in_ci() and os.environ.get("CI"):
+    server_guard.end()
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:  # this process is one of several: the one that started it reports
+        output["missing"], output["required"] = servers.missing(), sorted(servers.missing_in_ci())
+    elif servers.missing_in_ci() and os.environ.get("CI"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController, error: object) -> None:
+    """Take over what a test process that runs beside others found to be missing."""
+    output = getattr(node, "workeroutput", {})  # one that was killed has none
+    for name, reason in output.get("missing", {}).items():
+        servers.note_missing(name, servers.Unavailable(reason, is_required=name in output["required"]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> side_by_side.Scheduling:
+    return side_by_side.Scheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: side_by_side.rank(item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

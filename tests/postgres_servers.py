@@ -252,6 +252,7 @@ class PgBouncer(Server):
     """A pooler before a server."""
 
     name = "pgbouncer"
+    stays_on_disk = True  # its program is copied there
 
     def __init__(self, server: Postgres, pool_mode: PoolMode, settings: dict[str, str] | None = None) -> None:
         found = _found_binary()

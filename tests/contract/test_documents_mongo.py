@@ -17,6 +17,7 @@ from pymongo.collection import Collection
 from pymongo.read_concern import ReadConcern
 from tests.conftest import server_url
 from tests.isolation import own_place
+from tests.lengths import LONG
 
 from evenbeat.core.instants import Instant
 from evenbeat.documents import MongoDocuments, paths
@@ -128,21 +129,25 @@ class TestMongo(OneCollection):
     pass
 
 
+@LONG
 class TestMongoAlone(OneCollection):
     server = "mongo_standalone"
 
 
+@LONG
 class TestMongoNested(OneCollection):
     fields = NESTED
     kind = DictsAsIds
 
 
+@LONG
 class TestMongoNestedAlone(OneCollection):
     server = "mongo_standalone"
     fields = NESTED
     options: ClassVar[dict[str, Any]] = {"tz_aware": True}
 
 
+@LONG
 class TestMongoRaw(OneCollection):
     """A client whose documents can't be changed, and whose dates are numbers."""
 

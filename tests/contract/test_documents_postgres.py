@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from tests.conftest import server_url
 from tests.isolation import own_place
+from tests.lengths import LONG
 
 from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.documents import PostgresDocuments
@@ -117,5 +118,6 @@ class TestPostgres(DocumentsContract):
             stored.close()
 
 
+@LONG
 class TestPostgresWithoutTimeZones(TestPostgres):
     kind = "timestamp"

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import redis
 from tests.conftest import server_url
 from tests.isolation import own_place
+from tests.lengths import LONG
 
 from evenbeat.core.instants import Instant
 from evenbeat.documents import time_formats
@@ -117,12 +118,14 @@ class TestRedis(_RedisContract):
     __test__ = True
 
 
+@LONG
 class TestRedisMilliseconds(_RedisContract):
     __test__ = True
     form = "milliseconds"
     options: ClassVar[dict[str, Any] | None] = {"decode_responses": True}
 
 
+@LONG
 class TestRedisSeconds(_RedisContract):
     __test__ = True
     form = "seconds"

@@ -8,6 +8,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests.lengths import LONG
+
 from evenbeat.core.instants import Instant
 from evenbeat.documents import SqliteDocuments, time_formats
 from evenbeat.documents.base import Documents
@@ -97,16 +99,19 @@ class TestSqlite(DocumentsContract):
             stored.close()
 
 
+@LONG
 class TestSqliteWithOffsets(TestSqlite):
     like = "2026-11-15T12:00:00+05:30"
 
 
+@LONG
 class TestSqliteWithSeconds(TestSqlite):
     form = "seconds"
     like = 0
     schema = SCHEMA.format(time="INTEGER")
 
 
+@LONG
 class TestSqliteWithMilliseconds(TestSqlite):
     form = "milliseconds"
     like = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import server_url
 from tests.isolation import own_place
+from tests.lengths import LONG
 
 from evenbeat.stores.mongo import MongoStore, schema
 from evenbeat.testing.clock import VirtualClock
@@ -61,6 +62,7 @@ class TestMongo(OneDatabase):
             store.close()
 
 
+@LONG
 class TestMongoSharedByThreads(OneDatabase):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from tests.conftest import server_url
 from tests.isolation import own_place
+from tests.lengths import LONG
 
 from evenbeat.stores.postgres import PostgresStore
 from evenbeat.testing.clock import VirtualClock
@@ -54,6 +55,7 @@ class TestPostgres(StoreContract):
             store.close()
 
 
+@LONG
 class TestPostgresSharedByThreads(StoreContract):
     @pytest.fixture(autouse=True)
     def _place(self, place: str) -> None:

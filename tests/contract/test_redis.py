@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.conftest import server_url
 from tests.isolation import own_place
+from tests.lengths import LONG
 
 from evenbeat.stores.redis import RedisStore
 from evenbeat.testing.clock import VirtualClock
@@ -34,6 +35,7 @@ class TestRedis(StoreContract):
                     store.close()
 
 
+@LONG
 class TestRedisSharedByThreads(StoreContract):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.lengths import LONG
+
 from evenbeat.stores.sqlite import SqliteStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
@@ -26,6 +28,7 @@ class TestSqlite(StoreContract):
             store.close()
 
 
+@LONG
 class TestSqliteSharedByThreads(StoreContract):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:

@@ -708,7 +708,7 @@ def test_many_unlockable_documents_block_no_other(
         {"total": "\ud800"},
         {"blob": b"x" * (17 << 20)},
     ],
-    ids=str,
+    ids=lambda fields: ",".join(fields),  # the same in every process, and short
 )
 def test_a_refused_change_does_not_make_the_store_unavailable(
     strict: Orders, documents: MongoDocuments, clock: VirtualClock, fields: dict[str, Any]

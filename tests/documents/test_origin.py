@@ -25,6 +25,7 @@ from evenbeat.core.instants import Instant, from_ms
 from evenbeat.documents import Document, MongoDocuments, Processor
 from tests.conftest import server_url
 from tests.isolation import own_place
+from tests.lengths import LONG
 
 SECOND = 1000
 EVERY_SECOND = "* * * * * *"
@@ -278,6 +279,7 @@ def test_a_yearly_document_is_due_in_a_year(scenes: Scenes) -> None:
     assert document["sleepUntil"].replace(tzinfo=UTC) == due.replace(year=due.year + 1)
 
 
+@LONG
 def test_a_hundred_processors_process_ten_thousand_documents_once(mongo: str) -> None:
     """In four processes, which all try the same documents: none is processed twice, and none is left."""
     count, processes, processors, concurrency = 10_000, 4, 25, 4

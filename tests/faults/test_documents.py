@@ -23,11 +23,14 @@ from tests.conftest import server_url
 from tests.documents.places import KINDS, Place, Row, ValkeyPlace, fresh
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.scenes.redis_failover import Pair
+from tests.lengths import LONG, some
 
 ROOT = Path(__file__).parents[2]
 ONCE, RECURRING, PARTS = 600, 5, 12
 LOCK = 1.0
-PATIENCE = 60.0
+PATIENCE = 100.0
+# Processes of a loaded machine take their time.
+pytestmark = pytest.mark.timeout(400)
 CUTS: tuple[Mode, ...] = ("lose replies", "refuse", "blackhole", "delay")
 
 
@@ -152,7 +155,7 @@ def present(kind: str) -> None:
         server_url(kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(KINDS, "sqlite"))
 def test_processors_that_die_and_freeze_lose_and_repeat_no_document(kind: str, tmp_path: Path) -> None:
     present(kind)
     chance = random.Random(3)
@@ -169,7 +172,7 @@ def test_processors_that_die_and_freeze_lose_and_repeat_no_document(kind: str, t
                 workers.replace(victim)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sqlite"])
+@pytest.mark.parametrize("kind", some(servers.KINDS, "postgres"))
 def test_networks_and_servers_that_fail_lose_and_repeat_no_document(kind: str, tmp_path: Path) -> None:
     present(kind)
     if isinstance(servers.shared(kind), servers.Running):
@@ -195,6 +198,7 @@ def test_networks_and_servers_that_fail_lose_and_repeat_no_document(kind: str, t
         server.stop()
 
 
+@LONG
 def test_processors_follow_when_another_valkey_takes_over(tmp_path: Path) -> None:
     present("valkey")
     with ExitStack() as stack:

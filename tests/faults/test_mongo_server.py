@@ -22,6 +22,7 @@ from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, Write
 from evenbeat.stores.mongo import MongoStore
 from evenbeat.testing import VirtualClock
+from tests.lengths import LONG
 from tests.servers import Mongo, Unavailable, note_missing
 
 
@@ -130,6 +131,7 @@ def test_a_standalone_server_is_refused_and_the_message_says_what_to_do(standalo
         assert not {"evenbeat", "jobs"} & set(client.list_database_names())
 
 
+@LONG
 def test_acknowledged_writes_outlive_a_killed_server(server: Mongo) -> None:
     clock = VirtualClock()
     store = MongoStore(server.url, clock, timeout=2.0)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import server_url
+from tests.lengths import LONG, chunks
 from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
-SEEDS = range(0, 15, 5)
+SEEDS = range(0, 15, 3)
 PRODUCT_SEEDS = range(100, 106, 3)
 
 # Seeds that find a fault again when its repair is taken back.
@@ -28,7 +29,7 @@ def no_thread_is_left() -> Iterator[None]:
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize("first", SEEDS, ids=lambda first: f"from_{first}")
+@pytest.mark.parametrize("first", chunks(SEEDS))
 def test_the_promise_is_kept_on_postgresql(first: int) -> None:
     for seed in range(first, first + SEEDS.step):
         run_seed(seed, server_url("postgres"), Trace())
@@ -39,12 +40,13 @@ def test_a_defect_that_a_seed_once_found_stays_repaired(seed: int) -> None:
     run_seed(seed, server_url("postgres"), Trace())
 
 
-@pytest.mark.parametrize("first", PRODUCT_SEEDS, ids=lambda first: f"from_{first}")
+@pytest.mark.parametrize("first", chunks(PRODUCT_SEEDS))
 def test_the_promise_is_kept_by_the_loops_of_the_product_on_postgresql(first: int) -> None:
     for seed in range(first, first + PRODUCT_SEEDS.step):
         run_seed(seed, server_url("postgres"), Trace(), product=True)
 
 
+@LONG
 def test_a_seed_replays_to_the_letter_on_postgresql() -> None:
     first, second = (run_seed(9, server_url("postgres"), Trace()) for _ in range(2))
     assert [str(line) for line in first.trace] == [str(line) for line in second.trace]

@@ -11,13 +11,13 @@ from tests import servers
 from tests.conftest import server_url
 from tests.contract.redis_indexes import differences
 from tests.isolation import own_place
+from tests.lengths import chunks
 from tests.simulator import simulate
 from tests.simulator.backends import server_backend
 from tests.simulator.simulation import WITH_DRIVER
 
-SEEDS = 60
-PRODUCT_SEEDS = 15
-CHUNK = 15
+SEEDS = range(0, 60, 5)
+PRODUCT_SEEDS = range(0, 15, 5)
 
 
 @pytest.fixture(autouse=True)
@@ -50,14 +50,15 @@ def run_seed(seed: int, server: str, *, product: bool = False) -> list[str]:
     return [str(line) for line in report.trace]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+@pytest.mark.parametrize("first", chunks(SEEDS))
 def test_the_promise_is_kept(first: int, server: str) -> None:
-    for seed in range(first, first + CHUNK):
+    for seed in range(first, first + SEEDS.step):
         run_seed(seed, server)
 
 
-def test_the_promise_is_kept_by_the_loops_of_the_product(server: str) -> None:
-    for seed in range(PRODUCT_SEEDS):
+@pytest.mark.parametrize("first", chunks(PRODUCT_SEEDS))
+def test_the_promise_is_kept_by_the_loops_of_the_product(first: int, server: str) -> None:
+    for seed in range(first, first + PRODUCT_SEEDS.step):
         run_seed(seed, server, product=True)
 
 

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import Transition
 from evenbeat.node import reaper
+from tests.lengths import chunks
 from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 from tests.simulator.__main__ import main, run_seed
 from tests.simulator.trace import Trace
 
-SEEDS = 2_000
-CHUNK = 100
-SQLITE_SEEDS = 200
-PRODUCT_SEEDS = 600
-SQLITE_CHUNK = 25
+SEEDS = range(0, 2_000, 100)
+PRODUCT_SEEDS = range(0, 600, 100)
+SQLITE_SEEDS = range(0, 200, 10)
+SQLITE_PRODUCT_SEEDS = range(0, 25, 5)
 
 # Seeds that find a fault again when its repair is taken back; test_simulator_findings.py has them reduced.
 REGRESSIONS = {
@@ -40,26 +40,27 @@ def no_thread_is_left() -> Iterator[None]:
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+@pytest.mark.parametrize("first", chunks(SEEDS, in_test=2))
 def test_the_promise_is_kept_in_memory(first: int) -> None:
-    for seed in range(first, first + CHUNK):
+    for seed in range(first, first + SEEDS.step):
         simulate(seed)
 
 
-@pytest.mark.parametrize("first", range(0, SQLITE_SEEDS, SQLITE_CHUNK), ids=lambda first: f"from_{first}")
+@pytest.mark.parametrize("first", chunks(SQLITE_SEEDS))
 def test_the_promise_is_kept_on_sqlite(first: int) -> None:
-    for seed in range(first, first + SQLITE_CHUNK):
+    for seed in range(first, first + SQLITE_SEEDS.step):
         run_seed(seed, "sqlite", Trace())
 
 
-@pytest.mark.parametrize("first", range(0, PRODUCT_SEEDS, CHUNK), ids=lambda first: f"from_{first}")
+@pytest.mark.parametrize("first", chunks(PRODUCT_SEEDS))
 def test_the_promise_is_kept_by_the_loops_of_the_product(first: int) -> None:
-    for seed in range(first, first + CHUNK):
+    for seed in range(first, first + PRODUCT_SEEDS.step):
         run_seed(seed, "memory", Trace(), product=True)
 
 
-def test_the_promise_is_kept_by_the_loops_of_the_product_on_sqlite() -> None:
-    for seed in range(SQLITE_CHUNK):
+@pytest.mark.parametrize("first", chunks(SQLITE_PRODUCT_SEEDS))
+def test_the_promise_is_kept_by_the_loops_of_the_product_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_PRODUCT_SEEDS.step):
         run_seed(seed, "sqlite", Trace(), product=True)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenbeat import Cron, InvalidTrigger, cron
+from tests.lengths import LONG
 from tests.unit import reference, strategies
 from tests.unit.strategies import GAPS, REPEATS, ZONES
 
@@ -49,6 +50,7 @@ def moments(key: str) -> list[int]:
 MOMENTS = [(key, moment) for key in ZONES for moment in moments(key)]
 
 
+@LONG
 @given(
     text=st.one_of(strategies.night_texts, strategies.night_texts, strategies.texts),
     moment=st.sampled_from(MOMENTS),

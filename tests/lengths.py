@@ -1,0 +1,30 @@
+"""Which tests are left out of ``make test``: those marked ``long``. ``make test-all`` runs all of them.
+
+Some tests of each kind stay in ``make test``: the first seeds, some faults on each store, one of the two ways
+in which threads share a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
+
+LONG = pytest.mark.long
+
+
+def chunks(seeds: range, *, in_test: int = 1) -> list[ParameterSet]:
+    """Return the first seed of each chunk as a parameter. All but the first ``in_test`` chunks are long."""
+    return [
+        pytest.param(first, id=f"from_{first}", marks=() if at < in_test else LONG)
+        for at, first in enumerate(seeds)
+    ]
+
+
+def some(names: Iterable[str], *in_test: str) -> list[ParameterSet]:
+    """Return the names as parameters. All but those ``in_test`` are long."""
+    return [pytest.param(name, marks=() if name in in_test else LONG) for name in names]

@@ -1,0 +1,51 @@
+"""How tests are divided among the processes of pytest-xdist, which run side by side.
+
+Each process has servers of its own. The tests of a unit run one after the other, in the same process: the
+examples of a document build on each other, and the tests of a class or module share expensive fixtures.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+# The longest first: a process that gets a long unit at the end keeps all others waiting.
+_ORDER = ("tests/faults/", "tests/simulator/", "tests/stores/", "tests/contract/", "tests/documents/")
+# Their tests take seconds each.
+_APART = ("tests/faults/", "tests/simulator/", "tests/documents/test_simulation.py")
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives a unit of tests to each process that has none left."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
+
+
+def unit(nodeid: str) -> str:
+    """Return the name of the unit that a test belongs to."""
+    if nodeid.startswith("tests/faults/test_stores.py"):
+        # The scenes of a store share a server.
+        return f"{nodeid.partition('::')[0]}[{_last_parameter(nodeid)}]"
+    if nodeid.startswith(_APART):
+        return nodeid
+    if not nodeid.startswith("tests/"):
+        return nodeid.partition("::")[0]
+    return nodeid.partition("[")[0].rsplit("::", 1)[0]
+
+
+def rank(nodeid: str) -> int:
+    """Return the place of a test in the order: smaller ones come first."""
+    return next((at for at, start in enumerate(_ORDER) if nodeid.startswith(start)), len(_ORDER))
+
+
+def _last_parameter(nodeid: str) -> str:
+    found = re.search(r"([a-z]+)\]$", nodeid)
+    return found[1] if found else ""
