@@ -1116,7 +1116,7 @@ def test_a_wait_is_short_and_returns_true_while_hints_do_not_arrive(
         # NOTIFY does not cross databases, just as it does not pass through a pooler.
         "elsewhere": urlsplit(server_url("postgres"))._replace(path="/template1", query="").geturl(),
     }
-    messages = {"off": "", "nowhere": "cannot be received", "elsewhere": "hints do not arrive"}
+    messages = {"off": "", "nowhere": "cannot receive hints", "elsewhere": "hints do not arrive"}
     store = make(listen=urls[listen])
     assert [store.wait(60) for _ in range(5)] == [True] * 5
     deadline = time.monotonic() + 60
