@@ -11,7 +11,7 @@ from hypothesis import Phase, settings
 from xdist.remote import Producer
 from xdist.workermanage import WorkerController
 
-from tests import server_guard, servers, side_by_side
+from tests import lengths, server_guard, servers, side_by_side
 from tests.isolation import own_place
 
 # Phase.explain traces every line once an example fails, which takes longer than reading the example.
@@ -73,6 +73,7 @@ def mongo_standalone() -> Iterator[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     servers.keep_data_in_memory()
+    lengths.configure(config)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
 LONG = pytest.mark.long
+_is_short = False
+
+
+def configure(config: pytest.Config) -> None:
+    """Learn from the options whether long tests are left out. Call it before test modules are imported."""
+    global _is_short
+    _is_short = config.option.markexpr == "not long"
+
+
+def examples(count: int) -> int:
+    """Return how many examples a property is tried with: a fifth of them where long tests are left out."""
+    return max(100, count // 5) if _is_short else count
 
 
 def chunks(seeds: range, *, in_test: int = 1) -> list[ParameterSet]:

@@ -13,7 +13,7 @@ from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
 SEEDS = range(0, 15, 3)
-PRODUCT_SEEDS = range(100, 106, 3)
+PRODUCT_SEEDS = range(100, 106, 2)
 
 # Seeds that find a fault again when its repair is taken back.
 REGRESSIONS = {

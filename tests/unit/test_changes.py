@@ -15,6 +15,7 @@ from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
 from evenbeat.rules import changes, definitions
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.rules.ticks import trigger_of
+from tests.lengths import examples
 
 T = 1_772_366_400_000  # 2026-03-01T12:00:00Z
 MINUTE = 60_000
@@ -408,7 +409,7 @@ def apply(change: str, schedule: ScheduleRecord, now: int) -> Planned | None:
     return changes.reschedule(schedule, now + 5 * MINUTE, now)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data())
 def test_no_sequence_of_changes_loses_a_tick_or_runs_one_twice(data: st.DataObject) -> None:
     now = T

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenbeat import Cron, InvalidTrigger, cron
-from tests.lengths import LONG
+from tests.lengths import examples
 from tests.unit import reference, strategies
 from tests.unit.strategies import GAPS, REPEATS, ZONES
 
@@ -50,14 +50,13 @@ def moments(key: str) -> list[int]:
 MOMENTS = [(key, moment) for key in ZONES for moment in moments(key)]
 
 
-@LONG
 @given(
     text=st.one_of(strategies.night_texts, strategies.night_texts, strategies.texts),
     moment=st.sampled_from(MOMENTS),
     hours=st.one_of(st.integers(-30, 30), st.integers(-3, 3)),
     seconds=st.one_of(st.sampled_from([0, 1, -1, 1800]), st.integers(0, 3599)),
 )
-@settings(max_examples=800)
+@settings(max_examples=examples(800))
 def test_around_a_change_of_the_clock_every_rule_gives_the_ticks_of_the_reference(
     text: str, moment: tuple[str, int], hours: int, seconds: int
 ) -> None:
@@ -97,14 +96,14 @@ def check_next_and_prev(trigger: Cron, expected: list[int], start: int, begin: i
 
 
 @given(text=strategies.texts)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_without_a_choice_wildcards_follow_real_time_and_fixed_times_run_once(text: str) -> None:
     gap, repeat = ("skip", "both") if reference.read(text).real_time else ("shift", "first")
     assert read(text, tz="Europe/Riga") == read(text, tz="Europe/Riga", gap=gap, repeat=repeat)
 
 
 @given(dates=strategies.dates, months=strategies.months, weekdays=strategies.weekdays)
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_the_day_fields_match_the_days_of_the_reference(dates: str, months: str, weekdays: str) -> None:
     text = f"0 0 {dates} {months} {weekdays}"
     rule = reference.read(text)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from evenbeat import Cron, Every, InvalidTrigger, Trigger, at, cron, every, parse_trigger
+from tests.lengths import examples
 from tests.unit import strategies
 
 # -- meaning --------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ def test_a_text_has_a_canonical_form(text: str, canonical: str) -> None:
 
 
 @given(trigger=strategies.triggers)
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_the_text_of_a_trigger_reads_back_as_the_trigger(trigger: Trigger) -> None:
     again = parse_trigger(str(trigger))
     assert again == trigger
@@ -335,7 +336,7 @@ def test_a_hashed_day_exists_in_every_month() -> None:
 
 
 @given(trigger=strategies.triggers)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_triggers_are_values(trigger: Trigger) -> None:
     for twin in (pickle.loads(pickle.dumps(trigger)), copy.copy(trigger), copy.deepcopy(trigger)):  # noqa: S301
         assert twin == trigger

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from evenbeat import InvalidValue
 from evenbeat.core.durations import LONGEST, Duration, is_duration, read_duration, write_duration
+from tests.lengths import examples
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 1_000, 60_000, 3_600_000, 86_400_000, 604_800_000
 
@@ -140,14 +141,14 @@ def test_a_duration_is_written_exactly(ms: int, expected: str) -> None:
 
 
 @given(ms=st.one_of(st.integers(0, LONGEST), st.integers(0, 10_000)))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_a_written_value_is_read_back(ms: int) -> None:
     assert read_duration(write_duration(ms), "timeout") == ms
     assert read_duration(timedelta(milliseconds=ms), "timeout") == ms
 
 
 @given(value=st.decimals(0, 10**6, places=3))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_decimals_are_exact_as_text_and_as_number(value: decimal.Decimal) -> None:
     expected = int(value.scaleb(3))
     assert read_duration(f"{value}s", "timeout") == expected

@@ -27,6 +27,7 @@ from evenbeat.rules.firing import (
 )
 from evenbeat.rules.ticks import trigger_of
 from evenbeat.triggers import parse_trigger
+from tests.lengths import examples
 
 T = 1_772_366_400_000  # 2026-03-01T12:00:00Z
 MINUTE = 60_000
@@ -231,7 +232,7 @@ triggers = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     trigger=triggers,
     catch_up=st.builds(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from evenbeat import InvalidValue
 from evenbeat.core.instants import FIRST, LAST, from_ms, read_instant, to_ms, to_ms_up, write_instant
+from tests.lengths import examples
 from tests.unit import strategies
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -42,7 +43,7 @@ def test_a_datetime_is_rounded_to_the_millisecond(moment: datetime, down: int, u
 
 
 @given(instant=strategies.instants, key=st.timezone_keys())
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_an_instant_survives_the_conversion_to_a_datetime_and_back(instant: int, key: str) -> None:
     moment = from_ms(instant, ZoneInfo(key))
     assert to_ms(moment) == to_ms_up(moment) == instant
@@ -50,7 +51,7 @@ def test_an_instant_survives_the_conversion_to_a_datetime_and_back(instant: int,
 
 
 @given(instant=strategies.instants)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_written_value_is_read_back(instant: int) -> None:
     text = write_instant(instant)
     assert read_instant(text, "at") == instant

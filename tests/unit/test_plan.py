@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evenbeat import At, Cron, Every, InvalidTrigger, InvalidValue, Trigger, at, cron, every, parse_trigger
 from evenbeat.timeline import Plan
+from tests.lengths import examples
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -101,7 +102,7 @@ def around(instant: int) -> st.SearchStrategy[int]:
 single = st.sampled_from(WINDOWS).flatmap(around).map(At)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     triggers=st.lists(st.one_of(crons(), crons(), crons(), intervals(), single), max_size=12),
     start=st.sampled_from(WINDOWS).flatmap(around),

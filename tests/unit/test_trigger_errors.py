@@ -18,6 +18,7 @@ from evenbeat import EvenbeatError, InvalidTrigger, InvalidValue, Trigger, at, c
 from evenbeat.core.durations import read_duration
 from evenbeat.core.instants import FIRST, LAST, read_instant
 from evenbeat.triggers.zones import zone
+from tests.lengths import examples
 from tests.unit import strategies
 
 # -- words and facts ------------------------------------------------------------------------------
@@ -539,7 +540,7 @@ near_texts = st.one_of(
 
 
 @given(text=near_texts)
-@settings(max_examples=2500)
+@settings(max_examples=examples(2500))
 @example("0 0 * * *=")
 @example("=")
 @example("@")
@@ -571,7 +572,7 @@ def check_error(error: EvenbeatError, text: str) -> None:
 
 
 @given(text=near_texts)
-@settings(max_examples=350)
+@settings(max_examples=examples(350))
 def test_any_text_anywhere_is_a_value_or_an_evenbeat_error(text: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: cron(text),
@@ -596,14 +597,14 @@ def test_any_text_anywhere_is_a_value_or_an_evenbeat_error(text: str) -> None:
 
 
 @given(value=st.one_of(st.integers(), st.floats(), st.timedeltas(), st.booleans(), st.none(), st.binary()))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_duration_is_milliseconds_or_an_evenbeat_error(value: Any) -> None:
     with suppress(EvenbeatError):
         assert read_duration(value, "every") >= 0
 
 
 @given(trigger=strategies.triggers, instant=st.integers(-(2**70), 2**70))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_any_instant_has_an_answer(trigger: Trigger, instant: int) -> None:
     for moment in (instant, -(2**70), 2**70, FIRST - 1, FIRST, FIRST + 1, LAST - 1, LAST, LAST + 1):
         following, preceding = trigger.next_ms(moment), trigger.prev_ms(moment)
@@ -626,7 +627,7 @@ odd_zones = st.one_of(
         st.builds(datetime.max.replace, tzinfo=odd_zones),
     ),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_any_aware_datetime_has_an_answer(trigger: Trigger, moment: datetime) -> None:
     following, preceding = trigger.next(moment), trigger.prev(moment)
     assert following is None or following - moment > timedelta(0)

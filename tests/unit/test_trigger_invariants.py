@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from evenbeat import Cron, Every, Trigger, at, cron, every
 from evenbeat.core.instants import EPOCH, FIRST, LAST, from_ms, to_ms
+from tests.lengths import examples
 from tests.unit import strategies
 
 TRIGGERS = st.one_of(
@@ -29,7 +30,7 @@ def between(low: int, high: int, fraction: int) -> int:
 
 
 @given(trigger=TRIGGERS, instant=strategies.instants, fraction=FRACTION)
-@settings(max_examples=800)
+@settings(max_examples=examples(800))
 def test_every_instant_between_two_ticks_has_the_same_next(
     trigger: Trigger, instant: int, fraction: int
 ) -> None:
@@ -43,7 +44,7 @@ def test_every_instant_between_two_ticks_has_the_same_next(
 
 
 @given(trigger=TRIGGERS, instant=strategies.instants, fraction=FRACTION)
-@settings(max_examples=800)
+@settings(max_examples=examples(800))
 def test_every_instant_between_two_ticks_has_the_same_tick_before(
     trigger: Trigger, instant: int, fraction: int
 ) -> None:
@@ -57,7 +58,7 @@ def test_every_instant_between_two_ticks_has_the_same_tick_before(
 
 
 @given(trigger=TRIGGERS, instant=strategies.instants)
-@settings(max_examples=800)
+@settings(max_examples=examples(800))
 def test_next_and_prev_undo_each_other(trigger: Trigger, instant: int) -> None:
     following, preceding = trigger.next_ms(instant), trigger.prev_ms(instant)
     if following is not None:
@@ -77,7 +78,7 @@ def test_next_and_prev_undo_each_other(trigger: Trigger, instant: int) -> None:
 
 
 @given(trigger=TRIGGERS, instant=strategies.instants)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_between_gives_what_next_gives_with_its_start_and_without_its_end(
     trigger: Trigger, instant: int
 ) -> None:
@@ -94,7 +95,7 @@ def test_between_gives_what_next_gives_with_its_start_and_without_its_end(
 
 
 @given(trigger=TRIGGERS, instant=strategies.instants)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_datetimes_and_milliseconds_give_the_same_ticks(trigger: Trigger, instant: int) -> None:
     moment = from_ms(instant, ZoneInfo("America/St_Johns"))
     following, preceding = trigger.next(moment), trigger.prev(moment)
@@ -105,7 +106,7 @@ def test_datetimes_and_milliseconds_give_the_same_ticks(trigger: Trigger, instan
 
 
 @given(trigger=TRIGGERS, instant=st.integers(0, 3_000_000_000_000))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_microseconds_are_rounded_so_that_next_is_after_and_prev_before(
     trigger: Trigger, instant: int
 ) -> None:
@@ -131,7 +132,7 @@ def test_microseconds_are_rounded_so_that_next_is_after_and_prev_before(
     start=strategies.our_time,
     length=st.timedeltas(timedelta(0), timedelta(days=800)),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_start_and_until_cut_the_ticks_and_change_nothing_else(
     trigger: Cron, start: datetime, length: timedelta
 ) -> None:
@@ -147,7 +148,7 @@ def test_start_and_until_cut_the_ticks_and_change_nothing_else(
 
 
 @given(trigger=strategies.every_triggers(), instant=strategies.instants)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_an_interval_keeps_its_phase(trigger: Every, instant: int) -> None:
     tick = trigger.next_ms(instant)
     if tick is None:
@@ -159,7 +160,7 @@ def test_an_interval_keeps_its_phase(trigger: Every, instant: int) -> None:
 
 
 @given(trigger=TRIGGERS, since=strategies.instants)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_bound_trigger_is_bound_for_good(trigger: Trigger, since: int) -> None:
     bound = trigger.bind("report", since)
     assert bound.bind("another", since + 12_345) == bound

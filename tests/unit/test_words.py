@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from evenbeat import Cron, InvalidTrigger, Trigger, at, cron, every
+from tests.lengths import examples
 from tests.unit import strategies
 
 CRON = """
@@ -186,7 +187,7 @@ def test_intervals_and_instants_in_words(trigger: Trigger, sentence: str) -> Non
 
 
 @given(trigger=strategies.triggers)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_every_trigger_has_a_sentence_of_one_line(trigger: Trigger) -> None:
     sentence = trigger.explain()
     assert sentence.isprintable()

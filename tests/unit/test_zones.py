@@ -18,6 +18,7 @@ from evenbeat import InvalidValue, cron
 from evenbeat.core.instants import FIRST, LAST
 from evenbeat.triggers import zones
 from evenbeat.triggers.zones import CALM_MARGIN, Zone, read_zone, zone
+from tests.lengths import LONG
 from tests.unit import tzif
 
 BEGIN = int(datetime(1970, 1, 1, tzinfo=UTC).timestamp())
@@ -49,6 +50,7 @@ def changes(place: Zone, begin: int, end: int) -> list[tuple[int, int]]:
     return sorted(found.items())
 
 
+@LONG
 def test_the_windows_of_every_zone_are_the_transitions_of_its_data() -> None:
     seen = set()
     for key in NAMES:
