@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import gc
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -201,3 +204,70 @@ def test_an_event_loop_returns_answers_and_errors() -> None:
     loop.stop()
     with pytest.raises(RuntimeError, match="has stopped"):
         loop.run(answer)
+
+
+def test_an_async_listener_hears_that_the_node_has_stopped(
+    app: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    kinds: list[str] = []
+
+    @app.on_event
+    async def event(event: Event) -> None:
+        await asyncio.sleep(0)
+        kinds.append(event.kind)
+
+    @app.task
+    async def work() -> None: ...
+
+    app.start()
+    app.stop()
+    assert kinds[-2:] == ["node_stopping", "node_stopped"]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_hook_that_nobody_waits_for_any_more_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = EventLoop("test-loop")
+    began, cancelled = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    def interrupt(answer: concurrent.futures.Future[object], timeout: float) -> None:
+        assert began.wait(30)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(concurrent.futures.Future, "exception", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(wait)
+    monkeypatch.undo()
+    assert cancelled.wait(30)
+    loop.stop()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_loop_that_stops_before_it_takes_a_coroutine_lets_its_caller_go(
+    is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = EventLoop("test-loop")
+
+    async def answer() -> None: ...
+
+    loop.run(answer)
+    submit = asyncio.run_coroutine_threadsafe
+
+    def too_late(awaited: Any, on: asyncio.AbstractEventLoop) -> concurrent.futures.Future[Any]:
+        loop.stop(30)
+        if is_closed:
+            return submit(awaited, on)
+        return concurrent.futures.Future()  # the loop never takes it
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", too_late)
+    with pytest.raises(RuntimeError, match="stopped"):
+        loop.run(answer)
+    gc.collect()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
 import pytest
 
-from evenbeat import InvalidValue, RunExists, ScheduleNotFound, Scheduler
+from evenbeat import Event, InvalidValue, RunExists, ScheduleNotFound, Scheduler
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import RunRecord
 from evenbeat.node.node import Node
@@ -339,3 +341,237 @@ def test_a_stop_says_whether_all_jobs_came_to_their_end() -> None:
     go.set()
     app.start()
     assert app.stop()
+
+
+def within(seconds: float, function: Callable[[], object]) -> None:
+    """Call a function in a thread, and fail if it takes too long: it may wait for itself."""
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it hangs"
+    if errors:
+        raise errors[0]
+
+
+def wait_until_stopped(app: Scheduler) -> None:
+    deadline = time.monotonic() + 10
+    while app.node is not None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert app.node is None
+
+
+@pytest.mark.parametrize(
+    "kind", ["node_started", "started", "succeeded", "idle", "node_stopping", "node_stopped"]
+)
+@pytest.mark.parametrize("way", ["def", "async def", "async def, astop"])
+def test_a_listener_may_stop_the_node(kind: str, way: str) -> None:
+    app = Scheduler("memory://", drain_timeout="20s")
+    answers: list[bool] = []
+
+    @app.task
+    def work() -> None: ...
+
+    def stop(event: Event) -> None:
+        if event.kind == kind:
+            answers.append(app.stop())
+
+    async def astop(event: Event) -> None:
+        if event.kind == kind:
+            answers.append(await app.astop() if "astop" in way else app.stop())
+
+    app.on_event(stop if way == "def" else astop)
+
+    def live() -> None:
+        work.enqueue()
+        app.start()
+        if kind in ("node_stopping", "node_stopped"):
+            assert app.stop()
+        wait_until_stopped(app)
+
+    within(60, live)
+    assert answers == [False]
+
+
+@pytest.mark.parametrize("kind", ["node_started", "node_stopping", "node_stopped"])
+def test_a_listener_can_not_start_a_node_that_starts_or_stops(kind: str) -> None:
+    app = Scheduler("memory://")
+    refused: list[str] = []
+
+    @app.on_event
+    def start(event: Event) -> None:
+        if event.kind == kind:
+            try:
+                app.start()
+            except InvalidValue as error:
+                refused.append(str(error))
+
+    def live() -> None:
+        app.start()
+        app.stop()
+
+    within(60, live)
+    assert len(refused) == 1
+    assert "being started or stopped" in refused[0]
+
+
+@pytest.mark.parametrize("way", ["def", "async def", "async def, astop"])
+def test_a_job_that_stops_its_node_comes_to_its_end(way: str) -> None:
+    app = Scheduler("memory://", drain_timeout="20s")
+    answers: list[bool] = []
+
+    def work() -> str:
+        answers.append(app.stop())
+        return "done"
+
+    async def awork() -> str:
+        answers.append(await app.astop() if "astop" in way else app.stop())
+        await asyncio.sleep(0)
+        return "done"
+
+    task = app.task(name="work")(work if way == "def" else awork)
+
+    def live() -> None:
+        run = app.enqueue(task)
+        app.start()
+        wait_until_stopped(app)
+        assert app.runs.get(run.id).result == "done"
+
+    within(60, live)
+    assert answers == [False]
+
+
+def test_a_signal_handler_may_stop_what_starts_or_stops(
+    app: Scheduler, nodes: list[Still], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[bool] = []
+    start, stop = Still.start, Still.stop
+
+    def interrupted_start(node: Still) -> None:
+        answers.append(app.stop())  # as the handler of a signal that comes now, in the same thread
+        start(node)
+
+    def interrupted_stop(node: Still, *args: Any) -> bool:
+        answers.append(app.stop())
+        return stop(node, *args)
+
+    monkeypatch.setattr(Still, "start", interrupted_start)
+    within(60, app.start)
+    within(60, lambda: wait_until_stopped(app))
+    assert nodes[0].is_stopped
+    monkeypatch.setattr(Still, "start", start)
+    monkeypatch.setattr(Still, "stop", interrupted_stop)
+    app.start()
+    within(60, app.stop)
+    assert answers == [False, False]
+
+
+def test_an_interrupted_stop_stops_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(threading.enumerate())
+    app = Scheduler("memory://")
+    began, may_end = threading.Event(), threading.Event()
+    stopped: list[str] = []
+    app.on_stop(lambda: stopped.append("hook"))
+
+    @app.task
+    def work() -> None:
+        began.set()
+        may_end.wait(30)
+
+    wait = Node._wait_until
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(node: Node, *args: Any) -> None:
+        if interrupts:
+            may_end.set()
+            raise interrupts.pop()
+        wait(node, *args)
+
+    work.enqueue()
+    app.start()
+    assert began.wait(30)
+    monkeypatch.setattr(Node, "_wait_until", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        app.stop()
+    assert stopped == ["hook"]
+    assert not app.is_running
+    assert "evenbeat-worker" not in {thread.name for thread in set(threading.enumerate()) - before}
+
+
+def test_a_hook_that_exits_leaves_a_scheduler_that_can_be_used_again() -> None:
+    before = set(threading.enumerate())
+    app = Scheduler("memory://")
+    exits = [SystemExit]
+
+    @app.on_stop
+    def leave() -> None:
+        if exits:
+            raise exits.pop()
+
+    app.start()
+    with pytest.raises(SystemExit):
+        app.stop()
+    assert "evenbeat-worker" not in {thread.name for thread in set(threading.enumerate()) - before}
+    app.start()
+    assert app.stop()
+    assert not app.is_running
+
+
+def test_run_ends_when_a_hook_has_stopped_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Scheduler("memory://")
+
+    @app.on_idle
+    def stop() -> None:
+        app.stop()
+
+    def wait(hurry: Callable[[], None], over: Callable[[], bool], start: Callable[[], None]) -> None:
+        start()
+        wait_until_stopped(app)
+        assert over()
+
+    monkeypatch.setattr(signals, "until_signalled", wait)
+    app.task(name="work")(lambda: None)
+    app.enqueue("work")
+    assert app.run()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_a_forked_child_starts_a_node_of_its_own() -> None:
+    app = Scheduler("memory://")
+    begun: list[int] = []
+
+    @app.on_start
+    async def begin() -> None:
+        begun.append(os.getpid())
+
+    app.start()
+    holding, may_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with app._lifecycle:
+            holding.set()
+            may_go.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert holding.wait(30)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            within(20, app.start)
+            within(20, app.stop)
+            code = 0 if begun[1:] == [os.getpid()] else 2
+        finally:
+            os._exit(code)
+    may_go.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
+    app.stop()

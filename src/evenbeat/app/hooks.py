@@ -27,8 +27,19 @@ class Hooks:
             try:
                 self._run(answer)
             finally:
-                if inspect.iscoroutine(answer):
-                    answer.close()  # does nothing to one that has ended
+                # One that has begun belongs to its event loop.
+                if inspect.iscoroutine(answer) and inspect.getcoroutinestate(answer) == inspect.CORO_CREATED:
+                    answer.close()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is that of an event loop on which hooks run."""
+        return any(loop is not None and loop.is_here for loop in (self._tasks_loop(), self._own_loop))
+
+    def after_fork_in_child(self) -> None:
+        """Forget the own event loop: its thread stayed with the parent."""
+        self._guard = threading.Lock()
+        self._own_loop = None
 
     def stop(self) -> None:
         """Stop the own event loop, if there is one; the next hook starts another."""
@@ -39,7 +50,7 @@ class Hooks:
 
     def _run(self, answer: Awaitable[Any]) -> None:
         loop = self._tasks_loop()
-        if loop is None:
+        if loop is None or loop.is_stopped:  # the last event of a node comes after its jobs' loop has ended
             from evenbeat.executors.coroutine_pool import EventLoop
 
             with self._guard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -81,8 +82,10 @@ class Scheduler:
         self._options = options
         read_node_settings(options)
         self._started: Node | None = None
-        self._lifecycle = threading.Lock()
-        """Held by ``start`` and ``stop``."""
+        self._lifecycle = threading.RLock()
+        """Held by ``start`` and ``stop``. Reentrant: the handler of a signal may interrupt them, and stop."""
+        self._is_changing = False
+        """Whether ``start`` or ``stop`` works on the node."""
         self._is_stopping = False
         self._was_drained = True
         """What the last ``stop`` returned."""
@@ -94,6 +97,7 @@ class Scheduler:
         self._declarations = Declarations(rows)
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.runs = Runs(self._session, rows)
+        _all.add(self)
 
     @property
     def store(self) -> Store:
@@ -314,29 +318,39 @@ class Scheduler:
         """
         if is_importing():
             return
-        with self._lifecycle:
-            if self.node is not None:
-                raise InvalidValue(
-                    "the scheduler has been started already",
-                    field="start",
-                    value=True,
-                    hint="stop() it first",
-                )
-            settings = self.node_settings(**options)
-            store = self._session.store()
-            self.declare_tasks()
-            node = self._node_kind(
-                store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
-            )
-            self._is_stopping = False
-            node.start()
-            self._started = node
+        # A hook can't wait for a ``stop`` that waits for the hook.
+        if not self._lifecycle.acquire(blocking=_in_hook.get() is not self):
+            raise _changing()
+        try:
+            if self._is_changing:
+                raise _changing()
+            self._is_changing = True
+            try:
+                self._start(ticker, worker, name, options)
+            finally:
+                self._is_changing = False
+        finally:
+            self._lifecycle.release()
         try:
             for hook in self._on_start:
                 self._hooks.call(hook)
         except BaseException:
             self.stop()
             raise
+
+    def _start(self, ticker: bool, worker: bool, name: str | None, options: NodeOptions) -> None:
+        if self.node is not None:
+            raise InvalidValue(
+                "the scheduler has been started already", field="start", value=True, hint="stop() it first"
+            )
+        settings = self.node_settings(**options)
+        store = self._session.store()
+        self.declare_tasks()
+        node = self._node_kind(
+            store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
+        )
+        node.start()
+        self._started = node
 
     def stop(self, timeout: Duration | None = None) -> bool:
         """Drain and stop: no new runs, running jobs get until the deadline, the rest is handed back.
@@ -349,31 +363,48 @@ class Scheduler:
         """
         drain = None if timeout is None else read_duration(timeout, "timeout")
         if self._is_inside():
-            if not self._is_stopping:
-                threading.Thread(target=self.stop, args=(timeout,), name="evenbeat-stop").start()
-            return False
-        is_first, self._is_stopping = not self._is_stopping, True
+            return self._stop_later(timeout)
+        is_first = not self._is_stopping
         if not self._lifecycle.acquire(timeout=-1 if drain is None else drain / 1000):
-            return False  # another thread stops it, and takes longer
+            return False  # another thread starts or stops it, and takes longer
         try:
+            # Asked again: a job may begin before ``start`` has returned.
+            if self._is_changing or self._is_inside():
+                return self._stop_later(timeout)
             node = self.node
             if node is None:
                 return is_first or self._was_drained
-            self._was_drained = False
-            self._was_drained = node.stop(drain, self._call_on_stop)
-            return self._was_drained
+            self._is_changing, self._is_stopping, self._was_drained = True, True, False
+            try:
+                self._was_drained = node.stop(drain, self._call_on_stop)
+                return self._was_drained
+            finally:
+                self._started = None
+                self._is_changing = self._is_stopping = False
+                self._hooks.stop()
         finally:
-            self._started = None
-            self._is_stopping = False
-            self._hooks.stop()
             self._lifecycle.release()
+
+    def _stop_later(self, timeout: Duration | None) -> bool:
+        """Stop in another thread: the caller is part of what that waits for."""
+        if not self._is_stopping:
+            threading.Thread(target=self.stop, args=(timeout,), name="evenbeat-stop").start()
+        return False
 
     def _is_inside(self) -> bool:
         """Return whether a hook, or a task, of this scheduler's node calls."""
-        if self.node is None:
+        if self.node is None and not self._is_changing:
             return False
-        log = current_log.get()
-        return _in_hook.get() is self or (log is not None and self.node.holds(log.run))
+        if _in_hook.get() is self or self._hooks.is_here:
+            return True
+        log, node = current_log.get(), self.node
+        return log is not None and node is not None and node.holds(log.run)
+
+    def _forget_parent(self) -> None:
+        """In the child of a fork: forget the threads of the parent, and the locks that they hold forever."""
+        self._lifecycle = threading.RLock()
+        self._is_changing = self._is_stopping = False
+        self._hooks.after_fork_in_child()
 
     def _call_hook(self, hook: Callable[..., Any], *arguments: object) -> None:
         token = _in_hook.set(self)
@@ -509,3 +540,24 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def _changing() -> InvalidValue:
+    return InvalidValue(
+        "the scheduler is being started or stopped, and this is part of that",
+        field="start",
+        value=True,
+        hint="start it when that has ended",
+    )
+
+
+_all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for scheduler in list(_all):
+        scheduler._forget_parent()  # noqa: SLF001  # of this module
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import inspect
 import logging
 import threading
 import time
@@ -77,6 +78,11 @@ class CoroutinePool(ABC, Generic[Job, Result]):
     # For its users
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopped
+
+    @property
     def is_here(self) -> bool:
         """Whether the calling thread is the pool's: it would wait for itself if it waited for a job."""
         return threading.current_thread() is self._thread
@@ -114,12 +120,23 @@ class CoroutinePool(ABC, Generic[Job, Result]):
         loop = self._loop
         if loop is None:
             raise RuntimeError("the event loop broke")
-        answer = asyncio.run_coroutine_threadsafe(_awaited(function, copy_context()), loop)
-        while not answer.done():
-            with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
-                answer.exception(_LOOK)
-            if not answer.done() and self._loop is not loop:
-                raise RuntimeError("the event loop broke")
+        awaited = _awaited(function, copy_context())
+        try:
+            answer = asyncio.run_coroutine_threadsafe(awaited, loop)
+        except RuntimeError:
+            awaited.close()  # the loop is closed
+            raise RuntimeError("the event loop has stopped") from None
+        try:
+            while not answer.done():
+                with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
+                    answer.exception(_LOOK)
+                if not answer.done() and self._loop is not loop:
+                    if inspect.getcoroutinestate(awaited) == inspect.CORO_CREATED:
+                        awaited.close()
+                    raise RuntimeError("the event loop stopped or broke")
+        except BaseException:  # also KeyboardInterrupt: nobody waits for the answer any more
+            answer.cancel()
+            raise
         return answer.result()
 
     def interrupt(self, job: Job) -> None:
@@ -180,6 +197,8 @@ class CoroutinePool(ABC, Generic[Job, Result]):
                 _log.exception("the event loop broke, and is replaced")
                 self._abandon(error)
                 time.sleep(_PAUSE)
+        self._has_loop.clear()
+        self._loop = self._probe = None  # a ``run`` that came too late gives up
         self._drop_waiting()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:

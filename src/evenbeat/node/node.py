@@ -242,16 +242,28 @@ class Node:
         """Stop claiming, give running jobs ``drain`` ms to end, hand back the rest, and stop all loops.
 
         ``drained`` is called after the hand-back, while the event loop of async tasks still runs. Return
-        whether all running jobs ended by themselves.
+        whether all running jobs ended by themselves. An exception, such as KeyboardInterrupt, ends the wait
+        for jobs, and is raised when everything has stopped.
         """
         deadline = time.monotonic() + (self._settings.drain_timeout if drain is None else drain) / 1000
         self._notify("node_stopping")
         for loop in (self._ticker_loop, self._duties_loop):
             if loop is not None:
                 loop.stop()
-        is_drained = self._worker is None or self._drain(self._worker, deadline)
-        if drained is not None:
-            drained()
+        try:
+            is_drained = self._drain(deadline)
+        except BaseException:
+            self._drain(time.monotonic())
+            raise
+        finally:
+            try:
+                if drained is not None:
+                    drained()
+            finally:
+                self._stop_threads()
+        return is_drained
+
+    def _stop_threads(self) -> None:
         if self._worker is not None:
             self._worker.stop()
         self._closing.set()
@@ -273,9 +285,11 @@ class Node:
         self._status_writer.stop()
         self._probe.close()
         _log.info("stopped", extra={"component": "node", "node": self.name})
-        return is_drained
 
-    def _drain(self, worker: Worker, deadline: float) -> bool:
+    def _drain(self, deadline: float) -> bool:
+        worker = self._worker
+        if worker is None:
+            return True
         worker.drain()
         self._wait_until(
             lambda: (worker.is_drained and not worker.is_processing) or self._hurry.is_set(), deadline
