@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidValue, RunRefused, ScheduleConflict, ScheduleNotFound, Scheduler, cron, every
+from evenbeat import (
+    InvalidValue,
+    RunExists,
+    RunRefused,
+    ScheduleConflict,
+    ScheduleNotFound,
+    Scheduler,
+    cron,
+    every,
+)
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, Page, ScheduleQuery, Write, Written
@@ -275,3 +284,28 @@ def test_a_write_that_never_wins_is_an_error_in_the_end(clock: VirtualClock) -> 
     store.losses = 10_000
     with pytest.raises(ScheduleConflict, match="beat"):
         app.schedules.update("beat", priority=9)
+
+
+class Overtaken(MemoryStore):
+    """Lets another call write right before the next write of a schedule."""
+
+    overtake: Callable[[], object] | None = None
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            overtake()
+        return super().put_schedules(writes)
+
+
+def test_an_id_that_another_schedule_takes_meanwhile_is_refused(clock: VirtualClock) -> None:
+    store = Overtaken(clock)
+    app = Scheduler(store)
+    for name in ("beat", "other"):
+        app.schedules.add(name, every("1h"), "work")
+    store.overtake = lambda: app.schedules.run_now("other", id="mine")
+    with pytest.raises(RunExists, match="other"):
+        app.schedules.run_now("beat", id="mine")
+    # A call that repeats the same one gets the run that is there.
+    store.overtake = lambda: app.schedules.run_now("beat", {"value": 1}, id="again")
+    assert app.schedules.run_now("beat", {"value": 2}, id="again").payload == {"value": 1}

@@ -114,12 +114,11 @@ class ScheduleRows:
         ``RunRefused`` if the schedule's policies leave no room. A run with this id that the schedule already
         has is returned as it is.
         """
-        store = self.session.store()
-        run_id = run_id or new_run_id(store.now())
-        found = store.find_runs(RunQuery(ids=(run_id,))).items
-        if found:
-            refuse_other(found[0], tenant=tenant, schedule=name)
-            return self.session.info(found[0])
+        is_given = run_id is not None
+        run_id = run_id or new_run_id(self.session.store().now())
+        present = self._present(run_id, name, tenant) if is_given else None
+        if present is not None:
+            return present
         for attempt in self.tries(tenant, name):
             row = attempt.existing()
             active = self.active(row)
@@ -133,7 +132,17 @@ class ScheduleRows:
             made = [check_run(run) for run in planned.runs]
             if attempt.write(planned):
                 break
-        return self.session.info(made[0])
+        # Another call may have added a run with the same id since: then the store has kept that one.
+        present = self._present(run_id, name, tenant) if is_given else None
+        return self.session.info(made[0]) if present is None else present
+
+    def _present(self, run_id: str, name: str, tenant: str) -> Run | None:
+        """Return the run of the schedule that has this id; ``RunExists`` if that is a run of another one."""
+        found = self.session.store().find_runs(RunQuery(ids=(run_id,))).items
+        if not found:
+            return None
+        refuse_other(found[0], tenant=tenant, schedule=name)
+        return self.session.info(found[0])
 
     def active(self, row: ScheduleRecord) -> tuple[Active, ...]:
         """Return the active runs of a schedule, if its policies depend on them.
