@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evenbeat import EvenbeatError, InvalidValue, RunContext, Scheduler, every
+from evenbeat import EvenbeatError, InvalidValue, LockHeld, RunContext, Scheduler, every
 from evenbeat.testing import TravelTooLong, VirtualScheduler, virtual
 from evenbeat.testing.virtual import LIMIT
 
@@ -299,3 +299,20 @@ def test_it_offers_what_a_scheduler_does() -> None:
     wanted = {name for name in public(Scheduler("memory://")) if not name.startswith("a")} - life
     with virtual() as scheduler:
         assert wanted <= public(scheduler)
+
+
+def test_waits_end_at_their_timeouts_by_the_virtual_clock() -> None:
+    with virtual() as scheduler:
+        scheduler.task(name="work")(lambda: None)
+        scheduler.schedules.add("beat", "every 10m", "work")
+        began = scheduler.now
+        assert scheduler.lock("import", "1h").try_acquire()
+        with pytest.raises(LockHeld):
+            scheduler.lock("import").acquire("5s")
+        with pytest.raises(LockHeld), scheduler.lock("import", timeout="5s"):
+            pass
+        assert scheduler.now - began == timedelta(seconds=10)
+        later = scheduler.enqueue("work", delay="2h")
+        assert scheduler.runs.join(later.id, "1h").state == "queued"
+        assert scheduler.now - began == timedelta(hours=1, seconds=10)
+        scheduler.lock("import").acquire("5s")  # the first holder's time is over

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import msgspec
 
-from evenbeat.app.session import apause, pause
+from evenbeat.app.session import apause, clock_of, pause
 from evenbeat.core.awaitable import twin, whole
 from evenbeat.core.checks import check_description, check_name
 from evenbeat.core.clocks import steady_clock
@@ -177,7 +177,7 @@ class Lock:
         limit = None if timeout is None else read_duration(timeout, "timeout") / 1000
         if self.try_acquire():
             return
-        for seconds in _pauses(limit):
+        for seconds in _pauses(limit, self._store()):
             pause(self._store(), seconds)
             if self.try_acquire():
                 return
@@ -188,7 +188,7 @@ class Lock:
         limit = None if timeout is None else read_duration(timeout, "timeout") / 1000
         if await self.atry_acquire():
             return
-        for seconds in _pauses(limit):
+        for seconds in _pauses(limit, self._store()):
             await apause(self._store(), seconds)
             if await self.atry_acquire():
                 return
@@ -222,7 +222,7 @@ class Lock:
     def __enter__(self) -> Self:
         if self._begin():
             return self
-        for seconds in _pauses(self._timeout):
+        for seconds in _pauses(self._timeout, self._store()):
             pause(self._store(), seconds)
             if self._begin():
                 return self
@@ -242,7 +242,7 @@ class Lock:
     async def __aenter__(self) -> Self:
         if await self._abegin():
             return self
-        for seconds in _pauses(self._timeout):
+        for seconds in _pauses(self._timeout, self._store()):
             await apause(self._store(), seconds)
             if await self._abegin():
                 return self
@@ -363,10 +363,11 @@ class _Renewal:
             wait = self._ttl / 3
 
 
-def _pauses(timeout: float | None) -> Iterator[float]:
+def _pauses(timeout: float | None, store: Store) -> Iterator[float]:
     """Yield the seconds to wait before each further try, until the timeout has passed."""
-    deadline = None if timeout is None else steady_clock() + timeout
+    clock = clock_of(store, steady_clock)
+    deadline = None if timeout is None else clock() + timeout
     seconds = _RETRY
-    while deadline is None or (left := deadline - steady_clock()) > 0:
+    while deadline is None or (left := deadline - clock()) > 0:
         yield seconds if deadline is None else min(seconds, left)
         seconds = min(seconds * 2, _LONGEST_RETRY)

@@ -10,7 +10,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from evenbeat.app.rows import ScheduleRows
-from evenbeat.app.session import AppSession, apause
+from evenbeat.app.session import AppSession, apause, clock_of
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
 from evenbeat.core.durations import Duration, read_duration
@@ -22,7 +22,7 @@ from evenbeat.node.presence import live_nodes
 from evenbeat.observe import views
 from evenbeat.rules import attempts
 from evenbeat.rules.waiting import why_waiting
-from evenbeat.stores.base import RunQuery, check_limit
+from evenbeat.stores.base import RunQuery, Store, check_limit
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
 
@@ -212,7 +212,7 @@ class Runs:
         """Wait until a run is over, at most ``timeout``; return the run as it is then, over or not."""
         store = self._session.store()
         run = self._record(id, tenant)
-        for seconds in _pauses(timeout):
+        for seconds in _pauses(timeout, store):
             if run.state in FINAL_STATES:
                 break
             store.wait(seconds)
@@ -223,7 +223,7 @@ class Runs:
         """``join``, awaited. Polls, and holds no thread while it waits."""
         store = self._session.store()
         run = await self.aget(id, tenant=tenant)
-        for seconds in _pauses(timeout):
+        for seconds in _pauses(timeout, store):
             if run.state in FINAL_STATES:
                 break
             await apause(store, seconds)
@@ -361,10 +361,11 @@ class Runs:
         return answers
 
 
-def _pauses(timeout: Duration | None) -> Iterator[float]:
+def _pauses(timeout: Duration | None, store: Store) -> Iterator[float]:
     """Yield how long to wait before each further look, until the timeout has passed."""
-    deadline = None if timeout is None else time.monotonic() + read_duration(timeout, "timeout") / 1000
+    clock = clock_of(store, time.monotonic)
+    deadline = None if timeout is None else clock() + read_duration(timeout, "timeout") / 1000
     seconds = _LOOK
-    while deadline is None or (left := deadline - time.monotonic()) > 0:
+    while deadline is None or (left := deadline - clock()) > 0:
         yield seconds if deadline is None else min(seconds, left)
         seconds = min(seconds * 2, _LONGEST_LOOK)

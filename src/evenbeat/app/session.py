@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
@@ -136,6 +136,11 @@ async def apause(store: Store, seconds: float) -> None:
         await asyncio.sleep(seconds)
     else:
         await twin(pass_time)(seconds)
+
+
+def clock_of(store: Store, real: Callable[[], float]) -> Callable[[], float]:
+    """Return the clock, in seconds, that measures waits: the real one, or that of a store in virtual time."""
+    return (lambda: store.now() / 1000) if hasattr(store, "pass_time") else real
 
 
 def this_user() -> str:
