@@ -11,6 +11,7 @@ import pytest
 
 from evenbeat import RunNotFound, Scheduler
 from evenbeat.core.awaitable import twin
+from evenbeat.stores.memory import MemoryStore
 
 _who: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -72,3 +73,20 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     if pid == 0:
         os._exit(0 if asyncio.run(asyncio.wait_for(ask(), 30)) == "here" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_store_is_not_opened_on_the_event_loop() -> None:
+    opened: list[threading.Thread] = []
+
+    class Noted(MemoryStore):
+        def open(self) -> None:
+            opened.append(threading.current_thread())
+            super().open()
+
+    async def join() -> None:
+        with pytest.raises(RunNotFound):
+            await Scheduler(Noted()).runs.ajoin("none")
+
+    asyncio.run(join())
+    assert opened
+    assert opened[0] is not threading.current_thread()

@@ -16,7 +16,9 @@ from evenbeat import Event, InvalidValue, RunExists, ScheduleNotFound, Scheduler
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import RunRecord
 from evenbeat.node.node import Node
+from evenbeat.observe import run_logs
 from evenbeat.observe.events import EventKind
+from evenbeat.observe.run_logs import RunLog
 from evenbeat.processes import signals
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
@@ -575,3 +577,31 @@ def test_a_forked_child_starts_a_node_of_its_own() -> None:
     holder.join()
     assert os.waitpid(child, 0)[1] == 0
     app.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_a_forked_child_does_not_wait_for_locks_of_its_parents_threads() -> None:
+    app = Scheduler("memory://")
+    log = RunLog(RunRecord(id="r", task="work", scheduled_at=0, run_at=0))
+    holding, may_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with app._session._opening, run_logs._writing:
+            holding.set()
+            may_go.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert holding.wait(30)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            within(20, lambda: log.add("a line of the child"))
+            within(20, app.runs.count)
+            code = 0
+        finally:
+            os._exit(code)
+    may_go.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0

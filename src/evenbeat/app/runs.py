@@ -221,8 +221,8 @@ class Runs:
 
     async def ajoin(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """``join``, awaited. Polls, and holds no thread while it waits."""
-        store = self._session.store()
         run = await self.aget(id, tenant=tenant)
+        store = self._session.store()  # open by now: opening it here would block the event loop
         for seconds in _pauses(timeout, store):
             if run.state in FINAL_STATES:
                 break

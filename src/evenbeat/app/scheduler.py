@@ -405,6 +405,7 @@ class Scheduler:
         self._lifecycle = threading.RLock()
         self._is_changing = self._is_stopping = False
         self._hooks.after_fork_in_child()
+        self._session.after_fork_in_child()
 
     def _call_hook(self, hook: Callable[..., Any], *arguments: object) -> None:
         token = _in_hook.set(self)

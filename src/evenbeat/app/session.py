@@ -50,6 +50,10 @@ class AppSession:
                     self._is_open = self._store.open_to_join()
         return self._store
 
+    def after_fork_in_child(self) -> None:
+        """Replace the lock, which a thread of the parent may have held."""
+        self._opening = threading.Lock()
+
     def unopened(self) -> Store:
         return self._store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextvars import ContextVar
@@ -67,3 +68,13 @@ class RunLog:
 
 current_log: ContextVar[RunLog | None] = ContextVar("evenbeat_run_log", default=None)
 """The log of the attempt whose function runs here, or called the code that runs here."""
+
+
+def _renew_lock() -> None:
+    """In the child of a fork: replace the lock, which a thread of the parent may have held."""
+    global _writing
+    _writing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+    os.register_at_fork(after_in_child=_renew_lock)
