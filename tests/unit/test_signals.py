@@ -32,8 +32,8 @@ HANGUP = """
 import os, signal, sys
 from evenbeat.processes.signals import until_signalled
 signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
-if sys.argv[1] == "nohup":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+# Whatever the tests were started with: a child inherits that a signal is ignored.
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] == "nohup" else signal.SIG_DFL)
 def start():
     os.kill(os.getpid(), signal.SIGHUP)
 until_signalled(lambda: None, timeout=0.05 if sys.argv[1] == "nohup" else None, start=start)
