@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from evenbeat.core.records import RunRecord
 from evenbeat.documents import PostgresDocuments
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.postgres import PostgresStore
+from tests.faults.fleet import wait_until
 from tests.postgres_servers import PgBouncer, PoolMode, Standby, TlsFront, make_certificate
 from tests.servers import Postgres, Server, Unavailable, note_missing
 
@@ -89,6 +91,14 @@ def test_a_document_that_was_locked_is_locked_after_a_crash_of_the_server() -> N
             documents.close()
 
 
+def is_answered(store: PostgresStore, run: str) -> bool:
+    try:
+        store.add_runs([RunRecord(id=run, task="t", run_at=0)])
+    except StoreUnavailable:
+        return False
+    return True
+
+
 def test_a_commit_that_no_synchronous_standby_has_is_not_answered_as_done() -> None:
     with running(client_min_messages="error") as server:
         execute(server.url, "CREATE TABLE jobs (id int PRIMARY KEY, sleep_until timestamptz)")
@@ -99,6 +109,9 @@ def test_a_commit_that_no_synchronous_standby_has_is_not_answered_as_done() -> N
                 opening.open()
             execute(server.url, "INSERT INTO jobs VALUES (1, now())")
             execute(server.url, "ALTER SYSTEM SET synchronous_standby_names = 'away'", RELOAD)
+            # Commits wait once the checkpointer has read the setting.
+            numbers = itertools.count()
+            wait_until(lambda: not is_answered(impatient, f"probe-{next(numbers)}"), "commits do not wait")
             with pytest.raises(StoreUnavailable, match="no answer in time"):
                 impatient.add_runs([RunRecord(id="a", task="t", run_at=0)])
             # If an operator cancels the wait, the server returns success with a warning.
