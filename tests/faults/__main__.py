@@ -67,7 +67,7 @@ def _row(grounds: Grounds, store: str, scene: Scene) -> Row:
 def _mutant_row(grounds: Grounds, store: str, mutant: Mutant) -> Row:
     start = time.monotonic()
     noticed, problem, missing = _tried(grounds, store, mutant, mutant.play)
-    if not missing and problem is None and mutant.says not in (noticed or ""):
+    if not missing and problem is None and re.search(mutant.says, noticed or "") is None:
         problem = "not caught"
     found = _short(noticed or "nothing was found", 100)
     what = f"broken on purpose ({mutant.name}): {missing or found}"

@@ -71,7 +71,7 @@ class Mutant(NamedTuple):
     play: Callable[[Ground], str | None]
     """Returns the finding, or None if there was none."""
     says: str
-    """A part of the finding that is expected."""
+    """A pattern that the finding matches."""
     stores: tuple[str, ...] = STORES
     quick: tuple[str, ...] = STORES
     """The stores of the quick form."""

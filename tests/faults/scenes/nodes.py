@@ -140,4 +140,9 @@ SCENES = (
     Scene("failpoints", failpoints, "SIGKILL before each command and after commits", 1, 3),
     Scene("takeovers", takeovers, "SIGKILL with a run in hand", 1, 5),
 )
-MUTANTS = (Mutant("unfenced", unfenced, "completed twice"), Mutant("unchecked", unchecked, "doubled"))
+# Without the compare-and-set a tick is fired twice, or the place of another node is overwritten.
+MUTANTS = (
+    Mutant("unfenced", unfenced, "completed twice"),
+    # MongoDB's transactions conflict on most such writes by themselves: there it takes the full length.
+    Mutant("unchecked", unchecked, "doubled|lost or invented", quick=("sqlite", "postgres", "valkey")),
+)
