@@ -35,7 +35,7 @@ class Try:
         """The schedule as it was read, also if it is deleted; None if there is none."""
         self.now: Instant = rows.session.store().now()
         self.next_row: ScheduleRecord | None = None
-        """What the next round decides by, where this one has not finished."""
+        """The row that the next round reads, if this one did not complete the change."""
         self.is_lost = False
         """Whether another write was faster."""
         self.view: Schedule | None = None

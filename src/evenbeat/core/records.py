@@ -47,7 +47,7 @@ FINAL_STATES: frozenset[RunState] = frozenset(("succeeded", "failed", "cancelled
 
 
 class CatchUp(msgspec.Struct, frozen=True, cache_hash=True):
-    """What to do with ticks that fire late (the nodes were down, the schedule was waiting).
+    """The policy for ticks that fire late: the nodes were down, or the schedule was waiting.
 
     ``latest``: add one run for the latest tick, which counts how many it stands for. ``all``: add a run for
     each tick, oldest first, for at most ``limit`` ticks; record older ones as skipped. ``skip``: record ticks

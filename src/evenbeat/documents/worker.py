@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class WorkerCallbacks(msgspec.Struct, frozen=True):
-    """What a worker has others do. None of these raises."""
+    """The callbacks of a worker. None of them raises."""
 
     handle: Callable[[HeldDocument], None]
     """Call the handler in another thread, and ``DocumentWorker.handler_ended`` when it has ended."""

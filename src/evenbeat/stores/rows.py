@@ -31,6 +31,7 @@ from evenbeat.core.records import (
     Version,
 )
 from evenbeat.errors import EvenbeatError
+from evenbeat.rules.definitions import DEFINITION
 
 Row: TypeAlias = tuple[Any, ...]
 Key: TypeAlias = tuple[str, str]
@@ -39,19 +40,7 @@ Key: TypeAlias = tuple[str, str]
 SCHEDULE = (
     "tenant",
     "name",
-    "task",
-    "trigger",
-    "kind",
-    "payload",
-    "queue",
-    "priority",
-    "description",
-    "catch_up",
-    "overlap",
-    "max_concurrent",
-    "spread",
-    "execution",
-    "managed_by",
+    *DEFINITION,
     "state",
     "pause_note",
     "paused_until",
