@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from evenbeat import Scheduler
+from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, FORMAT, CatchUp, Execution, RunRecord, ScheduleRecord
-from evenbeat.errors import ScheduleConflict, ScheduleTooNew, StoreUnavailable
+from evenbeat.errors import StoreUnavailable
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.ticks import trigger_of
@@ -186,10 +186,30 @@ def check_ticks(store: Store, name: str) -> None:
 def drain(url: str) -> None:
     """Pause every schedule, and let the nodes finish the remaining runs."""
     with opened(url) as store:
-        app = Scheduler(store)
-        for schedule in app.schedules.list():
-            wait_until(lambda name=schedule.name: _pause(app, name), "a schedule could not be paused")  # type: ignore[misc]  # a default binds the name
+        wait_until(lambda: _are_paused(store), "the schedules could not be paused")
         await_rest(store)
+
+
+def _are_paused(store: Store) -> bool:
+    """Pause the active schedules in one write, and return whether there were none.
+
+    Single writes compete, one by one, with nodes that fire all of the schedules every few milliseconds: on
+    MongoDB and a busy machine that takes minutes, in which the backlog grows.
+    """
+    try:
+        rows = store.find_schedules(ScheduleQuery(states=("active",), limit=10_000)).items
+        now = store.now()
+        store.put_schedules([Write(_pause(row, now), row.version) for row in rows])
+    except StoreUnavailable:
+        return False  # MongoDB: the transaction of a killed node still blocks the rows
+    store.hint()
+    return not rows
+
+
+def _pause(row: ScheduleRecord, now: Instant) -> Planned:
+    """Plan the pause as the version of Evenbeat that wrote the row."""
+    planned = changes.pause(replace(row, format=FORMAT), now)
+    return planned._replace(schedule=replace(planned.schedule, format=row.format))
 
 
 def await_rest(store: Store) -> None:
@@ -209,24 +229,6 @@ def await_rest(store: Store) -> None:
             ended, deadline = over, time.monotonic() + 60
         assert time.monotonic() < deadline, f"the nodes did not finish what was due: {counts}"
         time.sleep(0.05)
-
-
-def _pause(app: Scheduler, name: str) -> bool:
-    try:
-        app.schedules.pause(name)
-    except ScheduleTooNew:
-        return _pause_as_newer(app.store, name)
-    except (StoreUnavailable, ScheduleConflict):
-        return False  # MongoDB: the transaction of a killed node still blocks the row
-    return True
-
-
-def _pause_as_newer(store: Store, name: str) -> bool:
-    """Do this as the version of Evenbeat that wrote the row."""
-    (row,) = store.find_schedules(ScheduleQuery(name=name)).items
-    planned = changes.pause(replace(row, format=FORMAT), store.now())
-    paused = replace(planned.schedule, format=row.format)
-    return store.put_schedules([Write(planned._replace(schedule=paused), row.version)])[0].accepted
 
 
 class Account(NamedTuple):
