@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from evenbeat import every
+from evenbeat import acting_as, every
 from evenbeat.testing import virtual
 
 
@@ -19,7 +19,8 @@ def main() -> None:
             return "full" if full else "quick"
 
         schedules = scheduler.schedules
-        paused = schedules.pause("sync", note="the provider is down", until="2026-03-01T15:30:00Z", by="ann")
+        with acting_as("ann"):
+            paused = schedules.pause("sync", note="the provider is down", until="2026-03-01T15:30:00Z")
         print(f"{paused.state} by {paused.paused_by}: {paused.pause_note}")
         assert scheduler.travel("2h") == []
 

@@ -31,6 +31,7 @@ _WORDS = {
     "url": "a URL",
     "label": "a name",
     "labels": "names",
+    "tags": "words",
     "priority": "0 to 9, `low`, `normal`, `high`",
     "flag": "True, False",
 }

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evenbeat.app.acting import acting_as
     from evenbeat.app.scheduler import Scheduler
     from evenbeat.core.results import (
         BulkResult,
@@ -92,6 +93,7 @@ __all__ = [
     "UnknownTriggerZone",
     "UnknownZone",
     "__version__",
+    "acting_as",
     "at",
     "cron",
     "every",
@@ -100,6 +102,7 @@ __all__ = [
 
 # Imported when they are first asked for: what needs none of them, such as `evenbeat health`, starts at once.
 _MODULES = {
+    "evenbeat.app.acting": ("acting_as",),
     "evenbeat.app.scheduler": ("Scheduler",),
     "evenbeat.core.results": (
         "BulkResult",

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from evenbeat import DamagedSchedule, InvalidValue, Scheduler, at, cron, every
+from evenbeat import DamagedSchedule, InvalidValue, Scheduler, acting_as, at, cron, every
 from evenbeat.cli.root import root
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import ScheduleRecord
@@ -99,7 +99,8 @@ def test_queued_runs_of_a_paused_schedule_run_unless_they_are_cancelled(
 
 def test_a_pause_names_who_and_when(app: Scheduler, clock: VirtualClock) -> None:
     app.schedules.add("beat", every("1m"), "work")
-    paused = app.schedules.pause("beat", by="ann")
+    with acting_as("ann"):
+        paused = app.schedules.pause("beat")
     assert (paused.paused, paused.paused_by, paused.paused_at) == (True, "ann", from_ms(clock.now))
     assert "@" in app.schedules.pause("beat").paused_by
     resumed = app.schedules.resume("beat")
@@ -372,7 +373,8 @@ def test_text_that_can_not_be_read_must_be_said_anew(app: Scheduler, path: Path)
 
 def test_a_pause_whose_state_can_not_be_read_is_not_ended(app: Scheduler, path: Path) -> None:
     app.schedules.declare("beat", every("1m"), "work")
-    app.schedules.pause("beat", by="eve")
+    with acting_as("eve"):
+        app.schedules.pause("beat")
     spoil(path, "state = 'pausd'", "beat")
     assert app.schedules.declare("beat", every("1m"), "work").paused
 

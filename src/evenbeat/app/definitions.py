@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenbeat.app.session import AppSession, this_user
+from evenbeat.app.acting import current_actor
+from evenbeat.app.session import AppSession
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.json_text import from_json
 from evenbeat.core.options import NEW_SCHEDULE
@@ -55,7 +56,7 @@ def new_schedule(
         payload=text,
         state="paused" if is_paused else "active",
         pause_note=note,
-        paused_by=this_user() if is_paused else "",
+        paused_by=current_actor().name if is_paused else "",
         **fields,
     )
 

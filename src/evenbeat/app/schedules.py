@@ -10,10 +10,11 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from evenbeat.app.acting import current_actor
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of
 from evenbeat.app.rows import ScheduleRows
-from evenbeat.app.session import AppSession, this_user
+from evenbeat.app.session import AppSession
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of, is_name
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
@@ -172,7 +173,6 @@ class Schedules:
         note: str = "",
         *,
         until: Moment | None = None,
-        by: str | None = None,
         cancel_queued: bool = False,
         tenant: str | None = None,
     ) -> Schedule:
@@ -180,10 +180,9 @@ class Schedules:
         also those that are due and not fired yet.
 
         Queued runs still run; ``cancel_queued`` cancels them. A run that a worker has claimed goes on, begun
-        or not: ``runs.cancel_all(schedule=…)`` asks it to stop. ``by`` records who paused it, by default the
-        user of this process.
+        or not: ``runs.cancel_all(schedule=…)`` asks it to stop.
         """
-        actor = this_user() if by is None else by
+        actor = current_actor().name
         tenant = self._session.tenant_of(tenant)
         for attempt in self._rows.tries(tenant, name):
             end = None if until is None else read_moment(until, "until", attempt.now)

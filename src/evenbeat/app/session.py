@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -145,15 +142,6 @@ async def apause(store: Store, seconds: float) -> None:
 def clock_of(store: Store, real: Callable[[], float]) -> Callable[[], float]:
     """Return the clock, in seconds, that measures waits: the real one, or that of a store in virtual time."""
     return (lambda: store.now() / 1000) if hasattr(store, "pass_time") else real
-
-
-def this_user() -> str:
-    """Return who acts in this process, for the record: user@host."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container's user may have no name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def refuse_other(

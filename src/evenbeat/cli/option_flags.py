@@ -18,6 +18,7 @@ _TAKES: dict[str, tuple[Any, str]] = {
     "duration": (str, "DURATION"),
     "label": (str, "NAME"),
     "labels": (str, "A,B"),
+    "tags": (str, "A,B"),
     "priority": (str, "0-9"),
     "text": (str, "TEXT"),
     "url": (str, "URL"),
@@ -80,4 +81,6 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in options.items() if value is not None}
     if str(found.get("priority", "")).isdigit():
         found["priority"] = int(found["priority"])
+    if "tags" in found:
+        found["tags"] = [tag.strip() for tag in found["tags"].split(",") if tag.strip()]
     return found

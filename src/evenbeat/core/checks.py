@@ -16,6 +16,7 @@ from evenbeat.core.records import (
     MOST_CONCURRENT,
     MOST_CRASHES,
     MOST_RETRIES,
+    MOST_TAGS,
     PRIORITIES,
     CatchUpKind,
     Execution,
@@ -99,12 +100,24 @@ def check_schedule(schedule: ScheduleRecord) -> ScheduleRecord:
     for field in ("pause_note", "paused_by", "managed_by"):
         check_text(field, getattr(schedule, field))
     check_description(schedule.description)
+    check_tags(schedule.tags)
     return schedule
 
 
 def check_description(text: str) -> None:
     """Refuse a description, of a schedule or a lock, that is not a text or is too long."""
     check_text("description", text, LONGEST_DESCRIPTION)
+
+
+def check_tags(tags: str) -> None:
+    """Refuse tags of a schedule's record that are not names, or too many."""
+    check_text("tags", tags)
+    words = tags.split(" ") if tags else []
+    for word in words:
+        check_name(word, "tag")
+    if len(words) > MOST_TAGS:
+        hint = f"at most {MOST_TAGS}"
+        raise InvalidValue(f"tags has {len(words)} words", field="tags", value=tags, hint=hint)
 
 
 def check_texts(**texts: str) -> None:

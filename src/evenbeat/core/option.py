@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from evenbeat.core.checks import check_label, check_one_of, check_text, check_whole, read_priority
+from evenbeat.core.checks import check_label, check_name, check_one_of, check_text, check_whole, read_priority
 from evenbeat.core.durations import read_duration, write_duration
 from evenbeat.errors import InvalidValue, shown
 
 OptionKind: TypeAlias = Literal[
-    "count", "duration", "choice", "label", "labels", "priority", "text", "url", "flag"
+    "count", "duration", "choice", "label", "labels", "tags", "priority", "text", "url", "flag"
 ]
 
 
@@ -29,7 +29,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     low: int = 0
     """The lowest count, or the shortest duration in milliseconds."""
     high: int | None = None
-    """The highest count, the longest duration in milliseconds, or the most characters of a text."""
+    """The highest count, the longest duration in milliseconds, the most characters of a text, or the
+    most tags."""
     choices: tuple[str, ...] = ()
     is_optional: bool = False
     """Whether None is a value, which stands for no limit."""
@@ -54,7 +55,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
             return "none"
         if self.kind == "duration":
             return write_duration(self.default)
-        return ", ".join(self.default) if self.kind == "labels" else str(self.default)
+        return ", ".join(self.default) if self.kind in ("labels", "tags") else str(self.default)
 
 
 def _read_count(option: Option, value: Any) -> int:
@@ -107,6 +108,28 @@ def _read_labels(option: Option, value: Any) -> tuple[str, ...]:
     return labels
 
 
+def _read_tags(option: Option, value: Any) -> str:
+    """Return tags as they are kept: sorted, separated by spaces."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidValue(
+            f"{option.name} {shown(value)} are not a list of words",
+            field=option.name,
+            value=value,
+            hint='write ["billing", "team:ops"]',
+        )
+    tags = sorted(set(value), key=str)
+    for tag in tags:
+        check_name(tag, "tag")
+    if option.high is not None and len(tags) > option.high:
+        raise InvalidValue(
+            f"{option.name} has {len(tags)} words",
+            field=option.name,
+            value=value,
+            hint=f"at most {option.high}",
+        )
+    return " ".join(tags)
+
+
 def _read_priority(_: Option, value: Any) -> int:
     return read_priority(value)
 
@@ -131,6 +154,7 @@ _READERS = {
     "choice": _read_choice,
     "label": _read_label,
     "labels": _read_labels,
+    "tags": _read_tags,
     "priority": _read_priority,
     "text": _read_text,
     "url": _read_text,

@@ -18,6 +18,7 @@ from evenbeat.core.records import (
     MOST_CONCURRENT,
     MOST_CRASHES,
     MOST_RETRIES,
+    MOST_TAGS,
     CatchUp,
     CatchUpKind,
     Execution,
@@ -109,6 +110,14 @@ SCHEDULE: Options = {
             default_words="",
             high=LONGEST_DESCRIPTION,
             help="What the schedule is for.",
+        ),
+        Option(
+            name="tags",
+            kind="tags",
+            default=(),
+            default_words="none",
+            high=MOST_TAGS,
+            help="Words by which schedules are found: `billing`, `team:ops`.",
         ),
         Option(
             name="catch_up",

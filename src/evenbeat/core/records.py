@@ -26,6 +26,7 @@ MOST_CONCURRENT = 10_000
 MOST_RETRIES = 1_000
 MOST_CRASHES = 1_000
 MOST_CAUGHT_UP = 10_000
+MOST_TAGS = 20
 # How many earlier attempts a run keeps, the newest, and how many characters of their errors.
 EARLIER_KEPT = 20
 EARLIER_ERROR = 500
@@ -88,6 +89,8 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     priority: int = NORMAL
     description: str = ""
+    tags: str = ""
+    """Words for filters: sorted, separated by spaces."""
     catch_up: CatchUp = CatchUp()
     overlap: Overlap = "allow"
     max_concurrent: int | None = None
@@ -284,6 +287,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Increments the attempt: all earlier transitions of the run are stale from then on."""
     adds: tuple[RunRecord, ...] = ()
     """Runs to add in the same step (the next steps of a flow)."""
+    records: tuple[Record, ...] = ()
+    """Records to add in the same step (the audit's); one that exists stays as it is."""
     counts: Statistics | None = None
     """Numbers to add to the schedule's statistics."""
     wakes: tuple[str, str] | None = None

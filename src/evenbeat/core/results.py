@@ -49,6 +49,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     priority_name: str | None
     """``low``, ``normal`` or ``high``, where the number has a name."""
     description: str
+    tags: tuple[str, ...]
     catch_up: CatchUpKind
     grace: timedelta
     catch_up_limit: int

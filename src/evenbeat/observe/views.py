@@ -68,6 +68,7 @@ def schedule_view(
         priority=schedule.priority,
         priority_name=records.PRIORITY_NAMES.get(schedule.priority),
         description=schedule.description,
+        tags=tuple(schedule.tags.split()),
         catch_up=schedule.catch_up.kind,
         grace=_span(schedule.catch_up.grace),
         catch_up_limit=schedule.catch_up.limit,

@@ -253,6 +253,7 @@ def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
         wake_at=None,
         payload="null",
         description="",
+        tags="",
         pause_note="",
         paused_by="",
         declared="",

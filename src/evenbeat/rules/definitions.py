@@ -17,6 +17,7 @@ DEFINITION = (
     "queue",
     "priority",
     "description",
+    "tags",
     "catch_up",
     "overlap",
     "max_concurrent",
@@ -56,6 +57,7 @@ def _options(fields: dict[str, Any]) -> dict[str, Any]:
     flat = {**fields, **{name: getattr(execution, name) for name in execution.__struct_fields__}}
     flat |= {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
     flat["payload"] = from_json(fields["payload"])
+    flat["tags"] = fields.get("tags", "").split()
     del flat["execution"]
     for name in ("spread", "grace", "backoff", "max_backoff", "timeout"):
         if flat[name] is not None:

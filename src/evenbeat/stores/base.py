@@ -67,6 +67,8 @@ class Write(NamedTuple):
     planned: Planned
     expect: Version | None
     """The version that the row must have for the write to apply; None if no row of that name may exist."""
+    records: tuple[Record, ...] = ()
+    """Records to add in the same step (the audit's); one that exists stays as it is."""
 
 
 class Written(NamedTuple):
@@ -141,9 +143,15 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant: str | None = None
     name: str | None = None
+    keys: tuple[tuple[str, str], ...] | None = None
+    """Only these schedules, by (tenant, name)."""
     states: tuple[ScheduleState, ...] = ("active", "paused", "finished")
     task: str | None = None
     changed_since: Instant | None = None
+    """Only schedules whose definition or pause changed at or after this instant. Firing does not count."""
+    wakes_before: Instant | None = None
+    """Only schedules with a wake-up before this instant: late ones, if the instant is past. Reads these
+    alone, however many schedules there are."""
     limit: int = 100
     cursor: str | None = None
 
@@ -179,6 +187,8 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Only runs that were running, or ended, at or after this instant, as ``was_running`` says."""
     until: Instant | None = None
     """Only runs that were running, or ended, before this instant."""
+    finished_since: Instant | None = None
+    """Only runs that ended at or after this instant. Reads these alone, however long the history is."""
     limit: int = 100
     cursor: str | None = None
 
@@ -213,6 +223,10 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
             and (self.cancel_requested is None or run.cancel_requested == self.cancel_requested)
             and (not self.retrying or is_retrying(run))
             and ((self.since is None and self.until is None) or was_running(run, self.since, self.until))
+            and (
+                self.finished_since is None
+                or (run.finished_at is not None and run.finished_at >= self.finished_since)
+            )
         )
 
 
@@ -289,7 +303,7 @@ class Store(Protocol):
         a server."""
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
-        """Write schedules by compare-and-set on their versions, each with its runs and ledger rows.
+        """Write schedules by compare-and-set on their versions, each with its runs, ledger rows and records.
 
         The store accepts or refuses each write independently. A refused write changes nothing and returns
         the current row.
@@ -338,11 +352,11 @@ class Store(Protocol):
         transition with this token was the last one applied to the run. It refuses a transition whose
         ``gate`` does not match the current schedule. A refused transition changes nothing.
 
-        In the same step, and only once, the store adds the transition's runs, counts its statistics and wakes
-        its schedule. It wakes the schedule named by ``wakes`` if ``waits`` is true for the current row: it
-        sets the wake-up to the next tick. It calls ``hint`` itself, since the caller does not know whether a
-        schedule was woken. If a node fires that schedule at the same time, the node sees that the run has
-        ended, or it writes the row before the store wakes it.
+        In the same step, and only once, the store adds the transition's runs and records, counts its
+        statistics and wakes its schedule. It wakes the schedule named by ``wakes`` if ``waits`` is true for
+        the current row: it sets the wake-up to the next tick. It calls ``hint`` itself, since the caller does
+        not know whether a schedule was woken. If a node fires that schedule at the same time, the node sees
+        that the run has ended, or it writes the row before the store wakes it.
         """
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
@@ -392,8 +406,20 @@ class Store(Protocol):
         again, like a lock, the caller never uses a version twice, so that a late write does not match.
         """
 
-    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        """Find the records of a kind that have not expired, in the order (tenant, key)."""
+    def find_records(
+        self,
+        kind: str,
+        tenant: str | None = None,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        """Find the records of a kind that have not expired, in the order (tenant, key).
+
+        Only keys from ``start`` to before ``end``, compared by code points; at most ``limit`` of them.
+        Reads the records in that range alone, however many there are of the kind.
+        """
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         """Delete the record if it has that version."""

@@ -112,6 +112,7 @@ class MemoryStore:
             repeated = may_be_repetition(current, wanted)
             return Written(repeated and all(run.id in self._runs for run in write.planned.runs), current)
         self._apply(write.planned)
+        self._add_records(write.records)
         return Written(True, wanted)
 
     def _apply(self, planned: Planned) -> None:
@@ -335,6 +336,7 @@ class MemoryStore:
         self._store(with_transition(run, transition, self.now()))
         for following in transition.adds:
             self._add(following)
+        self._add_records(transition.records)
         if transition.counts is not None:
             key = (transition.counts.tenant, transition.counts.schedule)
             before = self._statistics.get(key) or Statistics(tenant=key[0], schedule=key[1])
@@ -438,6 +440,12 @@ class MemoryStore:
         expired = record is not None and record.expires is not None and record.expires <= self.now()
         return None if expired else record
 
+    def _add_records(self, records: Sequence[Record]) -> None:
+        for record in records:
+            key = (record.kind, record.tenant, record.key)
+            if self._live(self._records.get(key)) is None:
+                self._records[key] = record
+
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         with self._lock:
             key = (record.kind, record.tenant, record.key)
@@ -449,14 +457,28 @@ class MemoryStore:
             self._records[key] = record
             return True
 
-    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+    def find_records(
+        self,
+        kind: str,
+        tenant: str | None = None,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        if limit is not None:
+            check_limit(limit)
         with self._lock:
             found = [
                 record
-                for (a_kind, a_tenant, _), record in self._records.items()
-                if a_kind == kind and (tenant is None or a_tenant == tenant) and self._live(record)
+                for (a_kind, a_tenant, key), record in self._records.items()
+                if a_kind == kind
+                and (tenant is None or a_tenant == tenant)
+                and start <= key
+                and (end is None or key < end)
+                and self._live(record)
             ]
-        return sorted(found, key=lambda record: (record.tenant, record.key))
+        return sorted(found, key=lambda record: (record.tenant, record.key))[:limit]
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         with self._lock:
@@ -484,11 +506,17 @@ class MemoryStore:
         self._waker.hint()
 
 
+def _wakes_before(schedule: ScheduleRecord, instant: Instant) -> bool:
+    return schedule.wake_at is not None and schedule.wake_at < instant
+
+
 def _wanted(schedule: ScheduleRecord, query: ScheduleQuery) -> bool:
     return (
         (query.tenant is None or schedule.tenant == query.tenant)
         and (query.name is None or schedule.name == query.name)
         and (query.task is None or schedule.task == query.task)
+        and (query.keys is None or schedule.key in query.keys)
         and (query.changed_since is None or schedule.updated_at >= query.changed_since)
+        and (query.wakes_before is None or _wakes_before(schedule, query.wakes_before))
         and schedule.state in query.states
     )

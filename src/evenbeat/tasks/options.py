@@ -33,6 +33,7 @@ class ScheduleOptions(RunOptions, total=False):
     """The policies of a schedule, and how its runs are executed."""
 
     description: str
+    tags: Iterable[str]
     catch_up: CatchUpKind
     grace: Duration
     catch_up_limit: int
@@ -67,6 +68,7 @@ _ELSEWHERE = {
     "start_at": 'every("1h", start=…)',
     "enabled": "paused=True",
     "disabled": "paused=True",
+    "labels": "tags",
     "timezone": 'cron("…", tz="Europe/Berlin")',
     "tz": 'cron("…", tz="Europe/Berlin")',
 }
@@ -126,7 +128,7 @@ def read_schedule_fields(
     """Return the fields of a schedule that the options set; ``execution`` and ``catch_up`` are the bases."""
     fields = read_run_fields(options, execution)
     fields["catch_up"] = read_catch_up(options, catch_up)
-    return fields | _read_fields(options, ("description", "overlap", "max_concurrent", "spread"))
+    return fields | _read_fields(options, ("description", "tags", "overlap", "max_concurrent", "spread"))
 
 
 def _read_fields(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ CREATE TABLE evenbeat.schedules (
     queue          text     NOT NULL,
     priority       smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
     description    text     NOT NULL,
+    tags           text     NOT NULL,  -- sorted, separated by spaces
     catch_up       text     NOT NULL,  -- JSON
     overlap        text     NOT NULL
                    CHECK (overlap IN ('allow', 'skip', 'queue', 'queue_all', 'cancel_running')),

@@ -97,6 +97,7 @@ class ScheduleDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_default
     queue: str
     priority: int
     description: str = ""
+    tags: str = ""
     catch_up: msgspec.Raw
     spread: int = 0
     execution: msgspec.Raw
@@ -207,6 +208,7 @@ def schedule_fields(s: ScheduleRecord) -> list[str]:
         queue=s.queue,
         priority=_priority(s.priority),
         description=s.description,
+        tags=s.tags,
         catch_up=_raw_policy(s.catch_up),
         spread=s.spread,
         execution=_raw_policy(s.execution),
@@ -288,6 +290,7 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
             queue=rest.queue,
             priority=_priority(rest.priority),
             description=rest.description,
+            tags=rest.tags,
             catch_up=_read_policy(bytes(rest.catch_up), CatchUp),
             overlap=overlap,  # type: ignore[arg-type]  # it was just checked
             max_concurrent=int(most) if most else None,

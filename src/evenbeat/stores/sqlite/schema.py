@@ -31,6 +31,7 @@ CREATE TABLE evenbeat_schedules (
     queue          TEXT    NOT NULL,
     priority       INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
     description    TEXT    NOT NULL,
+    tags           TEXT    NOT NULL,  -- sorted, separated by spaces
     catch_up       TEXT    NOT NULL,  -- JSON
     overlap        TEXT    NOT NULL
                    CHECK (overlap = 'allow' OR overlap = 'skip' OR overlap = 'queue' OR overlap = 'queue_all'

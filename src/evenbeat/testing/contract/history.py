@@ -80,6 +80,30 @@ class HistoryContract(Contract):
         assert ids(worker="w1") == ["r0", "r2"]
         assert ids(worker="w1", states=("running",)) == ["r2"]
 
+    def test_runs_are_found_by_when_they_ended(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs(
+            [run(f"r{at}", run_at=clock.now, created_at=clock.now, schedule="s") for at in range(5)]
+        )
+        ends: dict[str, int] = {}
+        for held in self.claim(store, limit=4):
+            clock.advance("1s")
+            ends[held.id] = clock.now
+            end = attempts.failed(held, "boom", clock.now, held.id) if held.id == "r1" else None
+            end = end or attempts.succeeded(held, None, clock.now, held.id)
+            assert store.settle_runs([end]) == [True]
+
+        def found(since: int, **query: Any) -> list[str]:
+            return [run.id for run in self.runs(store, finished_since=since, **query)]
+
+        order = sorted(ends)
+        assert found(0) == order
+        assert found(ends["r1"]) == [name for name in order if ends[name] >= ends["r1"]]
+        assert found(max(ends.values()) + 1) == []
+        assert found(0, states=("failed",)) == ["r1"]
+        assert found(0, tenant="default", limit=1) == order
+        assert found(0, tenant="acme") == []
+        assert found(0, schedule="s", task="work", limit=3) == order
+
     def test_tenants_do_not_see_each_other(self, store: Store, clock: VirtualClock) -> None:
         for tenant in ("acme", "zeta"):
             self.add(store, schedule(tenant=tenant))

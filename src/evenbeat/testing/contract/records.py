@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from evenbeat.app import locks
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import LogChunk, Record, RunRecord
+from evenbeat.errors import InvalidValue
 from evenbeat.stores.base import Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, Handles
@@ -78,6 +82,45 @@ class RecordContract(Contract):
             assert store.put_record(Record(kind=kind, tenant=tenant, key="k", body=f"{kind}{tenant}"))
         assert [record.body for record in store.find_records("a")] == ["ax", "ay"]
         assert [record.body for record in store.find_records("a", "y")] == ["ay"]
+
+    def test_records_are_found_by_a_range_of_keys(self, store: Store, clock: VirtualClock) -> None:
+        # Compared by code points: capitals before small letters, and the longer text after its beginning.
+        keys = [
+            "",
+            "A",
+            "B",
+            "a",
+            "a/",
+            "a/1",
+            "a/2",
+            "b",
+            "\N{LATIN SMALL LETTER E WITH ACUTE}",
+            "\U0001f600",
+        ]
+        for tenant in ("acme", "default"):
+            for key in reversed(keys):
+                assert store.put_record(Record(kind="k", tenant=tenant, key=key, body=key))
+        assert store.put_record(Record(kind="other", key="a/1", body="", expires=None))
+        assert store.put_record(Record(kind="k", key="a/0", body="", expires=clock.now + 1000))
+        clock.advance("1s")
+
+        def found(tenant: str | None = "default", **bounds: Any) -> list[str]:
+            return [record.key for record in store.find_records("k", tenant, **bounds)]
+
+        assert found() == keys
+        assert found(start="a") == keys[3:]
+        assert found(start="a/", end="a0") == ["a/", "a/1", "a/2"]
+        assert found(end="a") == ["", "A", "B"]
+        assert found(start="b", end="b") == []
+        assert found(start="a/11") == ["a/2", "b", *keys[8:]]
+        assert found(limit=2) == keys[:2]
+        assert found(start="a/", limit=2) == ["a/", "a/1"]
+        assert found(limit=0) == []
+        assert found(None, start="b", end="c") == ["b", "b"]
+        assert found(None, limit=11) == [*keys, keys[0]]
+        assert found("none") == []
+        with pytest.raises(InvalidValue, match="limit -1 is negative"):
+            found(limit=-1)
 
     def test_a_lock_is_held_by_one_token_until_it_is_released(self, store: Store) -> None:
         assert locks.try_acquire(store, "migrate", "30s", "mine")

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.core.records import Execution
+from evenbeat.core.records import Execution, Record
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import ScheduleQuery, Store, Write, Written
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.contract.base import Contract, Handles, schedule
+from evenbeat.testing.contract.base import MINUTE, Contract, Handles, schedule
 
 
 class ScheduleContract(Contract):
@@ -30,6 +30,7 @@ class ScheduleContract(Contract):
             schedule(
                 payload='{"text":"\\u0000 \U0001f600 \\u202e","big":9007199254740993}',
                 description="naïve ∑ \n tab\t",
+                tags="billing team:ops",
                 priority=8,
                 queue="reports",
                 kind="flow",
@@ -211,6 +212,70 @@ class ScheduleContract(Contract):
         assert keys(task="task-x", tenant="zeta") == [("zeta", "x")]
         assert keys(changed_since=store.now()) == [("acme", "y")]
         assert keys(tenant="nobody") == []
+
+    def test_schedules_are_found_by_their_keys(self, store: Store) -> None:
+        for tenant, name in (("acme", "x"), ("acme", "y"), ("zeta", "x"), ("zeta", "y")):
+            self.add(store, schedule(name, tenant=tenant, task=f"task-{name}"))
+
+        def keys(**query: Any) -> list[tuple[str, str]]:
+            return [found.key for found in store.find_schedules(ScheduleQuery(**query)).items]
+
+        wanted = (("zeta", "y"), ("acme", "x"), ("acme", "nothing"), ("nobody", "x"))
+        assert keys(keys=wanted) == [("acme", "x"), ("zeta", "y")]
+        assert keys(keys=wanted, tenant="acme") == [("acme", "x")]
+        assert keys(keys=wanted, task="task-y") == [("zeta", "y")]
+        assert keys(keys=()) == []
+        first = store.find_schedules(ScheduleQuery(keys=wanted, limit=1))
+        assert [found.key for found in first.items] == [("acme", "x")]
+        rest = store.find_schedules(ScheduleQuery(keys=wanted, limit=1, cursor=first.cursor))
+        assert [found.key for found in rest.items] == [("zeta", "y")]
+        assert rest.cursor is None
+
+    def test_late_schedules_are_found_by_their_wake_up(self, store: Store, clock: VirtualClock) -> None:
+        start = clock.now
+        self.add(store, schedule("soon", "every 1m"))
+        self.add(store, schedule("later", "every 1h", tenant="acme"))
+        paused = self.add(store, schedule("paused", "every 1m"))
+        assert self.put(store, paused, changes.pause(paused, store.now())).accepted
+
+        def names(before: int, **query: Any) -> list[str]:
+            query["wakes_before"] = before
+            return [found.name for found in store.find_schedules(ScheduleQuery(**query)).items]
+
+        assert names(start + MINUTE) == []
+        assert names(start + MINUTE + 1) == ["soon"]
+        assert names(start + 61 * MINUTE) == ["later", "soon"]
+        assert names(start + 61 * MINUTE, tenant="acme") == ["later"]
+        assert names(start + 61 * MINUTE, limit=1) == ["later"]
+        assert names(start + 61 * MINUTE, states=("paused",)) == []
+
+    def test_a_write_adds_its_records_in_the_same_step(self, store: Store, clock: VirtualClock) -> None:
+        note = Record(kind="audit", tenant="acme", key="1", body="made", expires=clock.now + MINUTE)
+        made = changes.create(schedule(), store.now())
+        assert store.put_schedules([Write(made, None, (note,))])[0].accepted
+        assert store.find_records("audit") == [note]
+        # Refused: nothing is added. Repeated: nothing is added twice, and what is there stays.
+        other = replace(note, key="2", body="refused")
+        changed = changes.change(made.schedule, {"priority": 8}, store.now())
+        assert changed is not None
+        refused = replace(made.schedule.version, revision=7)
+        assert not store.put_schedules([Write(changed, refused, (other,))])[0].accepted
+        assert store.find_records("audit") == [note]
+        second = Write(changed, made.schedule.version, (replace(note, body="other"), replace(note, key="3")))
+        assert store.put_schedules([second])[0].accepted
+        assert store.put_schedules([second])[0].accepted  # its reply was lost
+        assert store.find_records("audit") == [note, replace(note, key="3")]
+        clock.advance("1m")
+        assert store.find_records("audit") == []
+        # An expired record counts as missing.
+        assert self.put(store, changed.schedule, changes.pause(changed.schedule, store.now())).accepted
+        row = self.get(store)
+        assert row is not None
+        resumed = changes.resume(row, store.now())
+        fresh = replace(note, body="again", expires=clock.now + MINUTE)
+        assert resumed is not None
+        assert store.put_schedules([Write(resumed, row.version, (fresh,))])[0].accepted
+        assert store.find_records("audit") == [fresh]
 
     def test_a_cursor_walks_through_all_schedules_once(self, store: Store) -> None:
         names = [f"s{at:03}" for at in range(25)]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import Execution, RunRecord, Transition
+from evenbeat.core.records import Execution, Record, RunRecord, Transition
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
 from evenbeat.stores.base import Lost, Store
@@ -76,6 +76,32 @@ class SettlingContract(Contract):
         assert store.settle_runs([done]) == [True]
         assert store.statistics([("default", "cleanup")])[0].run_count == 1
         assert len(self.runs(store)) == 2
+
+    def test_a_transition_adds_its_records_in_the_same_step(self, store: Store, clock: VirtualClock) -> None:
+        note = Record(kind="audit", key="1", body="cancelled by ann")
+        store.add_runs([run("a", run_at=store.now()), run("b", run_at=store.now())])
+        first, second = sorted(self.runs(store), key=lambda found: found.id)
+        cancel = attempts.cancel(first, clock.now, "t1")
+        assert cancel is not None
+        cancel = replace(cancel, records=(note,))
+        stale = replace(cancel, run="b", attempt=7, token="t2", records=(replace(note, key="2"),))
+        again = attempts.cancel(second, clock.now, "t3")
+        assert again is not None
+        again = replace(again, records=(replace(note, body="other"), replace(note, key="3")))
+        assert store.settle_runs([cancel, stale, again]) == [True, False, True]
+        assert store.settle_runs([cancel]) == [True]  # its reply was lost
+        assert store.find_records("audit") == [note, replace(note, key="3")]
+
+    def test_a_single_transition_with_a_record_and_nothing_else_adds_it(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # Stores take shorter ways for a single transition, and for one that adds nothing.
+        store.add_runs([run("a", run_at=store.now())])
+        (held,) = self.claim(store)
+        note = Record(kind="audit", tenant="acme", key="1", body="done")
+        done = replace(attempts.succeeded(held, None, clock.now, "t"), records=(note,))
+        assert store.settle_runs([done]) == [True]
+        assert store.find_records("audit") == [note]
 
     def test_a_retry_is_accepted_again_also_when_the_run_was_claimed_since(
         self, store: Store, clock: VirtualClock
