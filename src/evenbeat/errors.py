@@ -135,6 +135,23 @@ class ScheduleNotFound(EvenbeatError):
         self.name = name
 
 
+class ScheduleChanged(EvenbeatError):
+    """The schedule does not have the revision that the caller expected: another write came first.
+
+    Nothing was done. ``expected`` is the caller's revision, ``found`` the present one.
+    """
+
+    def __init__(self, tenant: str, name: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"schedule {shown(name)} of tenant {shown(tenant)} has revision {found}, not {expected}: it was "
+            "changed meanwhile; read it again"
+        )
+        self.tenant = tenant
+        self.name = name
+        self.expected = expected
+        self.found = found
+
+
 class DamagedSchedule(EvenbeatError):
     """The stored row of a schedule can't be read, so the call can't decide anything by it.
 
@@ -225,6 +242,14 @@ class RunCancelled(EvenbeatError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the run was asked to stop: {reason}")
         self.reason = reason
+
+
+class TokenNotFound(EvenbeatError):
+    """There is no token with that id: it never existed, has expired or was revoked."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(f"there is no token {shown(token)}; it never existed, has expired or was revoked")
+        self.token = token
 
 
 class LockHeld(EvenbeatError):

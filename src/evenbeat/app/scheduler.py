@@ -20,6 +20,7 @@ from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules import Schedules
 from evenbeat.app.session import AppSession
+from evenbeat.app.tokens import Tokens
 from evenbeat.config import default_store
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
@@ -97,6 +98,7 @@ class Scheduler:
         self._declarations = Declarations(rows)
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.runs = Runs(self._session, rows)
+        self.tokens = Tokens(self._session)
         _all.add(self)
 
     @property

@@ -11,12 +11,12 @@ import click
 
 from evenbeat.app.runs import MOST_AT_ONCE, Runs
 from evenbeat.cli.failures import ExitCode, Failed
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option, show_before_asking
 from evenbeat.cli.run_filter import read_filter, run_filter_options
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import opened, store_options
+from evenbeat.core.json_form import json_form
 from evenbeat.core.results import BulkResult, Run
 from evenbeat.observe.phrases import count
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Cell, Column, Fitted
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.core.durations import read_duration
+from evenbeat.core.json_form import json_form
 from evenbeat.core.results import QueueStats
 from evenbeat.observe.phrases import span
 

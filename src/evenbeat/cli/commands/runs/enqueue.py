@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, run_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.core.instants import from_ms, to_ms
+from evenbeat.core.json_form import json_form
 
 
 @click.command("enqueue")

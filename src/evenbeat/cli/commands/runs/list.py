@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenbeat.app.runs import STATES, AskedState
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.run_filter import is_narrowed, read_filter, run_filter_options
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import opened, store_options
+from evenbeat.core.json_form import json_form
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import click
 
 from evenbeat.app.scheduler import Scheduler
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.core.instants import to_ms
+from evenbeat.core.json_form import json_form
 from evenbeat.core.records import FINAL_STATES
 from evenbeat.core.results import LogLine
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted, listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, waiting
 from evenbeat.cli.store_input import opened, store_options
+from evenbeat.core.json_form import json_form
 from evenbeat.core.records import EARLIER_KEPT, FINAL_STATES
 from evenbeat.core.results import Run, RunAttempt, RunWait
 from evenbeat.observe.phrases import count, measured

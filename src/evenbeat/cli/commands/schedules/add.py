@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, new_schedule_options
 from evenbeat.cli.output import answer, json_option
@@ -17,6 +16,7 @@ from evenbeat.cli.states import in_words
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.core.instants import from_ms
+from evenbeat.core.json_form import json_form
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

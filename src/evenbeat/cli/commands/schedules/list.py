@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.states import last_result, next_run, schedule_state
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
+from evenbeat.core.json_form import json_form
 from evenbeat.core.records import ScheduleState
 
 if TYPE_CHECKING:

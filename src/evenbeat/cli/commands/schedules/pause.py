@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.core.instants import from_ms
+from evenbeat.core.json_form import json_form
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
 from evenbeat.observe.phrases import count

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.core.json_form import json_form
 
 
 @click.command("resume")

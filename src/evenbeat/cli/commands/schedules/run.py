@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.core.json_form import json_form
 
 
 @click.command("run")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
 from evenbeat.cli.local_time import LocalTime, whole
 from evenbeat.cli.output import answer, json_option
@@ -19,6 +18,7 @@ from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
 from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import to_ms, write_instant
+from evenbeat.core.json_form import json_form
 from evenbeat.core.records import CatchUp, Execution
 from evenbeat.core.results import Schedule, ScheduleStats, SkippedTicks
 from evenbeat.observe.phrases import count, measured

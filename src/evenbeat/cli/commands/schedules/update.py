@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenbeat.cli.json_form import json_form
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, schedule_options
 from evenbeat.cli.output import answer, json_option
@@ -18,6 +17,7 @@ from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.core.durations import write_duration
+from evenbeat.core.json_form import json_form
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.results import Schedule
 from evenbeat.triggers import Cron, parse_trigger
