@@ -10,7 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics, Transition
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.rules.firing import Planned
 
 NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
@@ -119,6 +119,8 @@ def added(before: Statistics, more: Statistics) -> Statistics:
 def weight(transition: Transition) -> int:
     """Estimate how many characters a store writes for a transition."""
     size = sum(len(run.payload) for run in transition.adds)
+    for record in transition.records:
+        size += len(record.body)
     for text in (transition.result, transition.error, transition.earlier):
         if isinstance(text, str):
             size += len(text)
@@ -132,6 +134,7 @@ class Settlement(NamedTuple):
     updates: dict[str, dict[str, object]]
     """The fields to set, by run id."""
     adds: list[RunRecord]
+    records: list[Record]
     counts: dict[tuple[str, str], Statistics]
     wakes: dict[tuple[str, str], None]
 
@@ -156,7 +159,7 @@ def settlement(
 
     ``statuses`` has the status of each run that exists. This function changes the dictionary.
     """
-    done = Settlement([], {}, [], {}, {})
+    done = Settlement([], {}, [], [], {}, {})
     targets = {transition.run for transition in transitions}
     for transition in transitions:
         if transition.run not in statuses:
@@ -179,6 +182,7 @@ def settlement(
             done.adds.append(run)
             if run.id in targets:
                 statuses.setdefault(run.id, RunStatus(run.state, run.attempt, run.settled, run.lease_until))
+        done.records.extend(transition.records)
         if (more := transition.counts) is not None:
             key = (more.tenant, more.schedule)
             before = done.counts.get(key)

@@ -44,6 +44,9 @@ def conditions(
         where.append("coalesce(run.started_at, run.finished_at) IS NOT NULL")
         where.append(f"(run.finished_at IS NULL OR run.finished_at >= {placeholder})")
         values.append(query.since)
+    if query.finished_since is not None:
+        where.append(f"run.finished_at >= {placeholder}")
+        values.append(query.finished_since)
     if query.until is not None:
         # An earlier attempt may have begun in time.
         where.append(f"(coalesce(run.started_at, run.finished_at) < {placeholder} OR run.attempt > 1)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,6 +21,9 @@ from evenbeat.stores.run_search import COLUMNS, ORDER, conditions, position_afte
 
 _QUEUE = QueueCounts.__struct_fields__
 _TEXT, _LAST_ERROR = LOG.index("text"), -1
+
+_Part: TypeAlias = tuple[list[str], list[object]]
+"""Conditions, and their values."""
 
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
@@ -60,15 +64,17 @@ def search_statement(query: RunQuery, after: Position | None = None) -> tuple[st
     return f"{source} {ORDER}", given
 
 
-def _few(query: RunQuery) -> list[tuple[list[str], list[object]]]:
+def _few(query: RunQuery) -> list[_Part]:
     """Return conditions, with their values, for which an index contains few runs, however long the history
     is; none if there is no such index. Every matching run fulfils one of them."""
     if query.ids is not None:
         ids = json_list(run for run in dict.fromkeys(query.ids) if is_kept(run))
         return [(["run.id = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json))))"], [ids])]
+    if query.finished_since is not None:
+        return [_ended_since(query.finished_since)]
     # Written like the condition of a partial index: only then the planner uses that index.
-    running: tuple[list[str], list[object]] = (["run.state = 'running'"], [])
-    queued: tuple[list[str], list[object]] = (["run.state = 'queued'"], [])
+    running: _Part = (["run.state = 'running'"], [])
+    queued: _Part = (["run.state = 'queued'"], [])
     if query.states == ("running",):
         return [running]
     if query.is_about_active_runs_of_a_schedule:
@@ -76,10 +82,14 @@ def _few(query: RunQuery) -> list[tuple[list[str], list[object]]]:
     if query.retrying:
         return [queued]
     if query.since is not None:
-        over: tuple[list[str], list[object]] = ([sql.ENDED_SINCE.format("%s")], [query.since])
+        over = _ended_since(query.since)
         parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
         return [source for states, source in parts if query.asks_for(states)]
     return []
+
+
+def _ended_since(instant: Instant) -> _Part:
+    return [sql.ENDED_SINCE.format("%s")], [instant]
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:

@@ -100,8 +100,30 @@ WHERE kind = %(kind)s AND tenant = %(tenant)s AND key = %(key)s AND {_ALIVE}
 """
 SELECT_RECORDS = f"""
 SELECT {", ".join(RECORD)} FROM evenbeat.records
-WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s) AND {_ALIVE}
-ORDER BY tenant, key
+WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant)s)
+  AND key >= %(start)s AND (CAST(%(end)s AS text) IS NULL OR key < %(end)s) AND {_ALIVE}
+ORDER BY tenant, key LIMIT CAST(%(limit)s AS bigint)
+"""
+# Walks from each tenant of the kind to the next one in the index, and reads only the range of each.
+SELECT_RECORDS_OF_EACH_TENANT = f"""
+WITH RECURSIVE owner (tenant) AS (
+    (SELECT tenant FROM evenbeat.records WHERE kind = %(kind)s ORDER BY tenant LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT tenant FROM evenbeat.records WHERE kind = %(kind)s AND tenant > owner.tenant
+        ORDER BY tenant LIMIT 1
+    )
+    FROM owner WHERE tenant IS NOT NULL
+)
+SELECT {", ".join(f"record.{name}" for name in RECORD)}
+FROM owner
+CROSS JOIN LATERAL (
+    SELECT * FROM evenbeat.records
+    WHERE kind = %(kind)s AND tenant = owner.tenant
+      AND key >= %(start)s AND (CAST(%(end)s AS text) IS NULL OR key < %(end)s) AND {_ALIVE}
+    ORDER BY key LIMIT CAST(%(limit)s AS bigint)
+) AS record
+ORDER BY record.tenant, record.key LIMIT CAST(%(limit)s AS bigint)
 """
 # Compare-and-set in one statement: the later of two concurrent writes sees the row of the earlier one.
 ADD_RECORD = f"""
@@ -111,6 +133,15 @@ ON CONFLICT (kind, tenant, key)
 DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
 WHERE present.expires <= {CLOCK}
 RETURNING TRUE
+"""
+# In the order of keys: transactions that add the same records wait for each other without a deadlock.
+ADD_RECORDS = f"""
+INSERT INTO evenbeat.records AS present ({", ".join(RECORD)})
+SELECT {", ".join(RECORD)} FROM {rows_of(RECORD)}
+ORDER BY kind COLLATE "C", tenant COLLATE "C", key COLLATE "C"
+ON CONFLICT (kind, tenant, key)
+DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
+WHERE present.expires <= %(now)s
 """
 CHANGE_RECORD = f"""
 UPDATE evenbeat.records SET version = %(version)s, body = %(body)s, expires = CAST(%(expires)s AS bigint)

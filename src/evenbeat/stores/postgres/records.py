@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
 from evenbeat.stores.postgres import past_statements as sql
-from evenbeat.stores.postgres.encoding import is_kept, marked, unmarked_at
-from evenbeat.stores.postgres.session import Session, Transaction
+from evenbeat.stores.postgres.encoding import is_kept, json_text, marked, unmarked_at
+from evenbeat.stores.postgres.session import Session, Statement, Transaction
 from evenbeat.stores.rows import RECORD, Row, read_record, record_row
 
 _BODY = (RECORD.index("body"),)
@@ -20,19 +23,56 @@ def get(session: Session, kind: str, tenant: str, key: str, clock: int | None) -
 
 
 def put(transaction: Transaction, record: Record, expect: int | None, clock: int | None) -> bool:
-    values = {**dict(zip(RECORD, record_row(record), strict=True)), "expect": expect, "clock": clock}
-    values["body"] = marked(record.body)
+    values = {**_fields(record), "expect": expect, "clock": clock}
     write = sql.ADD_RECORD if expect is None else sql.CHANGE_RECORD
     written, present = transaction.commit("put record", [(write, values), (sql.SELECT_RECORD, values)])
     # A repeated write finds the record that it has written.
     return bool(written) or _read(present) == [record]
 
 
-def find(session: Session, kind: str, tenant: str | None, clock: int | None) -> list[Record]:
+def addition(records: Sequence[Record], now: Instant) -> list[Statement]:
+    """Return the statement that adds the records of a change; one that exists stays as it is. Return an
+    empty list if there are none."""
+    # One statement cannot write a row twice.
+    kept: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        key = (record.kind, record.tenant, record.key)
+        present = kept.get(key)
+        if present is None or (present.expires is not None and present.expires <= now):
+            kept[key] = record
+    rows = [_fields(record) for record in kept.values()]
+    return [(sql.ADD_RECORDS, {"rows": json_text(rows), "now": now})] if rows else []
+
+
+def find(
+    session: Session,
+    kind: str,
+    tenant: str | None,
+    clock: int | None,
+    *,
+    start: str,
+    end: str | None,
+    limit: int | None,
+) -> list[Record]:
     if not is_kept(kind, tenant):
         return []
-    values = {"kind": kind, "tenant": tenant, "clock": clock}
-    return _read(session.rows("select records", sql.SELECT_RECORDS, values))
+    values = {
+        "kind": kind,
+        "tenant": tenant,
+        "start": _bound(start),
+        "end": None if end is None else _bound(end),
+        "limit": limit,
+        "clock": clock,
+    }
+    is_range_of_each = tenant is None and (start or end is not None)
+    text = sql.SELECT_RECORDS_OF_EACH_TENANT if is_range_of_each else sql.SELECT_RECORDS
+    return _read(session.rows("select records", text, values))
+
+
+def _bound(key: str) -> str:
+    """Return the first key, of those that can be stored, that is not less than this one."""
+    before, nul, _ = key.partition("\0")
+    return before + "\x01" if nul else before
 
 
 def delete(transaction: Transaction, kind: str, tenant: str, key: str, version: int) -> bool:
@@ -41,6 +81,11 @@ def delete(transaction: Transaction, kind: str, tenant: str, key: str, version: 
     values = {"kind": kind, "tenant": tenant, "key": key, "version": version}
     (deleted,) = transaction.commit("delete record", [(sql.DELETE_RECORD, values)])
     return bool(deleted)
+
+
+def _fields(record: Record) -> dict[str, object]:
+    fields = dict(zip(RECORD, record_row(record), strict=True))
+    return fields | {"body": marked(record.body)}
 
 
 def _read(rows: list[Row]) -> list[Record]:

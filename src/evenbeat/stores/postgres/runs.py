@@ -12,6 +12,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.decisions import RunStatus, Settlement, settlement
+from evenbeat.stores.postgres import records
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import (
     is_kept,
@@ -276,7 +277,7 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple
     revisions = {(row[0], row[1]): (row[2], row[3]) for rows in gates for row in rows}
     done = settlement(transitions, statuses, transaction.now, revisions)
     wakes = [key for key in done.wakes if key in revisions]
-    transaction.commit("settle runs", _written(done, wakes))
+    transaction.commit("settle runs", _written(done, wakes, transaction.now))
     return done.answers, bool(wakes)
 
 
@@ -299,7 +300,7 @@ def _lock_gates(keys: dict[Key, bool]) -> Statement:
     return sql.LOCK_GATES, {"rows": json_text(rows)}
 
 
-def _written(done: Settlement, wakes: Sequence[Key]) -> list[Statement]:
+def _written(done: Settlement, wakes: Sequence[Key], now: Instant) -> list[Statement]:
     statements: list[Statement] = []
     if done.adds:
         statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(first_of_each(done.adds).values()))}))
@@ -313,6 +314,7 @@ def _written(done: Settlement, wakes: Sequence[Key]) -> list[Statement]:
         groups[tuple(fields)].append(row)
     for names, rows in groups.items():
         statements.append((sql.update_runs(names), {"rows": json_text(rows)}))
+    statements += records.addition(done.records, now)
     if done.counts:
         figures = [dict(zip(STATISTICS, statistics_row(more), strict=True)) for more in done.counts.values()]
         for figure in figures:

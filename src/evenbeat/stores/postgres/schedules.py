@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Version
+from evenbeat.core.records import FORMAT, Record, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_page
+from evenbeat.stores.postgres import records
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import is_kept, json_list, json_runs, json_text, marked, unmarked_at
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
@@ -41,6 +42,7 @@ def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
     there = frozenset(versions)
     present = {schedule.key: schedule for schedule in read_schedules(unmarked_at(found, _FREE_TEXT))}
     accepted: list[Planned] = []
+    notes: list[Record] = []
     answers: list[Written] = []
     for write in writes:
         wanted = write.planned.schedule
@@ -51,8 +53,10 @@ def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
+        notes += write.records
         answers.append(Written(True, wanted))
-    transaction.commit("put schedules", [*_written(accepted, there), *_what_follows(accepted)])
+    added = records.addition(notes, transaction.now)
+    transaction.commit("put schedules", [*_written(accepted, there), *_what_follows(accepted), *added])
     return answers
 
 
@@ -114,19 +118,28 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
 
 
 def search_statement(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[object]]:
+    """Return the text and the values of a search."""
+    source = "evenbeat.schedules"
+    values: list[object] = []
+    if query.keys is not None:
+        source = sql.SCHEDULES_BY_KEY
+        values = [json_keys(key for key in dict.fromkeys(query.keys) if is_kept(*key))]
+    elif query.wakes_before is not None:
+        source, values = sql.SCHEDULES_BY_WAKE_UP, [query.wakes_before]
     conditions = {
         "tenant = %s": query.tenant,
         "name = %s": query.name,
         "task = %s": query.task,
         "updated_at >= %s": query.changed_since,
+        "wake_at < %s": query.wakes_before,
     }
     asked = {text: value for text, value in conditions.items() if value is not None}
     where = ["state <> ALL (CAST(%s AS text[]))", *asked]
-    values: list[object] = [query.unwanted, *asked.values()]
+    values += [query.unwanted, *asked.values()]
     if after is not None:
         where.append("(tenant, name) > (%s, %s)")
         values += after
-    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat.schedules"
+    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM {source}"
     return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
 
 

@@ -6,7 +6,8 @@ indexes; arrays (``unnest``) take 40 us and jsonb 22 us. Statements compare with
 whatever its statistics of the table are.
 
 Every transaction takes its locks in one order: schedules by (tenant, name), then runs by id, then new rows,
-then statistics. Firing, claiming and purging skip locked rows (SKIP LOCKED). So there are no deadlocks.
+then records, then statistics. Firing, claiming and purging skip locked rows (SKIP LOCKED). So there are no
+deadlocks.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ _NUMBERS = frozenset(
         "last_failure",
         "seq",
         "at",
+        "version",
+        "expires",
     )
 )
 _FLAGS = frozenset(("cancel_requested", "is_gate"))
@@ -224,6 +227,29 @@ UPDATE evenbeat.schedules AS schedule SET {", ".join(f"{name} = wanted.{name}" f
 FROM {rows_of(SCHEDULE)}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
+
+# A search reads these schedules alone, and then sorts them. OFFSET 0: conditions of the search do not change
+# the plan.
+SCHEDULES_BY_KEY = f"""
+(
+    SELECT found.* FROM {rows_of(("tenant", "name"), "%s")}
+    CROSS JOIN LATERAL (
+        SELECT * FROM evenbeat.schedules AS schedule
+        WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+        OFFSET 0
+    ) AS found
+) AS schedules
+""".strip()
+
+# The planner's statistics are outdated as soon as schedules fire: they say that all wake-ups are past. It
+# does not know the values of a subquery, and assumes that a closed range is a two-hundredth of the table.
+SCHEDULES_BY_WAKE_UP = """
+(
+    SELECT * FROM evenbeat.schedules
+    WHERE wake_at BETWEEN (SELECT CAST('-9223372036854775808' AS bigint)) AND (SELECT CAST(%s AS bigint))
+    OFFSET 0
+) AS schedules
+""".strip()
 
 SELECT_PRESENT = f"SELECT id FROM evenbeat.runs WHERE id = {listed('ids')}"
 

@@ -314,9 +314,19 @@ class PostgresStore:
         with self._connections.write(clock) as transaction:
             return records.put(transaction, record, expect, clock)
 
-    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+    def find_records(
+        self,
+        kind: str,
+        tenant: str | None = None,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        if limit is not None:
+            check_limit(limit)
         with self._connections.read() as session:
-            return records.find(session, kind, tenant, self._clock())
+            return records.find(session, kind, tenant, self._clock(), start=start, end=end, limit=limit)
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         with self._write() as transaction:

@@ -57,6 +57,8 @@ def _sources(query: RunQuery) -> list[_Source]:
     if query.ids is not None:
         wanted = json_list(dict.fromkeys(query.ids))
         return [(f"json_each(?) AS wanted CROSS JOIN {runs}", ["run.id = wanted.value"], [wanted])]
+    if query.finished_since is not None:
+        return [_ended_since(query.finished_since)]
     if query.is_about_active_runs_of_a_schedule:
         active = "run.schedule IS NOT NULL AND (run.state = 'queued' OR run.state = 'running')"
         return [(f"{runs} INDEXED BY evenbeat_runs_active", [active], [])]
@@ -68,13 +70,17 @@ def _sources(query: RunQuery) -> list[_Source]:
     if query.retrying:
         return [queued]
     if query.since is not None:
-        ended = ["run.state <> 'queued' AND run.state <> 'running' AND coalesce(run.finished_at, 0) >= ?"]
-        over: _Source = (f"{runs} INDEXED BY evenbeat_runs_over", ended, [query.since])
+        over = _ended_since(query.since)
         parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
         return [source for states, source in parts if query.asks_for(states)]
     if query.tenant is not None and query.schedule is not None:
         return [(f"{runs} INDEXED BY evenbeat_runs_of_schedule", [], [])]
     return [(runs, [], [])]
+
+
+def _ended_since(instant: Instant) -> _Source:
+    over = "run.state <> 'queued' AND run.state <> 'running' AND coalesce(run.finished_at, 0) >= ?"
+    return "evenbeat_runs AS run INDEXED BY evenbeat_runs_over", [over], [instant]
 
 
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
 from evenbeat.stores.rows import read_record, record_row
@@ -26,11 +28,32 @@ def put(session: Session, record: Record, expect: int | None, now: Instant) -> b
     return True
 
 
-def find(session: Session, kind: str, tenant: str | None, now: Instant) -> list[Record]:
-    if tenant is None:
-        rows = session.rows("select records", sql.SELECT_RECORDS, (kind, now))
+def add(session: Session, records: Sequence[Record], now: Instant) -> None:
+    """Add the records of a change. One that exists stays as it is."""
+    session.many("add records", sql.ADD_RECORD, [(*record_row(record), now) for record in records])
+
+
+def find(
+    session: Session,
+    kind: str,
+    tenant: str | None,
+    now: Instant,
+    *,
+    start: str,
+    end: str | None,
+    limit: int | None,
+) -> list[Record]:
+    # A blob is greater than any text, and a negative limit is none.
+    bounds = (start, b"" if end is None else end)
+    rest = (now, -1 if limit is None else limit)
+    if tenant is not None:
+        values = (kind, tenant, *bounds, *rest)
+        rows = session.rows("select records", sql.SELECT_RECORDS_OF_TENANT, values)
+    elif start or end is not None:
+        values = (kind, kind, kind, *bounds, *rest)
+        rows = session.rows("select records", sql.SELECT_RECORDS_OF_EACH_TENANT, values)
     else:
-        rows = session.rows("select records", sql.SELECT_RECORDS_OF_TENANT, (kind, tenant, now))
+        rows = session.rows("select records", sql.SELECT_RECORDS, (kind, *rest))
     return [read_record(row) for row in rows]
 
 

@@ -19,7 +19,7 @@ from evenbeat.stores.rows import (
     readable_runs,
     statistics_row,
 )
-from evenbeat.stores.sqlite import new_runs
+from evenbeat.stores.sqlite import new_runs, records
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.bulk import bulk
 from evenbeat.stores.sqlite.json_values import json_list
@@ -141,6 +141,7 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
     done = settlement(transitions, statuses, now, _revisions(session, transitions))
     new_runs.insert(session, done.adds)
     _update(session, done.updates)
+    records.add(session, done.records, now)
     session.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
     woken = session.run("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else 0
     return done.answers, woken > 0

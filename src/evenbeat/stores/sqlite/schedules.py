@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Version
+from evenbeat.core.records import FORMAT, Record, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import Budget, may_be_repetition
@@ -22,13 +22,13 @@ from evenbeat.stores.rows import (
     skipped_row,
     version_of,
 )
-from evenbeat.stores.sqlite import new_runs
+from evenbeat.stores.sqlite import new_runs, records
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.json_values import json_list
 from evenbeat.stores.sqlite.session import Session
 
 
-def put(session: Session, writes: Sequence[Write]) -> list[Written]:
+def put(session: Session, writes: Sequence[Write], now: Instant) -> list[Written]:
     """Decide the writes one after the other, each on the result of those before it; then write all rows at
     once."""
     found = session.rows(
@@ -40,6 +40,7 @@ def put(session: Session, writes: Sequence[Write]) -> list[Written]:
     versions: dict[Key, Version] = {row[:2]: version_of(row) for row in found}
     present = {schedule.key: schedule for schedule in read_schedules(found)}
     accepted: list[Planned] = []
+    notes: list[Record] = []
     answers: list[Written] = []
     for write in writes:
         wanted = write.planned.schedule
@@ -50,9 +51,11 @@ def put(session: Session, writes: Sequence[Write]) -> list[Written]:
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
+        notes += write.records
         answers.append(Written(True, wanted))
     session.many("put schedules", sql.PUT_SCHEDULE, [schedule_row(planned.schedule) for planned in accepted])
     _add_what_follows(session, accepted)
+    records.add(session, notes, now)
     return answers
 
 
@@ -76,18 +79,24 @@ def _add_what_follows(session: Session, accepted: Iterable[Planned]) -> None:
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
-    text, values = _search_statement(query, read_schedule_cursor(query.cursor))
+    text, values = search_statement(query, read_schedule_cursor(query.cursor))
     # One more than the page holds says whether there is more.
     found = read_schedules(session.rows("select schedules", f"{text} LIMIT ?", (*values, query.limit + 1)))
     return schedule_page(found, query.limit)
 
 
-def _search_statement(query: ScheduleQuery, after: Key | None) -> tuple[str, list[object]]:
+def search_statement(query: ScheduleQuery, after: Key | None = None) -> tuple[str, list[object]]:
+    """Return the text and the values of a search.
+
+    The index is chosen here where few schedules can match: the planner would read all schedules in the order
+    of the result to save a sort.
+    """
     conditions = {
         "tenant = ?": query.tenant,
         "name = ?": query.name,
         "task = ?": query.task,
         "updated_at >= ?": query.changed_since,
+        "wake_at < ?": query.wakes_before,
     }
     asked = {text: value for text, value in conditions.items() if value is not None}
     where = ["state NOT IN (SELECT value FROM json_each(?))", *asked]
@@ -95,7 +104,16 @@ def _search_statement(query: ScheduleQuery, after: Key | None) -> tuple[str, lis
     if after is not None:
         where.append("(tenant, name) > (?, ?)")
         values += after
-    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM evenbeat_schedules"
+    source = "evenbeat_schedules"
+    if query.keys is not None:
+        source = "json_each(?) AS wanted CROSS JOIN evenbeat_schedules"
+        where.append("tenant = wanted.value ->> 0 AND name = wanted.value ->> 1")
+        # SQLite's JSON functions cut a string at a NUL.
+        keys = [key for key in dict.fromkeys(query.keys) if "\0" not in "".join(key)]
+        values.insert(0, json_list(keys))
+    elif query.wakes_before is not None:
+        source = "evenbeat_schedules INDEXED BY evenbeat_schedules_due"
+    text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM {source}"
     return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
 
 

@@ -270,11 +270,33 @@ SELECT {", ".join(RECORD)} FROM evenbeat_records WHERE kind = ? AND tenant = ? A
 """
 SELECT_RECORDS = f"""
 SELECT {", ".join(RECORD)} FROM evenbeat_records
-WHERE kind = ? AND (expires IS NULL OR expires > ?) ORDER BY tenant, key
+WHERE kind = ? AND (expires IS NULL OR expires > ?) ORDER BY tenant, key LIMIT ?
 """
 SELECT_RECORDS_OF_TENANT = f"""
 SELECT {", ".join(RECORD)} FROM evenbeat_records
-WHERE kind = ? AND tenant = ? AND (expires IS NULL OR expires > ?) ORDER BY key
+WHERE kind = ? AND tenant = ? AND key >= ? AND key < ? AND (expires IS NULL OR expires > ?)
+ORDER BY key LIMIT ?
+"""
+# Walks from each tenant of the kind to the next one in the index, and reads only the range of each.
+SELECT_RECORDS_OF_EACH_TENANT = f"""
+WITH RECURSIVE owner (tenant) AS (
+    SELECT min(tenant) FROM evenbeat_records WHERE kind = ?
+    UNION ALL
+    SELECT (SELECT min(tenant) FROM evenbeat_records WHERE kind = ? AND tenant > owner.tenant)
+    FROM owner WHERE owner.tenant IS NOT NULL
+)
+SELECT {", ".join(f"record.{name}" for name in RECORD)}
+FROM owner CROSS JOIN evenbeat_records AS record
+WHERE record.kind = ? AND record.tenant = owner.tenant AND record.key >= ? AND record.key < ?
+  AND (record.expires IS NULL OR record.expires > ?)
+ORDER BY record.tenant, record.key LIMIT ?
+"""
+# An expired record counts as missing.
+ADD_RECORD = f"""
+{_insert("evenbeat_records", RECORD)}
+ON CONFLICT (kind, tenant, key)
+DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
+WHERE expires <= ?
 """
 PUT_RECORD = f"""
 {_insert("evenbeat_records", RECORD)}

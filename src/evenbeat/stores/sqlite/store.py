@@ -125,7 +125,7 @@ class SqliteStore:
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         with self._connections.write() as session:
-            return schedules.put(session, writes)
+            return schedules.put(session, writes, self.now())
 
     def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         with self._connections.read() as session:
@@ -216,9 +216,19 @@ class SqliteStore:
         with self._connections.write() as session:
             return records.put(session, record, expect, self.now())
 
-    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
+    def find_records(
+        self,
+        kind: str,
+        tenant: str | None = None,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        if limit is not None:
+            check_limit(limit)
         with self._connections.read() as session:
-            return records.find(session, kind, tenant, self.now())
+            return records.find(session, kind, tenant, self.now(), start=start, end=end, limit=limit)
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         with self._connections.write() as session:
