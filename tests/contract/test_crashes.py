@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.contract.adapters import Adapter
 from tests.store_calls import CommandLog, Crash, claim, with_due_schedules
 
-from evenbeat.core.records import RunRecord, ScheduleRecord
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 from evenbeat.testing import VirtualClock
+
+NOTES = tuple(Record(kind="audit", key=key, body="noted") for key in "12")
 
 
 def fire(store: Store) -> object:
@@ -28,7 +31,7 @@ def fire(store: Store) -> object:
 def put(store: Store) -> object:
     row = store.find_schedules(ScheduleQuery(name="late")).items[0]
     change = changes.change(row, {"trigger": "every 1h"}, store.now())
-    return change and store.put_schedules([Write(change, row.version)])
+    return change and store.put_schedules([Write(change, row.version, NOTES)])
 
 
 def take(store: Store) -> object:
@@ -38,9 +41,8 @@ def take(store: Store) -> object:
 def settle(store: Store) -> object:
     held = store.find_runs(RunQuery(states=("running",))).items
     following = (RunRecord(id="next", task="work"),)
-    return store.settle_runs(
-        [attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held]
-    )
+    ends = (attempts.succeeded(run, None, store.now(), f"t-{run.id}", adds=following) for run in held)
+    return store.settle_runs([replace(end, records=NOTES) for end in ends])
 
 
 def add(store: Store) -> object:
@@ -64,6 +66,7 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
     log.on = False
     after = adapter.dump()
     assert after != before
+    assert whole.find_records("audit") == (list(NOTES) if action in (put, settle) else [])
     # A hint may follow the commit.
     committed = len(log.seen) - 1 - log.seen[::-1].index("committed")
 

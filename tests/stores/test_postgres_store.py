@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg.pq import PGconn
 
 from evenbeat.core.records import FORMAT, LogChunk, Record, RunRecord, ScheduleRecord
@@ -631,6 +632,41 @@ def test_a_pass_with_nothing_due_is_one_question_that_locks_nothing(
     assert watch.seen == ["select next due", "select claimable", "claim runs", "committed"]
 
 
+def test_a_change_with_records_takes_as_many_round_trips_as_one_without(
+    make: Callable[..., PostgresStore], clock: VirtualClock
+) -> None:
+    watch = CommandLog()
+    store = make(on_command=watch)
+    store.add_runs([RunRecord(id=name, task="work", run_at=clock.now) for name in "ab"])
+    ends = [attempts.succeeded(held, None, clock.now, held.id) for held in claim(store)]
+    note = Record(kind="audit", key="1", body="a\0b")
+    for name, records in (("c", ()), ("d", (note,))):
+        watch.seen.clear()
+        wanted = ScheduleRecord(name=name, task="work", trigger="every 1m")
+        store.put_schedules([Write(changes.create(wanted, clock.now), None, records)])
+        store.settle_runs([replace(ends.pop(), records=records)])
+        assert watch.seen == [
+            "lock schedules",
+            "put schedules",
+            "committed",
+            "lock runs",
+            "settle runs",
+            "committed",
+        ]
+    assert store.find_records("audit") == [note]
+
+
+def test_records_of_one_call_with_the_same_key_are_added_one_after_the_other(
+    store: PostgresStore, clock: VirtualClock
+) -> None:
+    expired = Record(kind="audit", key="1", body="expired", expires=clock.now)
+    first, second = (Record(kind="audit", key="1", body=body) for body in ("first", "second"))
+    wanted = ScheduleRecord(name="a", task="work", trigger="every 1m")
+    made = changes.create(wanted, clock.now)
+    assert store.put_schedules([Write(made, None, (expired, first, second))])[0].accepted
+    assert store.find_records("audit") == [first]
+
+
 # Values.
 
 
@@ -1240,6 +1276,8 @@ def test_plain_sql_reads_due_schedules_and_finished_runs(store: PostgresStore) -
 
 # When the last hundredth of the history of ``filled`` begins.
 _LATELY = 19_800
+# After the wake-ups of all its schedules, as if the statistics were of an hour ago.
+_LATE = VirtualClock().now + 3_600_000
 
 
 def hot_statements() -> dict[str, tuple[str, Any]]:
@@ -1254,6 +1292,8 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "runs of a window": RunQuery(since=_LATELY, until=_LATELY + 60_000, task="t"),
         "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=_LATELY, until=_LATELY + 1),
         "runs that wait for a retry": RunQuery(retrying=True),
+        "ended runs": RunQuery(finished_since=_LATELY),
+        "failed runs of a tenant": RunQuery(tenant="t", states=("failed",), finished_since=_LATELY),
     }
     found: dict[str, tuple[str, Any]] = {}
     for name, query in searches.items():
@@ -1261,8 +1301,13 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         found[name] = (f"{text} LIMIT %s", [*values, 101])
     text, values = history.search_statement(RunQuery(), (1, "a"))
     found["runs after a cursor"] = (f"{text} LIMIT %s", [*values, 101])
-    text, values = schedules.search_statement(ScheduleQuery(tenant="t"), ("t", "a"))
-    found["schedules after a cursor"] = (f"{text} LIMIT %s", [*values, 101])
+    for name, wanted in {
+        "schedules after a cursor": ScheduleQuery(tenant="t"),
+        "schedules by key": ScheduleQuery(keys=(("t", "a"), ("t", "b"))),
+        "late schedules": ScheduleQuery(tenant="t", wakes_before=_LATE),
+    }.items():
+        text, values = schedules.search_statement(wanted, ("t", "a"))
+        found[name] = (f"{text} LIMIT %s", [*values, 101])
     given: dict[str, Any] = {
         "rows": "[]",
         "ids": '["a"]',
@@ -1290,6 +1335,8 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "expires": 1,
         "expect": 1,
         "since": _LATELY,
+        "start": "a",
+        "end": "b",
     }
     found["settle"] = (statements.update_runs(("state", "error", "settled")), given)
     for name, text in {**vars(past_statements), **vars(statements)}.items():
@@ -1333,7 +1380,10 @@ def filled() -> Iterator[PostgresStore]:
             for at in range(200)
         ]
         store.add_runs([*past, *now])
-        sql(store, "ANALYZE evenbeat.runs, evenbeat.schedules")
+        rows = "generate_series(1, 2000) AS n"
+        record = f"SELECT 'k', 't' || n % 10, 'key' || n, 1, '', NULL FROM {rows}"
+        sql(store, f"INSERT INTO evenbeat.records {record}")
+        sql(store, "ANALYZE evenbeat.runs, evenbeat.schedules, evenbeat.records")
         yield store
         store.close()
 
@@ -1347,7 +1397,7 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
             connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
         lines = connection.execute(f"EXPLAIN {filled.location.own(text)}".encode(), values).fetchall()
     steps = [line[0] for line in lines]
-    scans = [step for step in steps if re.search(r"Seq Scan on (runs|schedules)\b", step)]
+    scans = [step for step in steps if re.search(r"Seq Scan on (runs|schedules|records)\b", step)]
     assert scans == [], steps
     expected = {
         "runs of a worker": "runs_running",
@@ -1369,6 +1419,12 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         "delete over": "runs_over",
         "select active": "runs_active",
         "settle": "runs_pkey",
+        "ended runs": "runs_over",
+        "failed runs of a tenant": "runs_over",
+        "schedules by key": "schedules_pkey",
+        "late schedules": "schedules_due",
+        "select records": "records_pkey",
+        "select records of each tenant": "records_pkey",
     }
     if name in expected:
         assert any(expected[name] in step for step in steps), steps

@@ -14,13 +14,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from evenbeat.core.records import RunRecord
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
+from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores import rows
-from evenbeat.stores.base import RunQuery
-from evenbeat.stores.sqlite import SqliteStore, history, schema, schema_sql, statements
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.stores.sqlite import SqliteStore, history, schedules, schema, schema_sql, statements
 from evenbeat.stores.sqlite.session import Session
 from evenbeat.testing import VirtualClock
 from tests.store_calls import (
@@ -253,6 +255,34 @@ def test_a_claim_with_nothing_due_leaves_the_write_lock_alone(
     assert [held.id for held in claim(store)] == ["future"]
     # Nothing is due any more, but the token is known: the repeated claim returns its runs.
     assert [held.id for held in claim(store)] == ["future"]
+
+
+def test_only_a_change_with_records_executes_a_statement_for_them(
+    make: Callable[..., SqliteStore], clock: VirtualClock
+) -> None:
+    watch = CommandLog()
+    store = make(on_command=watch)
+    store.add_runs([RunRecord(id=name, task="work", run_at=clock.now) for name in "ab"])
+    note = Record(kind="audit", key="1", body="noted")
+    names = iter("cd")
+    ends = [attempts.succeeded(held, None, clock.now, held.id) for held in claim(store)]
+
+    def put(*records: Record) -> object:
+        wanted = ScheduleRecord(name=next(names), task="work", trigger="every 1m")
+        return store.put_schedules([Write(changes.create(wanted, clock.now), None, records)])
+
+    def settle(*records: Record) -> object:
+        return store.settle_runs([replace(ends.pop(), records=records)])
+
+    for change in (put, settle):
+        sent: list[list[str]] = []
+        for records in ((), (note,)):
+            watch.seen.clear()
+            change(*records)
+            sent.append(watch.seen.copy())
+        assert "add records" not in sent[0]
+        assert [name for name in sent[1] if name != "add records"] == sent[0]
+        assert sent[1].count("add records") == 1
 
 
 def test_a_full_disk_is_reported_loses_nothing_and_is_survived(
@@ -522,7 +552,19 @@ def test_plain_sql_reads_due_schedules_and_finished_runs(
             connection.execute("UPDATE evenbeat_schedules SET next_tick = 'tomorrow'")
 
 
-_ORDERED = ("select claimable", "outlook")
+_ORDERED = ("select claimable", "outlook", "select records of tenant")
+_IN_RANGE = "USING PRIMARY KEY (kind=? AND tenant=? AND key>? AND key<?)"
+_READS = {
+    "ended runs": "SEARCH run USING INDEX evenbeat_runs_over (<expr>>?)",
+    "ended runs of a schedule": "SEARCH run USING INDEX evenbeat_runs_over (<expr>>?)",
+    "late schedules": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_due (wake_at<?)",
+    "late schedules of a tenant": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_due (wake_at<?)",
+    "schedules by key": "SEARCH evenbeat_schedules USING INDEX sqlite_autoindex_evenbeat_schedules_1 "
+    "(tenant=? AND name=?)",
+    "select records of tenant": f"SEARCH evenbeat_records {_IN_RANGE}",
+    "select records of each tenant": f"SEARCH record {_IN_RANGE}",
+}
+"""The step that reads the rows of a search, by the name of its statement."""
 
 
 def hot_statements() -> dict[str, str]:
@@ -538,8 +580,16 @@ def hot_statements() -> dict[str, str]:
         "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=1, until=2),
         "runs before": RunQuery(until=2),
         "runs that wait for a retry": RunQuery(retrying=True),
+        "ended runs": RunQuery(finished_since=1),
+        "ended runs of a schedule": RunQuery(tenant="t", schedule="s", states=("failed",), finished_since=1),
     }
     found = {name: f"{history.search_statement(query)[0]} LIMIT ?" for name, query in searches.items()}
+    for name, wanted in {
+        "schedules by key": ScheduleQuery(keys=(("t", "a"),), wakes_before=1),
+        "late schedules": ScheduleQuery(wakes_before=1),
+        "late schedules of a tenant": ScheduleQuery(tenant="t", wakes_before=1),
+    }.items():
+        found[name] = f"{schedules.search_statement(wanted, ('t', 'a'))[0]} LIMIT ?"
     found["runs after a cursor"] = f"{history.search_statement(RunQuery(), (1, 'a'))[0]} LIMIT ?"
     own = "wanted.value ->> 0"
     found["settle"] = statements.update_run(("state", "error"))
@@ -556,7 +606,9 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
     values = [None] * statement.count("?")
     with plain(path) as connection:
         steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-    tables = [step for step in steps if "VIRTUAL TABLE" not in step and step != "SCAN CONSTANT ROW"]
+    # The tenants, which a query found one by one, are not a table.
+    rows_made = ("SCAN CONSTANT ROW", "SCAN owner")
+    tables = [step for step in steps if "VIRTUAL TABLE" not in step and step not in rows_made]
     scans = [step for step in tables if step.startswith("SCAN")]
     if name in ("runs of a worker", "runs to be stopped"):
         assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_leased (worker=?)"
@@ -564,6 +616,9 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_active (tenant=? AND schedule=?)"
     elif name == "history of a schedule":
         assert steps == ["SEARCH run USING INDEX evenbeat_runs_of_schedule (tenant=? AND schedule=?)"]
+    elif name in _READS:
+        assert _READS[name] in steps, steps
+        assert scans == []
     elif name in ("select lost", "next lease end"):
         # Reads running runs, and nothing of the history.
         assert steps[0].endswith("INDEX evenbeat_runs_leased")

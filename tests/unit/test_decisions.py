@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics, Transition
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.decisions import (
     Budget,
@@ -158,6 +158,7 @@ def test_the_weight_of_a_transition_is_its_texts() -> None:
     assert weight(transition()) == 0
     assert weight(transition(result=None, error=None)) == 0
     assert weight(transition(result="123", error="12", adds=runs)) == 17
+    assert weight(transition(records=(Record(kind="k", key="key", body="xyz"),))) == 3
 
 
 def test_a_gate_passes_only_if_the_schedule_is_unchanged() -> None:
@@ -174,15 +175,19 @@ def test_a_gate_passes_only_if_the_schedule_is_unchanged() -> None:
 def test_each_transition_of_a_batch_sees_the_ones_before_it() -> None:
     counts = Statistics(tenant="acme", schedule="s", run_count=1, success_count=1, last_run=T)
     more = RunRecord(id="next", task="work")
+    first, second, refused = (Record(kind="audit", key=key, body="") for key in "123")
+    ended = transition(
+        token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,), records=(first,)
+    )
     batch = [
         transition(lease=30),
-        transition(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
-        transition(token="u", state="succeeded", counts=counts, wakes=("acme", "s"), adds=(more,)),
-        transition(token="v", state="failed"),
-        transition(run="nobody"),
-        transition(run="other", state="succeeded", counts=counts, wakes=("acme", "s")),
+        ended,
+        ended,
+        transition(token="v", state="failed", records=(refused,)),
+        transition(run="nobody", records=(refused,)),
+        transition(run="other", state="succeeded", counts=counts, wakes=("acme", "s"), records=(second,)),
         transition(run="next", attempt=0, expect=("queued",), state="cancelled", token="w"),
-        transition(run="gated", gate=("acme", "s", 1, 1)),
+        transition(run="gated", gate=("acme", "s", 1, 1), records=(refused,)),
     ]
     statuses = {name: RunStatus("running", 2, None, None) for name in ("r", "other", "gated")}
     done = settlement(batch, statuses, T, {("acme", "s"): (1, 2)})
@@ -193,6 +198,7 @@ def test_each_transition_of_a_batch_sees_the_ones_before_it() -> None:
         "next": {"state": "cancelled", "settled": "w"},
     }
     assert done.adds == [more]
+    assert done.records == [first, second]
     assert done.counts == {("acme", "s"): replace(counts, run_count=2, success_count=2)}
     assert list(done.wakes) == [("acme", "s")]
 

@@ -13,7 +13,7 @@ from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.rows import read_log, read_skipped, read_statistics, readable_runs
 from evenbeat.stores.run_search import COLUMNS, ORDER, conditions, position_after
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.json_values import json_list
+from evenbeat.stores.sqlite.json_values import is_kept, json_list
 from evenbeat.stores.sqlite.session import Session
 
 _QUEUE = QueueCounts.__struct_fields__
@@ -55,7 +55,7 @@ def _sources(query: RunQuery) -> list[_Source]:
     complete."""
     runs = "evenbeat_runs AS run"
     if query.ids is not None:
-        wanted = json_list(dict.fromkeys(query.ids))
+        wanted = json_list([run for run in dict.fromkeys(query.ids) if is_kept(run)])
         return [(f"json_each(?) AS wanted CROSS JOIN {runs}", ["run.id = wanted.value"], [wanted])]
     if query.finished_since is not None:
         return [_ended_since(query.finished_since)]

@@ -19,3 +19,8 @@ def json_text(value: object) -> str:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidValue(f"SQLite cannot store a value: {error}", field="row", value=None) from error
+
+
+def is_kept(*texts: str) -> bool:
+    """Whether SQLite's JSON functions return all of these texts whole: they cut a text at a NUL."""
+    return not any("\0" in text for text in texts)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
-from evenbeat.stores.rows import read_record, record_row
+from evenbeat.stores.rows import Row, read_record, record_row
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.session import Session
 
@@ -46,15 +46,14 @@ def find(
     # A blob is greater than any text, and a negative limit is none.
     bounds = (start, b"" if end is None else end)
     rest = (now, -1 if limit is None else limit)
+    values: Row
     if tenant is not None:
-        values = (kind, tenant, *bounds, *rest)
-        rows = session.rows("select records", sql.SELECT_RECORDS_OF_TENANT, values)
+        text, values = sql.SELECT_RECORDS_OF_TENANT, (kind, tenant, *bounds, *rest)
     elif start or end is not None:
-        values = (kind, kind, kind, *bounds, *rest)
-        rows = session.rows("select records", sql.SELECT_RECORDS_OF_EACH_TENANT, values)
+        text, values = sql.SELECT_RECORDS_OF_EACH_TENANT, (kind, kind, kind, *bounds, *rest)
     else:
-        rows = session.rows("select records", sql.SELECT_RECORDS, (kind, *rest))
-    return [read_record(row) for row in rows]
+        text, values = sql.SELECT_RECORDS, (kind, *rest)
+    return [read_record(row) for row in session.rows("select records", text, values)]
 
 
 def delete(session: Session, kind: str, tenant: str, key: str, version: int) -> bool:

@@ -24,7 +24,7 @@ from evenbeat.stores.rows import (
 )
 from evenbeat.stores.sqlite import new_runs, records
 from evenbeat.stores.sqlite import statements as sql
-from evenbeat.stores.sqlite.json_values import json_list
+from evenbeat.stores.sqlite.json_values import is_kept, json_list
 from evenbeat.stores.sqlite.session import Session
 
 
@@ -108,9 +108,7 @@ def search_statement(query: ScheduleQuery, after: Key | None = None) -> tuple[st
     if query.keys is not None:
         source = "json_each(?) AS wanted CROSS JOIN evenbeat_schedules"
         where.append("tenant = wanted.value ->> 0 AND name = wanted.value ->> 1")
-        # SQLite's JSON functions cut a string at a NUL.
-        keys = [key for key in dict.fromkeys(query.keys) if "\0" not in "".join(key)]
-        values.insert(0, json_list(keys))
+        values.insert(0, json_list([key for key in dict.fromkeys(query.keys) if is_kept(*key)]))
     elif query.wakes_before is not None:
         source = "evenbeat_schedules INDEXED BY evenbeat_schedules_due"
     text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM {source}"

@@ -176,10 +176,14 @@ class HistoryContract(Contract):
 
     def test_a_search_by_a_name_that_cannot_be_stored_finds_nothing(self, store: Store) -> None:
         odd = "a\0b"
+        # Not found either: the part before the NUL.
+        self.add(store, schedule("a", tenant="a"))
+        store.add_runs([run("a", run_at=store.now(), tenant="a")])
         assert store.find_runs(RunQuery(ids=(odd,))).items == ()
         assert store.find_runs(RunQuery(tenant=odd)).items == ()
         assert store.find_runs(RunQuery(schedule=odd, task=odd, queue=odd, worker=odd)).items == ()
         assert store.find_schedules(ScheduleQuery(tenant=odd, name=odd, task=odd)).items == ()
+        assert store.find_schedules(ScheduleQuery(keys=((odd, odd), ("a", odd), (odd, "a")))).items == ()
         assert store.find_skipped(odd, odd) == []
         assert store.statistics([(odd, odd)]) == [Statistics(tenant=odd, schedule=odd)]
         assert store.count_runs(odd) == {}

@@ -113,6 +113,9 @@ class RecordContract(Contract):
         assert found(end="a") == ["", "A", "B"]
         assert found(start="b", end="b") == []
         assert found(start="a/11") == ["a/2", "b", *keys[8:]]
+        # After a key, and up to and with it.
+        assert found(start="a/1\0") == ["a/2", "b", *keys[8:]]
+        assert found(start="a/", end="a/1\0") == ["a/", "a/1"]
         assert found(limit=2) == keys[:2]
         assert found(start="a/", limit=2) == ["a/", "a/1"]
         assert found(limit=0) == []
