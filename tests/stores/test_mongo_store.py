@@ -959,6 +959,8 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
         store.purge(clock.now - MINUTE, 5)
         schedule_documents.find(session, ScheduleQuery(limit=5))
         schedule_documents.find(session, ScheduleQuery(limit=5, tenant="default", name="s1"))
+        schedule_documents.find(session, ScheduleQuery(keys=(("default", "s1"), ("acme", "s2"))))
+        schedule_documents.find(session, ScheduleQuery(limit=5, wakes_before=clock.now))
         for query in (
             RunQuery(),
             RunQuery(ids=("a",)),
@@ -968,6 +970,7 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
             RunQuery(since=clock.now, until=clock.now + MINUTE, task="work"),
             RunQuery(states=("failed",), since=clock.now),
             RunQuery(retrying=True),
+            RunQuery(finished_since=clock.now, tenant="default", schedule="s1"),
         ):
             history.find(session, query)
         history.count(session, None)
@@ -976,8 +979,10 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
         store.read_log("a")
         store.get_record("k", "t", "x")
         store.find_records("k")
+        store.find_records("k", "t", start="a", end="b", limit=5)
+        store.find_records("k", start="a", end="b")
         store.statistics([("default", "s1")])
-    assert len(explaining.plans) >= 19
+    assert len(explaining.plans) >= 24
     for name, found in explaining.plans:
         assert not [stage for stage in found if stage.startswith("COLLSCAN")], (name, found)
         if name in ("find next wake", "find next due", "find claimable", "find skipped", "find log"):
@@ -1019,6 +1024,113 @@ def keys_examined(plan: Any) -> list[int]:
         own = [int(plan["totalKeysExamined"])] if "totalKeysExamined" in plan else []
         return own + [count for value in plan.values() for count in keys_examined(value)]
     return [count for value in plan for count in keys_examined(value)] if isinstance(plan, list) else []
+
+
+class Examining:
+    """Counts the index keys that each find of a call examines."""
+
+    def __init__(self, store: MongoStore) -> None:
+        self.keys: list[int] = []
+        self._store = store
+        self._session = store._connections.session()
+
+    def __enter__(self) -> Examining:
+        vars(self._session).update(find=self._find)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del vars(self._session)["find"]
+
+    def _find(self, name: str, collection: str, where: Document, **options: Any) -> list[Document]:
+        command = {"find": collection, "filter": where, "sort": dict(options.get("sort") or {})}
+        command |= {key: options[key] for key in ("limit", "hint") if options.get(key)}
+        answer = plain(self._store).command({"explain": command, "verbosity": "executionStats"})
+        self.keys.append(max(keys_examined(answer)))
+        return type(self._session).find(self._session, name, collection, where, **options)
+
+
+def test_searches_examine_only_matches(store: MongoStore, clock: VirtualClock) -> None:
+    add_schedules(store, *(f"s{at:03}" for at in range(200)), trigger="@daily")
+    add_schedules(store, "soon")
+    notes = [
+        Record(kind="audit", tenant=tenant, key=f"{at:04}", body="")
+        for tenant in ("a", "b", "default")
+        for at in range(200)
+    ]
+    store.add_runs([RunRecord(id=f"r{at:03}", task="work", created_at=clock.now) for at in range(200)])
+    held = claim(store, limit=200)
+    ends = [attempts.succeeded(run, None, clock.now, run.id) for run in held[:195]]
+    ends[0] = replace(ends[0], records=tuple(notes))
+    assert all(store.settle_runs(ends))
+    clock.advance("1s")
+    assert all(store.settle_runs([attempts.succeeded(run, None, clock.now, run.id) for run in held[195:]]))
+    with Examining(store) as examining:
+        assert len(store.find_records("audit", "b", start="0100", end="0103")) == 3
+        assert len(store.find_records("audit", "b", start="0100", limit=3)) == 3
+        assert len(store.find_records("audit", start="0100", end="0103")) == 9
+        assert len(store.find_records("audit", start="0100", end="0103", limit=4)) == 4
+        late = store.find_schedules(ScheduleQuery(wakes_before=clock.now + MINUTE))
+        assert [found.name for found in late.items] == ["soon"]
+        chosen = (("default", "s150"), ("default", "s007"))
+        assert [found.name for found in store.find_schedules(ScheduleQuery(keys=chosen)).items] == [
+            "s007",
+            "s150",
+        ]
+        ended = store.find_runs(RunQuery(finished_since=clock.now)).items
+        assert [run.id for run in ended] == sorted(run.id for run in held[195:])
+    assert max(examining.keys) < 10
+
+
+def test_a_search_by_keys_finds_damaged_documents_in_their_order(store: MongoStore) -> None:
+    add_schedules(store, "a", "b", "c")
+    plain(store)[schema.SCHEDULES].update_one({"_id": "default/b"}, {"$unset": {"name": "", "tenant": ""}})
+    keys = tuple(("default", name) for name in "cbad")
+    first = store.find_schedules(ScheduleQuery(keys=keys, limit=2))
+    assert [(row.name, bool(row.damage)) for row in first.items] == [("a", False), ("b", True)]
+    rest = store.find_schedules(ScheduleQuery(keys=keys, limit=2, cursor=first.cursor))
+    assert [row.name for row in rest.items] == ["c"]
+
+
+def test_unreadable_records_do_not_count_for_a_limit(store: MongoStore) -> None:
+    for name in "abc":
+        assert store.put_record(Record(kind="audit", key=name, body=""))
+    plain(store)[schema.RECORDS].update_one({"_id.key": "a"}, {"$set": {"version": "many"}})
+    plain(store)[schema.RECORDS].insert_one({"_id": {"kind": "audit", "owner": "by hand"}})
+    assert [record.key for record in store.find_records("audit", limit=1)] == ["b"]
+    assert [record.key for record in store.find_records("audit", "default", limit=2)] == ["b", "c"]
+    assert [record.key for record in store.find_records("audit", start="b", limit=2)] == ["b", "c"]
+
+
+def test_records_cost_one_command_and_are_read_only_after_a_duplicate(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    watch = CommandLog(on=False)
+    store = make(on_command=watch)
+    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
+    first, second, third = claim(store)
+    note = Record(kind="audit", key="1", body="ended", expires=clock.now + MINUTE)
+
+    def settle(run: RunRecord, *records: Record) -> list[str]:
+        watch.seen.clear()
+        watch.on = True
+        assert store.settle_runs(
+            [replace(attempts.succeeded(run, None, clock.now, run.id), records=records)]
+        ) == [True]
+        watch.on = False
+        return watch.seen
+
+    written = ["update runs", "insert records", "commit", "committed"]
+    assert settle(first, note) == written
+    again = ["update runs", "insert records", "update runs", "find present records"]
+    other = replace(note, key="2")
+    assert settle(second, replace(note, body="other"), other) == [*again, *written[1:]]
+    assert store.find_records("audit") == [note, other]
+    clock.advance("1m")
+    fresh = replace(note, expires=None)
+    assert settle(third, fresh) == [*again, "replace records", "commit", "committed"]
+    assert store.find_records("audit") == [fresh]
+    assert settle(third, replace(note, key="3"))[-1] == "committed"  # a repetition
+    assert store.find_records("audit") == [fresh]
 
 
 def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: VirtualClock) -> None:

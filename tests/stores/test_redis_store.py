@@ -871,6 +871,139 @@ def test_a_page_goes_on_where_it_ended_also_when_that_run_is_gone(
     assert [run.id for run in rest.items] == ["r3", "r4", "r5"]
 
 
+# Searches that read only matches.
+
+
+def audit(number: int, **fields: Any) -> Record:
+    return Record(kind="audit", key=f"{number:04}", body=str(number), **fields)
+
+
+def test_a_range_of_records_is_read_alone(make: Make) -> None:
+    log = CommandLog(on=False)
+    store = make(on_command=log)
+    per_tenant = [tuple(audit(at, tenant=tenant) for at in range(1100)) for tenant in ("a", "b", "default")]
+    made = [changes.create(ScheduleRecord(name=name, task="work", trigger="@daily"), 0) for name in "xyz"]
+    writes = [Write(planned, None, notes) for planned, notes in zip(made, per_tenant, strict=True)]
+    assert all(answer.accepted for answer in store.put_schedules(writes))
+    log.on = True
+
+    def found(scripts: int, tenant: str | None = None, **bounds: Any) -> list[str]:
+        records = store.find_records("audit", tenant, **bounds)
+        assert log.seen == ["find records"] * scripts
+        log.seen.clear()
+        assert records == sorted(records, key=lambda record: (record.tenant, record.key))
+        return [record.body for record in records]
+
+    # A script reads up to 500 records. Those before the range, behind it or beyond the limit would take more.
+    assert found(1, "b", start="0700", end="0703") == ["700", "701", "702"]
+    assert found(1, start="0700", end="0702") == ["700", "701"] * 3
+    assert found(1, start="0700", limit=2) == ["700", "701"]
+    assert found(1, "b", start="0700", limit=500) == [str(at) for at in range(700, 1100)]
+    assert found(2, "b", limit=501) == [str(at) for at in range(501)]
+    assert len(found(7)) == 3300
+
+
+def test_expired_and_unreadable_records_do_not_count_for_a_limit(
+    store: RedisStore, clock: VirtualClock, client: Any
+) -> None:
+    for at in range(6):
+        assert store.put_record(audit(at, expires=clock.now + 1000 if at < 2 else None))
+    client.hset(key(store, "records:audit:0002"), "version", "many")
+    client.hset(key(store, "records:audit:0003"), "expires", "tomorrow")
+    clock.advance("1s")
+    assert [record.body for record in store.find_records("audit", limit=1)] == ["4"]
+    assert [record.body for record in store.find_records("audit", limit=2)] == ["4", "5"]
+    assert store.get_record("audit", "default", "0002") is None
+
+
+def test_records_of_writes_and_transitions_are_purged_when_they_have_expired(
+    store: RedisStore, clock: VirtualClock, client: Any
+) -> None:
+    add_schedules(store, "a")
+    (row,) = store.find_schedules(ScheduleQuery()).items
+    expires = clock.now + 1000
+    pause = changes.pause(row, clock.now)
+    (written,) = store.put_schedules([Write(pause, row.version, (audit(1, expires=expires), audit(2)))])
+    assert written.accepted
+    store.add_runs([RunRecord(id="r", task="work")])
+    (held,) = claim(store)
+    end = attempts.released(held, clock.now, "t")
+    assert store.settle_runs([replace(end, records=(audit(3, expires=expires),))]) == [True]
+    assert client.zrange(key(store, "expiring"), 0, -1) == ["audit default 0001", "audit default 0003"]
+    clock.advance("2s")
+    assert store.purge(clock.now, 10) == 2
+    assert store.find_records("audit") == [audit(2)]
+    assert client.zrange(key(store, "kinds:audit"), 0, -1) == ["default 0002"]
+    assert not client.exists(key(store, "expiring"), key(store, "records:audit:0001"))
+
+
+def test_records_count_for_the_size_of_a_batch(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "BYTES", 1000)
+    log = CommandLog(on=False)
+    store = make(on_command=log)
+    note = Record(kind="audit", key="1", body="x" * 600)
+    made = [changes.create(ScheduleRecord(name=name, task="work", trigger="@daily"), 0) for name in "abc"]
+    log.on = True
+    store.put_schedules([Write(planned, None, (note,)) for planned in made])
+    assert log.seen == ["put schedules", "committed"] * 3
+    log.on = False
+    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
+    ends = [replace(attempts.succeeded(run, None, 0, run.id), records=(note,)) for run in claim(store)]
+    log.seen.clear()
+    log.on = True
+    assert store.settle_runs(ends) == [True] * 3
+    assert log.seen == ["settle", "committed"] * 3
+
+
+def test_late_schedules_are_found_among_many_that_wake_up_at_once(
+    make: Make, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "MEMBERS_READ", 4)
+    log = CommandLog(on=False)
+    store = make(on_command=log)
+    names = [f"s{at:02}" for at in range(10)]
+    add_schedules(store, *names)
+    clock.advance("1s")
+    add_schedules(store, "t0", "t1", "t2")
+    add_schedules(store, "daily", trigger="@daily")
+    query = ScheduleQuery(wakes_before=clock.now + MINUTE + 1)
+    log.on = True
+    assert [row.name for row in store.find_schedules(query).items] == [*names, "t0", "t1", "t2"]
+    assert log.seen == ["find due"] * 4 + ["find schedules"]
+
+
+def test_a_search_by_keys_does_not_find_statistics_of_a_schedule_that_does_not_exist(
+    store: RedisStore, clock: VirtualClock, client: Any
+) -> None:
+    add_schedules(store, "a", "b")
+    store.add_runs([RunRecord(id="r", task="work", schedule="ghost", run_at=clock.now)])
+    (held,) = claim(store)
+    assert store.settle_runs([attempts.succeeded(held, None, clock.now, "t")]) == [True]
+    assert client.exists(key(store, "schedules:ghost"))
+    client.set(key(store, "schedules:b"), "in the way")
+    found = store.find_schedules(
+        ScheduleQuery(keys=(("default", "ghost"), ("default", "b"), ("default", "a")))
+    )
+    assert [(row.name, bool(row.damage)) for row in found.items] == [("a", False), ("b", True)]
+
+
+def test_runs_that_ended_lately_are_read_alone(make: Make, clock: VirtualClock) -> None:
+    log = CommandLog(on=False)
+    store = make(on_command=log)
+    runs_of = [RunRecord(id=f"r{at:04}", task="work", created_at=clock.now) for at in range(1200)]
+    store.add_runs(runs_of)
+    held = claim(store, limit=1200)
+    assert all(store.settle_runs([attempts.succeeded(run, None, clock.now, run.id) for run in held[:1190]]))
+    clock.advance("1s")
+    assert all(
+        store.settle_runs([attempts.failed(run, "boom", clock.now, run.id) for run in held[1190:1195]])
+    )
+    log.on = True
+    found = store.find_runs(RunQuery(finished_since=clock.now)).items
+    assert [run.id for run in found] == sorted(run.id for run in held[1190:1195])
+    assert log.seen == ["walk runs", "get runs"]
+
+
 def test_no_error_of_the_driver_reaches_the_caller(store: RedisStore, client: Any) -> None:
     for name in (
         "schedules",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from msgspec.structs import replace
 
 from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord
 from evenbeat.documents import RedisDocuments
@@ -228,6 +229,40 @@ def test_a_run_whose_next_runs_cannot_be_added_is_not_settled(
     assert differences(valkey) == {}
 
 
+@pytest.mark.parametrize("where", ["records:audit:1", "kinds:audit"])
+def test_a_run_whose_records_cannot_be_added_is_not_settled(
+    store: RedisStore, clock: VirtualClock, client: Any, valkey: str, where: str
+) -> None:
+    store.add_runs([RunRecord(id=name, task="work") for name in "ab"])
+    held = claim(store)
+    name = overwrite(client, store, where)
+    note = Record(kind="audit", key="1", body="ended")
+    ends = [attempts.succeeded(run, None, clock.now, run.id) for run in held]
+    ends[0] = replace(ends[0], records=(note,))
+    assert store.settle_runs(ends) == [False, True]
+    (found,) = store.find_records("quarantine")
+    assert (found.key, "is a string" in found.body) == ("a", True)
+    client.delete(name)
+    assert differences(valkey) == {}
+    assert store.settle_runs(ends) == [True, True]
+    assert store.find_records("audit") == [note]
+    assert differences(valkey) == {}
+
+
+@pytest.mark.parametrize("where", ["records:audit:1", "kinds:audit", "expiring"])
+def test_schedules_whose_records_cannot_be_added_are_not_written(
+    store: RedisStore, clock: VirtualClock, client: Any, where: str
+) -> None:
+    overwrite(client, store, where)
+    before = content(client, store)
+    wanted = [ScheduleRecord(name=name, task="work", trigger="every 1m") for name in "ab"]
+    writes = [Write(changes.create(entry, clock.now), None) for entry in wanted]
+    writes[1] = writes[1]._replace(records=(Record(kind="audit", key="1", body=""),))
+    with pytest.raises(StoreUnavailable, match=f"{where} is a string"):
+        store.put_schedules(writes)
+    assert content(client, store) == before
+
+
 @pytest.mark.parametrize("damage", ["something else", "gone"])
 def test_a_missing_lost_run_does_not_block_others(
     store: RedisStore, clock: VirtualClock, client: Any, damage: str
@@ -276,6 +311,7 @@ def prepare(store: RedisStore, clock: VirtualClock) -> None:
     ]
     assert store.settle_runs(ends) == [True, True]
     store.put_record(Record(kind="node", key="n", body="{}", expires=clock.now + 1))
+    store.put_record(Record(kind="audit", key="old", body="{}"))
     store.fire_due(clock.now, 10, plan)
     clock.advance("1m")
 
@@ -287,9 +323,15 @@ def actions(store: RedisStore, clock: VirtualClock) -> list[Callable[[], object]
     assert changed is not None
     ends = [attempts.succeeded(run, None, clock.now, f"t-{run.id}") for run in running[:1]]
     ends += [attempts.released(run, clock.now, f"t-{run.id}") for run in running[1:]]
+    # One record is new, and one replaces an expired one.
+    notes = (
+        Record(kind="audit", key="new", body="", expires=clock.now + 1),
+        Record(kind="node", key="n", body=""),
+    )
+    ends = [replace(end, records=notes) for end in ends]
     return [
         lambda: store.fire_due(clock.now, 10, plan),
-        lambda: store.put_schedules([Write(changed, row.version)]),
+        lambda: store.put_schedules([Write(changed, row.version, notes)]),
         lambda: store.add_runs([RunRecord(id="new", task="work", queue="slow")]),
         lambda: claim(store, "again", queues=("default", "slow")),
         lambda: store.settle_runs(ends),

@@ -12,7 +12,7 @@ import msgspec
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import InvalidValue
-from evenbeat.stores.base import Page, RunQuery
+from evenbeat.stores.base import Page, RunQuery, ScheduleQuery
 
 Position: TypeAlias = tuple[Instant, str]
 """A run's position in the order of pages: when it was created, and its id."""
@@ -27,6 +27,21 @@ def schedule_page(found: Sequence[ScheduleRecord], limit: int) -> Page[ScheduleR
     items = tuple(found[:limit])
     more = bool(items) and len(found) > limit
     return Page(items, _write((items[-1].tenant, items[-1].name)) if more else None)
+
+
+def keys_after(
+    query: ScheduleQuery, keys: Iterable[tuple[str, str]], after: tuple[str, str] | None
+) -> list[tuple[str, str]]:
+    """Return the keys of schedules that may follow a position, in order and each once."""
+    return sorted(
+        {
+            (tenant, name)
+            for tenant, name in keys
+            if (query.tenant is None or tenant == query.tenant)
+            and (query.name is None or name == query.name)
+            and (after is None or (tenant, name) > after)
+        }
+    )
 
 
 def run_page(found: Sequence[RunRecord], limit: int) -> Page[RunRecord]:

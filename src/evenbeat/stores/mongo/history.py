@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
@@ -41,6 +42,7 @@ _RUNNING = ("running",)
 _NEWEST_FIRST: Sort = [("created_at", -1), ("_id", 1)]
 _FINAL = sorted(FINAL_STATES)
 _BY_ID = Index(RUNS, "_id_", {"_id": 1})
+_Source: TypeAlias = tuple[list[Document], Index]
 
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
@@ -75,24 +77,30 @@ def search_filters(query: RunQuery, after: Position | None = None) -> list[tuple
     ]
 
 
-def _sources(query: RunQuery) -> list[tuple[list[Document], Index]]:
+def _sources(query: RunQuery) -> list[_Source]:
     """Return conditions, each with an index that contains all documents that match it. Every run that the
     query asks for matches one of the conditions."""
     if query.ids is not None:
         return [([{"_id": {"$in": list(dict.fromkeys(query.ids))}}], _BY_ID)]
+    if query.finished_since is not None:
+        return [_ended_since(query.finished_since)] if query.asks_for(FINAL_STATES) else []
     if query.is_about_active_runs_of_a_schedule:
         return [([], ACTIVE)]
     if query.states == _RUNNING:
         return [([], LEASED)]
-    queued: tuple[list[Document], Index] = ([{"state": "queued"}], CLAIMABLE)
+    queued: _Source = ([{"state": "queued"}], CLAIMABLE)
     if query.retrying:
         return [queued]
     if query.since is not None:
-        ended: list[Document] = [{"state": {"$in": _FINAL}}, {"finished_at": {"$gte": query.since}}]
-        running = ([{"state": "running"}], LEASED)
-        parts = ((FINAL_STATES, (ended, OVER)), (("running",), running), (("queued",), queued))
+        ended = _ended_since(query.since)
+        running: _Source = ([{"state": "running"}], LEASED)
+        parts = ((FINAL_STATES, ended), (("running",), running), (("queued",), queued))
         return [source for states, source in parts if query.asks_for(states)]
     return [([], NEWEST if query.tenant is None or query.schedule is None else OF_SCHEDULE)]
+
+
+def _ended_since(instant: Instant) -> _Source:
+    return [{"state": {"$in": _FINAL}}, {"finished_at": {"$gte": instant}}], OVER
 
 
 def _conditions(query: RunQuery, after: Position | None) -> list[Document]:

@@ -127,14 +127,18 @@ def record_id(kind: str, tenant: str, key: str) -> Document:
     return {"kind": kind, "tenant": tenant, "key": key}
 
 
-def records_between(kind: str, tenant: str | None) -> Document:
-    """Return the range of the ``_id``s of a kind, or of a tenant's records of that kind."""
-    if tenant is None:
-        return {
-            "$gt": {"kind": kind, "tenant": LOWEST, "key": LOWEST},
-            "$lt": {"kind": kind, "tenant": HIGHEST, "key": HIGHEST},
-        }
-    return {"$gt": record_id(kind, tenant, LOWEST), "$lt": record_id(kind, tenant, HIGHEST)}  # type: ignore[arg-type]  # bounds are no texts
+def records_of(kind: str) -> Document:
+    """Return the range of the ``_id``s of a kind."""
+    return {
+        "$gt": {"kind": kind, "tenant": LOWEST, "key": LOWEST},
+        "$lt": {"kind": kind, "tenant": HIGHEST, "key": HIGHEST},
+    }
+
+
+def records_between(kind: str, tenant: str, start: str, end: str | None) -> Document:
+    """Return the range of the ``_id``s of a tenant's records of a kind, from one key to before another."""
+    before: Any = HIGHEST if end is None else end
+    return {"$gte": record_id(kind, tenant, start), "$lt": record_id(kind, tenant, before)}
 
 
 def record_document(record: Record) -> Document:

@@ -8,22 +8,25 @@ from typing import Any
 from pymongo import UpdateOne
 from pymongo.operations import ReplaceOne
 
-from evenbeat.core.records import RunRecord, ScheduleRecord, Version
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
-from evenbeat.stores.mongo import new_runs
+from evenbeat.stores.mongo import new_runs, records
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import Key, found_schedule, key_text, schedule_document, skipped_document
-from evenbeat.stores.mongo.schema import RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
+from evenbeat.stores.mongo.schema import DUE, RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.mongo.session import Session
-from evenbeat.stores.pages import read_schedule_cursor, schedule_page
+from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page
 from evenbeat.stores.rows import quarantine_note, salvaged_version
 
 # A counter for writes that must only cause a conflict: a transaction that has read a document without
 # writing it does not notice that another one changes it.
 TOUCH: Document = {"$inc": {"touched": 1}}
 ACTIVE_STATES = ["queued", "running"]
+# How many schedules one command finds by their keys.
+_KEYS_AT_ONCE = 1_000
 
 
 class AllRefused(Exception):
@@ -34,7 +37,7 @@ class AllRefused(Exception):
         self.answers = answers
 
 
-def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Written]:
+def put(session: Session, writes: Sequence[Write], now: Instant, careful: bool) -> list[Written]:
     """Decide the writes one after the other, each on the result of those before it; then write all
     documents at once.
 
@@ -49,6 +52,7 @@ def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Writte
     versions: dict[str, Any] = {key: _version(document) for key, document in found.items()}
     present = {key: found_schedule(document) for key, document in found.items()}
     accepted: list[Planned] = []
+    new_records: list[Record] = []
     refused: dict[str, None] = {}
     repetitions = False
     answers: list[Written] = []
@@ -65,6 +69,7 @@ def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Writte
             continue
         versions[key], present[key] = wanted.version, wanted
         accepted.append(write.planned)
+        new_records += write.records
         answers.append(Written(True, wanted))
     if refused and not accepted and not repetitions:
         # The answers are of the moment of reading: writing the documents would abort nodes that fire them.
@@ -77,6 +82,7 @@ def put(session: Session, writes: Sequence[Write], careful: bool) -> list[Writte
     touched = [UpdateOne({"_id": key}, TOUCH) for key in refused if key in found]
     session.bulk("touch schedules", SCHEDULES, touched)
     add_what_follows(session, accepted, careful)
+    records.add(session, new_records, now, careful)
     return answers
 
 
@@ -134,35 +140,60 @@ def put_notes(session: Session, to_quarantine: Sequence[tuple[str, str, Exceptio
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
+    after = read_schedule_cursor(query.cursor)
+    if query.keys is not None:
+        return schedule_page(_among(session, query, keys_after(query, query.keys, after)), query.limit)
     # One more than the page holds says whether there is more.
     documents = session.find(
         "find schedules",
         SCHEDULES,
-        search_filter(query, read_schedule_cursor(query.cursor)),
+        search_filter(query, after),
         sort=[("tenant", 1), ("name", 1)],
         limit=query.limit + 1,
-        hint=None if _is_one(query) else SCHEDULES_BY_NAME.name,
+        hint=_index(query),
     )
     found = [found_schedule(document) for document in documents]
     return schedule_page(found, query.limit)
 
 
-def _is_one(query: ScheduleQuery) -> bool:
-    return query.tenant is not None and query.name is not None
+def _among(session: Session, query: ScheduleQuery, keys: Sequence[Key]) -> list[ScheduleRecord]:
+    """Find schedules among those with these keys, until there are enough for a page. Also finds documents
+    that have no position in the order, by their ``_id``."""
+    found: list[ScheduleRecord] = []
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        ids = [key_text(key) for key in keys[start : start + _KEYS_AT_ONCE]]
+        documents = session.find("find schedules", SCHEDULES, {"_id": {"$in": ids}, **_conditions(query)})
+        found += sorted(map(found_schedule, documents), key=lambda schedule: schedule.key)
+        if len(found) > query.limit:
+            break
+    return found
+
+
+def _index(query: ScheduleQuery) -> str | None:
+    if query.tenant is not None and query.name is not None:
+        return None
+    return SCHEDULES_BY_NAME.name if query.wakes_before is None else DUE.name
+
+
+def _conditions(query: ScheduleQuery) -> Document:
+    where: Document = {"state": {"$nin": query.unwanted}}
+    if query.task is not None:
+        where["task"] = query.task
+    if query.changed_since is not None:
+        where["updated_at"] = {"$gte": query.changed_since}
+    if query.wakes_before is not None:
+        where["wake_at"] = {"$lt": query.wakes_before}
+    return where
 
 
 def search_filter(query: ScheduleQuery, after: Key | None) -> Document:
-    where: Document = {"state": {"$nin": query.unwanted}}
+    where = _conditions(query)
     if query.tenant is not None and query.name is not None:
         where["_id"] = key_text((query.tenant, query.name))
     else:
         # A document without a tenant or a name has no position in the order.
         text = {"$type": "string"}
         where |= {"tenant": query.tenant or text, "name": query.name or text}
-    if query.task is not None:
-        where["task"] = query.task
-    if query.changed_since is not None:
-        where["updated_at"] = {"$gte": query.changed_since}
     if after is not None:
         tenant, name = after
         behind = [{"tenant": {"$gt": tenant}}, {"tenant": tenant, "name": {"$gt": name}}]

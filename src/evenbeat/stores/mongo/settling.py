@@ -1,4 +1,4 @@
-"""Settles runs: applies transitions, with their new runs, statistics and wake-ups. All functions but
+"""Settles runs: applies transitions, with their new runs, records, statistics and wake-ups. All functions but
 ``settle_alone`` need an open transaction."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pymongo import UpdateOne
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Statistics, Transition
 from evenbeat.stores.decisions import RunStatus, Settlement, changes, settlement
-from evenbeat.stores.mongo import new_runs
+from evenbeat.stores.mongo import new_runs, records
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import SHARDS, Key, key_text, set_and_unset, statistics_id
 from evenbeat.stores.mongo.schedules import TOUCH
@@ -83,7 +83,8 @@ def can_be_quick(transitions: Sequence[Transition]) -> bool:
 
 def is_alone(transitions: Sequence[Transition]) -> bool:
     """Return whether there is one transition that changes one document, which needs no transaction."""
-    return len(transitions) == 1 and transitions[0].counts is None and transitions[0].wakes is None
+    one = transitions[0]
+    return len(transitions) == 1 and one.counts is None and one.wakes is None and not one.records
 
 
 def settle_alone(session: Session, transition: Transition, now: Instant) -> None:
@@ -96,7 +97,7 @@ def settle_alone(session: Session, transition: Transition, now: Instant) -> None
 
 
 def settle_quickly(
-    session: Session, transitions: Sequence[Transition], now: Instant, shard: Shard
+    session: Session, transitions: Sequence[Transition], now: Instant, careful: bool, shard: Shard
 ) -> tuple[list[bool], bool]:
     """Settle all transitions without reading the runs. Raises UnexpectedStatus if one does not apply.
 
@@ -116,6 +117,7 @@ def settle_quickly(
     ]
     if session.bulk("update runs", RUNS, updates) < len(transitions):
         raise UnexpectedStatus
+    records.add(session, done.records, now, careful)
     return [True] * len(transitions), woken
 
 
@@ -157,6 +159,7 @@ def settle(
         RUNS,
         [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in done.updates.items()],
     )
+    records.add(session, done.records, now, careful)
     return done.answers, woken
 
 

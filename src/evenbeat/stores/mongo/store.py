@@ -124,8 +124,11 @@ class MongoStore:
         return _by_size(self._put, writes, _weight_of_write)
 
     def _put(self, writes: Sequence[Write]) -> list[Written]:
+        now = self.now()
         try:
-            return self._connections.write(lambda session, careful: schedules.put(session, writes, careful))
+            return self._connections.write(
+                lambda session, careful: schedules.put(session, writes, now, careful)
+            )
         except schedules.AllRefused as refusal:
             return refusal.answers
 
@@ -253,7 +256,9 @@ class MongoStore:
                     settling.settle_alone(self._session, transitions[0], now)
                     return [True], False
                 return self._connections.write(
-                    lambda session, _: settling.settle_quickly(session, transitions, now, self._shard)
+                    lambda session, careful: settling.settle_quickly(
+                        session, transitions, now, careful, self._shard
+                    )
                 )
         return self._connections.write(
             lambda session, careful: settling.settle(session, transitions, now, careful, self._shard)
@@ -296,8 +301,18 @@ class MongoStore:
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         return records.put(self._session, record, expect, self.now(), self._connections.patience)
 
-    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        return records.find(self._session, kind, tenant, self.now())
+    def find_records(
+        self,
+        kind: str,
+        tenant: str | None = None,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        if limit is not None:
+            check_limit(limit)
+        return records.find(self._session, (kind, tenant), (start, end), limit, self.now())
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         return records.delete(self._session, (kind, tenant, key), version, self._connections.patience)
@@ -324,7 +339,8 @@ class MongoStore:
 
 def _weight_of_write(write: Write) -> int:
     planned = write.planned
-    return len(planned.schedule.payload) + sum(len(run.payload) for run in planned.runs)
+    size = len(planned.schedule.payload) + sum(len(run.payload) for run in planned.runs)
+    return size + sum(len(record.body) for record in write.records)
 
 
 def _by_size(apply: Callable[[Sequence[T]], list[A]], rows: Sequence[T], size: Callable[[T], int]) -> list[A]:

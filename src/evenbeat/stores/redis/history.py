@@ -62,16 +62,18 @@ def _from_several(
 ) -> list[RunRecord] | None:
     """Find runs in the indexes of queued, running and lately ended ones; None if these do not contain all
     matches."""
-    if query.since is None and not query.retrying:
+    since = [edge for edge in (query.since, query.finished_since) if edge is not None]
+    if not since and not query.retrying:
         return None
     asked = _equal(query)
     indexes: list[tuple[str, str]] = []
-    if query.asks_for(("queued",)):
+    may_be_active = query.finished_since is None
+    if may_be_active and query.asks_for(("queued",)):
         indexes += [(index, "-inf") for _, index in _ready(session)]
-    if not query.retrying and query.asks_for(("running",)):
+    if may_be_active and not query.retrying and query.asks_for(("running",)):
         indexes.append(("leases", "-inf"))
     if not query.retrying and query.asks_for(FINAL_STATES):
-        indexes.append(("over", str(query.since)))
+        indexes.append(("over", str(max(since))))
     chosen: list[tuple[int, str]] = []
     for index, first in indexes:
         for run_id, _, values in _walk(session, index, first, ("created_at", "started_at", *asked)):

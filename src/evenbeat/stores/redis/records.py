@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.stores.redis.rows import instant_text, number_text, optional_instant
+from evenbeat.stores.redis.rows import instant_text, member_of, number_text, optional_instant
 from evenbeat.stores.redis.session import Session
 
-
-def get(session: Session, kind: str, tenant: str, key: str) -> Record | None:
-    (rows,) = session.run("find_records", [kind, tenant, key])
-    live = _live(rows, kind, session.now())
-    return live[0] if live else None
+# How many records one script reads, which takes 1 ms.
+READ_LIMIT = 500
 
 
-def put(session: Session, record: Record, expect: int | None) -> bool:
+def record_row(record: Record) -> list[object]:
+    """Return a record as the scripts write it."""
     for field, value in (("kind", record.kind), ("tenant", record.tenant)):
         if " " in value or ":" in value:
             raise InvalidValue(f"{field} {shown(value)} has a space or a colon", field=field, value=value)
-    (is_there,) = session.run(
-        "put_record",
-        [
-            record.kind,
-            record.tenant,
-            record.key,
-            number_text(record.version),
-            record.body,
-            "" if record.expires is None else instant_text(record.expires),
-            False if record.expires is None else record.expires,
-            False if expect is None else number_text(expect),
-        ],
-    )
+    return [
+        record.kind,
+        record.tenant,
+        record.key,
+        number_text(record.version),
+        record.body,
+        "" if record.expires is None else instant_text(record.expires),
+        False if record.expires is None else record.expires,
+    ]
+
+
+def get(session: Session, kind: str, tenant: str, key: str) -> Record | None:
+    (found,) = session.run("get_record", [kind, tenant, key])
+    return None if found is None else _record(kind, [tenant, key, *found])
+
+
+def put(session: Session, record: Record, expect: int | None) -> bool:
+    expected = False if expect is None else number_text(expect)
+    (is_there,) = session.run("put_record", [*record_row(record), expected])
     session.committed()
     return bool(is_there)
 
 
-def find(session: Session, kind: str, tenant: str | None) -> list[Record]:
-    (rows,) = session.run("find_records", [kind, False if tenant is None else tenant, False])
-    return sorted(_live(rows, kind, session.now()), key=lambda record: (record.tenant, record.key))
+def find(
+    session: Session, kind: str, tenant: str | None, start: str, end: str | None, limit: int | None
+) -> list[Record]:
+    found: list[Record] = []
+    position: Sequence[object] | None = (
+        (None, "-") if tenant is None else (tenant, f"[{member_of(tenant, start)}")
+    )
+    while position is not None and (limit is None or len(found) < limit):
+        missing = READ_LIMIT if limit is None else min(limit - len(found), READ_LIMIT)
+        position, rows = session.run(
+            "find_records",
+            [
+                kind,
+                int(tenant is not None),
+                start,
+                False if end is None else end,
+                READ_LIMIT,
+                missing,
+                *position,
+            ],
+        )
+        found += [record for row in rows if (record := _record(kind, row)) is not None]
+    return found
 
 
 def delete(session: Session, kind: str, tenant: str, key: str, version: int) -> bool:
@@ -49,14 +72,11 @@ def delete(session: Session, kind: str, tenant: str, key: str, version: int) -> 
     return bool(is_gone)
 
 
-def _live(rows: list[list[Any]], kind: str, now: Instant) -> list[Record]:
-    found = []
-    for tenant, key, version, body, expires in rows:
-        try:
-            ends = optional_instant(expires)
-            record = Record(kind=kind, tenant=tenant, key=key, version=int(version), body=body, expires=ends)
-        except ValueError:
-            continue  # edited by hand: it exists for writes, and is not returned
-        if ends is None or ends > now:
-            found.append(record)
-    return found
+def _record(kind: str, row: list[str]) -> Record | None:
+    """Return a record; None if it was edited by hand. Such a record exists for writes, and is not found."""
+    tenant, key, version, body, expires = row
+    try:
+        ends = optional_instant(expires)
+        return Record(kind=kind, tenant=tenant, key=key, version=int(version), body=body, expires=ends)
+    except ValueError:
+        return None

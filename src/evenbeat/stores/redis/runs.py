@@ -11,6 +11,7 @@ from evenbeat.core.records import RunRecord, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.decisions import weight
+from evenbeat.stores.redis.records import record_row
 from evenbeat.stores.redis.rows import (
     Fields,
     fields_of,
@@ -153,7 +154,7 @@ def _transition_row(t: Transition) -> list[object]:
             gone.append(name)
         elif text is not UNSET:
             fields += (name, text)
-    return [
+    row: list[object] = [
         t.run,
         str(t.attempt),
         t.expect,
@@ -172,6 +173,9 @@ def _transition_row(t: Transition) -> list[object]:
         False if t.wakes is None else member_of(*t.wakes),
         False if t.gate is None else [path_of(*t.gate[:2]), *map(str, t.gate[2:])],
     ]
+    if t.records:
+        row.append([record_row(record) for record in t.records])
+    return row
 
 
 def _value_or_mark(value: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,8 +13,9 @@ from evenbeat.rules.firing import DEFERRED, Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.decisions import Budget, may_be_repetition
-from evenbeat.stores.pages import read_schedule_cursor, schedule_page
+from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page
 from evenbeat.stores.redis.ledger import skipped_row
+from evenbeat.stores.redis.records import record_row
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
     Fields,
@@ -37,6 +38,8 @@ from evenbeat.stores.rows import Unreadable, quarantine_note
 BATCH = 500
 # How many rows one script reads, which takes 1 ms.
 READ_LIMIT = 500
+# How many members of an index one command reads, which takes 1 ms.
+MEMBERS_READ = 5_000
 # For how many ms a node reserves the rows that it plans. After that, other nodes may plan them, too.
 RESERVATION_MS = 2_000
 # A node that found only reserved rows in so many calls plans them anyway: the other node may be dead.
@@ -73,13 +76,14 @@ def put(session: Session, writes: Sequence[Write]) -> list[Written]:
 
 
 def _write_size(write: Write) -> int:
-    return len(write.planned.schedule.payload) * (1 + len(write.planned.runs))
+    size = len(write.planned.schedule.payload) * (1 + len(write.planned.runs))
+    return size + sum(len(record.body) for record in write.records) if write.records else size
 
 
 def _write_row(write: Write) -> list[object]:
     s = write.planned.schedule
     expect = False if write.expect is None else version_fields(write.expect)
-    return [
+    row: list[object] = [
         member_of(*s.key),
         path_of(*s.key),
         expect,
@@ -88,6 +92,9 @@ def _write_row(write: Write) -> list[object]:
         s.format,
         *_following(write.planned),
     ]
+    if write.records:
+        row.append([record_row(record) for record in write.records])
+    return row
 
 
 def _following(planned: Planned) -> tuple[list[object], list[object], list[str]]:
@@ -115,21 +122,64 @@ def _written(write: Write, reply: int | list[list[str]]) -> Written:
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     after = read_schedule_cursor(query.cursor)
+    keys: Iterable[tuple[str, str]] | None = query.keys
+    if keys is None and query.wakes_before is not None:
+        keys = _due_before(session, query.wakes_before)
+    if keys is None:
+        found = _in_order(session, query, after)
+    else:
+        found = _among(session, query, keys_after(query, keys, after))
+    return schedule_page(found, query.limit)
+
+
+def _in_order(session: Session, query: ScheduleQuery, after: tuple[str, str] | None) -> list[ScheduleRecord]:
     found: list[ScheduleRecord] = []
     first, last = _range(query)
     if after is not None and (first == "-" or member_of(*after) >= first[1:]):
         first = f"({member_of(*after)}"
-    equal = {name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None}
     while True:
-        # Ask for one more row than the page holds, to know whether there are more.
-        missing = min(query.limit + 1 - len(found), READ_LIMIT)
-        asked = [first, last, READ_LIMIT, missing, equal, query.unwanted, _score(query.changed_since)]
-        position, rows = session.run("find_schedules", asked)
+        position, rows = session.run("find_schedules", [first, last, *_conditions(query, len(found))])
         found += [found_schedule(member, fields_of(flat)) for member, flat in rows]
         if len(found) > query.limit or position is None:
-            break
+            return found
         first = f"({position}"
-    return schedule_page(found, query.limit)
+
+
+def _among(session: Session, query: ScheduleQuery, keys: Sequence[tuple[str, str]]) -> list[ScheduleRecord]:
+    found: list[ScheduleRecord] = []
+    for start in range(0, len(keys), READ_LIMIT):
+        members = [member_of(*key) for key in keys[start : start + READ_LIMIT]]
+        _, rows = session.run("find_schedules", [False, False, *_conditions(query, len(found)), members])
+        found += [found_schedule(member, fields_of(flat)) for member, flat in rows]
+        if len(found) > query.limit:
+            break
+    return found
+
+
+def _conditions(query: ScheduleQuery, already: int) -> list[object]:
+    equal = {name: value for name, value in (("task", query.task), ("name", query.name)) if value is not None}
+    # Ask for one more row than the page holds, to know whether there are more.
+    missing = min(query.limit + 1 - already, READ_LIMIT)
+    since, before = _score(query.changed_since), _score(query.wakes_before)
+    return [READ_LIMIT, missing, equal, query.unwanted, since, before]
+
+
+def _due_before(session: Session, instant: Instant) -> list[tuple[str, str]]:
+    """Return the keys of the schedules that wake up before an instant, those of newer formats excepted."""
+    found: list[tuple[str, str]] = []
+    for family in FAMILIES:
+        index, first, passed = f"{session.location.base}due{family}", "-inf", 0
+        while True:
+            words = (first, f"({instant}", "WITHSCORES", "LIMIT", passed, MEMBERS_READ)
+            flat: list[str] = session.execute("find due", "ZRANGEBYSCORE", index, *words)
+            found += map(read_member, flat[::2])
+            if len(flat) < 2 * MEMBERS_READ:
+                break
+            # Continue after the last score, or inside it.
+            last = flat[-1]
+            passed = flat[1::2].count(last) + (passed if last == first else 0)
+            first = last
+    return found
 
 
 def _range(query: ScheduleQuery) -> tuple[str, str]:

@@ -188,8 +188,18 @@ class RedisStore:
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         return records.put(self._session, record, expect)
 
-    def find_records(self, kind: str, tenant: str | None = None) -> list[Record]:
-        return records.find(self._session, kind, tenant)
+    def find_records(
+        self,
+        kind: str,
+        tenant: str | None = None,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        if limit is not None:
+            check_limit(limit)
+        return records.find(self._session, kind, tenant, start, end, limit)
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         return records.delete(self._session, kind, tenant, key, version)

@@ -1,19 +1,38 @@
--- Finds records of a kind: one by (tenant, key), those of a tenant, or all. asked: {kind, tenant or false, key or false}.
--- Returns rows of {tenant, key, version, body, expires}, also of expired ones.
+-- Finds the records of a kind that have not expired, in the order (tenant, key), a part of them at a time.
+-- asked: {kind, 1 if only those of the tenant at the position, first key, the key to end before or false, how many to read, how
+-- many to find, position: tenant or nil, the bound to read from}. Without a tenant, the bound precedes the next tenant: a
+-- search in all tenants reads the range of keys of each, not the keys between.
+-- Returns {the position to continue at, or false at the end; rows of {tenant, key, version, body, expires}}.
 
-local kind, tenant, rows = asked[1], asked[2], {}
-local function look(owner, name)
+local kind, alone, start, finish, left, most = asked[1], asked[2] == 1, asked[3], asked[4], asked[5], asked[6]
+local owner, from = asked[7], asked[8]
+local index, rows = base .. 'kinds:' .. kind, {}
+
+local function look(name)
   local found = read('HMGET', record_key(kind, owner, name), 'version', 'body', 'expires')
-  if found[1] then rows[#rows + 1] = { owner, name, found[1], found[2] or '', found[3] or '' } end
-end
-if asked[3] then
-  look(tenant, asked[3])
-else
-  local from, to = '-', '+'
-  if tenant then from, to = '[' .. tenant .. ' ', '(' .. tenant .. '!' end
-  for _, member in ipairs(call('ZRANGEBYLEX', base .. 'kinds:' .. kind, from, to)) do
-    local owner, name = match(member, '^([^ ]*) (.*)$')
-    look(owner, name)
+  if is_live(found[1], found[3]) then
+    rows[#rows + 1] = { owner, name, found[1], found[2] or '', found[3] or '' }
   end
 end
-return { now, rows }
+
+while left > 0 and #rows < most do
+  if not owner then
+    local following = call('ZRANGEBYLEX', index, from, '+', 'LIMIT', 0, 1)[1]
+    if not following then return { now, false, rows } end
+    owner = match(following, '^[^ ]*')
+    from = '[' .. owner .. ' ' .. start
+  end
+  local to = '(' .. owner .. (finish and ' ' .. finish or '!')
+  local room = math.min(left, most - #rows)
+  local members = call('ZRANGEBYLEX', index, from, to, 'LIMIT', 0, room)
+  for _, member in ipairs(members) do
+    look(sub(member, #owner + 2))
+    from = '(' .. member
+  end
+  left = left - #members - 1
+  if #members < room then
+    if alone then return { now, false, rows } end
+    owner, from = false, '[' .. owner .. '!'
+  end
+end
+return { now, { owner, from }, rows }

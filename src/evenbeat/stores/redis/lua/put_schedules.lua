@@ -1,12 +1,13 @@
 -- Writes schedules by compare-and-set, one after the other.
--- asked: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels}.
+-- asked: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels, records or
+-- nil}.
 -- Returns for each: 1, or {the present row, 1 if all of the runs exist}.
 
 need_for_runs()
 need('zset', 'schedules')
 for _, row in ipairs(asked) do
   need('zset', 'due' .. family_of(row[6]))
-  if not can_follow(row[2], row[7], row[8]) then error('WRONGTYPE ' .. wrong, 0) end
+  if not (can_follow(row[2], row[7], row[8]) and can_add_records(row[10])) then error('WRONGTYPE ' .. wrong, 0) end
 end
 
 local answers = {}
@@ -31,6 +32,7 @@ for at, row in ipairs(asked) do
     if before ~= after then place(base .. 'due' .. before, member, false) end
     place(base .. 'due' .. after, member, row[5])
     follow(path, member, row[7], row[8], row[9])
+    add_records(row[10])
     answers[at] = 1
   else
     local there = 1

@@ -2,7 +2,7 @@
 -- asked: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
--- gate ({path of a schedule, generation, revision}) or false}.
+-- gate ({path of a schedule, generation, revision}) or false, records to add or nil}.
 -- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken}. A transition takes 24 us of the server's time,
 -- 30 with the append-only file.
 
@@ -112,7 +112,7 @@ local function apply(row, key, found)
   local id, state = row[1], found[1]
   local after = row[7] or state
   local run = standing(row, key, found, after)
-  if not run or not can_add_all(row[14]) then return false end
+  if not (run and can_add_all(row[14]) and can_add_records(row[18])) then return false end
   local fields, gone = row[5], row[6]
   local function set(name, value)
     fields[#fields + 1] = name
@@ -180,6 +180,7 @@ for at, row in ipairs(asked) do
     answers[at] = 0
   else
     for _, run in ipairs(row[14]) do add_run(run) end
+    add_records(row[18])
     if row[15] then add_figures(row[15]) end
     if row[16] then touch(path_of(row[16]))[2] = row[16] end
     answers[at] = 1
