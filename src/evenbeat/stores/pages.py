@@ -26,7 +26,7 @@ def schedule_page(found: Sequence[ScheduleRecord], limit: int) -> Page[ScheduleR
     """Cut a page from schedules; one more than ``limit`` of them says that others follow."""
     items = tuple(found[:limit])
     more = bool(items) and len(found) > limit
-    return Page(items, _write((items[-1].tenant, items[-1].name)) if more else None)
+    return Page(items, write_position((items[-1].tenant, items[-1].name)) if more else None)
 
 
 def keys_after(
@@ -48,7 +48,7 @@ def run_page(found: Sequence[RunRecord], limit: int) -> Page[RunRecord]:
     """Cut a page from runs; one more than ``limit`` of them says that others follow."""
     items = tuple(found[:limit])
     more = bool(items) and len(found) > limit
-    return Page(items, _write((items[-1].created_at, items[-1].id)) if more else None)
+    return Page(items, write_position((items[-1].created_at, items[-1].id)) if more else None)
 
 
 def fetch_run_page(query: RunQuery, fetch: Fetch) -> Page[RunRecord]:
@@ -68,18 +68,18 @@ def fetch_run_page(query: RunQuery, fetch: Fetch) -> Page[RunRecord]:
 
 
 def read_schedule_cursor(cursor: str | None) -> tuple[str, str] | None:
-    return None if cursor is None else _read(cursor, tuple[str, str])
+    return None if cursor is None else read_position(cursor, tuple[str, str])
 
 
 def read_run_cursor(cursor: str | None) -> Position | None:
-    return None if cursor is None else _read(cursor, tuple[int, str])
+    return None if cursor is None else read_position(cursor, tuple[int, str])
 
 
-def _write(position: tuple[object, ...]) -> str:
+def write_position(position: tuple[object, ...]) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
 
 
-def _read(cursor: str, kind: Any) -> Any:
+def read_position(cursor: str, kind: Any) -> Any:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded.encode()), type=kind)

@@ -1,0 +1,383 @@
+"""The watch reports what any process changes in the store, once, also if it commits late."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from evenbeat.core.records import Execution, Record
+from evenbeat.rules import attempts
+from evenbeat.stores.base import RunQuery
+from evenbeat.web.catalogue import Catalogue
+from evenbeat.web.change import Change, coalesced
+from evenbeat.web.changes import ChangeWatch
+from evenbeat.web.run_changes import MANY
+from tests.web.activity import Activity
+
+
+class Listeners:
+    """An audience that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.is_watched = True
+        self.published: list[tuple[int, Sequence[Change]]] = []
+        self.forgotten = 0
+        self.was_published = threading.Event()
+
+    def publish(self, instant: int, changes: Sequence[Change]) -> None:
+        self.published.append((instant, list(changes)))
+        self.was_published.set()
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+
+class Watched:
+    """A watch on a store in memory; the test moves the clocks."""
+
+    def __init__(self) -> None:
+        self.activity = Activity()
+        self.listeners = Listeners()
+        self.seconds = 100.0
+        self.watch = ChangeWatch(self.activity.store, Catalogue(), self.listeners, clock=lambda: self.seconds)
+
+    def look(self, after: str = "1s", **fields: Any) -> list[Change]:
+        self.activity.clock.advance(after)
+        self.seconds += 1
+        return self.watch.step(**fields)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    watched = Watched()
+    watched.look()
+    return watched
+
+
+def run(kind: Any, run_id: str, tenant: str = "default", schedule: str | None = None) -> Change:
+    return Change("run", kind, tenant, run_id, schedule)
+
+
+def test_the_first_look_reports_changes_of_the_last_seconds_and_that_nodes_are_unknown() -> None:
+    """A client may have read its page before the first look."""
+    watched = Watched()
+    watched.activity.enqueue("old")
+    watched.activity.clock.advance("10s")
+    watched.activity.enqueue("new")
+    assert watched.look() == [run("queued", "new"), Change("node", "many"), Change("quarantine", "many")]
+
+
+def test_a_run_is_reported_as_queued_started_and_ended(watched: Watched) -> None:
+    watched.activity.enqueue("r", "acme", schedule="s")
+    assert watched.look() == [run("queued", "r", "acme", "s")]
+    assert watched.look() == []
+    (claimed,) = watched.activity.claim()
+    assert watched.look() == [run("started", "r", "acme", "s")]
+    assert watched.look() == []
+    watched.activity.fail(claimed)
+    assert watched.look() == [run("failed", "r", "acme", "s")]
+    for _ in range(20):
+        assert watched.look() == []
+
+
+def test_a_run_that_lives_between_two_looks_is_reported_once_as_ended(watched: Watched) -> None:
+    watched.activity.enqueue("r")
+    (claimed,) = watched.activity.claim()
+    watched.activity.succeed(claimed)
+    assert watched.look() == [run("succeeded", "r")]
+    assert watched.look() == []
+
+
+def test_a_run_that_ends_after_hours_is_reported(watched: Watched) -> None:
+    watched.activity.enqueue("r")
+    (claimed,) = watched.activity.claim()
+    watched.look()
+    for _ in range(3):
+        assert watched.look("1h") == []
+    watched.activity.succeed(claimed)
+    assert watched.look() == [run("succeeded", "r")]
+
+
+def test_a_run_that_waited_for_hours_is_reported_when_it_starts(watched: Watched) -> None:
+    watched.activity.enqueue("r")
+    watched.look()
+    watched.look("3h")
+    watched.activity.claim()
+    assert watched.look() == [run("started", "r")]
+
+
+def test_a_retry_is_reported_as_queued_and_its_next_attempt_as_started(watched: Watched) -> None:
+    watched.activity.enqueue("r", execution=Execution(retries=1))
+    (claimed,) = watched.activity.claim()
+    watched.look()
+    watched.activity.fail(claimed)
+    assert watched.look() == [run("queued", "r")]
+    assert watched.look("1m") == []
+    (claimed,) = watched.activity.claim()
+    assert watched.look() == [run("started", "r")]
+
+
+def test_a_run_that_was_claimed_again_between_two_looks_is_reported_as_started(watched: Watched) -> None:
+    watched.activity.enqueue("r")
+    (claimed,) = watched.activity.claim()
+    watched.look()
+    watched.activity.store.settle_runs([attempts.released(claimed, watched.activity.clock.now, "t")])
+    watched.activity.claim()
+    assert watched.look() == [run("started", "r")]
+
+
+def test_a_cancel_request_and_the_cancelled_run_are_reported(watched: Watched) -> None:
+    watched.activity.enqueue("running")
+    watched.activity.claim()
+    watched.activity.enqueue("waiting")
+    watched.look()
+    watched.activity.cancel("running")
+    watched.activity.cancel("waiting")
+    assert set(watched.look()) == {run("updated", "running"), run("cancelled", "waiting")}
+    assert watched.look() == []
+
+
+def test_a_run_that_commits_seconds_late_is_reported_once(watched: Watched) -> None:
+    watched.look("10s")
+    watched.activity.enqueue("r", created_at=watched.activity.clock.now - 4_000)
+    assert watched.look() == [run("queued", "r")]
+    assert watched.look() == []
+
+
+def test_a_run_that_commits_minutes_late_is_reported_when_it_ends(watched: Watched) -> None:
+    """A user's transaction stayed open after it had enqueued the run."""
+    watched.look("10m")
+    watched.activity.enqueue("r", created_at=watched.activity.clock.now - 300_000)
+    assert watched.look() == []
+    (claimed,) = watched.activity.claim()
+    watched.activity.succeed(claimed)
+    assert watched.look() == [run("succeeded", "r")]
+
+
+def test_an_end_that_commits_minutes_late_is_reported_if_the_run_was_seen_running(watched: Watched) -> None:
+    watched.activity.enqueue("r")
+    (claimed,) = watched.activity.claim()
+    watched.look()
+    end = watched.activity.clock.now
+    watched.look("10m")
+    watched.activity.succeed(claimed, at=end)
+    assert watched.look() == [run("succeeded", "r")]
+    assert watched.look() == []
+
+
+def test_ends_that_workers_record_after_an_outage_are_reported(watched: Watched) -> None:
+    watched.activity.enqueue("short")
+    watched.look()
+    (claimed,) = watched.activity.claim()
+    end = watched.activity.clock.now
+    watched.activity.store.unavailable.add("find_runs")
+    assert watched.look() == [Change("store", "unavailable")]
+    assert watched.look("1m") == []
+    watched.activity.store.unavailable.clear()
+    assert watched.look("1m") == [run("started", "short"), Change("store", "back")]
+    # The worker could not reach the store, either. The watch does not know the run by this time.
+    watched.watch._runs._running = frozenset()  # type: ignore[union-attr]
+    watched.activity.succeed(claimed, at=end)
+    assert watched.look() == [run("succeeded", "short")]
+    assert watched.look("20s") == []
+
+
+def test_more_runs_than_a_look_reads_are_reported_as_many(watched: Watched) -> None:
+    for number in range(501):
+        watched.activity.enqueue(f"r{number}")
+    assert watched.look() == [MANY]
+    assert watched.look("10s") == []
+    claimed = watched.activity.claim(limit=501)
+    assert MANY in watched.look()
+    for each in claimed:
+        watched.activity.succeed(each)
+    assert MANY in watched.look()
+    assert [change for change in watched.look("10s") if change.subject == "run"] == []
+
+
+def test_500_runs_in_each_of_many_seconds_are_all_named(watched: Watched) -> None:
+    """The overlap shrinks under load before changes are left out."""
+    for second in range(3):
+        for number in range(499):
+            watched.activity.enqueue(f"r{second}-{number}")
+        for each in watched.activity.claim(limit=499):
+            watched.activity.succeed(each)
+        found = [change for change in watched.look() if change.subject == "run"]
+        assert {change.id for change in found} == {f"r{second}-{number}" for number in range(499)}
+        assert {change.kind for change in found} == {"succeeded"}
+
+
+def test_more_than_500_running_runs_do_not_repeat_their_starts(watched: Watched) -> None:
+    for number in range(600):
+        watched.activity.enqueue(f"r{number:03}")
+    claimed = watched.activity.claim(limit=600)
+    watched.look()
+    assert watched.look("20s") == [MANY] or watched.look("20s") == []
+    found = []
+    for each in claimed[:300]:
+        watched.activity.succeed(each)
+        found += [change for change in watched.look("20s") if change.kind == "started"]
+    assert found == []
+
+
+def test_a_look_at_a_store_at_rest_reads_few_runs(watched: Watched) -> None:
+    for number in range(300):
+        watched.activity.enqueue(f"r{number}")
+    watched.look("1h")
+    watched.activity.store.queries.clear()
+    watched.look()
+    limits = [q.limit for q in watched.activity.store.queries if isinstance(q, RunQuery) and q.states is None]
+    assert limits == [20, 500]
+    assert [q.finished_since for q in watched.activity.store.queries if isinstance(q, RunQuery)][
+        -1
+    ] is not None
+
+
+def test_schedules_are_reported_as_created_updated_and_deleted(watched: Watched) -> None:
+    watched.activity.put("s", "acme")
+    assert watched.look() == [Change("schedule", "created", "acme", "s")]
+    watched.activity.put("s", "acme", task="other")
+    assert watched.look() == [Change("schedule", "updated", "acme", "s")]
+    watched.activity.delete("s", "acme")
+    assert watched.look() == [Change("schedule", "deleted", "acme", "s")]
+    assert watched.look() == []
+
+
+def test_many_changed_schedules_are_not_named(watched: Watched) -> None:
+    for number in range(501):
+        watched.activity.put(f"s{number}")
+    assert watched.look() == [Change("schedule", "many")]
+
+
+def test_nodes_that_join_and_leave_are_reported_within_seconds(watched: Watched) -> None:
+    store = watched.activity.store
+    now = watched.activity.clock.now
+    store.put_record(Record(kind="node", key="n1", body="{}", expires=now + 65_000))
+    assert watched.look("5s") == [Change("node", "joined", None, "n1")]
+    store.put_record(Record(kind="node", key="n1", body="{}", version=2, expires=now + 65_000), 1)
+    assert watched.look("5s") == []
+    assert watched.look("2m") == [Change("node", "left", None, "n1")]
+
+
+def test_quarantine_notes_are_reported(watched: Watched) -> None:
+    store = watched.activity.store
+    note = Record(kind="quarantine", tenant="acme", key="s", body="{}")
+    store.put_record(note)
+    assert watched.look("5s") == [Change("quarantine", "added", "acme", "s")]
+    store.delete_record("quarantine", "acme", "s", 1)
+    assert watched.look("5s") == [Change("quarantine", "removed", "acme", "s")]
+
+
+def test_an_unavailable_store_is_reported_once_and_nothing_is_missed(watched: Watched) -> None:
+    watched.activity.store.unavailable.add("now")
+    assert watched.look() == [Change("store", "unavailable")]
+    watched.activity.enqueue("r")
+    watched.activity.put("s")
+    assert watched.look("1m") == []
+    watched.activity.store.unavailable.clear()
+    assert set(watched.look("1m")) == {
+        Change("store", "back"),
+        run("queued", "r"),
+        Change("schedule", "created", "default", "s"),
+    }
+
+
+def test_changes_that_were_found_before_the_store_failed_are_published(watched: Watched) -> None:
+    watched.activity.put("s")
+    watched.activity.enqueue("r")
+    watched.activity.store.unavailable.add("find_records")
+    found = watched.look("5s")
+    assert found == [
+        Change("schedule", "created", "default", "s"),
+        run("queued", "r"),
+        Change("store", "unavailable"),
+    ]
+    assert watched.listeners.published[-1][1] == found
+    watched.activity.store.unavailable.clear()
+    assert watched.look() == [Change("store", "back")]
+
+
+def test_each_look_publishes_the_instant_of_the_store_even_without_changes(watched: Watched) -> None:
+    watched.look()
+    watched.look()
+    now = watched.activity.clock.now
+    assert [instant for instant, _ in watched.listeners.published[-2:]] == [now - 1_000, now]
+
+
+def test_without_listeners_the_watch_only_refreshes_the_catalogue(watched: Watched) -> None:
+    watched.listeners.is_watched = False
+    watched.look()
+    watched.activity.store.queries.clear()
+    for _ in range(3):
+        assert watched.look() == []
+    assert watched.activity.store.queries == []
+    assert watched.listeners.forgotten == 1
+    watched.activity.enqueue("r")
+    watched.activity.put("s")
+    watched.look()
+    assert watched.look() == [Change("schedule", "created", "default", "s")]
+    about_runs = [query for query in watched.activity.store.queries if isinstance(query, RunQuery)]
+    assert [query.states for query in about_runs] == [("failed",)]
+
+
+def test_a_hint_refreshes_the_catalogue_at_once(watched: Watched) -> None:
+    watched.listeners.is_watched = False
+    watched.look()
+    watched.activity.put("s")
+    assert watched.look(is_hinted=True) == [Change("schedule", "created", "default", "s")]
+
+
+def test_listeners_that_come_back_get_the_changes_of_the_last_seconds(watched: Watched) -> None:
+    watched.listeners.is_watched = False
+    watched.look()
+    watched.activity.enqueue("missed")
+    watched.look("10m")
+    watched.activity.enqueue("r")
+    watched.listeners.is_watched = True
+    assert watched.look() == [run("queued", "r"), Change("node", "many"), Change("quarantine", "many")]
+
+
+def test_the_thread_publishes_goes_on_after_an_error_and_stops(caplog: pytest.LogCaptureFixture) -> None:
+    activity, listeners, catalogue = Activity(), Listeners(), Catalogue()
+    refresh, failures = catalogue.refresh, iter([ValueError("a bug")])
+
+    def broken(store: Any) -> None:
+        for failure in failures:
+            raise failure
+        refresh(store)
+
+    catalogue.refresh = broken  # type: ignore[method-assign]
+    watch = ChangeWatch(activity.store, catalogue, listeners)
+    activity.put("s")
+    watch.start()
+    assert listeners.was_published.wait(60)
+    watch.stop()
+    assert not watch._thread.is_alive()
+    assert "a look for changes failed, retrying" in caplog.text
+    assert catalogue.is_loaded
+
+
+def test_the_last_change_of_a_subject_counts() -> None:
+    a, b = run("queued", "a"), run("queued", "b")
+    assert coalesced([a, b, run("failed", "a")]) == [b, run("failed", "a")]
+    assert coalesced([run("queued", "a", "t"), run("queued", "a", "u")]) != [run("queued", "a", "u")]
+
+
+@pytest.mark.parametrize(
+    ("change", "visible"),
+    [
+        (Change("schedule", "created", "acme", "s"), True),
+        (Change("schedule", "created", "other", "s"), False),
+        (Change("run", "failed", "other", "r"), False),
+        (Change("quarantine", "added", "other", "s"), False),
+        (Change("node", "joined", None, "n"), False),
+        (Change("run", "many"), True),
+        (Change("store", "unavailable"), True),
+    ],
+)
+def test_a_client_of_a_tenant_sees_its_own_changes_and_those_of_nobody(change: Change, visible: bool) -> None:
+    assert change.is_visible_to("acme") is visible
+    assert change.is_visible_to(None)
