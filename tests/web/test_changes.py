@@ -317,7 +317,6 @@ def test_without_listeners_the_watch_only_refreshes_the_catalogue(watched: Watch
     assert watched.listeners.forgotten == 1
     watched.activity.enqueue("r")
     watched.activity.put("s")
-    watched.look()
     assert watched.look() == [Change("schedule", "created", "default", "s")]
     about_runs = [query for query in watched.activity.store.queries if isinstance(query, RunQuery)]
     assert [query.states for query in about_runs] == [("failed",)]

@@ -6,7 +6,8 @@ import asyncio
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -15,8 +16,6 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.web import streams
 from evenbeat.web.change import Change
 from evenbeat.web.streams import Hub, Subscription, sse
-
-T = TypeVar("T")
 
 
 class Clock:
@@ -103,7 +102,7 @@ def in_loop(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
     def sync() -> None:
         asyncio.run(asyncio.wait_for(run(), 60))
 
-    sync.__name__, sync.__doc__ = test.__name__, test.__doc__  # type: ignore[attr-defined]
+    sync.__name__, sync.__doc__ = test.__name__, test.__doc__
     return sync
 
 
@@ -368,7 +367,8 @@ async def test_tokens_are_checked_by_the_hub_itself_in_a_thread(scene: Scene) ->
         threads.append(threading.current_thread())
         return False
 
-    client = await scene.connect("acme", is_allowed=is_allowed)
+    with patch.object(streams, "CHECK_SECONDS", 0.01):
+        client = await scene.connect("acme", is_allowed=is_allowed)
     assert not await client.read()
     assert threads[0] is not threading.main_thread()
 
@@ -427,15 +427,15 @@ def test_a_subscription_that_is_never_read_is_not_a_client() -> None:
 
 @in_loop
 async def test_the_watch_goes_on_for_a_minute_after_the_last_client(scene: Scene) -> None:
-    assert not scene.hub.is_watched
+    watched = [scene.hub.is_watched]
     client = await scene.connect("acme")
     scene.clock.seconds += 3_600
-    assert scene.hub.is_watched
+    watched.append(scene.hub.is_watched)
     await client.leave()
-    scene.clock.seconds += 59
-    assert scene.hub.is_watched
-    scene.clock.seconds += 1
-    assert not scene.hub.is_watched
+    for seconds in (59, 1):
+        scene.clock.seconds += seconds
+        watched.append(scene.hub.is_watched)
+    assert watched == [False, True, True, False]
 
 
 def test_a_hub_serves_another_event_loop_after_the_first_is_closed() -> None:

@@ -283,9 +283,9 @@ def _state_changes_at(record: ScheduleRecord) -> Instant | None:
 
 
 def _differs(row: _Row | None, known: Entry | None) -> bool:
-    if row is None or known is None:
-        return row is not known
-    return row.entry != (replace(known, failing=False) if known.failing else known)
+    if row is None:
+        return known is not None
+    return known is None or row.entry != (replace(known, failing=False) if known.failing else known)
 
 
 def _read_failing(store: Store, keys: Iterable[Key]) -> dict[Key, bool]:
