@@ -22,6 +22,7 @@ GROUP BY state
 
 # The planner has no statistics of a partial index. It assumes that a range with one open end is a third of
 # the table, and reads the whole table; that a closed range is a two-hundredth of it.
+# Among 100,000 ended runs, a search for the last 1,000 reads 51 pages (1 ms), one for none 9 pages.
 ENDED_SINCE = (
     "state NOT IN ('queued', 'running') AND coalesce(finished_at, 0) BETWEEN {} AND 9007199254740991"
 )
@@ -104,7 +105,8 @@ WHERE kind = %(kind)s AND (CAST(%(tenant)s AS text) IS NULL OR tenant = %(tenant
   AND key >= %(start)s AND (CAST(%(end)s AS text) IS NULL OR key < %(end)s) AND {_ALIVE}
 ORDER BY tenant, key LIMIT CAST(%(limit)s AS bigint)
 """
-# Walks from each tenant of the kind to the next one in the index, and reads only the range of each.
+# Walks from each tenant of the kind to the next one in the index, and reads only the range of each. Among
+# 100,000 records of 10 tenants, a range of 100 takes 88 pages (0.5 ms).
 SELECT_RECORDS_OF_EACH_TENANT = f"""
 WITH RECURSIVE owner (tenant) AS (
     (SELECT tenant FROM evenbeat.records WHERE kind = %(kind)s ORDER BY tenant LIMIT 1)
