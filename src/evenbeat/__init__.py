@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evenbeat.app.acting import acting_as
     from evenbeat.app.scheduler import Scheduler
+    from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.results import (
         BulkResult,
         LogLine,
         QueueStats,
-        RefusedRun,
+        RefusedItem,
         Run,
         RunAttempt,
         RunWait,
@@ -54,6 +55,8 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "AppImportError",
     "At",
+    "AuditEntry",
+    "AuditPage",
     "BulkResult",
     "Call",
     "Cron",
@@ -70,7 +73,7 @@ __all__ = [
     "LogLine",
     "NewToken",
     "QueueStats",
-    "RefusedRun",
+    "RefusedItem",
     "Role",
     "Run",
     "RunAttempt",
@@ -112,11 +115,12 @@ __all__ = [
 _MODULES = {
     "evenbeat.app.acting": ("acting_as",),
     "evenbeat.app.scheduler": ("Scheduler",),
+    "evenbeat.core.audits": ("AuditEntry", "AuditPage"),
     "evenbeat.core.results": (
         "BulkResult",
         "LogLine",
         "QueueStats",
-        "RefusedRun",
+        "RefusedItem",
         "Run",
         "RunAttempt",
         "RunWait",

@@ -404,6 +404,7 @@ def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
         "queue": "mail",
         "priority": "7",
         "description": "x",
+        "tags": "eu,billing",
         "catch_up": "skip",
         "grace": "2m",
         "catch_up_limit": "5",
@@ -417,6 +418,7 @@ def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
 
     info = app.schedules.get("a")
     assert (info.queue, info.priority, info.description, info.payload) == ("mail", 7, "x", {"n": 1})
+    assert info.tags == ("billing", "eu")
     assert (info.overlap, info.max_concurrent, info.spread) == ("skip", 2, timedelta(seconds=30))
     assert (info.catch_up, info.grace, info.catch_up_limit) == ("skip", timedelta(minutes=2), 5)
     assert (info.retries, info.timeout, info.on_crash) == (3, timedelta(minutes=5), "fail")
@@ -1443,7 +1445,7 @@ def test_a_time_of_day_is_the_last_one_that_has_come_in_the_local_zone(
         (("--since", "25:00"), '--since "25:00" is neither a time nor a duration'),
         (
             ("--since", "+2h"),
-            "--since +2h is in the future, and only past runs are listed; write 2h, which counts back",
+            "--since +2h is in the future, and a past time is needed; write 2h, which counts back",
         ),
         (("--since", "3h", "--until", "+2h"), "--until +2h is in the future"),
         (("--since", "1h", "--until", "2h"), "--until 2h is not after --since 1h"),

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat import InvalidValue, RunNotFound, Scheduler
-from evenbeat.app import runs, schedules
+from evenbeat.app import runs, schedule_search
 from evenbeat.core.records import Execution, RunRecord, ScheduleRecord
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Page, RunQuery, ScheduleQuery
@@ -45,7 +45,7 @@ def store(clock: VirtualClock) -> Asked:
 
 @pytest.fixture
 def app(store: Asked, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
-    monkeypatch.setattr(schedules, "_PAGE", 2)
+    monkeypatch.setattr(schedule_search, "_PAGE", 2)
     monkeypatch.setattr(runs, "_PAGE", 2)
     app = Scheduler(store)
     for name in ("work", "other"):

@@ -27,6 +27,7 @@ TYPES: dict[str, set[Any]] = {
     "duration": {str, timedelta, int, float},
     "label": {str},
     "labels": {Iterable[str]},
+    "tags": {Iterable[str]},
     "priority": {int, str},
     "text": {str},
     "url": {str},
@@ -46,7 +47,11 @@ def test_the_types_for_type_checkers_are_those_of_the_descriptions(described: Op
             assert get_args(hints[name]) == option.choices
         else:
             wanted = TYPES[option.kind] | ({NoneType} if option.is_optional else set())
-            found = {hints[name]} if option.kind == "labels" else set(get_args(hints[name]) or [hints[name]])
+            found = (
+                {hints[name]}
+                if option.kind in ("labels", "tags")
+                else set(get_args(hints[name]) or [hints[name]])
+            )
             assert found == wanted, name
 
 
@@ -57,6 +62,8 @@ def test_every_option_is_described_in_sentences_and_reads_its_own_default(option
     if option.default is not None or option.is_optional:
         is_duration = option.kind == "duration" and option.default is not None
         written = option.default / 1000 if is_duration else option.default
+        if option.kind == "tags":
+            written = option.default.split()
         assert option.read(written) == option.default
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import evenbeat
 from evenbeat import errors
+from evenbeat.app.audit import Audit
 from evenbeat.app.locks import Lock
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules import Schedules
@@ -30,6 +31,7 @@ CLASSES: dict[str, tuple[type, object]] = {
     "Scheduler": (evenbeat.Scheduler, APP),
     "app.schedules": (Schedules, APP.schedules),
     "app.runs": (Runs, APP.runs),
+    "app.audit": (Audit, APP.audit),
     "RunContext": (evenbeat.RunContext, evenbeat.RunContext(RunRecord(id="r", task="t"))),
     "Task": (evenbeat.Task, TASK),
     "Lock": (Lock, APP.lock("noted")),
@@ -43,7 +45,9 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.LogLine,
     evenbeat.RunWait,
     evenbeat.BulkResult,
-    evenbeat.RefusedRun,
+    evenbeat.RefusedItem,
+    evenbeat.AuditEntry,
+    evenbeat.AuditPage,
     evenbeat.QueueStats,
 ]
 
@@ -124,7 +128,7 @@ def test_fields_of_records_are_listed(record: type[msgspec.Struct]) -> None:
 
 
 def test_async_twins_are_as_the_page_says() -> None:
-    for kind in (Schedules, Runs, Lock):
+    for kind in (Schedules, Runs, Audit, Lock):
         without = {name for name in public(kind) if not hasattr(kind, f"a{name}")}
         assert without <= {"raise_if_lost", "is_lost"}, kind
     twins = {name for name in public(evenbeat.Scheduler) if hasattr(evenbeat.Scheduler, f"a{name}")}

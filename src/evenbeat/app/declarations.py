@@ -31,7 +31,7 @@ class Declarations:
     def declare(self, wanted: ScheduleRecord, start: Instant | None, run_now: bool) -> Schedule:
         """Create the schedule, or update it to match if its declaration has changed."""
         first = FirstWrite(self._rows, wanted, run_now)
-        for attempt in self._rows.tries(wanted.tenant, wanted.name):
+        for attempt in self._rows.tries(wanted.tenant, wanted.name, "declare"):
             previous = attempt.row
             active = () if previous is None else self._rows.active(previous)
             planned = changes.declare(wanted, attempt.now, previous, active, start)

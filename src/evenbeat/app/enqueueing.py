@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from evenbeat.app.acting import current_actor
+from evenbeat.app.audit import write_entry
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.checks import check_run
 from evenbeat.core.durations import Duration, read_duration
@@ -14,6 +16,7 @@ from evenbeat.core.options import RUN
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
+from evenbeat.rules import auditing
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.tasks.options import RunOptions, read_run_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
@@ -59,6 +62,7 @@ class Enqueuer:
         run = self._run(task, payload, run_id, options, now, options.due(now))
         if options.within is not None:
             return self._add_within(options.within, [run])[0]
+        self._audit([run])
         is_new = store.add_runs([run])[0]
         # Also if it was there: the hint of a call whose reply was lost may be lost, too.
         store.hint()
@@ -102,11 +106,28 @@ class Enqueuer:
             self._add_within(within, batch)
             return
         store = self._session.store()
+        self._audit(batch)
         answers = store.add_runs(batch)
         store.hint()
         old = [run for run, is_new in zip(batch, answers, strict=True) if not is_new]
         if old:
             self._present(old)
+
+    def _audit(self, wanted: list[RunRecord]) -> None:
+        """Record runs that a person enqueues by the command line or the API; code is not recorded.
+
+        The entry is written right before its run, since adding runs takes no records. Runs within the
+        caller's transaction have no entry: it would wait for that transaction.
+        """
+        if current_actor().via == "python":
+            return
+        store = self._session.store()
+        ids = tuple(run.id for run in wanted)
+        # Enqueueing a run again changes nothing.
+        present = {run.id for run in store.find_runs(RunQuery(ids=ids, limit=len(ids))).items}
+        for run in wanted:
+            if run.id not in present:
+                write_entry(store, auditing.enqueued(run), run.created_at)
 
     def _store(self, within: object | None) -> Store:
         return self._session.store() if within is None else self._session.store_to_join()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from evenbeat.app.audit import audited
 from evenbeat.app.session import AppSession, refuse_other
+from evenbeat.core.audits import AuditAction
 from evenbeat.core.checks import check_name, check_run
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ScheduleRecord
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleConflict, ScheduleNotFound
 from evenbeat.observe.views import schedule_view
-from evenbeat.rules import changes
+from evenbeat.rules import auditing, changes
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
 from evenbeat.stores.base import RunQuery, Write
 
@@ -23,14 +27,29 @@ from evenbeat.stores.base import RunQuery, Write
 _TRIES = 50
 _PAGE = 500
 
+Describe: TypeAlias = Callable[[ScheduleRecord | None, Planned], auditing.Change]
+"""Returns what a plan changes about a row, for the audit."""
+
+
+def audited_write(row: ScheduleRecord | None, planned: Planned, now: Instant, describe: Describe) -> Write:
+    """Return the write of a plan, together with its entry in the audit.
+
+    A part of a long plan has no entry: the last part carries the change.
+    """
+    records = () if planned.unfinished else audited(describe(row, planned), now)
+    return Write(planned, None if row is None else row.version, records)
+
 
 class Try:
     """One round of read, decide, compare-and-set: ``row`` and ``now`` are what to decide by."""
 
-    def __init__(self, rows: ScheduleRows, tenant: str, name: str, row: ScheduleRecord | None) -> None:
+    def __init__(
+        self, rows: ScheduleRows, tenant: str, name: str, row: ScheduleRecord | None, describe: Describe
+    ) -> None:
         self._rows = rows
         self._tenant = tenant
         self._name = name
+        self._describe = describe
         self.row = row
         """The schedule as it was read, also if it is deleted; None if there is none."""
         self.now: Instant = rows.session.store().now()
@@ -50,13 +69,14 @@ class Try:
     def write(self, planned: Planned | None) -> bool:
         """Write the plan unless the row has changed since it was read; None means that nothing changes.
 
-        Return whether the change is complete. If not, the next round decides again.
+        The entry of the audit is a part of the write. Return whether the change is complete. If not, the next
+        round decides again.
         """
         if planned is None:
             self.view = self._rows.views([self.existing()])[0]
             return True
         store, row = self._rows.session.store(), self.row
-        written = store.put_schedules([Write(planned, None if row is None else row.version)])[0]
+        written = store.put_schedules([audited_write(row, planned, self.now, self._describe)])[0]
         self.next_row = written.current
         if not written.accepted:
             if row is not None and row.damage and written.current is None:
@@ -81,17 +101,22 @@ class ScheduleRows:
     def __init__(self, session: AppSession) -> None:
         self.session = session
 
-    def tries(self, tenant: str, name: str) -> Iterator[Try]:
-        """Yield rounds of a write until one of them is complete.
+    def tries(
+        self, tenant: str, name: str, action: AuditAction, retried: RunRecord | None = None
+    ) -> Iterator[Try]:
+        """Yield rounds of a write until one of them is complete. ``action`` is its name in the audit.
 
         ``ScheduleConflict`` if other writes win too often. A plan that stopped at its budget goes on in the
         next round, and counts as progress.
         """
         check_name(name, "name")
         row = self.session.row(tenant, name)
+        describe: Describe = partial(auditing.schedule_change, action)
+        if retried is not None:
+            describe = partial(auditing.retry_by_schedule, retried)
         losses = 0
         while losses < _TRIES:
-            attempt = Try(self, tenant, name, row)
+            attempt = Try(self, tenant, name, row, describe)
             yield attempt
             if attempt.is_lost:
                 losses += 1
@@ -101,40 +126,52 @@ class ScheduleRows:
     def create(self, wanted: ScheduleRecord, start: Instant | None, run_now: bool) -> Schedule:
         """Create the schedule; ``ScheduleExists`` if the name is taken."""
         first = FirstWrite(self, wanted, run_now)
-        for attempt in self.tries(wanted.tenant, wanted.name):
+        for attempt in self.tries(wanted.tenant, wanted.name, "add"):
             planned = changes.create(wanted, attempt.now, attempt.row, start)
             if attempt.write(first.completed(planned, attempt)):
                 break
         assert attempt.view is not None
         return attempt.view
 
-    def run_now(self, name: str, payload: str | None, run_id: str | None, tenant: str) -> Run:
+    def run_now(
+        self,
+        name: str,
+        payload: str | None,
+        run_id: str | None,
+        tenant: str,
+        retried: RunRecord | None = None,
+    ) -> Run:
         """Add one run beside the ticks; a payload of None is the schedule's own.
 
         ``RunRefused`` if the schedule's policies leave no room. A run with this id that the schedule already
-        has is returned as it is.
+        has is returned as it is. ``retried`` is the run that a user retries by this one.
         """
         is_given = run_id is not None
         run_id = run_id or new_run_id(self.session.store().now())
         present = self._present(run_id, name, tenant) if is_given else None
         if present is not None:
             return present
-        for attempt in self.tries(tenant, name):
-            row = attempt.existing()
-            active = self.active(row)
-            planned = changes.run_now(row, run_id, attempt.now, active, payload)
-            if planned is None:
-                raise RunRefused(
-                    f"schedule {name} has {len(active)} active run(s), and its policies (overlap="
-                    f"{row.overlap}, max_concurrent={row.max_concurrent}) leave no room for another",
-                    subject=name,
-                )
-            made = [check_run(run) for run in planned.runs]
+        for attempt in self.tries(tenant, name, "run_now", retried):
+            planned = self.plan_run(attempt.existing(), run_id, attempt.now, payload)
             if attempt.write(planned):
                 break
         # Another call may have added a run with the same id since: then the store has kept that one.
         present = self._present(run_id, name, tenant) if is_given else None
-        return self.session.info(made[0]) if present is None else present
+        return self.session.info(planned.runs[0]) if present is None else present
+
+    def plan_run(self, row: ScheduleRecord, run_id: str, now: Instant, payload: str | None = None) -> Planned:
+        """Plan one run beside the ticks; ``RunRefused`` if the schedule's policies leave no room."""
+        active = self.active(row)
+        planned = changes.run_now(row, run_id, now, active, payload)
+        if planned is None:
+            raise RunRefused(
+                f"schedule {row.name} has {len(active)} active run(s), and its policies (overlap="
+                f"{row.overlap}, max_concurrent={row.max_concurrent}) leave no room for another",
+                subject=row.name,
+            )
+        for run in planned.runs:
+            check_run(run)
+        return planned
 
     def _present(self, run_id: str, name: str, tenant: str) -> Run | None:
         """Return the run of the schedule that has this id; ``RunExists`` if that is a run of another one."""

@@ -5,22 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
-from uuid import uuid4
 
 from msgspec.structs import replace
 
+from evenbeat.app import audit
+from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Key, act_on_all
 from evenbeat.app.rows import ScheduleRows
+from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
 from evenbeat.app.session import AppSession, apause, clock_of
+from evenbeat.core.audits import AuditEntry
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import Moment, read_moment
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
-from evenbeat.core.results import BulkResult, LogLine, RefusedRun, Run, RunWait
+from evenbeat.core.results import BulkResult, LogLine, Run, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
 from evenbeat.node.presence import live_nodes
 from evenbeat.observe import views
-from evenbeat.rules import attempts
 from evenbeat.rules.waiting import why_waiting
 from evenbeat.stores.base import RunQuery, Store, check_limit
 from evenbeat.tasks.options import refuse_unknown
@@ -28,16 +30,12 @@ from evenbeat.tasks.task import Task
 
 # Inside the class, ``list`` is a method.
 Lines: TypeAlias = list[LogLine]
-Answers: TypeAlias = list[str | None]
-"""Why a run could not be changed; None: it was."""
+Entries: TypeAlias = list[AuditEntry]
 AskedState: TypeAlias = RunState | Literal["retrying"]
 STATES: tuple[AskedState, ...] = (*get_args(RunState), "retrying")
 """States to select: ``retrying`` is a queued run that has failed before."""
 
-MOST_AT_ONCE = 10_000
-"""The default ``limit`` of ``retry_all`` and ``cancel_all``."""
 _PAGE = 500
-_SAMPLE = 5
 # The store refuses a retry while the run's schedule changes: so many refusals in a row mean a fault.
 _TRIES = 50
 # Seconds between two looks at a run that is joined: short at first, since most runs are, then doubled.
@@ -117,8 +115,8 @@ class Runs:
         store = self._session.store()
         while True:
             run = self._record(id, tenant)
-            transition = attempts.cancel(run, store.now(), uuid4().hex)
-            if transition is None or (run.state == "running" and run.cancel_requested):
+            transition = cancelled_by_hand(run, store.now())
+            if transition is None:
                 return self._session.info(run)
             if store.settle_runs([transition])[0]:
                 store.hint()
@@ -138,10 +136,10 @@ class Runs:
         store = self._session.store()
         for _ in range(_TRIES):
             row = None if run.schedule is None else self._session.row(run.tenant, run.schedule)
-            transition = attempts.retried(run, uuid4().hex, row)
+            transition = retried_by_hand(run, row, store.now())
             if transition is None:
                 assert run.schedule is not None
-                return self._rows.run_now(run.schedule, run.payload, None, run.tenant)
+                return self._rows.run_now(run.schedule, run.payload, None, run.tenant, retried=run)
             if store.settle_runs([transition])[0]:
                 store.hint()
                 return self.get(id, tenant=tenant)
@@ -158,7 +156,7 @@ class Runs:
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
         **chosen: Unpack[RunFilter],
-    ) -> BulkResult:
+    ) -> BulkResult[Run]:
         """``retry`` all runs that match the filter, as in ``list``, the newest first, up to ``limit``.
 
         A run that can't be retried stays as it is, and the result names it with the reason. Each run is
@@ -175,7 +173,7 @@ class Runs:
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
         **chosen: Unpack[RunFilter],
-    ) -> BulkResult:
+    ) -> BulkResult[Run]:
         """``cancel`` all runs that match the filter, as in ``list``, the newest first, up to ``limit``.
 
         Queued and running ones, unless ``state`` names one of these. ``dry_run`` only counts.
@@ -230,6 +228,14 @@ class Runs:
             run = await self.aget(id, tenant=tenant)
         return run
 
+    def history(self, id: str, limit: int = 100, *, tenant: str | None = None) -> Entries:
+        """Return who cancelled, retried or enqueued the run by hand, the newest first: see ``app.audit``."""
+        owner = self._session.tenant_of(tenant)
+        entries = audit.history(self._session, "run", id, owner, limit)
+        if not entries:
+            self._record(id, tenant)  # a purged run may still have entries
+        return entries
+
     alist = twin(list)
     aget = twin(get)
     acount = twin(count)
@@ -239,6 +245,7 @@ class Runs:
     acancel_all = twin(cancel_all)
     awhy_waiting = twin(why_waiting)
     alogs = twin(logs)
+    ahistory = twin(history)
 
     def _record(self, run_id: str, tenant: str | None) -> RunRecord:
         query = RunQuery(ids=(run_id,), tenant=self._session.tenant_of(tenant))
@@ -288,33 +295,22 @@ class Runs:
             query = replace(query, cursor=page.cursor, limit=min(left, _PAGE))
 
     def _each(
-        self, query: RunQuery, limit: int, act: Callable[[Sequence[RunRecord]], Sequence[str | None]] | None
-    ) -> BulkResult:
-        """Call ``act`` with page after page; it returns why it could not change a run.
+        self, query: RunQuery, limit: int, act: Callable[[Sequence[RunRecord]], Answers] | None
+    ) -> BulkResult[Run]:
+        """Call ``act`` with page after page.
 
         A run that changes meanwhile keeps its place in the order, and new runs sort before the first page:
         no run comes twice.
         """
-        matched = done = 0
-        is_last = True
-        refused: list[RefusedRun] = []
-        sample: list[Run] = []
-        for page, has_more in self._pages(query, limit):
-            is_last = not has_more
-            matched += len(page)
-            sample += map(self._session.info, page[: _SAMPLE - len(sample)])
-            if act is None:
-                continue
-            for run, why in zip(page, act(page), strict=True):
-                if why is None:
-                    done += 1
-                else:
-                    refused.append(RefusedRun(id=run.id, why=why))
-        return BulkResult(
-            matched=matched, done=done, refused=tuple(refused), more=not is_last, sample=tuple(sample)
+        return act_on_all(
+            self._pages(query, limit),
+            act,
+            lambda run: Key(run.tenant, run.id),
+            lambda page: [self._session.info(run) for run in page],
         )
 
     def _retry_page(self, page: Sequence[RunRecord]) -> Answers:
+        now = self._session.store().now()
         rows: dict[tuple[str, str], ScheduleRecord | None] = {}
         transitions: list[Transition] = []
         for run in page:
@@ -322,17 +318,19 @@ class Runs:
             if run.schedule is not None:
                 key = (run.tenant, run.schedule)
                 row = rows[key] if key in rows else rows.setdefault(key, self._session.row(*key))
-            transition = attempts.retried(run, uuid4().hex, row)
+            transition = retried_by_hand(run, row, now)
             if transition is not None:
                 transitions.append(transition)
         return self._settled(page, transitions, lambda run: self.retry(run.id, tenant=run.tenant))
 
     def _cancel_page(self, page: Sequence[RunRecord]) -> Answers:
         now = self._session.store().now()
-        wishes = (attempts.cancel(run, now, uuid4().hex) for run in page)
+        wishes = (cancelled_by_hand(run, now) for run in page)
         return self._settled(page, [wish for wish in wishes if wish is not None], self._cancel_or_refuse)
 
     def _cancel_or_refuse(self, found: RunRecord) -> None:
+        if is_stopping(found):
+            return
         run = self.cancel(found.id, tenant=found.tenant)
         if run.state not in ("cancelled", "running"):
             raise RunRefused(f"run {run.id} is over already: {run.state}", subject=run.id)

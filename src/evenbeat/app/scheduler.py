@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
+from evenbeat.app.audit import Audit
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
 from evenbeat.app.hooks import Hooks
@@ -98,6 +99,7 @@ class Scheduler:
         self._declarations = Declarations(rows)
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.runs = Runs(self._session, rows)
+        self.audit = Audit(self._session)
         self.tokens = Tokens(self._session)
         _all.add(self)
 

@@ -5,27 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeAlias, Unpack, get_args, overload
-from uuid import uuid4
+from typing import Any, Literal, TypeAlias, Unpack, overload
 
-from msgspec.structs import replace
-
+from evenbeat.app import audit
 from evenbeat.app.acting import current_actor
+from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of
 from evenbeat.app.rows import ScheduleRows
+from evenbeat.app.run_changes import cancelled_by_hand
+from evenbeat.app.schedule_bulk import BulkChange, Decide
+from evenbeat.app.schedule_search import ScheduleFilter, ScheduleSearch, read_states
 from evenbeat.app.session import AppSession
+from evenbeat.core.audits import AuditAction, AuditEntry
 from evenbeat.core.awaitable import twin
-from evenbeat.core.checks import check_one_of, is_name
+from evenbeat.core.checks import is_name
+from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import ScheduleState
-from evenbeat.core.results import Run, Schedule, ScheduleStats, SkippedTicks
+from evenbeat.core.results import BulkResult, Run, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.observe import views
-from evenbeat.rules import attempts, changes
+from evenbeat.rules import changes
 from evenbeat.rules.ticks import trigger_of, upcoming_tick
-from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit
+from evenbeat.stores.base import RunQuery, check_limit
 from evenbeat.tasks.options import NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
@@ -36,6 +40,7 @@ _PAGE = 500
 Moments: TypeAlias = list[datetime]
 Ledger: TypeAlias = list[SkippedTicks]
 StatsList: TypeAlias = list[ScheduleStats]
+Entries: TypeAlias = list[AuditEntry]
 # Not a Sequence: a str is a sequence of str.
 StatsOf: TypeAlias = list[str] | list[Schedule] | tuple[str | Schedule, ...]
 
@@ -112,24 +117,33 @@ class Schedules:
         all_tenants: bool = False,
         state: ScheduleState | None = None,
         task: Task[..., Any] | str | None = None,
+        text: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        managed_by: str | None = None,
         limit: int | None = None,
     ) -> list[Schedule]:
-        """Return schedules in the order of tenant and name; deleted ones only if ``state`` asks for them."""
-        query = ScheduleQuery(
-            tenant=None if all_tenants else self._session.tenant_of(tenant),
-            task=task.name if isinstance(task, Task) else task,
-            limit=_PAGE if limit is None else min(check_limit(limit), _PAGE),
+        """Return schedules in the order of tenant and name; deleted ones only if ``state`` asks for them.
+
+        ``text`` is a part of the name or the description, in upper or lower case. ``managed_by`` is ``code``
+        for schedules of decorated tasks, else ``api``.
+        """
+        chosen = ScheduleFilter(
+            text=text,
+            task=task,
+            queue=queue,
+            tag=tag,
+            managed_by=managed_by,
+            tenant=tenant,
+            all_tenants=all_tenants,
         )
-        if state is not None:
-            check_one_of("state", state, get_args(ScheduleState))
-            query = replace(query, states=(state,))
+        search = ScheduleSearch(self._session, chosen, read_states(state))
         found: list[Schedule] = []
-        while True:
-            page = self._session.store().find_schedules(query)
-            found += self._rows.views(page.items)
-            if page.cursor is None or (limit is not None and len(found) >= limit):
-                return found[:limit]
-            query = replace(query, cursor=page.cursor)
+        for page in search.pages(None if limit is None else check_limit(limit)):
+            found += self._rows.views(page)
+            if limit is not None and len(found) >= limit:
+                break
+        return found[:limit]
 
     def next_run(self, name: str, *, tenant: str | None = None) -> datetime | None:
         """Return when the schedule runs next; None if it has no tick to come or is paused without an end."""
@@ -184,15 +198,8 @@ class Schedules:
         """
         actor = current_actor().name
         tenant = self._session.tenant_of(tenant)
-        for attempt in self._rows.tries(tenant, name):
-            end = None if until is None else read_moment(until, "until", attempt.now)
-            if end is not None and end <= attempt.now:
-                raise InvalidValue(
-                    f"until {shown(until)} is in the past",
-                    field="until",
-                    value=until,
-                    hint='give a time to come, or how long, like "2h"',
-                )
+        for attempt in self._rows.tries(tenant, name, "pause"):
+            end = _end_of_pause(until, attempt.now)
             # A pause starts no run, so it need not read the active ones: without that query the write wins
             # against nodes that fire the schedule every few milliseconds.
             if attempt.write(changes.pause(attempt.existing(), attempt.now, note, end, actor)):
@@ -206,14 +213,14 @@ class Schedules:
         query = RunQuery(tenant=tenant, schedule=name, states=("queued",), limit=_PAGE)
         while True:
             queued = store.find_runs(query).items
-            cancels = [attempts.cancel(run, store.now(), uuid4().hex) for run in queued]
+            cancels = [cancelled_by_hand(run, store.now()) for run in queued]
             # A run that a worker claimed meanwhile is not queued any more.
             if not any(store.settle_runs([cancel for cancel in cancels if cancel is not None])):
                 return
 
     def resume(self, name: str, *, tenant: str | None = None) -> Schedule:
         """End the pause: the next tick fires again. Does nothing if the schedule is not paused."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "resume"):
             row = attempt.existing()
             if attempt.write(changes.resume(row, attempt.now, self._rows.active(row))):
                 break
@@ -221,7 +228,7 @@ class Schedules:
 
     def reschedule(self, name: str, at: Moment, *, tenant: str | None = None) -> Schedule:
         """Move the next tick, and only that one; later ticks follow the trigger."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "reschedule"):
             row = attempt.existing()
             tick = read_moment(at, "at", attempt.now)
             if tick < attempt.now:
@@ -238,7 +245,7 @@ class Schedules:
     def update(self, name: str, *, tenant: str | None = None, **changed: Unpack[ScheduleChanges]) -> Schedule:
         """Change some fields of a schedule; the others, and its pause, stay."""
         refuse_unknown(changed, (*SCHEDULE, "task", "trigger", "payload"), "a schedule")
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "update"):
             row = attempt.existing()
             fields = changed_fields(self._session, row, changed)
             if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row))):
@@ -247,7 +254,7 @@ class Schedules:
 
     def reset(self, name: str, *, tenant: str | None = None) -> Schedule:
         """Undo edits by hand: the schedule becomes what ``declare``, or the code, last said."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "reset"):
             row = attempt.existing()
             if attempt.write(changes.reset(row, attempt.now, self._rows.active(row))):
                 break
@@ -255,7 +262,7 @@ class Schedules:
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name):
+        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "delete"):
             if attempt.write(changes.delete(attempt.existing(), attempt.now)):
                 break
 
@@ -278,6 +285,95 @@ class Schedules:
         row = None if payload is None else self._rows.existing(name, tenant)
         text = None if row is None else self._session.call(row.task, payload)[1]
         return self._rows.run_now(name, text, id, tenant)
+
+    def pause_all(
+        self,
+        note: str = "",
+        *,
+        until: Moment | None = None,
+        state: Literal["active", "paused"] | None = None,
+        limit: int = MOST_AT_ONCE,
+        dry_run: bool = False,
+        **chosen: Unpack[ScheduleFilter],
+    ) -> BulkResult[Schedule]:
+        """``pause`` all schedules that match the filter, as in ``list``, up to ``limit``.
+
+        Active ones, unless ``state`` is ``paused``: that gives them another note or end. A schedule that
+        can't be paused stays as it is, and the result names it with the reason. ``dry_run`` only counts.
+        """
+        actor = current_actor().name
+        end = _end_of_pause(until, self._session.store().now())
+        return self._bulk(
+            "pause",
+            read_states(state, ("active", "paused")) or ("active",),
+            lambda row, now: changes.pause(row, now, note, end, actor),
+            chosen,
+        ).run(limit, dry_run=dry_run)
+
+    def resume_all(
+        self,
+        *,
+        state: Literal["paused"] | None = None,
+        limit: int = MOST_AT_ONCE,
+        dry_run: bool = False,
+        **chosen: Unpack[ScheduleFilter],
+    ) -> BulkResult[Schedule]:
+        """``resume`` all paused schedules that match the filter, as in ``list``, up to ``limit``."""
+        return self._bulk(
+            "resume",
+            read_states(state, ("paused",)) or ("paused",),
+            lambda row, now: changes.resume(row, now, self._rows.active(row)),
+            chosen,
+        ).run(limit, dry_run=dry_run)
+
+    def run_all(
+        self,
+        *,
+        state: Literal["active", "paused", "finished"] | None = None,
+        limit: int = MOST_AT_ONCE,
+        dry_run: bool = False,
+        **chosen: Unpack[ScheduleFilter],
+    ) -> BulkResult[Schedule]:
+        """``run_now`` all schedules that match the filter, as in ``list``, up to ``limit``.
+
+        Active ones, unless ``state`` names another state. Each call adds a run to each of them.
+        """
+        return self._bulk(
+            "run_now",
+            read_states(state, ("active", "paused", "finished")) or ("active",),
+            lambda row, now: self._rows.plan_run(row, new_run_id(now), now),
+            chosen,
+        ).run(limit, dry_run=dry_run)
+
+    def delete_all(
+        self,
+        *,
+        state: Literal["active", "paused", "finished"] | None = None,
+        limit: int = MOST_AT_ONCE,
+        dry_run: bool = False,
+        **chosen: Unpack[ScheduleFilter],
+    ) -> BulkResult[Schedule]:
+        """``delete`` all schedules that match the filter, as in ``list``, up to ``limit``."""
+        return self._bulk(
+            "delete", read_states(state, ("active", "paused", "finished")), changes.delete, chosen
+        ).run(limit, dry_run=dry_run)
+
+    def _bulk(
+        self,
+        action: AuditAction,
+        states: tuple[ScheduleState, ...] | None,
+        decide: Decide,
+        chosen: ScheduleFilter,
+    ) -> BulkChange:
+        return BulkChange(self._rows, ScheduleSearch(self._session, chosen, states), action, decide)
+
+    def history(self, name: str, limit: int = 100, *, tenant: str | None = None) -> Entries:
+        """Return who changed the schedule by hand, and what, the newest first: see ``app.audit``."""
+        owner = self._session.tenant_of(tenant)
+        entries = audit.history(self._session, "schedule", name, owner, limit)
+        if not entries:
+            self._rows.known(name, owner)
+        return entries
 
     def skipped(self, name: str, limit: int = 100, *, tenant: str | None = None) -> Ledger:
         """Return the ledger: which ticks did not become runs of their own, and why; the newest first."""
@@ -321,6 +417,11 @@ class Schedules:
     areset = twin(reset)
     adelete = twin(delete)
     arun_now = twin(run_now)
+    apause_all = twin(pause_all)
+    aresume_all = twin(resume_all)
+    arun_all = twin(run_all)
+    adelete_all = twin(delete_all)
+    ahistory = twin(history)
     askipped = twin(skipped)
     astats = twin(stats)
 
@@ -329,6 +430,18 @@ def _written(view: Schedule | None) -> Schedule:
     """Return the schedule of a write that is complete."""
     assert view is not None
     return view
+
+
+def _end_of_pause(until: Moment | None, now: Instant) -> Instant | None:
+    end = None if until is None else read_moment(until, "until", now)
+    if end is not None and end <= now:
+        raise InvalidValue(
+            f"until {shown(until)} is in the past",
+            field="until",
+            value=until,
+            hint='give a time to come, or how long, like "2h"',
+        )
+    return end
 
 
 def _ticks(trigger: Trigger, first: Instant | None) -> Iterator[Instant]:

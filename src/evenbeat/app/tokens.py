@@ -10,15 +10,18 @@ from typing import TypeAlias
 import msgspec
 
 from evenbeat.app.acting import current_actor
+from evenbeat.app.audit import write_entry
 from evenbeat.app.session import AppSession
+from evenbeat.core.audits import AuditAction
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_label, check_one_of, check_text
 from evenbeat.core.durations import Duration, read_duration
-from evenbeat.core.instants import Instant, from_ms
+from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.core.tokens import ROLES, NewToken, Role, Token
 from evenbeat.errors import InvalidValue, TokenNotFound
+from evenbeat.rules import auditing
 
 LONGEST_NAME = 100
 _PREFIX = "evb"
@@ -85,6 +88,7 @@ class Tokens:
             version=secrets.randbits(53),
             expires=None if lasts is None else now + lasts,
         )
+        write_entry(store, _change("create", record, stored), now)
         assert store.put_record(record), "two tokens drew the same random id"
         return NewToken(secret=f"{_PREFIX}_{key}_{secret}", token=_view(record, stored, None))
 
@@ -103,6 +107,9 @@ class Tokens:
         """Revoke a token: servers refuse it within 5 seconds. ``TokenNotFound`` if there is none."""
         store = self._session.store()
         record = store.get_record(_KIND, "default", id)
+        stored = None if record is None else _read(record)
+        if record is not None and stored is not None:
+            write_entry(store, _change("revoke", record, stored), store.now())
         if record is None or not store.delete_record(_KIND, "default", id, record.version):
             raise TokenNotFound(id)
         use = store.get_record(_USES, "default", id)
@@ -146,6 +153,16 @@ class Tokens:
     alist = twin(list)
     arevoke = twin(revoke)
     averify = twin(verify)
+
+
+def _change(action: AuditAction, record: Record, stored: _Stored) -> auditing.Change:
+    """Return what the audit says about a token that is created or revoked."""
+    facts = {"name": stored.name, "role": stored.role, "tenant": stored.tenant}
+    if record.expires is not None:
+        facts["expires"] = write_instant(record.expires)
+    before, after = ({}, facts) if action == "create" else (facts, {})
+    # A token for all tenants is recorded with the default tenant, where the store keeps tokens.
+    return auditing.Change("token", record.key, stored.tenant or "default", action, before, after)
 
 
 def _hash(secret: str) -> str:

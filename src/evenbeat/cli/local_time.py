@@ -93,7 +93,7 @@ class LocalTime(NamedTuple):
     def _read_past(self, text: str, field: str, after: Instant | None) -> Instant:
         if text.strip().startswith("+"):
             raise InvalidValue(
-                f"{field} {text.strip()} is in the future, and only past runs are listed",
+                f"{field} {text.strip()} is in the future, and a past time is needed",
                 field=field,
                 value=text,
                 hint=f"write {text.strip().removeprefix('+')}, which counts back from now",

@@ -40,6 +40,10 @@ class Root(Reporting, LazyGroup):
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
             "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry and cancel runs."),
+            "audit": Lazy(
+                "evenbeat.cli.commands.audit",
+                "Show who changed which schedule or run, and how it was before.",
+            ),
             "queues": Lazy(
                 "evenbeat.cli.commands.queues",
                 "Show how many runs wait in each queue, and whether it drains.",

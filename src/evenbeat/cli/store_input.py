@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 import click
 
+from evenbeat.app.acting import acting_as, this_user
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import Failed, warn
 from evenbeat.cli.option_flags import setting_override
 from evenbeat.cli.phrases import one_line
 from evenbeat.config import Origin, Setting, Settings, read_settings
+from evenbeat.core.results import Schedule
 from evenbeat.errors import (
     AppImportError,
     InvalidValue,
@@ -153,7 +155,8 @@ def opened(
 ) -> Iterator[Scheduler]:
     """Yield a scheduler on the store that the options and settings name, and close it.
 
-    With ``tasks``, it has the tasks of the app that the settings name, if they name one.
+    The audit records changes inside the block under the user of this process, on the command line. With
+    ``tasks``, the scheduler has the tasks of the app that the settings name, if they name one.
     """
     settings = settings_here(store=store, tenant=tenant)
     app = Scheduler(find_store(settings, create=create).store, tenant=settings["tenant"])
@@ -163,7 +166,8 @@ def opened(
         for task in load_app(settings["app"]).tasks:
             app.tasks.add(task)
     try:
-        yield app
+        with acting_as(this_user(), "cli"):
+            yield app
     except ScheduleNotFound as error:
         raise Failed(str(error), _nearest(app, error.tenant, error.name)) from error
     except ScheduleExists as error:
@@ -193,12 +197,23 @@ def options_unknown(tasks: Tasks, task: str) -> Iterator[str]:
 
 
 def complete_schedule(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return names of schedules for the shell. After any error there are none: completion never fails."""
+    """Return names of schedules for the shell."""
+    return [row.name for row in _schedules_here(ctx) if row.name.startswith(incomplete)]
+
+
+def complete_tag(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return tags of schedules for the shell."""
+    tags = {tag for row in _schedules_here(ctx) for tag in row.tags}
+    return sorted(tag for tag in tags if tag.startswith(incomplete))
+
+
+def _schedules_here(ctx: click.Context) -> list[Schedule]:
+    """Return the schedules of the store. After any error there are none: completion never fails."""
     try:
         settings = read_settings({"store": ctx.params.get("store"), "tenant": ctx.params.get("tenant")})
         app = Scheduler(find_store(settings).store, tenant=settings["tenant"])
         try:
-            return [row.name for row in app.schedules.list() if row.name.startswith(incomplete)]
+            return app.schedules.list()
         finally:
             app.close()
     except Exception:

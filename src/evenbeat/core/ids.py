@@ -28,3 +28,20 @@ def new_run_id(now: Instant) -> str:
         tail = int.from_bytes(os.urandom(10), "big") >> 1
     _last = (now, tail)
     return f"{now & 0xFFFF_FFFF_FFFF:012x}{tail:020x}"
+
+
+_ALL_BITS = (1 << 128) - 1
+_TIME_BITS = (1 << 48) - 1
+
+
+def new_key(now: Instant) -> str:
+    """Return a unique key of 32 hexadecimal digits that sorts before the keys of earlier times.
+
+    Stores read records in the order of their keys: the newest come first.
+    """
+    return f"{_ALL_BITS - int(new_run_id(now), 16):032x}"
+
+
+def first_key_of(instant: Instant) -> str:
+    """Return the start of the keys of this millisecond: those of later ones sort before it."""
+    return f"{_TIME_BITS - min(max(instant, 0), _TIME_BITS):012x}"

@@ -55,7 +55,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
             return "none"
         if self.kind == "duration":
             return write_duration(self.default)
-        return ", ".join(self.default) if self.kind in ("labels", "tags") else str(self.default)
+        return ", ".join(self.default) if self.kind == "labels" else str(self.default)
 
 
 def _read_count(option: Option, value: Any) -> int:

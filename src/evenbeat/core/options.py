@@ -114,7 +114,7 @@ SCHEDULE: Options = {
         Option(
             name="tags",
             kind="tags",
-            default=(),
+            default=_SCHEDULES.tags,
             default_words="none",
             high=MOST_TAGS,
             help="Words by which schedules are found: `billing`, `team:ops`.",

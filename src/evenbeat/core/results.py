@@ -6,7 +6,7 @@ Datetimes instead of instants, timedeltas instead of milliseconds, values instea
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -230,26 +230,31 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
         return "drains" if self.ended > self.came_due else "grows"
 
 
-class RefusedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ``retry_all`` or ``cancel_all`` could not change."""
+Item = TypeVar("Item")
 
+
+class RefusedItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A run or a schedule that a bulk change could not change."""
+
+    tenant: str
     id: str
+    """The id of the run, or the name of the schedule."""
     why: str
 
 
-class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of ``retry_all`` or ``cancel_all``."""
+class BulkResult(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
+    """The outcome of a bulk change, such as ``runs.retry_all`` or ``schedules.pause_all``."""
 
     matched: int
-    """How many runs were found."""
+    """How many runs or schedules were found."""
     done: int
-    """How many of them were queued again, cancelled, or asked to stop; 0 for a dry run."""
-    refused: tuple[RefusedRun, ...]
+    """How many of them were changed; 0 for a dry run."""
+    refused: tuple[RefusedItem, ...]
     """The others, each with the reason."""
     more: bool
-    """Whether more runs match than the limit allows."""
-    sample: tuple[Run, ...]
-    """The newest few of them, as they were before the change."""
+    """Whether more of them match than the limit allows."""
+    sample: tuple[Item, ...]
+    """The first few of them, as they were before the change: the newest runs, or schedules by name."""
 
 
 class SkippedTicks(msgspec.Struct, frozen=True, kw_only=True):

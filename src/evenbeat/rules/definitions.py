@@ -45,10 +45,15 @@ def edits(schedule: ScheduleRecord) -> dict[str, Edit]:
     if not schedule.declared:
         return {}
     declared = _options(read_definition(schedule.declared))
-    present = _options({name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"})
+    present = options_of(schedule)
     return {
         name: Edit(present.get(name), value) for name, value in declared.items() if value != present.get(name)
     }
+
+
+def options_of(schedule: ScheduleRecord) -> dict[str, Any]:
+    """Return the definition of a schedule as users give it: flat, JSON as values, durations as text."""
+    return _options({name: getattr(schedule, name) for name in DEFINITION})
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:

@@ -85,6 +85,7 @@ class VirtualScheduler:
         self.tasks = app.tasks
         self.task = app.task
         self.runs = app.runs
+        self.audit = app.audit
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
         self.queues = app.queues

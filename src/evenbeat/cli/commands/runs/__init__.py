@@ -11,6 +11,9 @@ command = lazy_group(
         "list": Lazy(f"{_HERE}.list", "List runs, the newest first."),
         "show": Lazy(f"{_HERE}.show", "Show a run in full: when it ran, for how long, its result or error."),
         "logs": Lazy(f"{_HERE}.logs", "Show the log of a run."),
+        "history": Lazy(
+            f"{_HERE}.history", "Show who enqueued, cancelled or retried a run by hand, and when."
+        ),
         "enqueue": Lazy(f"{_HERE}.enqueue", "Enqueue a run of a task, now or for later."),
         "retry": Lazy(f"{_HERE}.retry", "Retry a failed or cancelled run now; or all that match."),
         "cancel": Lazy(

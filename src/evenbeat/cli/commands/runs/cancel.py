@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from evenbeat.app.runs import Runs
-from evenbeat.cli.bulk import Action, act, bulk_options
+from evenbeat.cli.bulk import BulkAction
 from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.run_bulk import RunAction, act, run_bulk_options
+from evenbeat.cli.run_table import run_table
 from evenbeat.core.results import Run
 
 
@@ -21,9 +23,8 @@ def _report(run: Run, _: str) -> tuple[str, ExitCode]:
     return f"{run.id} is over already: {run.state}", ExitCode.FAILED
 
 
-_CANCEL = Action(
-    name="cancel",
-    done="cancelled {runs}; running ones are asked to stop",
+_CANCEL = RunAction(
+    words=BulkAction("cancel", "run", "cancelled {items}; running ones are asked to stop", run_table),
     states=("queued", "retrying", "running"),
     default_states="queued and running",
     one=Runs.cancel,
@@ -33,7 +34,7 @@ _CANCEL = Action(
 
 
 @click.command("cancel")
-@bulk_options(_CANCEL)
+@run_bulk_options(_CANCEL)
 def command(**given: Any) -> ExitCode:
     """Cancel a queued run, or ask a running one to stop; or all that match.
 

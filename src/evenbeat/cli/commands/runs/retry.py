@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from evenbeat.app.runs import Runs
-from evenbeat.cli.bulk import Action, act, bulk_options
+from evenbeat.cli.bulk import BulkAction
 from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.run_bulk import RunAction, act, run_bulk_options
+from evenbeat.cli.run_table import run_table
 from evenbeat.core.results import Run
 
 
@@ -18,9 +20,8 @@ def _report(run: Run, asked: str) -> tuple[str, ExitCode]:
     return f"queued a new run with the same payload: evenbeat runs show {run.id}", ExitCode.OK
 
 
-_RETRY = Action(
-    name="retry",
-    done="queued {runs} again",
+_RETRY = RunAction(
+    words=BulkAction("retry", "run", "queued {items} again", run_table),
     states=("failed", "cancelled"),
     default_states="failed",
     one=Runs.retry,
@@ -30,7 +31,7 @@ _RETRY = Action(
 
 
 @click.command("retry")
-@bulk_options(_RETRY)
+@run_bulk_options(_RETRY)
 def command(**given: Any) -> ExitCode:
     """Retry a failed or cancelled run now; or all that match.
 

@@ -14,11 +14,14 @@ command = lazy_group(
         "update": Lazy(
             f"{_HERE}.update", "Change some options of a schedule; the others, and its pause, stay."
         ),
-        "pause": Lazy(f"{_HERE}.pause", "Pause a schedule until it is resumed, or until a time."),
-        "resume": Lazy(f"{_HERE}.resume", "Resume a paused schedule."),
+        "pause": Lazy(
+            f"{_HERE}.pause", "Pause a schedule until it is resumed, or until a time; or all that match."
+        ),
+        "resume": Lazy(f"{_HERE}.resume", "Resume a paused schedule; or all that match."),
         "reset": Lazy(f"{_HERE}.reset", "Undo edits by hand: the schedule becomes what the code declares."),
-        "run": Lazy(f"{_HERE}.run", "Run a schedule's task now; its next run stays where it is."),
+        "run": Lazy(f"{_HERE}.run", "Run a schedule's task now; or those of all that match."),
         "reschedule": Lazy(f"{_HERE}.reschedule", "Move the next run of a schedule, and only that one."),
-        "delete": Lazy(f"{_HERE}.delete", "Delete a schedule; its runs stay."),
+        "delete": Lazy(f"{_HERE}.delete", "Delete a schedule, and leave its runs; or all that match."),
+        "history": Lazy(f"{_HERE}.history", "Show who changed a schedule, and how it was before."),
     },
 )

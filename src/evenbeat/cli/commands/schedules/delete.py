@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
-from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.app.schedules import Schedules
+from evenbeat.cli.bulk import BulkAction
+from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.output import answer
+from evenbeat.cli.schedule_bulk import (
+    ScheduleAction,
+    act_on_schedules,
+    read_bulk_flags,
+    schedule_bulk_options,
+)
+from evenbeat.cli.schedule_table import schedule_table
+from evenbeat.cli.store_input import opened
+
+_DELETE = ScheduleAction(
+    words=BulkAction("delete", "schedule", "deleted {items}", schedule_table),
+    states=("active", "paused", "finished"),
+    default_states="any",
+    every=Schedules.delete_all,
+)
 
 
 @click.command("delete")
-@click.argument("name", shell_complete=complete_schedule)
-@click.option("--yes", "-y", is_flag=True, help="Don't ask. Without a terminal, nothing is asked.")
-@store_options
-@json_option
-def command(name: str, yes: bool, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Delete a schedule; its runs stay."""
+@schedule_bulk_options(_DELETE, "Don't ask. Without a terminal, only --all needs it.")
+def command(
+    name: str | None, store: str | None, tenant: str | None, as_json: bool, **given: Any
+) -> ExitCode | None:
+    """Delete a schedule, and leave its runs; or all that match.
+
+    --all counts the schedules that match, shows some and asks first; add --yes in a script. The exit code is
+    1 if any of them could not be deleted.
+    """
+    flags = read_bulk_flags(name, given)
     with opened(store, tenant) as app:
+        if name is None:
+            return act_on_schedules(_DELETE, app, flags, as_json=as_json)
         schedule = app.schedules.get(name)
-        if not yes and sys.stdin.isatty():
+        if not flags.yes and sys.stdin.isatty():
             click.confirm(f"delete {name} ({schedule.trigger}, {schedule.task})?", abort=True, err=True)
         app.schedules.delete(name)
 
@@ -30,3 +54,4 @@ def command(name: str, yes: bool, store: str | None, tenant: str | None, as_json
         return words
 
     answer({"deleted": name, "tenant": schedule.tenant}, people, as_json=as_json)
+    return None

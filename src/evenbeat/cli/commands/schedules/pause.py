@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
+from evenbeat.app.schedules import Schedules
+from evenbeat.cli.bulk import BulkAction
+from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
-from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.cli.output import answer
+from evenbeat.cli.schedule_bulk import (
+    ScheduleAction,
+    act_on_schedules,
+    read_bulk_flags,
+    schedule_bulk_options,
+)
+from evenbeat.cli.schedule_table import schedule_table
+from evenbeat.cli.store_input import opened
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.core.results import Run
@@ -18,37 +29,50 @@ from evenbeat.observe.phrases import count
 # The most queued runs that are counted.
 _RUNS = 1_000
 
+_PAUSE = ScheduleAction(
+    words=BulkAction("pause", "schedule", "paused {items}", schedule_table),
+    states=("active", "paused"),
+    default_states="active",
+    every=Schedules.pause_all,
+)
+
 
 @click.command("pause")
-@click.argument("name", shell_complete=complete_schedule)
 @click.option("--note", metavar="TEXT", default="", help="Why it is paused.")
 @click.option("--until", metavar="WHEN", help="Resume it then: 18:00, a date and time, or 2h from now.")
 @click.option("--cancel-queued", is_flag=True, help="Cancel its queued runs, too.")
-@store_options
-@json_option
+@schedule_bulk_options(_PAUSE)
 def command(
-    name: str,
+    name: str | None,
     note: str,
     until: str | None,
     cancel_queued: bool,
     store: str | None,
     tenant: str | None,
     as_json: bool,
-) -> None:
-    """Pause a schedule until it is resumed, or until a time.
+    **given: Any,
+) -> ExitCode | None:
+    """Pause a schedule until it is resumed, or until a time; or all that match.
 
     The ledger records its ticks in between as skipped, also those that are due and not fired yet. Runs that
     are queued already still run, unless --cancel-queued cancels them.
+
+    --all counts the schedules that match, shows some and asks first; add --yes in a script. The exit code is
+    1 if any of them could not be paused.
     """
+    flags = read_bulk_flags(name, given)
+    if name is None and cancel_queued:
+        raise click.UsageError("--cancel-queued goes with the name of one schedule")
     with opened(store, tenant) as app:
         local = LocalTime.at(app.store.now())
         end = None if until is None else local.read(until, "--until")
         if end is not None and end <= local.now:
             raise InvalidValue(f"--until {until} is not in the future", field="until", value=until)
+        moment = None if end is None else from_ms(end)
+        if name is None:
+            return act_on_schedules(_PAUSE, app, flags, as_json=as_json, note=note, until=moment)
         before = app.runs.list(schedule=name, state="queued", limit=_RUNS)
-        paused = app.schedules.pause(
-            name, note, until=None if end is None else from_ms(end), cancel_queued=cancel_queued
-        )
+        paused = app.schedules.pause(name, note, until=moment, cancel_queued=cancel_queued)
         queued = app.runs.list(schedule=name, state="queued", limit=_RUNS)
         running = app.runs.list(schedule=name, state="running", limit=_RUNS)
 
@@ -76,6 +100,7 @@ def command(
         "running": [run.id for run in running],
     }
     answer(shown, people, as_json=as_json)
+    return None
 
 
 def _some(runs: list[Run]) -> str:

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from evenbeat.app.schedules import Schedules
+from evenbeat.cli.bulk import BulkAction
+from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
-from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.cli.output import answer
+from evenbeat.cli.schedule_bulk import (
+    ScheduleAction,
+    act_on_schedules,
+    read_bulk_flags,
+    schedule_bulk_options,
+)
+from evenbeat.cli.schedule_table import schedule_table
+from evenbeat.cli.store_input import opened
 from evenbeat.core.json_form import json_form
+
+_RESUME = ScheduleAction(
+    words=BulkAction("resume", "schedule", "resumed {items}", schedule_table),
+    states=("paused",),
+    default_states="paused",
+    every=Schedules.resume_all,
+)
 
 
 @click.command("resume")
-@click.argument("name", shell_complete=complete_schedule)
-@store_options
-@json_option
-def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Resume a paused schedule.
+@schedule_bulk_options(_RESUME)
+def command(
+    name: str | None, store: str | None, tenant: str | None, as_json: bool, **given: Any
+) -> ExitCode | None:
+    """Resume a paused schedule; or all that match.
 
     The ticks of the pause stay skipped. Does nothing if the schedule is not paused.
+
+    --all counts the schedules that match, shows some and asks first; add --yes in a script.
     """
+    flags = read_bulk_flags(name, given)
     with opened(store, tenant) as app:
+        if name is None:
+            return act_on_schedules(_RESUME, app, flags, as_json=as_json)
         before = app.schedules.get(name)
         after = app.schedules.resume(name)
         local = LocalTime.at(app.store.now())
@@ -33,3 +57,4 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         return [f"{words}, next run {local.full(after.next_run)}, {local.away(after.next_run)}"]
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)
+    return None

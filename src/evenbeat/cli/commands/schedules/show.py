@@ -110,6 +110,8 @@ def _definition(schedule: Schedule, local: LocalTime) -> Iterator[tuple[str, Ren
         yield "stuck", styled((printable(schedule.last_error), "red"))
     if schedule.description:
         yield "about", printable(schedule.description)
+    if schedule.tags:
+        yield "tags", ", ".join(schedule.tags)
     yield "task", schedule.task
     yield "trigger", schedule.trigger
     if schedule.payload is not None:

@@ -1,0 +1,90 @@
+"""Bulk changes of schedules: the rows of a page are written together, refused ones one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple, TypeAlias
+
+from evenbeat.app.bulk import Answers, Key, act_on_all, batches
+from evenbeat.app.rows import ScheduleRows, audited_write
+from evenbeat.app.schedule_search import ScheduleSearch
+from evenbeat.core.audits import AuditAction
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ScheduleRecord
+from evenbeat.core.results import BulkResult, Schedule
+from evenbeat.errors import EvenbeatError, StoreUnavailable
+from evenbeat.rules import auditing
+from evenbeat.rules.firing import Planned
+from evenbeat.stores.base import check_limit
+
+Decide: TypeAlias = Callable[[ScheduleRecord, Instant], Planned | None]
+"""Plans the change of one schedule; None if nothing is to change. It may refuse by an error."""
+
+
+class BulkChange(NamedTuple):
+    """A change of every schedule that a search finds."""
+
+    rows: ScheduleRows
+    search: ScheduleSearch
+    action: AuditAction
+    decide: Decide
+
+    def run(self, limit: int, *, dry_run: bool) -> BulkResult[Schedule]:
+        """Change up to ``limit`` schedules; with ``dry_run``, only count them."""
+        found = chain.from_iterable(self.search.pages())
+        return act_on_all(
+            batches(found, check_limit(limit)),
+            None if dry_run else self._change_page,
+            lambda row: Key(row.tenant, row.name),
+            self.rows.views,
+        )
+
+    def _change_page(self, page: Sequence[ScheduleRecord]) -> Answers:
+        """Write the changes of all rows in one call, which is quick: single writes lose against nodes that
+        fire a schedule often. Rows that were refused, or have a long backlog, are changed one by one."""
+        store = self.rows.session.store()
+        now = store.now()
+        describe = partial(auditing.schedule_change, self.action)
+        refused: dict[tuple[str, str], str] = {}
+        writes = []
+        done: set[tuple[str, str]] = set()
+        for row in page:
+            try:
+                planned = self.decide(row, now)
+            except StoreUnavailable:
+                raise
+            except EvenbeatError as error:
+                refused[row.key] = str(error)
+                continue
+            if planned is None:
+                done.add(row.key)
+            elif not planned.unfinished:
+                writes.append((row, audited_write(row, planned, now, describe)))
+        answers = store.put_schedules([write for _, write in writes]) if writes else []
+        for (row, _), written in zip(writes, answers, strict=True):
+            if written.accepted:
+                done.add(row.key)
+                self.rows.forget_quarantine(row)
+        if any(written.accepted for written in answers):
+            store.hint()
+        return [None if row.key in done else refused.get(row.key) or self._change_alone(row) for row in page]
+
+    def _change_alone(self, found: ScheduleRecord) -> str | None:
+        """Change one schedule; return why it could not be changed."""
+        is_begun = False
+        try:
+            for attempt in self.rows.tries(found.tenant, found.name, self.action):
+                row = attempt.existing()
+                # The first part of a long change may end the pause by which it matched.
+                if not is_begun and not self.search.matches(row):
+                    return f"schedule {found.name} has changed, and does not match any more"
+                if attempt.write(self.decide(row, attempt.now)):
+                    break
+                is_begun = is_begun or not attempt.is_lost
+        except StoreUnavailable:
+            raise
+        except EvenbeatError as error:
+            return str(error)
+        return None

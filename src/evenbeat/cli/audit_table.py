@@ -1,0 +1,91 @@
+"""Entries of the audit as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenbeat.cli.layout import Column, Fitted
+from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.output import answer
+from evenbeat.cli.phrases import printable
+from evenbeat.core.audits import AuditEntry
+from evenbeat.core.instants import from_ms, read_instant
+from evenbeat.core.json_form import json_form
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# The most characters of one value in the table; --json has all of it.
+_LONGEST = 60
+_TIMES = ("next_run", "paused_until", "run_at")
+
+limit_option = click.option(
+    "--limit", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="At most this many."
+)
+
+
+def answer_entries(
+    found: Sequence[AuditEntry],
+    limit: int,
+    local: LocalTime,
+    *,
+    empty: str,
+    as_json: bool,
+    show_tenants: bool = False,
+) -> None:
+    """Print up to ``limit`` entries, as JSON or as a table. ``empty`` says that there are none."""
+    entries = found[:limit]
+
+    def people() -> Iterable[RenderableType]:
+        if not entries:
+            yield empty
+            return
+        yield _table(entries, local, show_tenants)
+        if len(found) > limit:
+            yield ""
+            yield f"there are more: --limit {limit * 5}"
+
+    answer({"entries": json_form(entries), "more": len(found) > limit}, people, as_json=as_json)
+
+
+def _table(entries: Sequence[AuditEntry], local: LocalTime, show_tenants: bool) -> Fitted:
+    has_subjects = len({(entry.kind, entry.subject) for entry in entries}) > 1
+    return Fitted(
+        [
+            Column("when", [local.near(entry.at) for entry in entries]),
+            Column("who", [printable(entry.actor, keep="") for entry in entries], wraps=16),
+            Column("via", [entry.via for entry in entries], drop=2),
+            Column("tenant", [entry.tenant if show_tenants else "" for entry in entries]),
+            Column("action", [entry.action for entry in entries]),
+            Column("subject", [_subject(entry) if has_subjects else "" for entry in entries], wraps=24),
+            Column("change", [", ".join(_changes(entry, local)) for entry in entries], wraps=24, drop=1),
+        ]
+    )
+
+
+def _subject(entry: AuditEntry) -> str:
+    return entry.subject if entry.kind == "schedule" else f"{entry.kind} {entry.subject}"
+
+
+def _changes(entry: AuditEntry, local: LocalTime) -> Iterator[str]:
+    """Yield ``retries: 3 → 5``; of a new or a deleted subject, its values."""
+    for name, value in entry.after.items():
+        if name in entry.before:
+            yield f"{name}: {_words(name, entry.before[name], local)} → {_words(name, value, local)}"
+        else:
+            yield f"{name} {_words(name, value, local)}"
+    if not entry.after:
+        yield from (f"{name} {_words(name, value, local)}" for name, value in entry.before.items())
+
+
+def _words(name: str, value: Any, local: LocalTime) -> str:
+    if value is None or value == "":
+        return "none"
+    if name in _TIMES and isinstance(value, str):
+        return local.near(from_ms(read_instant(value, name)))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable(text if len(text) <= _LONGEST else text[:_LONGEST] + "…", keep="")

@@ -1,0 +1,92 @@
+"""Commands on one run or, with ``--all``, on every run that matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from evenbeat.app.runs import Runs
+from evenbeat.cli.bulk import BulkAction, act_on_all, limit_option
+from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.run_filter import read_filter, run_filter_options
+from evenbeat.cli.store_input import opened, store_options
+from evenbeat.core.json_form import json_form
+from evenbeat.core.results import BulkResult, Run
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class RunAction(NamedTuple):
+    """An action on runs."""
+
+    words: BulkAction[Run]
+    states: tuple[str, ...]
+    """The states that ``--state`` takes."""
+    default_states: str
+    """Which runs ``--all`` takes without ``--state``, in words."""
+    one: Callable[[Runs, str], Run]
+    every: Callable[..., BulkResult[Run]]
+    """``Runs.retry_all`` or ``Runs.cancel_all``."""
+    report: Callable[[Run, str], tuple[str, ExitCode]]
+    """The line about one run, and the exit code; it gets the run and the id that was given."""
+
+
+def run_bulk_options(action: RunAction) -> Callable[[_Function], _Function]:
+    """Return a decorator that adds the argument and all options of the action's command."""
+    options = (
+        click.argument("run_id", metavar="[ID]", required=False),
+        click.option("--all", "every", is_flag=True, help="All runs that match these options; asks first."),
+        click.option(
+            "--state",
+            type=click.Choice(action.states),
+            help=f"With --all: only runs in this state.  [default: {action.default_states}]",
+        ),
+        run_filter_options,
+        limit_option("run"),
+        click.option("--yes", "-y", is_flag=True, help="With --all: don't ask."),
+        store_options,
+        json_option,
+    )
+
+    def decorate(function: _Function) -> _Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def act(
+    action: RunAction,
+    *,
+    run_id: str | None,
+    every: bool,
+    state: str | None,
+    limit: int,
+    yes: bool,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
+    **chosen: Any,
+) -> ExitCode:
+    """Run the action's command with the values of its options."""
+    if every == (run_id is not None):
+        raise click.UsageError("give the id of a run, or --all")
+    if not every and any([state, *chosen.values()]):
+        raise click.UsageError("options that match runs go with --all")
+    with opened(store, tenant) as app:
+        if run_id is None:
+            local = LocalTime.at(app.store.now())
+            states = {} if state is None else {"state": state}
+            matching = read_filter(app, local, chosen)
+            on_all = partial(action.every, app.runs, limit=limit, **states, **matching)
+            return act_on_all(action.words, on_all, local, yes=yes, as_json=as_json)
+        run = action.one(app.runs, run_id)
+    words, code = action.report(run, run_id)
+    answer({"run": json_form(run)}, lambda: [words], as_json=as_json)
+    return code

@@ -1,0 +1,50 @@
+"""The options that choose schedules, of ``list`` and of commands with ``--all``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from evenbeat.app.schedule_search import ScheduleFilter
+from evenbeat.cli.store_input import all_tenants_option, complete_tag
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--text", metavar="TEXT", help="Only schedules with this text in name or description."),
+    click.option("--task", metavar="TASK", help="Only schedules of this task."),
+    click.option("--queue", metavar="NAME", help="Only schedules whose runs wait in this queue."),
+    click.option("--tag", metavar="TAG", shell_complete=complete_tag, help="Only schedules with this tag."),
+    click.option(
+        "--managed-by",
+        type=click.Choice(["code", "api"]),
+        help="Only schedules of tasks in the code, or only the others.",
+    ),
+    all_tenants_option,
+)
+
+
+def schedule_filter_options(function: _Function) -> _Function:
+    """Add the options that choose schedules."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def read_filter(options: dict[str, Any]) -> ScheduleFilter:
+    """Return the options as ``app.schedules`` takes them; removes them from ``options``."""
+    return ScheduleFilter(
+        text=options.pop("text"),
+        task=options.pop("task"),
+        queue=options.pop("queue"),
+        tag=options.pop("tag"),
+        managed_by=options.pop("managed_by"),
+        all_tenants=options.pop("all_tenants"),
+    )
+
+
+def is_narrowed(chosen: ScheduleFilter) -> bool:
+    """Return whether an option narrows the choice."""
+    return any(value is not None for name, value in chosen.items() if name != "all_tenants")

@@ -1,0 +1,305 @@
+"""Bulk changes of schedules by filter, and the filter itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat import BulkResult, InvalidValue, Schedule, Scheduler, StoreUnavailable, acting_as, every
+from evenbeat.app import bulk, schedule_search
+from evenbeat.rules import changes
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.stores.base import ScheduleQuery, Write, Written
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+
+
+class Contested(MemoryStore):
+    """Counts writes and hints; another call may come right before the next write."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.sizes: list[int] = []
+        self.hints = 0
+        self.overtake: Callable[[], object] | None = None
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        self.sizes.append(len(writes))
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            overtake()
+        return super().put_schedules(writes)
+
+    def hint(self) -> None:
+        self.hints += 1
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> Contested:
+    return Contested(clock)
+
+
+@pytest.fixture
+def app(store: Contested) -> Scheduler:
+    app = Scheduler(store)
+    for name in ("work", "mail"):
+        app.task(name=name)(lambda: None)
+    app.schedules.add("bill-eu", every("1h"), "work", tags=["billing", "eu"], queue="slow")
+    app.schedules.add("bill-us", every("1h"), "work", tags=["billing"], description="Invoices of the US")
+    app.schedules.add("clean", every("1h"), "mail", paused=True)
+    app.schedules.add("digest", every("1h"), "mail")
+    app.schedules.add("other", every("1h"), "work", tags=["billing"], tenant="acme")
+    store.sizes.clear()
+    store.hints = 0
+    return app
+
+
+def states(app: Scheduler) -> dict[str, str]:
+    return {row.name: row.state for row in app.schedules.list(all_tenants=True)}
+
+
+def sampled(result: BulkResult[Schedule]) -> list[str]:
+    return [row.name for row in result.sample]
+
+
+# -- the filter ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ({}, ["bill-eu", "bill-us", "clean", "digest"]),
+        ({"tag": "billing"}, ["bill-eu", "bill-us"]),
+        ({"tag": "bill"}, []),
+        ({"tag": "billing", "all_tenants": True}, ["other", "bill-eu", "bill-us"]),
+        ({"tag": "billing", "tenant": "acme"}, ["other"]),
+        ({"text": "BILL"}, ["bill-eu", "bill-us"]),
+        ({"text": "invoices"}, ["bill-us"]),
+        ({"text": ""}, ["bill-eu", "bill-us", "clean", "digest"]),
+        ({"queue": "slow"}, ["bill-eu"]),
+        ({"task": "mail"}, ["clean", "digest"]),
+        ({"task": "mail", "state": "paused"}, ["clean"]),
+        ({"managed_by": "code"}, []),
+        ({"managed_by": "api", "limit": 2}, ["bill-eu", "bill-us"]),
+        ({"tag": "billing", "limit": 1}, ["bill-eu"]),
+        ({"tag": "billing", "queue": "slow", "text": "eu"}, ["bill-eu"]),
+    ],
+)
+@pytest.mark.parametrize("page", [1, 500])
+def test_schedules_are_listed_by_filter(
+    app: Scheduler, chosen: dict[str, Any], names: list[str], page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_search, "_PAGE", page)
+    assert [row.name for row in app.schedules.list(**chosen)] == names
+
+
+def test_schedules_of_decorated_tasks_are_managed_by_code(app: Scheduler) -> None:
+    app.task(name="nightly", schedule=every("1d"))(lambda: None)
+    app.declare_tasks()
+    assert [row.name for row in app.schedules.list(managed_by="code")] == ["nightly"]
+
+
+def test_a_filter_with_a_misspelt_option_is_refused(app: Scheduler) -> None:
+    calls = (
+        app.schedules.pause_all,
+        app.schedules.resume_all,
+        app.schedules.run_all,
+        app.schedules.delete_all,
+    )
+    unknown: Any = {"tags": "billing"}
+    for call in calls:
+        with pytest.raises(InvalidValue, match="has no option tags; did you mean tag"):
+            call(**unknown)
+        with pytest.raises(InvalidValue, match="limit -1 is negative"):
+            call(limit=-1)
+        with pytest.raises(InvalidValue, match="deleted"):
+            call(state="deleted")  # type: ignore[arg-type]
+    not_text: Any = 7
+    with pytest.raises(InvalidValue, match="text 7 is not a text"):
+        app.schedules.list(text=not_text)
+
+
+# -- bulk changes --------------------------------------------------------------------------------------------
+
+
+def test_all_that_match_are_paused_in_one_write(app: Scheduler, store: Contested) -> None:
+    with acting_as("anna"):
+        done = app.schedules.pause_all("migration", tag="billing", until="2h")
+    assert (done.matched, done.done, done.refused, done.more) == (2, 2, (), False)
+    assert sampled(done) == ["bill-eu", "bill-us"]
+    assert {row.state for row in done.sample} == {"active"}
+    assert (store.sizes, store.hints) == ([2], 1)
+    assert states(app) == {
+        "bill-eu": "paused",
+        "bill-us": "paused",
+        "clean": "paused",
+        "digest": "active",
+        "other": "active",
+    }
+    paused = app.schedules.get("bill-eu")
+    assert (paused.pause_note, paused.paused_by) == ("migration", "anna")
+    assert paused.paused_until is not None
+    entries = app.audit.list(actor="anna")
+    assert {(entry.action, entry.subject) for entry in entries} == {
+        ("pause", "bill-eu"),
+        ("pause", "bill-us"),
+    }
+
+
+def test_a_dry_run_only_counts(app: Scheduler, store: Contested) -> None:
+    before = len(app.audit.list())
+    for call in (app.schedules.pause_all, app.schedules.run_all, app.schedules.delete_all):
+        found = call(tag="billing", dry_run=True, limit=1)
+        assert (found.matched, found.done, found.more, sampled(found)) == (1, 0, True, ["bill-eu"])
+    assert (store.sizes, store.hints, len(app.audit.list())) == ([], 0, before)
+
+
+@pytest.mark.parametrize(("limit", "more"), [(1, True), (2, True), (3, False), (4, False)])
+def test_no_more_are_changed_than_the_limit_allows(
+    app: Scheduler, limit: int, more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "_BATCH", 2)
+    monkeypatch.setattr(schedule_search, "_PAGE", 2)
+    done = app.schedules.pause_all(limit=limit)
+    assert (done.matched, done.done, done.more) == (min(limit, 3), min(limit, 3), more)
+    names = [name for name in ("bill-eu", "bill-us", "digest") if states(app)[name] == "paused"]
+    assert names == ["bill-eu", "bill-us", "digest"][:limit]
+
+
+def test_paused_ones_can_get_another_note(app: Scheduler) -> None:
+    done = app.schedules.pause_all("for good", state="paused")
+    assert (done.done, app.schedules.get("clean").pause_note) == (1, "for good")
+    with pytest.raises(InvalidValue, match=r"until .* is in the past"):
+        app.schedules.pause_all(until="2000-01-01T00:00Z")
+
+
+def test_all_paused_ones_are_resumed(app: Scheduler, store: Contested) -> None:
+    app.schedules.pause("digest")
+    store.sizes.clear()
+    done = app.schedules.resume_all(task="mail")
+    assert (done.matched, done.done, store.sizes) == (2, 2, [2])
+    assert set(states(app).values()) == {"active"}
+    assert app.schedules.resume_all().matched == 0
+    assert [entry.action for entry in app.audit.list(limit=2)] == ["resume", "resume"]
+
+
+def test_all_active_ones_are_run(app: Scheduler, store: Contested) -> None:
+    done = app.schedules.run_all(all_tenants=True)
+    assert (done.matched, done.done, store.sizes) == (4, 4, [4])
+    assert {run.schedule for run in app.runs.list(all_tenants=True)} == {
+        "bill-eu",
+        "bill-us",
+        "digest",
+        "other",
+    }
+    entries = app.audit.list(action="run_now", all_tenants=True)
+    assert {entry.after["run"] for entry in entries} == {run.id for run in app.runs.list(all_tenants=True)}
+    assert app.schedules.run_all(state="paused").done == 1
+
+
+def test_a_schedule_without_room_for_a_run_is_named(app: Scheduler) -> None:
+    app.schedules.update("bill-us", overlap="skip")
+    app.schedules.run_now("bill-us")
+    done = app.schedules.run_all(tag="billing")
+    (refused,) = done.refused
+    assert (done.done, refused.tenant, refused.id) == (1, "default", "bill-us")
+    assert "leave no room for another" in refused.why
+
+
+def test_all_that_match_are_deleted(app: Scheduler, store: Contested) -> None:
+    done = app.schedules.delete_all(text="bill")
+    assert (done.matched, done.done, store.sizes) == (2, 2, [2])
+    assert sorted(states(app)) == ["clean", "digest", "other"]
+    assert app.schedules.delete_all(state="paused").done == 1
+    assert sorted(states(app)) == ["digest", "other"]
+
+
+# -- others write, too ---------------------------------------------------------------------------------------
+
+
+def test_a_schedule_that_fires_meanwhile_is_paused_all_the_same(
+    app: Scheduler, store: Contested, clock: VirtualClock
+) -> None:
+    clock.advance("1h")
+    store.overtake = lambda: MemoryStore.fire_due(store, clock.now, 10, plan)
+    done = app.schedules.pause_all(tag="billing")
+    assert (done.done, store.sizes) == (2, [2, 1, 1])
+    assert states(app)["bill-eu"] == states(app)["bill-us"] == "paused"
+    assert len(app.schedules.history("bill-eu")) == len(app.schedules.history("bill-us")) == 2
+
+
+def test_a_schedule_that_does_not_match_any_more_is_left_alone(app: Scheduler, store: Contested) -> None:
+    store.overtake = lambda: app.schedules.update("bill-us", tags=[])
+    done = app.schedules.delete_all(tag="billing")
+    (refused,) = done.refused
+    assert (done.done, refused.id) == (1, "bill-us")
+    assert refused.why == "schedule bill-us has changed, and does not match any more"
+    assert "bill-us" in states(app)
+
+
+def test_a_schedule_that_is_deleted_meanwhile_is_named(app: Scheduler, store: Contested) -> None:
+    store.overtake = lambda: app.schedules.delete("bill-us")
+    done = app.schedules.pause_all(tag="billing")
+    assert (done.done, [refused.id for refused in done.refused]) == (1, ["bill-us"])
+    assert [entry.action for entry in app.schedules.history("bill-us")] == ["delete", "add"]
+
+
+def test_a_schedule_with_a_long_backlog_is_resumed_on_its_own(
+    app: Scheduler, store: Contested, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.schedules.add("busy", every("1m"), "work", catch_up="all", catch_up_limit=1_000)
+    app.schedules.pause("busy", until="1s")
+    monkeypatch.setattr(changes, "RUNS_A_CHANGE", 10)
+    clock.advance("250m")
+    store.sizes.clear()
+    done = app.schedules.resume_all()
+    assert (done.matched, done.done) == (2, 2)
+    assert store.sizes == [1, 1]
+    assert app.schedules.get("busy").state == "active"
+    assert len(app.runs.list(schedule="busy", limit=1_000)) == 100  # nodes add the others
+
+
+def test_a_damaged_schedule_is_named_and_the_others_change(app: Scheduler, store: Contested) -> None:
+    (row,) = store.find_schedules(ScheduleQuery(name="bill-eu")).items
+    spoilt = replace(row, damage="payload: not JSON", revision=row.revision + 1)
+    assert MemoryStore.put_schedules(store, [Write(Planned(spoilt), row.version)])[0].accepted
+    done = app.schedules.pause_all(tag="billing")
+    (refused,) = done.refused
+    assert (done.done, refused.id, "payload: not JSON" in refused.why) == (1, "bill-eu", True)
+
+
+def test_a_store_that_is_away_ends_the_call(
+    app: Scheduler, store: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> object:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(MemoryStore, "find_runs", away)
+    app.schedules.update("bill-eu", max_concurrent=None)
+    row = store.find_schedules(ScheduleQuery(name="bill-eu")).items[0]
+    bounded = replace(row, max_concurrent=3, revision=row.revision + 1)
+    assert MemoryStore.put_schedules(store, [Write(Planned(bounded), row.version)])[0].accepted
+    with pytest.raises(StoreUnavailable):
+        app.schedules.run_all(tag="billing")
+
+
+def test_bulk_changes_have_awaited_twins(app: Scheduler) -> None:
+    async def work() -> list[int]:
+        schedules = app.schedules
+        return [
+            (await schedules.arun_all(tag="billing")).done,
+            (await schedules.apause_all(tag="billing")).done,
+            (await schedules.aresume_all(tag="billing")).done,
+            (await schedules.adelete_all(tag="billing")).done,
+        ]
+
+    assert asyncio.run(work()) == [2, 2, 2, 2]
