@@ -30,7 +30,8 @@ store.close()
 
 def add_schedules(store: Store, *names: str, **fields: Any) -> None:
     """Create schedules that fire every minute, unless ``fields`` say otherwise."""
-    wanted = [ScheduleRecord(name=name, task="work", **{"trigger": "every 1m", **fields}) for name in names]
+    usual = {"task": "work", "trigger": "every 1m"}
+    wanted = [ScheduleRecord(name=name, **{**usual, **fields}) for name in names]
     store.put_schedules([Write(changes.create(entry, store.now()), None) for entry in wanted])
 
 

@@ -49,6 +49,16 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.AuditEntry,
     evenbeat.AuditPage,
     evenbeat.QueueStats,
+    evenbeat.FigureSeries,
+    evenbeat.FigurePoint,
+    evenbeat.Figures,
+    evenbeat.Percentiles,
+    evenbeat.NamedFigures,
+    evenbeat.FailureReport,
+    evenbeat.FailureGroup,
+    evenbeat.NodeView,
+    evenbeat.TenantView,
+    evenbeat.QuarantineNote,
 ]
 
 

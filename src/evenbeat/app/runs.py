@@ -53,6 +53,7 @@ class RunFilter(TypedDict, total=False):
     until: Moment | None
     tenant: str | None
     all_tenants: bool
+    ids: Sequence[str] | None
 
 
 FILTER = tuple(RunFilter.__annotations__)
@@ -77,6 +78,7 @@ class Runs:
         until: Moment | None = None,
         tenant: str | None = None,
         all_tenants: bool = False,
+        ids: Sequence[str] | None = None,
         limit: int = 100,
     ) -> list[Run]:
         """Return runs, the newest first.
@@ -95,6 +97,7 @@ class Runs:
             until=until,
             tenant=tenant,
             all_tenants=all_tenants,
+            ids=ids,
         )
         pages = self._pages(query, limit)
         return [self._session.info(run) for page, _ in pages for run in page]
@@ -261,6 +264,11 @@ class Runs:
         task, tenant = chosen.get("task"), chosen.get("tenant")
         now = self._session.store().now()
         since, until = chosen.get("since"), chosen.get("until")
+        ids = chosen.get("ids")
+        if isinstance(ids, str):
+            raise InvalidValue(
+                f"ids {shown(ids)} is a text", field="ids", value=ids, hint="give a list of ids of runs"
+            )
         start = None if since is None else read_moment(since, "since", now, ago=True)
         end = None if until is None else read_moment(until, "until", now, ago=True)
         if start is not None and end is not None and end <= start:
@@ -271,6 +279,7 @@ class Runs:
                 hint="give a later end, or leave it out: until now",
             )
         return RunQuery(
+            ids=None if ids is None else tuple(ids),
             tenant=None if chosen.get("all_tenants") else self._session.tenant_of(tenant),
             schedule=chosen.get("schedule"),
             task=task.name if isinstance(task, Task) else task,

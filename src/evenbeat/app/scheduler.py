@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack,
 from evenbeat.app.audit import Audit
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
+from evenbeat.app.figures import MOST_FAILURES, MOST_TENANTS, FigureReader, Scope
 from evenbeat.app.hooks import Hooks
 from evenbeat.app.locks import Lock
 from evenbeat.app.rows import ScheduleRows
@@ -25,6 +26,7 @@ from evenbeat.app.tokens import Tokens
 from evenbeat.config import default_store
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.figures import FailureReport, FigureSeries, NodeView, QuarantineNote, TenantView
 from evenbeat.core.instants import Moment
 from evenbeat.core.options import NEW_SCHEDULE, RUN
 from evenbeat.core.records import NORMAL, CatchUp, Execution
@@ -37,6 +39,7 @@ from evenbeat.observe.events import Event, Events
 from evenbeat.observe.run_logs import current_log
 from evenbeat.observe.views import queue_view
 from evenbeat.processes.importing import is_importing
+from evenbeat.rules.rollups import By
 from evenbeat.stores.base import QueueCounts, Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks import context
@@ -100,6 +103,7 @@ class Scheduler:
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.runs = Runs(self._session, rows)
         self.audit = Audit(self._session)
+        self._figures = FigureReader(self._session)
         self.tokens = Tokens(self._session)
         _all.add(self)
 
@@ -272,6 +276,62 @@ class Scheduler:
             )
             for name in names
         ]
+
+    # -- figures -------------------------------------------------------------------------------------------
+
+    def statistics(
+        self,
+        since: Moment = "1h",
+        until: Moment | None = None,
+        *,
+        by: By | None = None,
+        schedule: str | None = None,
+        task: Task[..., Any] | str | None = None,
+        tenant: str | None = None,
+        all_tenants: bool = False,
+        top: int = 0,
+    ) -> FigureSeries:
+        """Return how many ticks fired and runs ended, and how long and how late they were, over time.
+
+        Reads what nodes write once a minute, never the history of runs. ``by`` is ``minute``, for the last
+        three hours, or ``hour``, for 40 days; it defaults to minutes if they go back to ``since``. A duration
+        as ``since`` or ``until`` counts back from now. ``top`` adds the figures of so many schedules and
+        tasks, the busiest.
+        """
+        scope = self._figures.scope(schedule, task, tenant, all_tenants)
+        return self._figures.statistics(since, until, by, scope, top)
+
+    def failures(
+        self,
+        since: Moment | None = "1d",
+        *,
+        schedule: str | None = None,
+        task: Task[..., Any] | str | None = None,
+        tenant: str | None = None,
+        all_tenants: bool = False,
+        limit: int = MOST_FAILURES,
+    ) -> FailureReport:
+        """Return the newest failed runs, at most ``limit``, grouped by their error.
+
+        Errors that differ only in numbers, ids and quoted values are one group. ``since`` selects runs that
+        failed then or later; None: all, which may take long if few of many runs failed.
+        ``app.runs.retry_all(ids=group.runs)`` retries a group.
+        """
+        name = task.name if isinstance(task, Task) else task
+        owner = None if all_tenants else self._session.tenant_of(tenant)
+        return self._figures.failures(since, Scope(owner, schedule, name), limit)
+
+    def nodes(self) -> list[NodeView]:
+        """Return the live nodes: those that have given a sign of life within about a minute."""
+        return self._figures.nodes()
+
+    def tenants(self, limit: int = MOST_TENANTS) -> list[TenantView]:
+        """Return the tenants that have schedules, or had runs in the last 24 hours, by name."""
+        return self._figures.tenants(limit)
+
+    def quarantine(self, *, tenant: str | None = None, all_tenants: bool = False) -> list[QuarantineNote]:
+        """Return the schedules and runs that nodes can't process, each with the reason and what to do."""
+        return self._figures.quarantine(tenant, all_tenants)
 
     # -- hooks ---------------------------------------------------------------------------------------------
 
@@ -532,6 +592,11 @@ class Scheduler:
     aenqueue = twin(enqueue)
     aenqueue_many = twin(enqueue_many)
     aqueues = twin(queues)
+    astatistics = twin(statistics)
+    afailures = twin(failures)
+    anodes = twin(nodes)
+    atenants = twin(tenants)
+    aquarantine = twin(quarantine)
     astart = twin(start)
     astop = twin(stop)
     aclose = twin(close)

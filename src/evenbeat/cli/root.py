@@ -48,10 +48,19 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.queues",
                 "Show how many runs wait in each queue, and whether it drains.",
             ),
+            "stats": Lazy(
+                "evenbeat.cli.commands.stats", "Show how many runs started, failed and were late, over time."
+            ),
+            "failures": Lazy("evenbeat.cli.commands.failures", "Show failed runs, grouped by their error."),
+            "tenants": Lazy("evenbeat.cli.commands.tenants", "List the tenants of the store."),
         },
         "The store and this machine": {
             "health": Lazy(
                 "evenbeat.cli.commands.health", "Check the nodes on this host, for containers and services."
+            ),
+            "nodes": Lazy("evenbeat.cli.commands.nodes", "List the live nodes."),
+            "quarantine": Lazy(
+                "evenbeat.cli.commands.quarantine", "List schedules and runs that nodes can't process."
             ),
             "doctor": Lazy("evenbeat.cli.commands.doctor", "Check the store, and whether nodes work on it."),
             "db": Lazy("evenbeat.cli.commands.db", "Create or upgrade the tables of the store."),

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from evenbeat.app.runs import Runs
+from evenbeat.app.runs import RunFilter, Runs
+from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.bulk import BulkAction, act_on_all, limit_option
-from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.run_filter import read_filter, run_filter_options
@@ -19,6 +20,12 @@ from evenbeat.core.json_form import json_form
 from evenbeat.core.results import BulkResult, Run
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_ERROR_GROUP = click.option(
+    "--error-group",
+    metavar="GROUP",
+    help="Only runs of this group of 'evenbeat failures', of the last day unless --since says otherwise.",
+)
 
 
 class RunAction(NamedTuple):
@@ -34,6 +41,8 @@ class RunAction(NamedTuple):
     """``Runs.retry_all`` or ``Runs.cancel_all``."""
     report: Callable[[Run, str], tuple[str, ExitCode]]
     """The line about one run, and the exit code; it gets the run and the id that was given."""
+    by_error: bool = False
+    """Whether ``--error-group`` chooses runs."""
 
 
 def run_bulk_options(action: RunAction) -> Callable[[_Function], _Function]:
@@ -47,6 +56,7 @@ def run_bulk_options(action: RunAction) -> Callable[[_Function], _Function]:
             help=f"With --all: only runs in this state.  [default: {action.default_states}]",
         ),
         run_filter_options,
+        *([_ERROR_GROUP] if action.by_error else []),
         limit_option("run"),
         click.option("--yes", "-y", is_flag=True, help="With --all: don't ask."),
         store_options,
@@ -83,10 +93,28 @@ def act(
         if run_id is None:
             local = LocalTime.at(app.store.now())
             states = {} if state is None else {"state": state}
+            group = chosen.pop("error_group", None)
             matching = read_filter(app, local, chosen)
+            if group is not None:
+                matching["ids"] = _runs_of_group(app, group, matching)
             on_all = partial(action.every, app.runs, limit=limit, **states, **matching)
             return act_on_all(action.words, on_all, local, yes=yes, as_json=as_json)
         run = action.one(app.runs, run_id)
     words, code = action.report(run, run_id)
     answer({"run": json_form(run)}, lambda: [words], as_json=as_json)
     return code
+
+
+def _runs_of_group(app: Scheduler, wanted: str, matching: RunFilter) -> tuple[str, ...]:
+    """Return the ids of the failed runs that have the error of a group."""
+    report = app.failures(
+        matching.get("since") or "1d",
+        schedule=matching.get("schedule"),
+        task=matching.get("task"),
+        all_tenants=matching.get("all_tenants", False),
+    )
+    for group in report.groups:
+        if group.id == wanted:
+            return group.runs
+    among = f" among the newest {report.count:,} failed runs" if report.more else ""
+    raise Failed(f"no failed run is of group {wanted}{among}", "'evenbeat failures' lists the groups")

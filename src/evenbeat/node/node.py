@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import StoreUnavailable
-from evenbeat.node.duties import PeriodicDuties
+from evenbeat.node.counting import Counting
+from evenbeat.node.duties import Duty, PeriodicDuties
 from evenbeat.node.lanes import Lane
 from evenbeat.node.leases import LeaseRenewer
 from evenbeat.node.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.pruner import Pruner
 from evenbeat.node.reaper import Reaper
+from evenbeat.node.rollups import Rollups
 from evenbeat.node.settings import NodeSettings
 from evenbeat.node.ticker import Ticker
 from evenbeat.node.worker import Worker
@@ -120,17 +122,22 @@ class Node:
         self._worker_loop: Loop | None = None
         self._leases_loop: Loop | None = None
         self._worker: Worker | None = None
+        self._counting = Counting()
         self._hurry = threading.Event()
         self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True)
         if worker:
             self._add_worker(tasks)
         if ticker:
-            step = Ticker(store, events, self._wake_worker, name=self.name).step
+            step = Ticker(store, events, self._wake_worker, name=self.name, counting=self._counting).step
             self._ticker_loop = self._loop("ticker", step)
-        self._presence = Presence(store, self._info(tasks, ticker=ticker, worker=worker))
-        reaper, pruner = Reaper(store, events, settings.lease), Pruner(store, settings.retention)
-        self._duties_loop = self._loop("duties", PeriodicDuties([self._presence, reaper, pruner]).step)
+        self._presence = Presence(
+            store, self._info(tasks, ticker=ticker, worker=worker), running=lambda: self._running
+        )
+        self._rollups = Rollups(store, self._counting, self.name, ticker=ticker, worker=worker)
+        reaper = Reaper(store, events, settings.lease, counting=self._counting)
+        duties: list[Duty] = [self._presence, reaper, Pruner(store, settings.retention), self._rollups]
+        self._duties_loop = self._loop("duties", PeriodicDuties(duties).step)
         self._status_writer = StatusWriter(
             "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
         )
@@ -147,6 +154,7 @@ class Node:
             lease=settings.lease,
             wake=self._wake_worker,
             wake_leases=self._wake_leases,
+            counting=self._counting,
         )
         self._worker_loop = self._loop("worker", self._worker.step)
         renewer = LeaseRenewer(self._store, self._worker, settings.lease)
@@ -194,6 +202,10 @@ class Node:
     @property
     def is_processing(self) -> bool:
         return self._worker is not None and self._worker.is_processing
+
+    @property
+    def _running(self) -> int:
+        return 0 if self._worker is None else len(self._worker.held)
 
     @property
     def worker(self) -> Worker | None:
@@ -279,6 +291,8 @@ class Node:
             worker = self._worker
             self._try(lambda: worker.step(self._now()))
         self._listener.join(_STOP_PATIENCE)
+        if self._duties_loop.join(0):
+            self._try(lambda: self._rollups.write(self._now(), is_last=True))
         self._try(self._presence.leave)
         stop_capture()
         self._notify("node_stopped")

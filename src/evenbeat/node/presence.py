@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,14 +38,17 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[str]
     slots: dict[ExecutorKind, int]
     """How many runs it executes at once, by executor."""
+    running: int = 0
+    """How many runs it held when the record was written."""
 
 
 class Presence:
     """Keeps a record of this node in the store, which expires after the node is gone."""
 
-    def __init__(self, store: Store, info: NodeInfo) -> None:
+    def __init__(self, store: Store, info: NodeInfo, running: Callable[[], int] = lambda: 0) -> None:
         self._store = store
         self._info = info
+        self._running = running
         self._version: int | None = None
 
     def add_task(self, task: str, kind: ExecutorKind) -> None:
@@ -56,7 +59,7 @@ class Presence:
         record = Record(
             kind="node",
             key=self._info.name,
-            body=encode(msgspec.structs.replace(self._info, seen_at=now)),
+            body=encode(msgspec.structs.replace(self._info, seen_at=now, running=self._running())),
             version=secrets.randbits(53),
             expires=now + PRESENT_FOR,
         )
@@ -89,6 +92,10 @@ class LiveNode(NamedTuple):
     """The executor of each task."""
     slots: Mapping[str, int]
     """How many runs it executes at once, by executor."""
+    version: str | None = None
+    started_at: Instant | None = None
+    seen_at: Instant | None = None
+    running: int | None = None
 
     @property
     def taker(self) -> Taker:
@@ -136,4 +143,10 @@ def _node(record: Record) -> LiveNode:
         worker=fields.get("worker") is not False,
         kinds=kinds,
         slots={str(kind): number for kind, number in numbers if isinstance(number, int)},
+        version=fields["version"] if isinstance(fields.get("version"), str) else None,
+        **{name: _number(fields.get(name)) for name in ("started_at", "seen_at", "running")},
     )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

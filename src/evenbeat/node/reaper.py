@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
+from evenbeat.node.counting import Counting
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
@@ -45,7 +46,9 @@ class Reaper:
         *,
         new_token: Callable[[], str] = lambda: uuid4().hex,
         clock: Callable[[], float] = steady_clock,
+        counting: Counting | None = None,
     ) -> None:
+        self._counting = counting or Counting()
         self._store = store
         self._events = events
         self._new_token = new_token
@@ -85,6 +88,8 @@ class Reaper:
             return again
         ends = [attempts.crashed(run, now, self._new_token()) for run in lost]
         answers = list(itertools.chain.from_iterable(settle_in_parts(self._store, ends, "reaper")))
+        crashed = [(run, end) for run, end, accepted in zip(lost, ends, answers, strict=True) if accepted]
+        self._counting.count_taken_over(crashed, now)
         for run, accepted in zip(lost, answers, strict=True):
             if not accepted:
                 continue  # its worker sent a heartbeat in between, or another node was faster

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import Record, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.counting import Counting
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
@@ -41,8 +42,10 @@ class Ticker:
         wake_worker: Callable[[], None] = lambda: None,
         *,
         name: str | None = None,
+        counting: Counting | None = None,
     ) -> None:
         self._store = store
+        self._counting = counting or Counting()
         self._name = name
         """The node's name: ``fired_by`` of the runs that it adds."""
         self._events = events
@@ -70,6 +73,7 @@ class Ticker:
             raise
         self._unsure = False
         self._failures = 0
+        self._counting.count_fired(done.planned, now)
         self._report_others(done, now)
         if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
             self._wake_worker()

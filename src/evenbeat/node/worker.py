@@ -15,6 +15,7 @@ from evenbeat.core.records import LogChunk, RunRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Executor, Outcome
 from evenbeat.node.attempt_ends import AttemptEnd, decide_end
+from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe.events import EventKind, Events
@@ -55,8 +56,10 @@ class Worker:
         wake_leases: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = steady_clock,
         new_token: Callable[[], str] = lambda: uuid4().hex,
+        counting: Counting | None = None,
     ) -> None:
         self._store = store
+        self._counting = counting or Counting()
         self._tasks = tasks
         self._events = events
         self._make_lane = make_lane
@@ -207,6 +210,7 @@ class Worker:
                 self._end_cancelled_unbegun(attempt)
             else:
                 fresh.append(attempt)
+        self._counting.count_started([attempt.run for attempt in fresh], now)
         if self._events:
             for attempt in fresh:
                 self._notify(attempt, "started", now)
@@ -271,6 +275,7 @@ class Worker:
 
     def _after_recording(self, ends: list[AttemptEnd], answers: list[bool], now: Instant) -> None:
         """Release the attempts, report their ends, and wake other workers for runs that went back."""
+        self._counting.count_ended(ends, answers, now)
         for end, accepted in zip(ends, answers, strict=True):
             self.held.pop(end.attempt.key, None)
             late = end._replace(kind="lost", error="the result came too late", exception=None)

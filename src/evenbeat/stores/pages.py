@@ -67,6 +67,12 @@ def fetch_run_page(query: RunQuery, fetch: Fetch) -> Page[RunRecord]:
     return run_page(found, query.limit)
 
 
+def cursor_after_tenant(tenant: str) -> str:
+    """Return the cursor of a search for schedules that goes on with the next tenant."""
+    # No name sorts behind the highest code point.
+    return write_position((tenant, "\U0010ffff"))
+
+
 def read_schedule_cursor(cursor: str | None) -> tuple[str, str] | None:
     return None if cursor is None else read_position(cursor, tuple[str, str])
 

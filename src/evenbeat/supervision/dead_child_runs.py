@@ -15,6 +15,7 @@ from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.counting import Counting
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe.logs import run_fields
 from evenbeat.processes.begun import Snapshot
@@ -68,8 +69,9 @@ class DeadChildRuns(NamedTuple):
 class HandBack:
     """Hands back the runs of children that have ended, in order; retries while the store is unavailable."""
 
-    def __init__(self, app: Scheduler) -> None:
+    def __init__(self, app: Scheduler, counting: Counting | None = None) -> None:
         self._app = app
+        self._counting = counting or Counting()
         self._waiting: list[DeadChildRuns] = []
 
     def __bool__(self) -> bool:
@@ -100,8 +102,10 @@ class HandBack:
             batch = runs[at : at + BATCH]
             transitions = [dead.transition(run, now) for run in batch]
             answers = itertools.chain.from_iterable(settle_in_parts(store, transitions, "supervisor"))
-            for run, accepted in zip(batch, answers, strict=True):
+            for run, transition, accepted in zip(batch, transitions, answers, strict=True):
                 if accepted:
+                    crashed = dead.blames(run) and (run.id, run.attempt) not in dead.overdue
+                    self._counting.count_taken_over([(run, transition)], now, crashed=crashed)
                     self._report(run, dead, now)
         if runs:
             store.hint()

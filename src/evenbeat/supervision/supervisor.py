@@ -24,8 +24,10 @@ from msgspec.structs import replace
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.core.durations import write_duration
 from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import MOST_AHEAD
 from evenbeat.node.node import node_name
+from evenbeat.node.rollups import Rollups
 from evenbeat.node.worker import SETTLE_BATCH
 from evenbeat.observe.health import SILENT
 from evenbeat.observe.status_files import LoopStatus, NodeStatus, StatusWriter
@@ -64,7 +66,8 @@ class Supervisor:
         places = 4 * slots + 2 * 3 * MOST_AHEAD + SETTLE_BATCH
         begin = replace(begin, beat=min(1.0, self._silent_children.check_every / 3))
         self._children = Children(self._name, begin, processes, places, self._messages)
-        self._hand_back = HandBack(app)
+        self._counting = Counting()
+        self._hand_back = HandBack(app, self._counting)
         self._signals = 0
         self._handled_signals = 0
         self._came_up = False
@@ -300,9 +303,15 @@ class Supervisor:
             _log.error(
                 "runs could not be handed back, their leases have to expire", extra={"node": dead.name}
             )
+        with contextlib.suppress(StoreUnavailable):
+            self._rollups.write(self._app.store.now(), is_last=True)
         self._app.close()
 
     # -- runs ----------------------------------------------------------------------------------------------
+
+    @property
+    def _rollups(self) -> Rollups:
+        return Rollups(self._app.store, self._counting, self._name, ticker=False, worker=False)
 
     def _check_runs(self) -> None:
         """Hand back runs of dead children, and check silent ones. The next check retries after a failure."""
@@ -317,5 +326,6 @@ class Supervisor:
                     keys = frozenset((run.id, run.attempt) for run in overdue)
                     why = "another run of its process exceeded its timeout"
                     self._kill(child, DeadChildRuns(child.name, "released", why, overdue=keys))
+            self._rollups.write(now)
         except StoreUnavailable as error:
             _log.error("the store is unavailable, retrying: %s", error)

@@ -20,8 +20,10 @@ from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, T
 from evenbeat.core.results import Run
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
+from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
 from evenbeat.node.node import Node
+from evenbeat.node.rollups import Rollups
 from evenbeat.node.settings import NodeSettings
 from evenbeat.node.ticker import Ticker
 from evenbeat.node.worker import Worker
@@ -89,12 +91,18 @@ class VirtualScheduler:
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
         self.queues = app.queues
+        self.statistics = app.statistics
+        self.failures = app.failures
+        self.nodes = app.nodes
+        self.tenants = app.tenants
+        self.quarantine = app.quarantine
         self.lock = app.lock
         self.events = app.events
         self.on_event = app.on_event
         self.on_error = app.on_error
         self.on_idle = app.on_idle
         self._store = store
+        self._counting = Counting()
         self._clock = clock
         self._declared: set[str] = set()
         self._travelling = False
@@ -179,7 +187,7 @@ class VirtualScheduler:
         self._refuse_nonsense()
         self._declare()
         before = len(self._store.finished)
-        journey = _Journey(self._store, self._clock, self.tasks, self.events, limit)
+        journey = _Journey(self._store, self._clock, self.tasks, self.events, limit, self._counting)
         self._travelling = True
         start_capture()
         try:
@@ -223,16 +231,23 @@ class _Journey:
     """One ``travel``: steps the real ticker and worker at each instant at which something is due."""
 
     def __init__(
-        self, store: VirtualStore, clock: VirtualClock, tasks: Tasks, events: Events, limit: int
+        self,
+        store: VirtualStore,
+        clock: VirtualClock,
+        tasks: Tasks,
+        events: Events,
+        limit: int,
+        counting: Counting,
     ) -> None:
         self._store = store
         self._clock = clock
         self._limit = limit
         self._since = clock.now
-        self._ticker = Ticker(store, events)
+        self._ticker = Ticker(store, events, counting=counting)
         # One lane for all executors, so that priority and time decide among all runs.
         lane = _OneAtATime(InlineExecutor(), slots=1)
-        self._worker = Worker(store, tasks, events, lambda _kind: lane, name="virtual")
+        self._worker = Worker(store, tasks, events, lambda _kind: lane, name="virtual", counting=counting)
+        self._rollups = Rollups(store, counting, "virtual")
         store.woken.clear()
         store.started.clear()
 
@@ -241,10 +256,12 @@ class _Journey:
         try:
             while (due := self._do_what_is_due()) is not None and due <= end:
                 self._clock.now = due
+                self._rollups.write(due)
         finally:
             # Also after an error: record the runs that were executed.
             self._worker.drain()
             self._worker.step(self._clock.now)
+            self._rollups.write(self._clock.now, is_last=True)
         self._clock.now = end
         return due
 

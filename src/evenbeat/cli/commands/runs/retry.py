@@ -27,6 +27,7 @@ _RETRY = RunAction(
     one=Runs.retry,
     every=Runs.retry_all,
     report=_report,
+    by_error=True,
 )
 
 
