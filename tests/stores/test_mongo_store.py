@@ -22,6 +22,7 @@ from evenbeat.core.records import FORMAT, CatchUp, LogChunk, Record, RunRecord, 
 from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
+from evenbeat.stores import batching
 from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.mongo import MongoStore, abandoned, claims, firing, history, location, purging, schema
 from evenbeat.stores.mongo import schedules as schedule_documents
@@ -1131,6 +1132,32 @@ def test_records_cost_one_command_and_are_read_only_after_a_duplicate(
     assert store.find_records("audit") == [fresh]
     assert settle(third, replace(note, key="3"))[-1] == "committed"  # a repetition
     assert store.find_records("audit") == [fresh]
+
+
+def test_records_count_for_the_size_of_a_transaction(
+    make: Callable[..., MongoStore], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "BYTES", 1000)
+    watch = CommandLog(on=False)
+    store = make(on_command=watch)
+    notes = [(Record(kind="audit", key=name, body="x" * 600),) for name in "abc"]
+    made = [ScheduleRecord(name=name, task="work", trigger="@daily") for name in "abc"]
+    watch.on = True
+    store.put_schedules(
+        [Write(changes.create(entry, 0), None, note) for entry, note in zip(made, notes, strict=True)]
+    )
+    assert watch.seen.count("committed") == 3
+    assert len(store.find_records("audit")) == 3
+
+
+def test_a_schedule_without_tags_or_with_odd_ones_is_damaged(store: MongoStore) -> None:
+    add_schedules(store, "a", "b", tags="x", description="kept")
+    documents = plain(store)[schema.SCHEDULES]
+    documents.update_one({"_id": "default/a"}, {"$unset": {"tags": ""}})
+    documents.update_one({"_id": "default/b"}, {"$set": {"tags": ["x"]}})
+    for row in store.find_schedules(ScheduleQuery()).items:
+        assert "tags" in row.damage
+        assert (row.tags, row.description) == ("", "kept")
 
 
 def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: VirtualClock) -> None:

@@ -987,6 +987,20 @@ def test_a_search_by_keys_does_not_find_statistics_of_a_schedule_that_does_not_e
     assert [(row.name, bool(row.damage)) for row in found.items] == [("a", False), ("b", True)]
 
 
+def test_a_schedule_with_odd_tags_is_damaged_and_keeps_its_other_fields(
+    store: RedisStore, client: Any
+) -> None:
+    add_schedules(store, "a", "b", tags="x", description="kept")
+    for name, tags in (("a", '["x"]'), ("b", "null")):
+        found = client.hget(key(store, f"schedules:{name}"), "definition")
+        client.hset(
+            key(store, f"schedules:{name}"), "definition", found.replace('"tags":"x"', f'"tags":{tags}')
+        )
+    for row in store.find_schedules(ScheduleQuery()).items:
+        assert "tags" in row.damage
+        assert (row.tags, row.description) == ("", "kept")
+
+
 def test_runs_that_ended_lately_are_read_alone(make: Make, clock: VirtualClock) -> None:
     log = CommandLog(on=False)
     store = make(on_command=log)

@@ -247,6 +247,10 @@ class ScheduleContract(Contract):
         assert names(start + 61 * MINUTE) == ["later", "soon"]
         assert names(start + 61 * MINUTE, tenant="acme") == ["later"]
         assert names(start + 61 * MINUTE, limit=1) == ["later"]
+        assert names(start + 61 * MINUTE, keys=(("default", "soon"), ("default", "paused"))) == ["soon"]
+        assert names(start + MINUTE, keys=(("default", "soon"),)) == []
+        assert names(start + 61 * MINUTE, tenant="default", name="soon") == ["soon"]
+        assert names(start + MINUTE, tenant="default", name="soon") == []
         assert names(start + 61 * MINUTE, states=("paused",)) == []
 
     def test_a_write_adds_its_records_in_the_same_step(self, store: Store, clock: VirtualClock) -> None:
