@@ -1,0 +1,104 @@
+"""The audit on every database: entries are written with their changes, and read by ranges."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evenbeat import AuditEntry, Scheduler, acting_as, every
+
+
+@pytest.fixture(params=["sqlite", "postgres", "valkey", "mongo"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scheduler]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/evenbeat.db"
+    else:
+        url = request.getfixturevalue(request.param)
+    app = Scheduler(url)
+    yield app
+    app.close()
+
+
+def said(entries: list[AuditEntry]) -> list[tuple[str, str]]:
+    return [(entry.action, entry.subject) for entry in entries]
+
+
+def test_changes_are_recorded_and_read_newest_first(app: Scheduler) -> None:
+    with acting_as("anna", "api"):
+        app.schedules.add("beat", every("1h"), "work", {"password": "hunter2"}, tags=["billing"])
+        app.schedules.update("beat", retries=2)
+        app.schedules.run_now("beat", id="by-hand")
+    app.runs.cancel("by-hand")
+    app.runs.retry("by-hand")
+    app.schedules.add("beat", every("1h"), "work", tenant="acme")
+    app.schedules.delete("beat")
+
+    expected = [
+        ("delete", "beat"),
+        ("retry", "by-hand"),
+        ("cancel", "by-hand"),
+        ("run_now", "beat"),
+        ("update", "beat"),
+        ("add", "beat"),
+    ]
+    assert said(app.audit.list()) == expected
+    assert said(app.audit.list(actor="anna")) == expected[3:]
+    assert said(app.schedules.history("beat")) == [each for each in expected if each[1] == "beat"]
+    assert said(app.schedules.history("beat", 2)) == [("delete", "beat"), ("run_now", "beat")]
+    assert said(app.runs.history("by-hand")) == expected[1:3]
+    assert said(app.audit.list(subject="beat", action="update")) == [("update", "beat")]
+    assert said(app.audit.list(tenant="acme")) == [("add", "beat")]
+    assert len(app.audit.list(since="1h", all_tenants=True)) == 7
+    assert app.audit.list(until="1h") == []
+    assert app.audit.list()[-1].after["payload"] == {"password": "***"}
+
+    everything: list[AuditEntry] = []
+    cursor: str | None = None
+    while True:
+        page = app.audit.page(all_tenants=True, limit=2, cursor=cursor)
+        everything += page.entries
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert everything == app.audit.list(all_tenants=True)
+    assert {entry.tenant for entry in everything} == {"acme", "default"}
+
+
+def test_many_schedules_are_paused_at_once_each_with_its_entry(app: Scheduler) -> None:
+    for number in range(30):
+        app.schedules.add(f"beat-{number:02}", every("1h"), "work", tags=["billing"] if number % 3 else [])
+    done = app.schedules.pause_all("migration", tag="billing")
+    assert (done.matched, done.done, done.refused) == (20, 20, ())
+    assert len(app.schedules.list(state="paused")) == 20
+    assert {entry.subject for entry in app.audit.list(action="pause")} == {
+        row.name for row in app.schedules.list(state="paused")
+    }
+    assert app.schedules.delete_all(state="paused").done == 20
+    assert len(app.schedules.list()) == 10
+
+
+def test_entries_of_writes_that_race_form_one_chain(app: Scheduler) -> None:
+    app.schedules.add("beat", every("1h"), "work")
+    numbers = range(1, 19)
+
+    def update(share: range) -> None:
+        for number in share:
+            app.schedules.update("beat", retries=number)
+
+    threads = [threading.Thread(target=update, args=(numbers[start::3],)) for start in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    entries = app.audit.list(action="update")
+    after = {entry.before["retries"]: entry.after["retries"] for entry in entries}
+    assert len(entries) == len(after) == len(numbers)
+    chain = [0]
+    while chain[-1] in after:
+        chain.append(after[chain[-1]])
+    # Each entry begins where another one ended: none is missing, and none is of a write that lost.
+    assert sorted(chain) == [0, *numbers]
+    assert app.schedules.get("beat").retries == chain[-1]
