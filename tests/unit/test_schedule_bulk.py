@@ -277,6 +277,19 @@ def test_a_damaged_schedule_is_named_and_the_others_change(app: Scheduler, store
     assert (done.done, refused.id, "payload: not JSON" in refused.why) == (1, "bill-eu", True)
 
 
+def test_the_note_on_a_row_that_could_not_be_fired_goes_with_the_row(
+    app: Scheduler, store: Contested, clock: VirtualClock
+) -> None:
+    def fail(*_: object) -> Planned:
+        raise ValueError("no plan")
+
+    clock.advance("1h")
+    assert len(store.fire_due(clock.now, 10, fail).quarantined) == 4
+    assert len(store.find_records("quarantine", "default")) == 3
+    assert app.schedules.delete_all(tag="billing").done == 2
+    assert [note.key for note in store.find_records("quarantine", "default")] == ["digest"]
+
+
 def test_a_store_that_is_away_ends_the_call(
     app: Scheduler, store: Contested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
