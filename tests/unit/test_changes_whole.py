@@ -99,7 +99,7 @@ def test_a_schedule_that_starts_later() -> None:
         for made in (changes.create(WANTED, NOW, None, start), changes.declare(WANTED, NOW, None, (), start)):
             assert made is not None
             assert made.schedule.next_tick == made.schedule.wake_at == T + tick * MINUTE
-            assert made.schedule.anchor == NOW
+            assert made.schedule.anchor == max(NOW, start - 1)
 
 
 def test_an_interval_that_starts_later_counts_from_its_start() -> None:
@@ -111,7 +111,7 @@ def test_an_interval_that_starts_later_counts_from_its_start() -> None:
     assert past.next_tick == NOW + 7 * MINUTE
     own = replace(WANTED, trigger="every 10m start=2026-03-01T12:01:00Z")
     made = changes.create(own, NOW, None, T + 2 * MINUTE).schedule
-    assert (made.next_tick, made.anchor) == (T + 11 * MINUTE, NOW)
+    assert (made.next_tick, made.anchor) == (T + 11 * MINUTE, T + 2 * MINUTE - 1)
 
 
 def test_a_deleted_schedule_is_created_again_with_continued_numbers() -> None:

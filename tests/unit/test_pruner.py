@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import ClassVar
 
-from evenbeat.core.records import RunRecord
-from evenbeat.node.pruner import PURGE_EVERY, Pruner
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.core.records import Record, RunRecord
+from evenbeat.node.pruner import PURGE_EVERY, Pruner, purged_before
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim
 from evenbeat.stores.memory import MemoryStore
@@ -47,3 +50,49 @@ def test_the_pruner_continues_soon_if_the_store_returned_before_the_batch_was_fu
             return limit // 4
 
     assert Pruner(LongLogs(clock), retention=0).step(clock.now) == clock.now + 1_000
+
+
+def test_the_pruner_records_until_when_it_deletes_before_it_deletes(clock: VirtualClock) -> None:
+    class Watched(MemoryStore):
+        seen: ClassVar[list[tuple[int | None, int]]] = []
+
+        def purge(self, finished_before: int, limit: int) -> int:
+            self.seen.append((purged_before(self), finished_before))
+            return 0
+
+    store = Watched(clock)
+    assert purged_before(store) is None
+    pruner = Pruner(store, retention=100_000)
+    for _ in range(3):
+        pruner.step(clock.now)
+        clock.advance("30ms")
+    # The recorded instant is never earlier than the purge, and is written once in a thousandth of the
+    # retention.
+    assert all(noted is not None and before <= noted < before + 100 for noted, before in store.seen)
+    assert len({noted for noted, _ in store.seen}) == 1
+    clock.advance("1s")
+    pruner.step(clock.now)
+    assert purged_before(store) == -(-(clock.now - 100_000) // 100) * 100
+
+
+def test_the_record_of_the_purge_never_goes_back(store: MemoryStore, clock: VirtualClock) -> None:
+    Pruner(store, retention=1_000).step(clock.now)
+    noted = purged_before(store)
+    assert noted is not None
+    assert noted >= clock.now - 1_000
+    Pruner(store, retention=86_400_000).step(clock.now)
+    assert purged_before(store) == noted
+
+
+def test_two_pruners_that_write_the_record_at_once_keep_the_later_instant(clock: VirtualClock) -> None:
+    class Contended(MemoryStore):
+        others: ClassVar[list[int]] = [clock.now + 5]
+
+        def put_record(self, record: Record, expect: int | None = None) -> bool:
+            if self.others:
+                super().put_record(replace(record, body=str(self.others.pop())), expect)
+            return super().put_record(record, expect)
+
+    store = Contended(clock)
+    Pruner(store, retention=0).step(clock.now)
+    assert purged_before(store) == clock.now + 5

@@ -384,9 +384,11 @@ def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
 
 
 def _anchor(wanted: ScheduleRecord, now: Instant, start: Instant) -> Instant:
+    """Return from when the trigger of a new schedule counts that starts at ``start``."""
     trigger = parse_trigger(wanted.trigger)
-    # An interval begins one period after its anchor.
-    return start - trigger.period if isinstance(trigger, Every) and trigger.start is None else now
+    if isinstance(trigger, Every) and trigger.start is None:
+        return start - trigger.period  # an interval begins one period after its anchor
+    return max(now, start - 1)
 
 
 def _with_first_tick(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Reason, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import UnknownZone
-from evenbeat.rules.ticks import spread_delay, trigger_of
+from evenbeat.rules.ticks import spread_delay, tick_run_id, trigger_of
 from evenbeat.triggers import Trigger
 
 # One step fires no more ticks of one schedule than this, so that a backlog can't starve the others.
@@ -301,8 +301,7 @@ def _room(schedule: ScheduleRecord, active: tuple[Active, ...]) -> int:
 def _tick_run(schedule: ScheduleRecord, tick: Instant, now: Instant, coalesced: int = 0) -> RunRecord:
     """Create the run of a tick."""
     return RunRecord(
-        # The identity of the tick: every node computes the same, and no other tick has it.
-        id=f"{schedule.tenant}/{schedule.name}/{schedule.generation}/{tick}",
+        id=tick_run_id(schedule, schedule.generation, tick),
         tenant=schedule.tenant,
         schedule=schedule.name,
         generation=schedule.generation,

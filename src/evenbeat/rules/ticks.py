@@ -13,12 +13,22 @@ from evenbeat.triggers import At, Trigger, parse_trigger
 
 def trigger_of(schedule: ScheduleRecord) -> Trigger:
     """Return the schedule's trigger, bound to its name and start, and with a tick that a user has moved."""
-    trigger = parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
+    trigger = own_trigger(schedule)
     if isinstance(trigger, At) and schedule.next_tick not in (None, trigger.instant):
         return At(schedule.next_tick)  # a user has moved its only tick
     if schedule.moved is not None and schedule.next_tick is not None:
         return MovedTick(trigger, schedule.next_tick, schedule.moved)
     return trigger
+
+
+def tick_run_id(schedule: ScheduleRecord, generation: int, tick: Instant) -> str:
+    """Return the id of the run of a tick: every node computes the same, and no other tick has it."""
+    return f"{schedule.tenant}/{schedule.name}/{generation}/{tick}"
+
+
+def own_trigger(schedule: ScheduleRecord) -> Trigger:
+    """Return the schedule's trigger, bound to its name and start, without a tick that a user has moved."""
+    return parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
 
 
 def readable_trigger(schedule: ScheduleRecord) -> Trigger | None:

@@ -382,8 +382,19 @@ class Store(Protocol):
         come from slightly different moments.
         """
 
-    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
-        """Read the ledger of a schedule, the newest ticks first."""
+    def find_skipped(
+        self,
+        tenant: str,
+        schedule: str,
+        limit: int = 100,
+        *,
+        since: Instant | None = None,
+        until: Instant | None = None,
+    ) -> list[Skipped]:
+        """Read the ledger of a schedule, the newest ticks first.
+
+        Only rows whose range of ticks ends at or after ``since`` and begins before ``until``.
+        """
 
     def statistics(self, schedules: Sequence[tuple[str, str]]) -> list[Statistics]:
         """Read the statistics of schedules, by (tenant, name), in this order; zeros where there are none

@@ -388,10 +388,22 @@ class MemoryStore:
             runs = list(self._runs.values())
         return added_up(part for run in runs if (part := of_run(run, now, since)) is not None)
 
-    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+    def find_skipped(
+        self,
+        tenant: str,
+        schedule: str,
+        limit: int = 100,
+        *,
+        since: Instant | None = None,
+        until: Instant | None = None,
+    ) -> list[Skipped]:
         check_limit(limit)
         with self._lock:
-            rows = list(self._skipped.get((tenant, schedule), ()))
+            rows = [
+                row
+                for row in self._skipped.get((tenant, schedule), ())
+                if (since is None or row.last >= since) and (until is None or row.first < until)
+            ]
         rows.sort(key=lambda row: (row.last, row.first), reverse=True)
         return rows[:limit]
 

@@ -81,6 +81,11 @@ def read_run_cursor(cursor: str | None) -> Position | None:
     return None if cursor is None else read_position(cursor, tuple[int, str])
 
 
+def cursor_at(created_at: Instant) -> str:
+    """Return the cursor of the runs that were created at an instant or before, for a search for runs."""
+    return write_position((created_at, ""))  # no id sorts before the empty text
+
+
 def write_position(position: tuple[object, ...]) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
 

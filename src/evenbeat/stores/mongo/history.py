@@ -187,13 +187,20 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
     return added_up(found)
 
 
-def skipped(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+def skipped(
+    session: Session, tenant: str, schedule: str, limit: int, since: Instant | None, until: Instant | None
+) -> list[Skipped]:
     if limit <= 0:
         return []
+    wanted: Document = {"tenant": tenant, "schedule": schedule}
+    if since is not None:
+        wanted["last"] = {"$gte": since}
+    if until is not None:
+        wanted["first"] = {"$lt": until}
     documents = session.find(
         "find skipped",
         SKIPPED,
-        {"tenant": tenant, "schedule": schedule},
+        wanted,
         sort=[("last", -1), ("first", -1)],
         limit=limit,
         hint=SKIPPED_NEWEST.name,

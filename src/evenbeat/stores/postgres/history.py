@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import Position, fetch_run_page
@@ -103,11 +103,16 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
     return added_up(QueueCounts(**dict(zip(_QUEUE, row, strict=True))) for row in rows)
 
 
-def skipped(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+def skipped(
+    session: Session, tenant: str, schedule: str, limit: int, since: Instant | None, until: Instant | None
+) -> list[Skipped]:
     if not is_kept(tenant, schedule):
         return []
-    values = {"tenant": tenant, "schedule": schedule, "limit": limit}
-    return [read_skipped(row) for row in session.rows("select skipped", sql.SELECT_SKIPPED, values)]
+    statement, values = sql.SELECT_SKIPPED, {"tenant": tenant, "schedule": schedule, "limit": limit}
+    if since is not None or until is not None:
+        statement = sql.SELECT_SKIPPED_WITHIN
+        values |= {"since": FIRST if since is None else since, "until": LAST + 1 if until is None else until}
+    return [read_skipped(row) for row in session.rows("select skipped", statement, values)]
 
 
 def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statistics]:

@@ -45,6 +45,11 @@ SELECT_SKIPPED = f"""
 SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped WHERE tenant = %(tenant)s AND schedule = %(schedule)s
 ORDER BY last DESC, first DESC LIMIT %(limit)s
 """
+SELECT_SKIPPED_WITHIN = f"""
+SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped
+WHERE tenant = %(tenant)s AND schedule = %(schedule)s AND last >= %(since)s AND first < %(until)s
+ORDER BY last DESC, first DESC LIMIT %(limit)s
+"""
 
 SELECT_STATISTICS = f"""
 SELECT {", ".join(f"figures.{name}" for name in STATISTICS)}

@@ -24,6 +24,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The version of the schedule that wrote the row, and its position: makes every row unique."""
 
 
+# Rows of one command, where the rows that begin after the range have to be left out.
+_BATCH = 1_000
+
 _decoder = msgspec.json.Decoder(LedgerEntry)
 
 
@@ -43,31 +46,45 @@ def skipped_row(schedule: ScheduleRecord, position: int, row: Skipped) -> list[o
     return [row.last, row.recorded_at, msgspec.json.encode(entry).decode()]
 
 
-def find(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
+def find(
+    session: Session, tenant: str, schedule: str, limit: int, since: Instant | None, until: Instant | None
+) -> list[Skipped]:
     if limit == 0:
         return []
     key = f"{session.location.base}skipped:{path_of(tenant, schedule)}"
-    rows: list[str] = session.execute("find skipped", "ZREVRANGE", key, 0, limit - 1)
-    found = []
-    for text in rows:
-        try:
-            entry = _decoder.decode(text)
-        except (msgspec.MsgspecError, UnicodeError):
-            continue  # firing does not read it
-        found.append(
-            Skipped(
-                tenant=tenant,
-                schedule=schedule,
-                generation=entry.generation,
-                first=_instant(entry.first),
-                last=_instant(entry.last),
-                count=entry.count,
-                reason=entry.reason,
-                recorded_at=_instant(entry.recorded_at),
-                run=entry.run,
-            )
+    # The score is the last tick of a row.
+    lowest = "-inf" if since is None else since
+    found: list[Skipped] = []
+    at, batch = 0, limit if until is None else max(limit, _BATCH)
+    while True:
+        rows: list[str] = session.execute(
+            "find skipped", "ZREVRANGEBYSCORE", key, "+inf", lowest, "LIMIT", at, batch
         )
-    return found
+        read = (_read(text, tenant, schedule) for text in rows)
+        found += [row for row in read if row is not None and (until is None or row.first < until)]
+        at += batch
+        # Without an end, unreadable rows count towards the limit.
+        if until is None or len(found) >= limit or len(rows) < batch:
+            return found[:limit]
+
+
+def _read(text: str, tenant: str, schedule: str) -> Skipped | None:
+    """Return a row of the ledger; None if it can't be read. Firing does not read it."""
+    try:
+        entry = _decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    return Skipped(
+        tenant=tenant,
+        schedule=schedule,
+        generation=entry.generation,
+        first=_instant(entry.first),
+        last=_instant(entry.last),
+        count=entry.count,
+        reason=entry.reason,
+        recorded_at=_instant(entry.recorded_at),
+        run=entry.run,
+    )
 
 
 def _padded(instant: Instant) -> str:

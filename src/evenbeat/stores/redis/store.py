@@ -173,8 +173,16 @@ class RedisStore:
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
         return history.count_queues(self._session, now, since)
 
-    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
-        return ledger.find(self._session, tenant, schedule, check_limit(limit))
+    def find_skipped(
+        self,
+        tenant: str,
+        schedule: str,
+        limit: int = 100,
+        *,
+        since: Instant | None = None,
+        until: Instant | None = None,
+    ) -> list[Skipped]:
+        return ledger.find(self._session, tenant, schedule, check_limit(limit), since, until)
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
         return history.statistics(self._session, keys)

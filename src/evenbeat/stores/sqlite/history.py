@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
 from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import Position, fetch_run_page
@@ -94,8 +94,14 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
     return added_up(QueueCounts(**dict(zip(_QUEUE, row, strict=True))) for row in rows)
 
 
-def skipped(session: Session, tenant: str, schedule: str, limit: int) -> list[Skipped]:
-    rows = session.rows("select skipped", sql.SELECT_SKIPPED, (tenant, schedule, limit))
+def skipped(
+    session: Session, tenant: str, schedule: str, limit: int, since: Instant | None, until: Instant | None
+) -> list[Skipped]:
+    if since is None and until is None:
+        rows = session.rows("select skipped", sql.SELECT_SKIPPED, (tenant, schedule, limit))
+    else:
+        within = (FIRST if since is None else since, LAST + 1 if until is None else until)
+        rows = session.rows("select skipped", sql.SELECT_SKIPPED_WITHIN, (tenant, schedule, *within, limit))
     return [read_skipped(row) for row in rows]
 
 

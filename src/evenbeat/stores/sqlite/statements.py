@@ -244,6 +244,11 @@ SELECT_SKIPPED = f"""
 SELECT {", ".join(SKIPPED)} FROM evenbeat_skipped WHERE tenant = ? AND schedule = ?
 ORDER BY last DESC, first DESC LIMIT ?
 """
+SELECT_SKIPPED_WITHIN = f"""
+SELECT {", ".join(SKIPPED)} FROM evenbeat_skipped
+WHERE tenant = ? AND schedule = ? AND last >= ? AND first < ?
+ORDER BY last DESC, first DESC LIMIT ?
+"""
 
 SELECT_STATISTICS = f"""
 SELECT {", ".join(f"figures.{column}" for column in STATISTICS)}

@@ -194,10 +194,18 @@ class SqliteStore:
         with self._connections.read() as session:
             return history.count_queues(session, now, since)
 
-    def find_skipped(self, tenant: str, schedule: str, limit: int = 100) -> list[Skipped]:
+    def find_skipped(
+        self,
+        tenant: str,
+        schedule: str,
+        limit: int = 100,
+        *,
+        since: Instant | None = None,
+        until: Instant | None = None,
+    ) -> list[Skipped]:
         check_limit(limit)
         with self._connections.read() as session:
-            return history.skipped(session, tenant, schedule, limit)
+            return history.skipped(session, tenant, schedule, limit, since, until)
 
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
         with self._connections.read() as session:

@@ -233,3 +233,35 @@ class HistoryContract(Contract):
         assert [row.first for row in store.find_skipped("default", "cleanup")] == [3, 2, 1]
         assert [row.first for row in store.find_skipped("default", "cleanup", limit=1)] == [3]
         assert store.find_skipped("default", "other") == []
+
+    def test_the_ledger_is_read_by_the_range_of_ticks(self, store: Store, clock: VirtualClock) -> None:
+        made = self.add(store, schedule())
+        edges = ((10, 19), (20, 20), (21, 30), (15, 25))
+        rows = tuple(
+            Skipped(
+                tenant="default",
+                schedule="cleanup",
+                generation=1,
+                first=first,
+                last=last,
+                count=1,
+                reason="paused",
+                recorded_at=clock.now,
+            )
+            for first, last in edges
+        )
+        assert self.put(store, made, Planned(replace(made, fire_seq=made.fire_seq + 1), (), rows)).accepted
+
+        def found(since: int | None, until: int | None, limit: int = 100) -> list[tuple[int, int]]:
+            ledger = store.find_skipped("default", "cleanup", limit, since=since, until=until)
+            return [(row.first, row.last) for row in ledger]
+
+        everything = [(21, 30), (15, 25), (20, 20), (10, 19)]
+        assert found(None, None) == everything
+        assert found(10, 31) == everything
+        assert found(20, None) == [(21, 30), (15, 25), (20, 20)]
+        assert found(None, 20) == [(15, 25), (10, 19)]
+        assert found(None, 20, limit=1) == [(15, 25)]
+        assert found(20, 21) == [(15, 25), (20, 20)]
+        assert found(26, 30) == [(21, 30)]
+        assert found(31, 40) == found(0, 10) == []
