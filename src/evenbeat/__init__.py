@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from evenbeat.app.acting import acting_as
     from evenbeat.app.scheduler import Scheduler
     from evenbeat.core.audits import AuditEntry, AuditPage
+    from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
         FailureGroup,
         FailureReport,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Account",
     "AppImportError",
     "At",
     "AuditEntry",
@@ -77,6 +79,7 @@ __all__ = [
     "EvenbeatError",
     "Event",
     "Every",
+    "Fact",
     "FailureGroup",
     "FailureReport",
     "FigurePoint",
@@ -125,6 +128,7 @@ __all__ = [
     "Trigger",
     "UnknownTriggerZone",
     "UnknownZone",
+    "Why",
     "__version__",
     "acting_as",
     "at",
@@ -150,6 +154,7 @@ _MODULES = {
         "QuarantineNote",
         "TenantView",
     ),
+    "evenbeat.core.explanations": ("Account", "Fact", "Why"),
     "evenbeat.core.results": (
         "BulkResult",
         "LogLine",

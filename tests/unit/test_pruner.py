@@ -63,6 +63,7 @@ def test_the_pruner_records_until_when_it_deletes_before_it_deletes(clock: Virtu
     store = Watched(clock)
     assert purged_before(store) is None
     pruner = Pruner(store, retention=100_000)
+    clock.advance("1ms")
     for _ in range(3):
         pruner.step(clock.now)
         clock.advance("30ms")

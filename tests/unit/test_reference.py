@@ -59,6 +59,9 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.NodeView,
     evenbeat.TenantView,
     evenbeat.QuarantineNote,
+    evenbeat.Why,
+    evenbeat.Fact,
+    evenbeat.Account,
 ]
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from evenbeat.app import audit
 from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Key, act_on_all
+from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
 from evenbeat.app.session import AppSession, apause, clock_of
@@ -17,13 +18,12 @@ from evenbeat.core.audits import AuditEntry
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
 from evenbeat.core.durations import Duration, read_duration
+from evenbeat.core.explanations import Why
 from evenbeat.core.instants import Moment, read_moment
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.core.results import BulkResult, LogLine, Run, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
-from evenbeat.node.presence import live_nodes
 from evenbeat.observe import views
-from evenbeat.rules.waiting import why_waiting
 from evenbeat.stores.base import RunQuery, Store, check_limit
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
@@ -190,19 +190,12 @@ class Runs:
 
     def why_waiting(self, id: str, *, tenant: str | None = None) -> RunWait | None:
         """Return why a queued run has not started yet; None if it is not queued."""
-        store = self._session.store()
-        run = self._record(id, tenant)
-        if run.state != "queued":
-            return None
-        nodes = live_nodes(store)
-        takers = [node.taker for node in nodes]
-        waiting = why_waiting(run, store.now(), takers, frozenset())
-        if waiting is not None and waiting.reason == "next":
-            # One node with room is enough: the others need no query.
-            able = [node for node in nodes if node.key in waiting.nodes]
-            if all(node.is_busy(store, run.task) for node in able):
-                waiting = why_waiting(run, store.now(), takers, frozenset(waiting.nodes))
+        waiting = why_it_waits(self._session.store(), self._record(id, tenant))
         return None if waiting is None else views.wait_view(waiting)
+
+    def why(self, id: str, *, tenant: str | None = None) -> Why:
+        """Return why the run is in its state: a sentence, the evidence, and a remedy where one helps."""
+        return explain_run(self._session, self._record(id, tenant))
 
     def logs(self, id: str, *, tenant: str | None = None) -> Lines:
         """Return the lines that the run wrote to its log, attempt by attempt."""
@@ -247,6 +240,7 @@ class Runs:
     aretry_all = twin(retry_all)
     acancel_all = twin(cancel_all)
     awhy_waiting = twin(why_waiting)
+    awhy = twin(why)
     alogs = twin(logs)
     ahistory = twin(history)
 

@@ -8,10 +8,12 @@ from itertools import islice
 from typing import Any, Literal, TypeAlias, Unpack, overload
 
 from evenbeat.app import audit
+from evenbeat.app.accounting import account_of
 from evenbeat.app.acting import current_actor
 from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of
+from evenbeat.app.explaining import explain_schedule
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand
 from evenbeat.app.schedule_bulk import BulkChange, Decide
@@ -20,6 +22,7 @@ from evenbeat.app.session import AppSession
 from evenbeat.core.audits import AuditAction, AuditEntry
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import is_name
+from evenbeat.core.explanations import Account, Why
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
 from evenbeat.core.options import SCHEDULE
@@ -28,7 +31,7 @@ from evenbeat.core.results import BulkResult, Run, Schedule, ScheduleStats, Skip
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.observe import views
 from evenbeat.rules import changes
-from evenbeat.rules.ticks import trigger_of, upcoming_tick
+from evenbeat.rules.ticks import readable_trigger, trigger_of, upcoming_tick
 from evenbeat.stores.base import RunQuery, check_limit
 from evenbeat.tasks.options import NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
@@ -404,6 +407,44 @@ class Schedules:
             self._rows.known(keys[0][1], keys[0][0])
         return figures[0]
 
+    def why(self, name: str, at: Moment | None = None, *, tenant: str | None = None) -> Why:
+        """Return why the schedule ran, or did not run, at a time; without one, why it is as it is now.
+
+        A text without an offset is a wall-clock time in the trigger's zone: ``"2026-03-29 02:30"``, or
+        ``"02:30"``, the latest one in the past. A duration counts back from now, with a plus sign
+        forward. A whole minute stands for all ticks in it.
+        """
+        return explain_schedule(self._session, name, at, self._session.tenant_of(tenant))
+
+    def account(
+        self,
+        name: str,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        *,
+        tenant: str | None = None,
+    ) -> Account:
+        """Return what became of each tick of the schedule from ``since`` to before ``until``.
+
+        By default from when its trigger began to count, until now. A duration counts back from now; a text
+        without an offset is a time in the trigger's zone. ``InvalidValue`` for more than 100,000 ticks.
+        """
+        row = self._rows.known(name, self._session.tenant_of(tenant))
+        store = self._session.store()
+        now = store.now()
+        trigger = readable_trigger(row)
+        zone = None if trigger is None else trigger.tzinfo
+        start = None if since is None else read_moment(since, "since", now, zone, ago=True)
+        end = now + 1 if until is None else read_moment(until, "until", now, zone, ago=True)
+        if start is not None and end <= start:
+            raise InvalidValue(
+                f"until {shown(until)} is not after since {shown(since)}",
+                field="until",
+                value=until,
+                hint="give a later end, or leave it out: until now",
+            )
+        return account_of(store, row, start, end)
+
     aadd = twin(add)
     adeclare = twin(declare)
     aget = twin(get)
@@ -424,6 +465,8 @@ class Schedules:
     ahistory = twin(history)
     askipped = twin(skipped)
     astats = twin(stats)
+    awhy = twin(why)
+    aaccount = twin(account)
 
 
 def _written(view: Schedule | None) -> Schedule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from evenbeat.core.instants import Instant
+from evenbeat.observe.phrases import error_line
 
 
 def timespec(instants: list[Instant]) -> str:
@@ -44,7 +45,4 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 def one_line(text: str) -> str:
     """Return the most telling line of a text: the first, or the last one of a Python traceback."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return ""
-    return printable(lines[-1 if lines[0].startswith("Traceback (") else 0], keep="")
+    return printable(error_line(text), keep="")

@@ -53,6 +53,14 @@ class Root(Reporting, LazyGroup):
             ),
             "failures": Lazy("evenbeat.cli.commands.failures", "Show failed runs, grouped by their error."),
             "tenants": Lazy("evenbeat.cli.commands.tenants", "List the tenants of the store."),
+            "why": Lazy(
+                "evenbeat.cli.commands.why",
+                "Explain why a schedule ran, or did not run, or why a run is in its state.",
+            ),
+            "account": Lazy(
+                "evenbeat.cli.commands.account",
+                "Show what became of each tick of a schedule: it ran, was skipped, or is missing.",
+            ),
         },
         "The store and this machine": {
             "health": Lazy(

@@ -109,8 +109,8 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     # The state: firing writes it, and every write compares it.
     anchor: Instant = 0
-    """When the trigger was given, or from when on it counts (``start_at``): its ticks come later. The phase of
-    an interval without a start of its own."""
+    """When the trigger was given, or from when on it counts (``start_at``): its ticks come later. The
+    phase of an interval without a start of its own."""
     next_tick: Instant | None = None
     """The coming tick, and the watermark: all ticks before it have been fired or recorded as skipped."""
     moved: Instant | None = None

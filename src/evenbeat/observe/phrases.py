@@ -42,5 +42,11 @@ def count(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
+def error_line(text: str) -> str:
+    """Return the most telling line of an error: the first, or the last one of a Python traceback."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "" if not lines else lines[-1 if lines[0].startswith("Traceback (") else 0]
+
+
 def _milliseconds(length: timedelta | float) -> float:
     return length / timedelta(milliseconds=1) if isinstance(length, timedelta) else length

@@ -1,0 +1,70 @@
+"""The account of a schedule: reads the records of its ticks, and adds them up."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from evenbeat.app.tick_records import TickRecords
+from evenbeat.core.explanations import Account
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
+from evenbeat.errors import DamagedSchedule
+from evenbeat.node.pruner import purged_before
+from evenbeat.observe.accounts import account_view
+from evenbeat.rules.accounts import Period, counted_period, expected_ticks, tally, trigger_since
+from evenbeat.stores.base import Store
+
+# So many ticks without a record are searched for in the runs of moved ticks; more have other reasons.
+_MOST_SEARCHED = 100
+
+
+def account_of(store: Store, row: ScheduleRecord, since: Instant | None, until: Instant) -> Account:
+    """Return the account of a schedule's ticks from ``since`` to before ``until``.
+
+    ``row`` was read before the records: all ticks before its watermark have one by then.
+    """
+    if row.damage:
+        raise DamagedSchedule(row.tenant, row.name, row.damage)
+    period = counted_period(row, since, until, purged_before(store))
+    ticks = expected_ticks(row, period)
+    records = TickRecords(store, row)
+    ledger = records.ledger(period.start, period.end)
+    runs = records.runs_of(ticks, _recorded(ticks, ledger, trigger_since(row)))
+    # Read again: a node records a purge before it deletes anything, so no record is taken for missing.
+    purged = purged_before(store)
+    if purged is not None and purged > period.start:
+        period = Period(purged, max(purged, period.end), "purged")
+        ticks = [tick for tick in ticks if tick >= purged]
+    counted = tally(row, ticks, runs, ledger)
+    moved = _moved(store.now(), counted.unexplained, ticks, runs, records)
+    missing = [tick for tick in counted.unexplained if tick not in moved]
+    return account_view(row, period, len(ticks), counted, moved=len(moved), missing=missing)
+
+
+def _recorded(ticks: Sequence[Instant], ledger: Sequence[Skipped], given: Instant) -> set[Instant]:
+    """Return the ticks that rows of the ledger cover."""
+    found: set[Instant] = set()
+    for row in ledger:
+        if row.recorded_at >= given:
+            low = bisect_right(ticks, row.first - 1)
+            found.update(ticks[low : bisect_right(ticks, row.last)])
+    return found
+
+
+def _moved(
+    now: Instant,
+    unexplained: Sequence[Instant],
+    ticks: Sequence[Instant],
+    runs: Mapping[Instant, Sequence[RunRecord]],
+    records: TickRecords,
+) -> set[Instant]:
+    """Return those of the unexplained ticks that a user moved to an earlier time."""
+    moved: set[Instant] = set()
+    for tick in unexplained[:_MOST_SEARCHED]:
+        # The moved tick fired before the next tick that has a run, or together with it.
+        later = ticks[bisect_right(ticks, tick) :]
+        fired_by = next((run.created_at for after in later for run in runs.get(after, ())), now)
+        if records.moved_from(tick, fired_by) is not None:
+            moved.add(tick)
+    return moved

@@ -1,0 +1,200 @@
+"""Why a schedule or a run is as it is: reads what the rules need to explain it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from difflib import get_close_matches
+
+from msgspec.structs import replace
+
+from evenbeat.app.session import AppSession
+from evenbeat.app.tick_records import TickRecords
+from evenbeat.core.durations import is_duration
+from evenbeat.core.explanations import Why
+from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
+from evenbeat.core.records import ACTIVE_STATES, RunRecord, ScheduleRecord, Skipped
+from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.node.presence import live_nodes
+from evenbeat.node.pruner import purged_before
+from evenbeat.observe import explanations, run_explanations
+from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.firing import may_be_stuck, needs_active
+from evenbeat.rules.ticks import readable_trigger
+from evenbeat.rules.waiting import Waiting, why_waiting
+from evenbeat.rules.why import MINUTE, Asked, Place, TickFacts, locate, present_tick, why_run, why_tick
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.triggers import parse_trigger
+
+_TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
+_DAY = timedelta(days=1)
+_NAMES, _NAME_PAGES = 500, 4
+_ACTIVE = 500
+# A tick of an unknown trigger is searched among the runs that were fired within this time.
+_FIRED_WITHIN = 3_600_000
+
+
+def explain_schedule(session: AppSession, name: str, at: Moment | None, tenant: str) -> Why:
+    """Return why the schedule ran, or did not run, at that time; without one, why it is as it is now."""
+    store = session.store()
+    row = session.row(tenant, name)
+    now = store.now()
+    if row is None:
+        asked = None if at is None else read_asked(at, now, UTC)
+        moment = None if asked is None else from_ms(asked.at)
+        return explanations.no_schedule(tenant, name, _similar(store, tenant, name), moment)
+    row = _with_damage(row)
+    trigger = readable_trigger(row)
+    asked = None if at is None else read_asked(at, now, UTC if trigger is None else trigger.tzinfo)
+    if trigger is None:
+        facts = TickFacts(now, row, Place(), asked)
+    else:
+        place = present_tick(row, now) if asked is None else locate(row, asked)
+        facts = _read(store, TickFacts(now, row, place, asked))
+    return explanations.tick_view(facts, why_tick(facts))
+
+
+def explain_run(session: AppSession, run: RunRecord) -> Why:
+    """Return why the run is in its state."""
+    store = session.store()
+    row = None if run.schedule is None else session.row(run.tenant, run.schedule)
+    trigger = None if row is None else readable_trigger(row)
+    waiting = why_it_waits(store, run)
+    zone: tzinfo = UTC if trigger is None else trigger.tzinfo
+    return run_explanations.run_why(run, why_run(run, waiting), waiting, store.now(), zone)
+
+
+def why_it_waits(store: Store, run: RunRecord) -> Waiting | None:
+    """Return why a queued run has not started yet; None if it is not queued."""
+    if run.state != "queued":
+        return None
+    nodes = live_nodes(store)
+    takers = [node.taker for node in nodes]
+    waiting = why_waiting(run, store.now(), takers, frozenset())
+    if waiting is not None and waiting.reason == "next":
+        # One node with room is enough: the others need no query.
+        able = [node for node in nodes if node.key in waiting.nodes]
+        if all(node.is_busy(store, run.task) for node in able):
+            return why_waiting(run, store.now(), takers, frozenset(waiting.nodes))
+    return waiting
+
+
+def read_asked(at: Moment, now: Instant, zone: tzinfo) -> Asked:
+    """Return the time that a question is about.
+
+    A text without an offset is a wall-clock time in ``zone``, and a time of day the latest one in the past. A
+    duration counts back from now, with a plus sign forward. A whole minute stands for all of it, a whole
+    second likewise.
+    """
+    label: datetime | None = None
+    if isinstance(at, str) and _TIME_OF_DAY.fullmatch(at.strip()):
+        label = _latest(at.strip(), now, zone)
+        instant = read_instant(label.isoformat(), "at", zone)
+    elif isinstance(at, timedelta) or (isinstance(at, str) and is_duration(at.strip().removeprefix("+"))):
+        is_ahead = isinstance(at, str) and at.strip().startswith("+")
+        instant = read_moment(at, "at", now, ago=not is_ahead) // MINUTE * MINUTE
+    else:
+        instant = read_instant(at, "at", zone)
+        if isinstance(at, str):
+            written = datetime.fromisoformat(at.strip())
+            label = written if written.tzinfo is None else None
+    precision = MINUTE if instant % MINUTE == 0 else 1_000 if instant % 1_000 == 0 else 1
+    if label is not None and label.second == label.microsecond == 0:
+        precision = MINUTE
+    return Asked(instant, instant + precision, label)
+
+
+def _latest(time: str, now: Instant, zone: tzinfo) -> datetime:
+    """Return the date and time of the latest such time of day that is not in the future."""
+    hour, _, rest = time.partition(":")
+    today = from_ms(now, zone).date()
+    try:
+        found = datetime.fromisoformat(f"{today}T{hour:0>2}:{rest}")
+    except ValueError:
+        raise InvalidValue(
+            f"at {time} is not a time of day", field="at", value=time, hint="write it like 09:00"
+        ) from None
+    return found if read_instant(found.isoformat(), "at", zone) <= now else found - _DAY
+
+
+def _with_damage(row: ScheduleRecord) -> ScheduleRecord:
+    """Return the row, damaged if its trigger can't be read on this machine."""
+    try:
+        parse_trigger(row.trigger)
+    except InvalidTrigger as error:
+        return replace(row, damage=row.damage or str(error))
+    return row
+
+
+def _similar(store: Store, tenant: str, name: str) -> list[str]:
+    """Return names of the tenant's schedules that are like this one. Of other tenants it says nothing."""
+    query = ScheduleQuery(tenant=tenant, limit=_NAMES)
+    names: list[str] = []
+    for _ in range(_NAME_PAGES):
+        page = store.find_schedules(query)
+        names += (row.name for row in page.items)
+        if page.cursor is None:
+            break
+        query = replace(query, cursor=page.cursor)
+    return get_close_matches(name, names, n=3, cutoff=0.6)
+
+
+def _read(store: Store, facts: TickFacts) -> TickFacts:
+    """Return the facts with what the store says about the tick."""
+    row, now = facts.schedule, facts.now
+    records = TickRecords(store, row)
+    facts = _with_records(records, facts)
+    facts = facts._replace(waiting=None if facts.run is None else why_it_waits(store, facts.run))
+    tick = facts.place.tick
+    if tick is not None and not facts.has_record and (row.next_tick is None or tick < row.next_tick):
+        facts = facts._replace(moved=records.moved_from(tick, now))
+    if needs_active(row):
+        query = RunQuery(
+            tenant=row.tenant, schedule=row.name, states=tuple(sorted(ACTIVE_STATES)), limit=_ACTIVE
+        )
+        facts = facts._replace(active=store.find_runs(query).items)
+    if may_be_stuck(row):
+        notes = [store.get_record(kind, *row.key) for kind in ("quarantine", "deferred")]
+        quarantined, deferred = (None if note is None else note.body for note in notes)
+        facts = facts._replace(quarantined=quarantined, deferred=deferred)
+    tickers = tuple(node.key for node in live_nodes(store) if node.ticker)
+    return facts._replace(tickers=tickers, purged=purged_before(store))
+
+
+def _with_records(records: TickRecords, facts: TickFacts) -> TickFacts:
+    """Return the facts with the row of the ledger and the run of the tick."""
+    tick, asked, schedule = facts.place.tick, facts.asked, facts.schedule
+    if tick is not None:
+        ledger = records.ledger(tick, tick + 1)
+        if tick > trigger_since(schedule):
+            # Older rows are about the ticks of an earlier trigger.
+            ledger = [row for row in ledger if row.recorded_at >= trigger_since(schedule)]
+        runs = records.runs_of([tick], [tick] if ledger else ()).get(tick, [])
+        facts = _newest(facts, ledger, runs)
+    if asked is None or facts.has_record or tick == schedule.next_tick is not None:
+        return facts
+    if tick is not None and tick > trigger_since(schedule):
+        return facts
+    # A moved tick, or a tick of an earlier trigger: only its records tell when it was.
+    inside = range(asked.at, asked.until)
+    ledger = [row for row in records.ledger(asked.at, asked.until) if row.first in inside]
+    fired = records.fired_between(asked.at, asked.until + _FIRED_WITHIN)
+    runs = [run for run in fired if run.tick in inside]
+    found = [run.tick for run in runs] + [row.first for row in ledger]
+    if not found:
+        return facts
+    place = facts.place._replace(tick=found[0], clock=None)
+    return _newest(facts._replace(place=place), ledger[:1], runs[:1])
+
+
+def _newest(facts: TickFacts, ledger: Sequence[Skipped], runs: Sequence[RunRecord]) -> TickFacts:
+    """Return the facts with the record of the newest generation: a user may have moved a tick there."""
+    row = max(ledger, key=lambda row: row.generation, default=None)
+    run = max(runs, key=lambda run: run.generation or 0, default=None)
+    if row is not None and run is not None:
+        if row.generation > (run.generation or 0):
+            run = None
+        else:
+            row = None
+    return facts._replace(row=row, run=run)

@@ -1,0 +1,166 @@
+"""The records of a schedule's ticks: reads the runs and the rows of the ledger that ticks have left."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
+from evenbeat.rules.accounts import is_tick, trigger_since
+from evenbeat.rules.ticks import own_trigger, tick_run_id
+from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.pages import cursor_at
+from evenbeat.triggers import Trigger
+
+_PAGE = 500
+# A row of the ledger covers at least one tick, and an account has at most 100,000.
+_MOST_ROWS = 200_000
+# More generations than this are not searched for one tick: a user would have moved it as often.
+_MOST_GENERATIONS = 100
+# So many ticks in a row may have been moved to earlier times.
+_MOST_MOVED = 100
+# More runs than this are not read to find a moved tick.
+_MOST_RUNS = 10_000
+
+
+class TickRecords:
+    """Reads what the ticks of one schedule have left in the store."""
+
+    def __init__(self, store: Store, row: ScheduleRecord) -> None:
+        self._store = store
+        self._row = row
+
+    def ledger(self, start: Instant, end: Instant) -> list[Skipped]:
+        """Return the rows of the ledger with ticks in [start, end), the newest first."""
+        row = self._row
+        return self._store.find_skipped(row.tenant, row.name, _MOST_ROWS, since=start, until=end)
+
+    def runs_of(
+        self, ticks: Sequence[Instant], recorded: Collection[Instant] = ()
+    ) -> dict[Instant, list[RunRecord]]:
+        """Return the runs of these ticks, which are in order.
+
+        Moving a tick back begins a generation, and a later tick never has an earlier generation. So the
+        search goes back in time, and asks for an earlier generation only if a tick has no run in the present
+        one, is not ``recorded`` in the ledger, and should have fired.
+        """
+        found: dict[Instant, list[RunRecord]] = {}
+        generation = self._row.generation
+        for end in range(len(ticks), 0, -_PAGE):
+            left: Sequence[Instant] = ticks[max(0, end - _PAGE) : end]
+            lowest = max(1, generation - _MOST_GENERATIONS)
+            for tried in range(generation, lowest - 1, -1):
+                runs = self._read(left, tried)
+                if runs:
+                    generation = tried
+                for run in runs:
+                    assert run.tick is not None
+                    found.setdefault(run.tick, []).append(run)
+                left = [
+                    tick
+                    for tick in left
+                    if tick not in found and tick not in recorded and self._is_past(tick)
+                ]
+                if not left:
+                    break
+        return found
+
+    def _is_past(self, tick: Instant) -> bool:
+        return self._row.next_tick is None or tick < self._row.next_tick
+
+    def _read(self, ticks: Sequence[Instant], generation: int) -> tuple[RunRecord, ...]:
+        row = self._row
+        ids = tuple(tick_run_id(row, generation, tick) for tick in ticks)
+        return self._store.find_runs(RunQuery(ids=ids, tenant=row.tenant, limit=len(ids))).items
+
+    def fired_between(self, start: Instant, end: Instant) -> Iterator[RunRecord]:
+        """Yield runs of ticks that were fired in [start, end], the latest first."""
+        row = self._row
+        query = RunQuery(tenant=row.tenant, schedule=row.name, limit=_PAGE, cursor=cursor_at(end))
+        for _ in range(_MOST_RUNS // _PAGE):
+            page = self._store.find_runs(query)
+            for run in page.items:
+                if run.created_at < start:
+                    return
+                if run.cause == "tick" and run.tick is not None:
+                    yield run
+            if page.cursor is None:
+                return
+            query = replace(query, cursor=page.cursor)
+
+    def moved_from(self, tick: Instant, fired_by: Instant) -> RunRecord | Skipped | None:
+        """Return the record of a moved tick that stands for this one, which has no record of its own.
+
+        A move to an earlier time begins a generation. So of several ticks in a row without a record, each has
+        been moved if there are as many generations of moved ticks before it. These fired until ``fired_by``.
+        """
+        trigger, edge = own_trigger(self._row), trigger_since(self._row)
+        earlier = self._ticks_before(trigger, tick)
+        ledger = self.ledger(earlier[0] if len(earlier) == _MOST_MOVED else edge, tick)
+        rows = [row for row in ledger if row.recorded_at >= edge]
+        passed = _covered(earlier, (row for row in rows if row.reason == "rescheduled"))
+        generations = self._generations(earlier, [row for row in rows if row.reason != "rescheduled"])
+        generation, place = 0, 1
+        for before in reversed(earlier):
+            if before in generations:
+                edge, generation = before, generations[before]
+                break
+            # A tick that was passed over ahead of its time may be later than the moved one.
+            place += before not in passed
+        moved = {
+            number: record
+            for at, number, record in self._off_trigger(trigger, edge, fired_by, rows)
+            if edge <= at < tick and number > generation
+        }
+        order = sorted(moved)
+        return moved[order[place - 1]] if len(order) >= place else None
+
+    def _off_trigger(
+        self, trigger: Trigger, start: Instant, fired_by: Instant, rows: Sequence[Skipped]
+    ) -> Iterator[tuple[Instant, int, RunRecord | Skipped]]:
+        """Yield the ticks that users moved to an earlier time: (tick, generation, record)."""
+        records: list[tuple[Instant | None, int | None, RunRecord | Skipped]] = [
+            *((run.tick, run.generation, run) for run in self.fired_between(start, fired_by)),
+            *((row.first, row.generation, row) for row in rows),
+        ]
+        for at, number, record in records:
+            if at is None or number is None or is_tick(trigger, at):
+                continue
+            if not _is_moved_on(trigger, at, number, rows):
+                yield at, number, record
+
+    def _ticks_before(self, trigger: Trigger, tick: Instant) -> list[Instant]:
+        """Return some ticks of the present trigger before a tick, in order."""
+        found: list[Instant] = []
+        before = trigger.prev_ms(tick)
+        while before is not None and before > trigger_since(self._row) and len(found) < _MOST_MOVED:
+            found.append(before)
+            before = trigger.prev_ms(before)
+        return found[::-1]
+
+    def _generations(self, ticks: Sequence[Instant], rows: Sequence[Skipped]) -> dict[Instant, int]:
+        """Return the newest generation of the records that these ticks have."""
+        found = _covered(ticks, rows)
+        for tick, runs in self.runs_of(ticks, found).items():
+            found[tick] = max(found.get(tick, 0), *(run.generation or 0 for run in runs))
+        return found
+
+
+def _is_moved_on(trigger: Trigger, at: Instant, generation: int, rows: Iterable[Skipped]) -> bool:
+    """Return whether a tick was moved to this later time: then the ticks before it were passed over."""
+    before = trigger.prev_ms(at)
+    return any(
+        row.reason == "rescheduled" and row.generation == generation and row.last == before for row in rows
+    )
+
+
+def _covered(ticks: Sequence[Instant], rows: Iterable[Skipped]) -> dict[Instant, int]:
+    """Return the ticks that rows cover, each with the newest generation of these."""
+    found: dict[Instant, int] = {}
+    for row in rows:
+        for tick in ticks[bisect_left(ticks, row.first) : bisect_right(ticks, row.last)]:
+            found[tick] = max(found.get(tick, 0), row.generation)
+    return found

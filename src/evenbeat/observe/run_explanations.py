@@ -1,0 +1,147 @@
+"""Why a run is in its state, in words; and the parts that all explanations share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
+
+from evenbeat.core.explanations import Fact, Verdict, Why
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.core.records import RunRecord
+from evenbeat.observe.phrases import count, error_line, measured
+from evenbeat.observe.reasons import wait_reason
+from evenbeat.rules.attempts import ended_attempts
+from evenbeat.rules.waiting import Waiting
+from evenbeat.rules.why import Finding
+
+_MOST_ATTEMPTS = 5
+
+
+class Words(NamedTuple):
+    """The words of an answer."""
+
+    sentence: str
+    evidence: list[Fact]
+    remedy: str | None = None
+
+
+class Speaker(NamedTuple):
+    """Says instants in the zone of a trigger, and commands for a tenant."""
+
+    tenant: str
+    zone: tzinfo = UTC
+
+    def time(self, instant: Instant) -> str:
+        """Return ``Mon 2026-03-02 09:00 +01:00``, with seconds and milliseconds only if there are any."""
+        moment = self.moment(instant)
+        precision = "milliseconds" if instant % 1000 else "seconds" if instant % 60_000 else "minutes"
+        bare = moment.replace(tzinfo=None)
+        offset = "UTC" if self.zone is UTC else moment.isoformat().removeprefix(bare.isoformat())
+        return f"{moment:%a} {bare.isoformat(' ', precision)} {offset}"
+
+    def moment(self, instant: Instant) -> datetime:
+        # An instant that was edited by hand may lie outside the calendar.
+        return from_ms(min(max(instant, FIRST), LAST), self.zone)
+
+    def fact(self, text: str, at: Instant | None = None) -> Fact:
+        return Fact(text=text, at=None if at is None else self.moment(at))
+
+    def command(self, words: str) -> str:
+        return f"evenbeat {words}" + ("" if self.tenant == "default" else f" --tenant {self.tenant}")
+
+
+def run_why(run: RunRecord, finding: Finding, waiting: Waiting | None, now: Instant, zone: tzinfo) -> Why:
+    """Return the answer about a run."""
+    speaker = Speaker(run.tenant, zone)
+    words = run_words(finding, run, waiting, now, speaker)
+    return Why(
+        verdict=finding.verdict,
+        sentence=words.sentence,
+        evidence=tuple(words.evidence),
+        remedy=words.remedy,
+        schedule=run.schedule,
+        tick=None if run.tick is None else speaker.moment(run.tick),
+        run=run.id,
+    )
+
+
+def run_words(
+    finding: Finding, run: RunRecord, waiting: Waiting | None, now: Instant, speaker: Speaker
+) -> Words:
+    if run.schedule is not None and run.tick is not None:
+        subject = f"the run of {run.schedule} for {speaker.time(run.tick)}"
+    else:
+        subject = f"run {run.id} of {run.task}"
+    evidence = list(run_facts(run, speaker))
+    if run.state == "queued":
+        sentence, remedy = _queued_words(subject, finding.verdict, run, waiting, speaker)
+        return Words(sentence, evidence, remedy)
+    late = _late(run)
+    if run.state == "running":
+        since = now - (now if run.started_at is None else run.started_at)
+        asked = ", and is asked to stop" if run.cancel_requested else ""
+        return Words(
+            f"{subject} has been running for {measured(since)} on {run.worker}{asked}{late}", evidence
+        )
+    if run.state == "succeeded":
+        return Words(f"{subject} succeeded{_took(run)}{late}", evidence)
+    retry = speaker.command(f"runs retry {run.id}")
+    if run.state == "cancelled":
+        return Words(f"{subject} was cancelled", evidence, f"to run it after all: {retry}")
+    attempts = count(max(1, run.failures + run.crashes), "attempt")
+    return Words(
+        f"{subject} failed after {attempts}: {error_line(run.error or 'no error text')}", evidence, retry
+    )
+
+
+def _queued_words(
+    subject: str, verdict: Verdict, run: RunRecord, waiting: Waiting | None, speaker: Speaker
+) -> tuple[str, str | None]:
+    nodes = () if waiting is None else waiting.nodes
+    if verdict == "later":
+        return f"{subject} is queued until {speaker.time(run.run_at)}", None
+    if verdict == "retry":
+        error = f" ({error_line(run.error)})" if run.error else ""
+        return f"{subject} failed{error} and waits for its next attempt at {speaker.time(run.run_at)}", None
+    if verdict == "unfit":
+        sentence = f"{subject} waits for a node whose code its payload fits, until {speaker.time(run.run_at)}"
+        return sentence, f"start a node whose {run.task} takes the payload of the run"
+    reason = "next" if verdict not in ("no_worker", "no_task", "no_queue", "busy") else verdict
+    words = wait_reason(reason, run.task, run.queue, nodes)
+    remedies = {
+        "no_worker": "start a node: evenbeat run APP",
+        "no_task": f"start a node that has the task {run.task}",
+        "no_queue": f"start a node that takes from the queue: evenbeat run APP --queues {run.queue}",
+        "busy": "start another node, or one with more slots",
+    }
+    if reason == "next":
+        return f"{subject} is due, and {words}", None
+    return f"{subject} waits {words}", remedies[reason]
+
+
+def run_facts(run: RunRecord, speaker: Speaker) -> Iterator[Fact]:
+    by = f" by {run.fired_by}" if run.fired_by else ""
+    yield speaker.fact(f"fired{by}" if run.cause == "tick" else "enqueued", run.created_at)
+    if run.coalesced:
+        yield speaker.fact(f"it stands for {count(run.coalesced, 'earlier tick')}, too")
+    ended = ended_attempts(run)
+    for attempt in ended[-_MOST_ATTEMPTS:]:
+        error = f": {error_line(attempt.error)}" if attempt.error else ""
+        on = f" on {attempt.worker}" if attempt.worker else ""
+        yield speaker.fact(f"attempt {attempt.number}{on} {attempt.outcome}{error}", attempt.ended_at)
+    if run.state == "running":
+        yield speaker.fact(f"attempt {run.attempt} started on {run.worker}", run.started_at)
+
+
+def _took(run: RunRecord) -> str:
+    if run.started_at is None or run.finished_at is None or run.worker is None:
+        return ""
+    return f" in {measured(run.finished_at - run.started_at)}"
+
+
+def _late(run: RunRecord) -> str:
+    """Return how late the first attempt started; nothing if it was retried, or not late."""
+    if run.started_at is None or run.attempt != 1 or run.started_at - run.scheduled_at < 1_000:
+        return ""
+    return f"; it started {measured(run.started_at - run.scheduled_at)} late"
