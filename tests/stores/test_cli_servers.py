@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from evenbeat import Scheduler
 from evenbeat.cli.root import root
+from evenbeat.core.records import Record
 from tests import servers
 
 SERVERS = ("postgres", "valkey", "mongo")
@@ -77,6 +79,48 @@ def test_schedules_and_runs_are_seen_and_changed(url: str) -> None:
         (("runs", "retry", "--all", "--state", "cancelled", "--since", "1h", "--yes"), "queued 2 runs again"),
         (("queues",), "default    2"),
         (("doctor",), "no tick twice in 2 runs"),
+    ):
+        said = evenbeat(*words, "--store", url)
+        assert expected in said.output, said.output
+
+
+def test_the_figures_of_a_node_are_seen_by_tenant(url: str) -> None:
+    app = Scheduler(url)
+    for tenant in ("acme", "acme-2", "default"):
+        for name in ("z", "a.b", "Z"):
+            app.schedules.add(name, "0 9 * * *", "send", tenant=tenant)
+
+    @app.task
+    def send(country: str) -> None:
+        if country != "DE":
+            raise KeyError(country)
+
+    runs = [send.enqueue(country) for country in ("DE", "NO", "SE")]
+    with app:
+        for run in runs:
+            assert app.runs.join(run.id, "60s").state in ("succeeded", "failed")
+        # A node gives its first sign of life after it has started.
+        deadline = time.monotonic() + 60
+        while not (nodes := app.nodes()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert [node.queues for node in nodes] == [("default",)]
+    total = app.statistics("1h", by="hour").total
+    assert (total.started, total.succeeded, total.failed) == (3, 1, 2)
+    assert app.statistics("1h", by="hour", task="send").total.failed == 2
+    assert [tenant.name for tenant in app.tenants()] == ["acme", "acme-2", "default"]
+    group = app.failures().groups[0].id
+    app.store.put_record(Record(kind="quarantine", key="gone", body="bad row"))
+    app.store.put_record(Record(kind="quarantine", key="z", body="repaired since"))
+    assert [note.name for note in app.quarantine()] == ["gone"]
+    app.close()
+    for words, expected in (
+        (("stats", "--by", "hour"), "3 attempts started, 1 succeeded, 2 failed"),
+        (("failures",), "2  KeyError: '…'"),
+        (("runs", "retry", "--all", "--error-group", group, "--yes"), "queued 2 runs again"),
+        (("nodes",), "no node is running"),
+        (("tenants",), "acme-2   yes"),
+        (("quarantine",), "bad row"),
     ):
         said = evenbeat(*words, "--store", url)
         assert expected in said.output, said.output

@@ -435,6 +435,9 @@ def test_each_tenant_costs_one_search(clock: VirtualClock) -> None:
             ScheduleRecord(name=f"s{at}", task="works", trigger="every 1m", tenant=tenant) for at in range(50)
         ]
         store.put_schedules([Write(changes.create(row, clock.now), None) for row in rows])
+    # A damaged row, whose name sorts behind all others.
+    damaged = ScheduleRecord(name="\U0010ffff\U0010ffff", task="works", trigger="every 1m", tenant="a")
+    store.put_schedules([Write(Planned(damaged), None)])
     store.asked = 0
     assert len(app.tenants()) == 2
     assert store.asked == 3

@@ -15,7 +15,9 @@ import pytest
 
 from evenbeat.core.records import Execution, Record, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
+from evenbeat.executors.base import Attempt
 from evenbeat.executors.inline import InlineExecutor
+from evenbeat.node.attempt_ends import AttemptEnd
 from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
 from evenbeat.node.reaper import Reaper
@@ -609,3 +611,62 @@ def test_every_thread_may_count(clock: VirtualClock) -> None:
     for period in counting.take(clock.now + HOUR, is_last=True):
         found[period.by] += sum(tally[rollups.STARTED] for tally in period.tallies.values())
     assert found == {"minute": 20_000, "hour": 20_000}
+
+
+def test_counts_that_come_while_a_period_is_written_are_written_next(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    counting = Counting()
+    counting.count_started([a_run()], clock.now)
+    clock.advance("1m")
+    minute, hour = sorted(counting.take(clock.now), key=lambda period: period.by, reverse=True)
+    written = hour.tallies
+    counting.count_started([a_run()], clock.now)
+    clock.advance("1m")
+    counting.count_started([], clock.now)
+    counting.mark_written(minute, minute.tallies)
+    counting.mark_written(hour, written)
+    assert [period.by for period in counting.take(clock.now)] == ["hour", "minute"]
+    Rollups(store, counting, "n1").write(clock.now)
+    assert counted(store, "hour").started == 2
+
+
+def test_each_hour_has_room_for_other_names(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollups, "MOST_NAMES", 1)
+    counting = Counting()
+    duty = Rollups(store, counting, "n1")
+    for name in ("first", "second"):
+        counting.count_started([a_run(schedule=name), a_run(schedule="late")], clock.now)
+        clock.advance("1h")
+        duty.step(clock.now)
+    names = [
+        list(rollups.read_named(each.rollup.tenants["default"].schedules)) for each in _read(store, "hour")
+    ]
+    assert names == [["first"], ["second"]]
+
+
+def test_an_end_that_the_store_refused_is_not_counted(clock: VirtualClock) -> None:
+    counting = Counting()
+    run = a_run(claim="c")
+    attempt = Attempt(run, Task(works, "works"), 0.0, 30.0, lambda _: True)
+    attempt.began, attempt.over = 10.0, 10.25
+    end = AttemptEnd(attempt, attempts.succeeded(run, None, clock.now, "t"), "succeeded")
+    counting.count_ended([end, end, end], [True, False, True], clock.now)
+    (minute, _) = counting.take(clock.now, is_last=True)
+    found = rollups.to_counts(minute.tallies["default", None, "works"])
+    assert (found.succeeded, found.took) == (2, {8: 2})
+
+
+def test_a_restart_does_not_hide_that_names_were_left_out(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most in (1, 5):
+        monkeypatch.setattr(rollups, "MOST_NAMES", most)
+        counting = Counting()
+        counting.count_started([a_run(schedule="a"), a_run(schedule="b")], clock.now)
+        Rollups(store, counting, "n1").write(clock.now, is_last=True)
+    (written,) = _read(store, "hour")
+    assert written.rollup.tenants["default"].has_others
+    assert {name: each.started for name, each in by_name(store, "schedules").items()} == {"a": 2, "b": 1}

@@ -205,6 +205,23 @@ def test_runs_that_can_not_be_handed_back_now_are_handed_back_with_the_next_chec
     ]
 
 
+@pytest.mark.parametrize(
+    ("dead", "counts"),
+    [(CRASH, (1, 0, 0)), (RELEASE, (0, 1, 0)), (RELEASE._replace(overdue=frozenset([("r", 1)])), (0, 0, 1))],
+)
+def test_the_figures_include_runs_that_a_supervisor_hands_back(
+    store: Moody, dead: DeadChildRuns, counts: tuple[int, int, int]
+) -> None:
+    watching = supervisor(store)
+    watching._hand_back.add(dead)
+    watching._check_runs()
+    watching._stop()
+    series = watching._app.statistics("1h", by="hour")
+    assert (series.total.crashed, series.total.released, series.total.failed) == counts
+    # A supervisor is not a node.
+    assert {point.nodes for point in series.points} == {0}
+
+
 def test_a_supervisor_that_stops_retries_to_hand_back_runs_while_the_store_is_unavailable(
     store: Moody, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

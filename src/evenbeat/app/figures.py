@@ -185,15 +185,12 @@ class FigureReader:
     def _with_schedules(self, limit: int) -> Iterator[str]:
         """Yield the tenants that have schedules: one short search each, however many schedules they have."""
         query = ScheduleQuery(limit=1)
-        last: str | None = None
         for _ in range(limit):
             page = self._session.store().find_schedules(query)
-            # A damaged row may have any name, also one that sorts behind the cursor.
-            if not page.items or (last is not None and page.items[0].tenant <= last):
+            if not page.items:
                 return
-            last = page.items[0].tenant
-            yield last
-            query = ScheduleQuery(limit=1, cursor=cursor_after_tenant(last))
+            yield page.items[0].tenant
+            query = ScheduleQuery(limit=1, cursor=cursor_after_tenant(page.items[0].tenant))
 
     def quarantine(self, tenant: str | None, all_tenants: bool) -> list[QuarantineNote]:
         store = self._session.store()

@@ -69,8 +69,8 @@ def fetch_run_page(query: RunQuery, fetch: Fetch) -> Page[RunRecord]:
 
 def cursor_after_tenant(tenant: str) -> str:
     """Return the cursor of a search for schedules that goes on with the next tenant."""
-    # No name sorts behind the highest code point.
-    return write_position((tenant, "\U0010ffff"))
+    # It sorts before all characters that names of tenants have, and behind the space of members in Redis.
+    return write_position((f"{tenant}!", ""))
 
 
 def read_schedule_cursor(cursor: str | None) -> tuple[str, str] | None:
