@@ -20,8 +20,10 @@ from evenbeat.executors.inline import InlineExecutor
 from evenbeat.node.attempt_ends import AttemptEnd
 from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
+from evenbeat.node.node import Node
 from evenbeat.node.reaper import Reaper
 from evenbeat.node.rollups import KIND, Rollups, nodes_alive, read_rollups
+from evenbeat.node.settings import NodeSettings
 from evenbeat.node.ticker import Ticker
 from evenbeat.node.worker import Worker
 from evenbeat.observe.events import Event, Events
@@ -670,3 +672,46 @@ def test_a_restart_does_not_hide_that_names_were_left_out(
     (written,) = _read(store, "hour")
     assert written.rollup.tenants["default"].has_others
     assert {name: each.started for name, each in by_name(store, "schedules").items()} == {"a": 2, "b": 1}
+
+
+def test_minutes_of_an_outage_show_that_the_node_was_alive(store: MemoryStore, clock: VirtualClock) -> None:
+    seconds = 1_000.0
+    start = clock.now = start_of("minute", clock.now)
+    counting = Counting(lambda: seconds)
+    duty = Rollups(store, counting, "n1")
+    duty.step(clock.now)
+    # For three minutes the store is unavailable, and nobody knows its time. Then the machine is suspended.
+    for _ in range(18):
+        counting.note_alive()
+        seconds += 10
+    seconds += 120
+    clock.now = start + 300_000
+    counting.count_started([a_run()], clock.now)
+    duty.step(clock.now)
+    alive = nodes_alive(store, start, clock.now)
+    assert alive is not None
+    assert [set(names) for names in alive.values()] == [{"n1"}, {"n1"}, {"n1"}, set(), set()]
+    late = [written.rollup.written_at - written.start for written in _read(store, "minute")]
+    assert late == [300_000, 240_000, 180_000]
+    # A minute that was written is not written again.
+    clock.advance("1m")
+    duty.step(clock.now)
+    assert [each.rollup.written_at for each in _read(store, "minute")] == [start + 300_000] * 3 + [clock.now]
+
+
+def test_a_node_notes_that_it_is_alive_while_the_store_does_not_tell_the_time(clock: VirtualClock) -> None:
+    class Away(MemoryStore):
+        away = False
+
+        def now(self) -> int:
+            if self.away:
+                raise StoreUnavailable("away")
+            return super().now()
+
+    store = Away(clock)
+    node = Node(store, Tasks(), Events(), NodeSettings())
+    store.away = True
+    with pytest.raises(StoreUnavailable):
+        node._now()
+    assert len(node._counting._seen) == 1
+    node._probe.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from operator import add
 
 import msgspec
 
+from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Transition
 from evenbeat.node.attempt_ends import AttemptEnd
@@ -26,6 +28,8 @@ _ENDS: dict[EventKind, int] = {
 }
 # The ends whose durations say how long the task takes: one that was cancelled or cut off says little.
 _TIMED = frozenset(("succeeded", "failed", "retrying"))
+# Seconds between two signs of life that are noted, and how many: those of 200 minutes.
+_SIGN_EVERY, _MOST_SIGNS = 20.0, 600
 # How many periods that could not be written are kept: older ones are lost.
 _MOST_WAITING: dict[By, int] = {"minute": 180, "hour": 48}
 
@@ -80,8 +84,11 @@ class Counting:
     ``decide_end``, 0.9 us on a quiet machine, took 2 us. A name past the bounds costs 2 us.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = steady_clock) -> None:
         self._lock = threading.Lock()
+        self._clock = clock
+        self._seen: deque[float] = deque(maxlen=_MOST_SIGNS)
+        """When the node gave signs of life, by ``clock``, since the present minute began."""
         self._minute: Instant | None = None
         """The start of the present minute; None before the first call."""
         self._tallies: dict[Name, Tally] = {}
@@ -89,6 +96,12 @@ class Counting:
         self._names = _Names()
         self._periods: dict[tuple[By, Instant], Period] = {}
         """Minutes and hours that are not written yet, and the present hour."""
+
+    def note_alive(self) -> None:
+        """Note that the node is alive, also while the store is unavailable and its time is not known."""
+        with self._lock:
+            if not self._seen or self._clock() - self._seen[-1] >= _SIGN_EVERY:
+                self._seen.append(self._clock())
 
     def count_fired(self, fired: Iterable[Planned], now: Instant) -> None:
         """Count the runs and the skipped ticks of schedules that fired."""
@@ -185,10 +198,20 @@ class Counting:
         for by in ("minute", "hour"):
             start = start_of(by, minute)
             self._periods.setdefault((by, start), Period(by, start)).add(self._tallies)
+        self._fill(minute, now)
         self._tallies = {}
         if start_of("hour", self._minute) != start_of("hour", minute):
             self._names = _Names()
         self._drop_oldest()
+
+    def _fill(self, last: Instant, now: Instant) -> None:
+        """Add the minutes since the last one in which the node was alive, though it did not know the time."""
+        clock = self._clock()
+        for seen in self._seen:
+            start = start_of("minute", now - int((clock - seen) * 1000))
+            if last < start < start_of("minute", now):
+                self._periods.setdefault(("minute", start), Period("minute", start))
+        self._seen.clear()
 
     def _drop_oldest(self) -> None:
         for by, most in _MOST_WAITING.items():

@@ -190,6 +190,7 @@ class Node:
 
     def _now(self) -> Instant:
         """Return the time of the store's clock. Every step begins with this call."""
+        self._counting.note_alive()
         self._check_descriptors()
         return self._store.now()
 
