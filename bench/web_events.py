@@ -47,30 +47,32 @@ def _share() -> float:
             until(ready.exists)
             time.sleep(SETTLE)
             before, begin = processor_seconds(child.pid), time.perf_counter()
-            with changing(store):
+            with changing(store) as added:
                 time.sleep(SECONDS)
             used, taken = processor_seconds(child.pid) - before, time.perf_counter() - begin
-            until(lambda: int(ready.read_text() or 0) >= CLIENTS * CHANGES_A_SECOND * SECONDS)
+            until(lambda: int(ready.read_text() or 0) >= CLIENTS * len(added))
         store.close()
     return used / taken * 100
 
 
 @contextmanager
-def changing(store: Store) -> Iterator[None]:
-    """Add runs meanwhile, one at a time."""
+def changing(store: Store) -> Iterator[list[str]]:
+    """Add runs meanwhile, one at a time, and yield their ids."""
     stop = threading.Event()
+    added: list[str] = []
 
     def change() -> None:
-        number = 0
-        while not stop.wait(1 / CHANGES_A_SECOND):
+        begin = time.perf_counter()
+        while not stop.wait(begin + len(added) / CHANGES_A_SECOND - time.perf_counter()):
             now = store.now()
-            store.add_runs([RunRecord(id=f"r{now}-{number}", task="work", created_at=now, run_at=now)])
-            number += 1
+            run_id = f"r{now}-{len(added)}"
+            store.add_runs([RunRecord(id=run_id, task="work", created_at=now, run_at=now)])
+            added.append(run_id)
 
     thread = threading.Thread(target=change)
     thread.start()
     try:
-        yield
+        yield added
     finally:
         stop.set()
         thread.join()

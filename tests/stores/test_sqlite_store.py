@@ -557,6 +557,7 @@ _IN_RANGE = "USING PRIMARY KEY (kind=? AND tenant=? AND key>? AND key<?)"
 _READS = {
     "ended runs": "SEARCH run USING INDEX evenbeat_runs_over (<expr>>?)",
     "ended runs of a schedule": "SEARCH run USING INDEX evenbeat_runs_over (<expr>>?)",
+    "changed schedules": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_changed (updated_at>?)",
     "late schedules": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_due (wake_at<?)",
     "late schedules of a tenant": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_due (wake_at<?)",
     "schedules by key": "SEARCH evenbeat_schedules USING INDEX sqlite_autoindex_evenbeat_schedules_1 "
@@ -590,6 +591,8 @@ def hot_statements() -> dict[str, str]:
         "late schedules of a tenant": ScheduleQuery(tenant="t", wakes_before=1),
     }.items():
         found[name] = f"{schedules.search_statement(wanted, ('t', 'a'))[0]} LIMIT ?"
+    changed = schedules.search_statement(ScheduleQuery(changed_since=1))[0]
+    found["changed schedules"] = f"{changed} LIMIT ?"
     found["runs after a cursor"] = f"{history.search_statement(RunQuery(), (1, 'a'))[0]} LIMIT ?"
     own = "wanted.value ->> 0"
     found["settle"] = statements.update_run(("state", "error"))

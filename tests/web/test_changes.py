@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -25,11 +26,9 @@ class Listeners:
         self.is_watched = True
         self.published: list[tuple[int, Sequence[Change]]] = []
         self.forgotten = 0
-        self.was_published = threading.Event()
 
     def publish(self, instant: int, changes: Sequence[Change]) -> None:
         self.published.append((instant, list(changes)))
-        self.was_published.set()
 
     def forget(self) -> None:
         self.forgotten += 1
@@ -341,18 +340,20 @@ def test_listeners_that_come_back_get_the_changes_of_the_last_seconds(watched: W
 
 def test_the_thread_publishes_goes_on_after_an_error_and_stops(caplog: pytest.LogCaptureFixture) -> None:
     activity, listeners, catalogue = Activity(), Listeners(), Catalogue()
+    refreshed = threading.Event()
     refresh, failures = catalogue.refresh, iter([ValueError("a bug")])
 
     def broken(store: Any) -> None:
         for failure in failures:
             raise failure
         refresh(store)
+        refreshed.set()
 
     catalogue.refresh = broken  # type: ignore[method-assign]
     watch = ChangeWatch(activity.store, catalogue, listeners)
     activity.put("s")
     watch.start()
-    assert listeners.was_published.wait(60)
+    assert refreshed.wait(60)
     watch.stop()
     assert not watch._thread.is_alive()
     assert "a look for changes failed, retrying" in caplog.text
@@ -380,3 +381,40 @@ def test_the_last_change_of_a_subject_counts() -> None:
 def test_a_client_of_a_tenant_sees_its_own_changes_and_those_of_nobody(change: Change, visible: bool) -> None:
     assert change.is_visible_to("acme") is visible
     assert change.is_visible_to(None)
+
+
+def test_a_slow_refresh_of_the_catalogue_makes_the_next_one_wait(watched: Watched) -> None:
+    """A store without an index for changes reads all schedules each time."""
+    catalogue = watched.watch._catalogue
+    refresh, refreshed = catalogue.refresh, []
+
+    def slow(store: Any) -> None:
+        refresh(store)
+        watched.seconds += 0.25
+        refreshed.append(watched.seconds)
+
+    catalogue.refresh = slow  # type: ignore[method-assign]
+    for _ in range(12):
+        watched.look()
+    assert [after - before for before, after in pairwise(refreshed)] == [5.25, 5.25]
+
+
+def test_the_first_reading_of_all_schedules_does_not_make_the_next_refresh_wait() -> None:
+    watched = Watched()
+    catalogue = watched.watch._catalogue
+    refresh = catalogue.refresh
+
+    def slow(store: Any) -> None:
+        refresh(store)
+        watched.seconds += 10
+
+    catalogue.refresh = slow  # type: ignore[method-assign]
+    watched.look()
+    watched.activity.put("s")
+    assert Change("schedule", "created", "default", "s") in watched.look()
+
+
+def test_changes_that_a_refresh_for_a_request_found_are_reported(watched: Watched) -> None:
+    watched.activity.put("s")
+    watched.watch._catalogue.refresh(watched.activity.store)
+    assert watched.look() == [Change("schedule", "created", "default", "s")]

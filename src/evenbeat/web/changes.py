@@ -22,8 +22,10 @@ from evenbeat.web.run_changes import RunChanges
 MOST_NAMED = 500
 """How many schedules or quarantine notes the changes of one look name. Beyond that, they say "many"."""
 
-# Seconds between looks. A look that takes long makes the next one wait, so that it takes a tenth of the time.
+# Seconds between looks. A look that takes long makes the next one wait, so that looks take at most a tenth of
+# the time, and refreshes of the catalogue a twentieth.
 _LOOK_EVERY, _LONGEST_PAUSE, _SHARE = 1.0, 10.0, 10
+_LONGEST_REFRESH_PAUSE, _REFRESH_SHARE = 30.0, 20
 # Nodes write their records every 20 s, and notes are rare, so these are read less often.
 _RECORDS_EVERY = 5_000
 _STOP_SECONDS = 5.0
@@ -67,6 +69,7 @@ class ChangeWatch:
         self._idle_refresh = idle_refresh
         self._clock = clock
         self._refreshed_at: float | None = None
+        self._refresh_took = 0.0
         self._instant: Instant = 0
         """The store's time at the last look that reached it."""
         self._runs: RunChanges | None = None
@@ -96,37 +99,50 @@ class ChangeWatch:
         if not is_watched and self._runs is not None:
             self._runs = None
             self._audience.forget()
-        if not is_watched and not is_hinted and not self._is_refresh_due():
+        is_refresh_due = self._is_refresh_due(is_eager=is_watched or is_hinted)
+        if not is_watched and not is_refresh_due:
             return []
         found: list[Change] = []
         try:
-            self._look(found, is_watched)
+            now = self._store.now()
+            if is_refresh_due:
+                self._refresh()
+            # Also those that a refresh for a request has found.
+            schedules = [Change("schedule", *change) for change in self._catalogue.take_changes()]
+            found += _named("schedule", schedules)
+            if is_watched:
+                self._look(found, now)
+            self._instant = now
         except StoreUnavailable as error:
             # Found before the store failed, and not found again.
             found += self._lost(error)
         else:
             found += self._reached()
-        # Also without changes: the clients' position moves on.
-        self._audience.publish(self._instant, found)
+        finally:
+            # Also without changes: the clients' position moves on.
+            self._audience.publish(self._instant, found)
         return found
 
-    def _is_refresh_due(self) -> bool:
+    def _is_refresh_due(self, *, is_eager: bool) -> bool:
         last = self._refreshed_at
-        return last is None or self._is_store_away or self._clock() - last >= self._idle_refresh
+        if last is None or self._is_store_away:
+            return True
+        # A store without an index for changes reads all schedules: a fifth of a second for 100,000.
+        pause = min(_REFRESH_SHARE * self._refresh_took, _LONGEST_REFRESH_PAUSE)
+        return self._clock() - last >= max(pause, 0 if is_eager else self._idle_refresh)
 
-    def _look(self, found: list[Change], is_watched: bool) -> None:
-        """Add the changes to ``found``, each as soon as it is found."""
-        now = self._store.now()
+    def _refresh(self) -> None:
+        began, is_first = self._clock(), not self._catalogue.is_loaded
         self._catalogue.refresh(self._store)
         self._refreshed_at = self._clock()
-        schedules = [Change("schedule", *change) for change in self._catalogue.take_changes()]
-        found += _named("schedule", schedules)
-        if is_watched:
-            if self._runs is None:
-                self._runs, self._records = RunChanges(), _RecordChanges()
-            found += self._runs.look(self._store, now)
-            found += self._records.look(self._store, now)
-        self._instant = now
+        self._refresh_took = 0.0 if is_first else self._refreshed_at - began
+
+    def _look(self, found: list[Change], now: Instant) -> None:
+        """Add the changes to ``found``, each as soon as it is found."""
+        if self._runs is None:
+            self._runs, self._records = RunChanges(), _RecordChanges()
+        found += self._runs.look(self._store, now)
+        found += self._records.look(self._store, now)
 
     def _lost(self, error: StoreUnavailable) -> list[Change]:
         if self._runs is not None:

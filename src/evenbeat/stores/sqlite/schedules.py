@@ -111,6 +111,9 @@ def search_statement(query: ScheduleQuery, after: Key | None = None) -> tuple[st
         values.insert(0, json_list([key for key in dict.fromkeys(query.keys) if is_kept(*key)]))
     elif query.wakes_before is not None:
         source = "evenbeat_schedules INDEXED BY evenbeat_schedules_due"
+    elif query.changed_since is not None and query.tenant is None and after is None:
+        # Only for the first page: further pages may be most of the table, and each would sort it.
+        source = "evenbeat_schedules INDEXED BY evenbeat_schedules_changed"
     text = f"SELECT {sql.SCHEDULE_COLUMNS} FROM {source}"
     return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
 

@@ -67,6 +67,11 @@ _SCHEDULES_DUE = """
 CREATE INDEX evenbeat_schedules_due ON evenbeat_schedules (wake_at, format) WHERE wake_at IS NOT NULL
 """
 
+# For the web process, which asks each second for changed schedules. Firing does not write "updated_at".
+_SCHEDULES_CHANGED = """
+CREATE INDEX evenbeat_schedules_changed ON evenbeat_schedules (updated_at)
+"""
+
 _RUNS = """
 CREATE TABLE evenbeat_runs (
     id               TEXT    NOT NULL PRIMARY KEY,
@@ -210,6 +215,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES,
         _SCHEDULES_DUE,
+        _SCHEDULES_CHANGED,
         _RUNS,
         _RUNS_CLAIMABLE,
         _RUNS_LEASED,
