@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidValue, RunNotFound, Why, acting_as, at, cron, every
+from evenbeat import InvalidValue, RunNotFound, Scheduler, Why, acting_as, at, cron, every
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import FORMAT, Record
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.pruner import Pruner
+from evenbeat.rules.firing import plan
+from evenbeat.rules.rollups import make_rollup, rollup_key, write_rollup
 from evenbeat.stores.base import Claim
-from evenbeat.testing import VirtualScheduler
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock, VirtualScheduler
+from evenbeat.testing.clock import START
 from evenbeat.testing.virtual import VirtualStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -103,9 +107,12 @@ def test_a_schedule_that_was_deleted(app: VirtualScheduler) -> None:
 def test_a_tick_that_was_due_when_the_schedule_was_deleted(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("1m"), "work")
     app.down_for("90s")
-    app.schedules.delete("beat")
+    with acting_as("bob"):
+        app.schedules.delete("beat")
     answer = why(app, 1)
-    assert (answer.verdict, texts(answer)) == ("deleted", ["recorded as deleted: Sun 2026-03-01 12:01 UTC"])
+    assert answer.verdict == "deleted"
+    assert texts(answer) == ["recorded as deleted: Sun 2026-03-01 12:01 UTC", "deleted by bob"]
+    assert "deleted by bob" in texts(why(app))
 
 
 def test_a_pause_names_who_paused_it_the_note_and_the_end(app: VirtualScheduler) -> None:
@@ -127,14 +134,33 @@ def test_a_pause_names_who_paused_it_the_note_and_the_end(app: VirtualScheduler)
 
 def test_a_tick_of_a_pause_that_is_over(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("1m"), "work")
-    app.schedules.pause("beat")
+    with acting_as("ann"):
+        app.schedules.pause("beat", "migration")
     app.travel("150s")
     app.schedules.resume("beat")
+    app.travel("10m")
+    app.schedules.pause("beat", "another one")
     answer = why(app, 1)
-    assert (answer.verdict, answer.remedy) == ("paused", None)
+    assert answer.verdict == "paused"
     assert texts(answer) == [
-        "recorded as paused: 2 ticks from Sun 2026-03-01 12:01 UTC to Sun 2026-03-01 12:02 UTC"
+        "recorded as paused: 2 ticks from Sun 2026-03-01 12:01 UTC to Sun 2026-03-01 12:02 UTC",
+        "paused by ann: migration",
     ]
+
+
+def test_ticks_that_were_due_when_the_pause_began_and_a_schedule_that_was_added_paused(
+    app: VirtualScheduler,
+) -> None:
+    app.schedules.add("beat", every("1m"), "work")
+    app.down_for("90s")
+    with acting_as("ann"):
+        app.schedules.pause("beat")
+    assert "paused by ann" in texts(why(app, 1))
+    with acting_as("eve"):
+        app.schedules.add("other", every("1m"), "work", paused=True)
+    app.travel("90s")
+    app.schedules.resume("other")
+    assert "added by eve" in texts(app.schedules.why("other", app.now - MINUTE))
 
 
 def test_a_schedule_that_is_finished(app: VirtualScheduler) -> None:
@@ -201,9 +227,13 @@ def test_a_time_that_the_clock_repeats(scheduler: VirtualScheduler) -> None:
 def test_a_time_before_the_trigger_was_given(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("10m"), "work")
     app.travel("25m")
-    app.schedules.update("beat", trigger=every("7m"))
+    with acting_as("ann"):
+        app.schedules.update("beat", trigger=every("7m"))
+    app.travel("1m")
+    app.schedules.update("beat", priority=9)
     answer = why(app, 14)
     assert (answer.verdict, ago(answer.evidence[1].at)) == ("trigger_unknown", 25)
+    assert texts(answer)[-1] == "changed by ann: trigger every 10m → every 7m"
     # A tick of the earlier trigger is known by its run.
     answer = why(app, 20)
     assert (answer.verdict, ago(answer.tick)) == ("succeeded", 20)
@@ -260,9 +290,10 @@ def test_a_waiting_tick_that_a_change_dropped(app: VirtualScheduler) -> None:
 
 def test_ticks_that_were_moved(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("10m"), "work")
-    app.schedules.reschedule("beat", "25m")
+    with acting_as("ann"):
+        app.schedules.reschedule("beat", "25m")
     answer = why(app, 20)
-    assert (answer.verdict, answer.run) == ("rescheduled", None)
+    assert (answer.verdict, answer.run, texts(answer)[-1]) == ("rescheduled", None, "moved by ann")
     assert why(app, 25).verdict == "not_due"
     app.travel("26m")
     assert why(app, 25).verdict == "succeeded"  # also at the time to which it was moved
@@ -313,8 +344,12 @@ def test_a_run_that_was_cancelled(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("1h"), "flaky")
     app.travel("61m")
     (run,) = app.runs.list()
-    app.runs.cancel(run.id)
-    assert (why(app).verdict, app.runs.why(run.id).verdict) == ("cancelled", "cancelled")
+    with acting_as("ann"):
+        app.runs.cancel(run.id)
+    for answer in (why(app), app.runs.why(run.id)):
+        assert answer.verdict == "cancelled"
+        assert "cancelled by ann" in texts(answer)
+        assert answer.remedy == f"to run it after all: evenbeat runs retry {run.id}"
 
 
 def test_a_run_that_is_running(app: VirtualScheduler) -> None:
@@ -502,3 +537,49 @@ def test_a_command_names_the_tenant_and_a_run_belongs_to_one(app: VirtualSchedul
     assert app.runs.why(answer.run, tenant="acme").verdict == "failed"
     with pytest.raises(RunNotFound):
         app.runs.why(answer.run)
+
+
+# -- nodes of the past
+
+
+def missed(**reports: dict[int, float]) -> str:
+    """Return why a tick at 12:10 did not run that was fired at 12:25.
+
+    ``reports`` are nodes: the minutes after noon of which they have records, and when they wrote these.
+    """
+    clock = VirtualClock()
+    app = Scheduler(MemoryStore(clock))
+    app.schedules.add("beat", every("10m"), "work")
+    for node, minutes in reports.items():
+        for minute, written in minutes.items():
+            figures = make_rollup(
+                {}, written_at=START + round(written * 60_000), ticker=node != "worker", worker=True
+            )
+            key = rollup_key("minute", START + minute * 60_000, node)
+            assert app.store.put_record(Record(kind="rollup", key=key, body=write_rollup(figures)))
+    clock.advance("25m")
+    app.store.fire_due(clock.now, 10, plan)
+    clock.advance("15m")
+    answer = app.schedules.why("beat", "12:10")
+    assert answer.verdict == "coalesced"
+    clock.advance("3h")
+    assert "alive" not in app.schedules.why("beat", NOON + 10 * MINUTE).sentence  # the records are deleted
+    return answer.sentence
+
+
+def test_a_tick_that_was_missed_because_no_node_was_alive() -> None:
+    on_time = {minute: minute + 1.1 for minute in (*range(8), *range(25, 38))}
+    said = "no node was alive from Sun 2026-03-01 12:08 UTC until Sun 2026-03-01 12:25 UTC; run "
+    assert said in missed(n1=on_time, worker={minute: minute + 1.1 for minute in range(38)})
+
+
+def test_a_tick_that_was_missed_because_the_store_was_away() -> None:
+    reports = {minute: 25 if 8 <= minute <= 22 else minute + 1.1 for minute in range(38)}
+    said = "the nodes could not reach the store from Sun 2026-03-01 12:08 UTC until Sun 2026-03-01 12:23 UTC"
+    assert said in missed(n1=reports)
+    # Another node could reach it.
+    assert "reach the store" not in missed(n1=reports, n2={minute: minute + 1.1 for minute in range(38)})
+
+
+def test_a_tick_that_was_missed_without_any_record_of_nodes() -> None:
+    assert "alive" not in missed()

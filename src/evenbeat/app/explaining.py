@@ -9,8 +9,10 @@ from difflib import get_close_matches
 
 from msgspec.structs import replace
 
-from evenbeat.app.session import AppSession
+from evenbeat.app.audit import Audit
+from evenbeat.app.session import AppSession, is_virtual
 from evenbeat.app.tick_records import TickRecords
+from evenbeat.core.audits import AuditEntry
 from evenbeat.core.durations import is_duration
 from evenbeat.core.explanations import Why
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
@@ -18,12 +20,24 @@ from evenbeat.core.records import ACTIVE_STATES, RunRecord, ScheduleRecord, Skip
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.node.presence import live_nodes
 from evenbeat.node.pruner import purged_before
+from evenbeat.node.rollups import read_rollups
 from evenbeat.observe import explanations, run_explanations
 from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick
 from evenbeat.rules.firing import may_be_stuck, needs_active
+from evenbeat.rules.rollups import KEPT, start_of
 from evenbeat.rules.ticks import readable_trigger
 from evenbeat.rules.waiting import Waiting, why_waiting
-from evenbeat.rules.why import MINUTE, Asked, Place, TickFacts, locate, present_tick, why_run, why_tick
+from evenbeat.rules.why import (
+    ChangeBehind,
+    MinuteNodes,
+    NodeMinutes,
+    TickFacts,
+    change_behind,
+    change_behind_run,
+    why_run,
+    why_tick,
+)
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
 from evenbeat.triggers import parse_trigger
 
@@ -33,6 +47,10 @@ _NAMES, _NAME_PAGES = 500, 4
 _ACTIVE = 500
 # A tick of an unknown trigger is searched among the runs that were fired within this time.
 _FIRED_WITHIN = 3_600_000
+# The minutes around a tick in which nodes are searched.
+_MINUTES_BEFORE, _MINUTES_AFTER = 15 * MINUTE, 30 * MINUTE
+# A node that reports a minute so much later could not reach the store.
+_CUT_OFF = 90_000
 
 
 def explain_schedule(session: AppSession, name: str, at: Moment | None, tenant: str) -> Why:
@@ -52,7 +70,8 @@ def explain_schedule(session: AppSession, name: str, at: Moment | None, tenant: 
     else:
         place = present_tick(row, now) if asked is None else locate(row, asked)
         facts = _read(store, TickFacts(now, row, place, asked))
-    return explanations.tick_view(facts, why_tick(facts))
+    finding = why_tick(facts)
+    return explanations.tick_view(facts, finding, _entry(session, tenant, change_behind(facts, finding)))
 
 
 def explain_run(session: AppSession, run: RunRecord) -> Why:
@@ -62,7 +81,24 @@ def explain_run(session: AppSession, run: RunRecord) -> Why:
     trigger = None if row is None else readable_trigger(row)
     waiting = why_it_waits(store, run)
     zone: tzinfo = UTC if trigger is None else trigger.tzinfo
-    return run_explanations.run_why(run, why_run(run, waiting), waiting, store.now(), zone)
+    entry = _entry(session, run.tenant, change_behind_run(run))
+    return run_explanations.run_why(run, why_run(run, waiting), waiting, store.now(), zone, entry)
+
+
+def _entry(session: AppSession, tenant: str, change: ChangeBehind | None) -> AuditEntry | None:
+    """Return the entry of the audit for a change by hand; None if there is none."""
+    if change is None:
+        return None
+    since = None if change.since is None else from_ms(change.since)
+    until = from_ms(change.until + 1)
+    audit = Audit(session)
+    for action in change.actions:
+        page = audit.page(
+            subject=change.subject, action=action, since=since, until=until, tenant=tenant, limit=1
+        )
+        if page.entries:
+            return page.entries[0]
+    return None
 
 
 def why_it_waits(store: Store, run: RunRecord) -> Waiting | None:
@@ -158,6 +194,9 @@ def _read(store: Store, facts: TickFacts) -> TickFacts:
         notes = [store.get_record(kind, *row.key) for kind in ("quarantine", "deferred")]
         quarantined, deferred = (None if note is None else note.body for note in notes)
         facts = facts._replace(quarantined=quarantined, deferred=deferred)
+    was_missed = facts.row is not None and facts.row.reason in ("coalesced", "late", "limit")
+    if tick is not None and (was_missed or (not facts.has_record and tick <= now)):
+        facts = facts._replace(minutes=_node_minutes(store, tick, now))
     tickers = tuple(node.key for node in live_nodes(store) if node.ticker)
     return facts._replace(tickers=tickers, purged=purged_before(store))
 
@@ -198,3 +237,24 @@ def _newest(facts: TickFacts, ledger: Sequence[Skipped], runs: Sequence[RunRecor
         else:
             row = None
     return facts._replace(row=row, run=run)
+
+
+def _node_minutes(store: Store, tick: Instant, now: Instant) -> NodeMinutes:
+    """Return which nodes fired ticks in the minutes around a tick; empty if that is not known."""
+    if is_virtual(store):
+        return NodeMinutes()  # its node writes records only when something is due
+    oldest = start_of("minute", now - KEPT["minute"]) + MINUTE
+    first = max(start_of("minute", tick - _MINUTES_BEFORE), oldest)
+    # Nodes write their records after the end of a minute.
+    end = min(tick + _MINUTES_AFTER, start_of("minute", now) - MINUTE)
+    if not first <= tick < end:
+        return NodeMinutes()
+    alive: dict[Instant, set[str]] = {minute: set() for minute in range(first, end, MINUTE)}
+    cut_off: dict[Instant, set[str]] = {minute: set() for minute in alive}
+    for minute, node, rollup in read_rollups(store, "minute", first, end):
+        if minute in alive and rollup.ticker:
+            alive[minute].add(node)
+            if rollup.written_at > minute + MINUTE + _CUT_OFF:
+                cut_off[minute].add(node)
+    nodes = (MinuteNodes(frozenset(alive[minute]), frozenset(cut_off[minute])) for minute in alive)
+    return NodeMinutes(first, tuple(nodes))

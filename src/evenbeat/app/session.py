@@ -122,6 +122,11 @@ class AppSession:
         return name, "null" if payload is None else text, local
 
 
+def is_virtual(store: Store) -> bool:
+    """Return whether a store is in virtual time."""
+    return hasattr(store, "pass_time")
+
+
 def pause(store: Store, seconds: float) -> None:
     """Wait; on a store in virtual time, let that time pass."""
     pass_time = getattr(store, "pass_time", time.sleep)
@@ -141,7 +146,7 @@ async def apause(store: Store, seconds: float) -> None:
 
 def clock_of(store: Store, real: Callable[[], float]) -> Callable[[], float]:
     """Return the clock, in seconds, that measures waits: the real one, or that of a store in virtual time."""
-    return (lambda: store.now() / 1000) if hasattr(store, "pass_time") else real
+    return (lambda: store.now() / 1000) if is_virtual(store) else real
 
 
 def refuse_other(

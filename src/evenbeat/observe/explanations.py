@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import Reason, ScheduleRecord, Skipped
-from evenbeat.observe.phrases import count, measured, span
-from evenbeat.observe.reasons import skip_reason
-from evenbeat.observe.run_explanations import Speaker, Words, run_facts, run_words
+from evenbeat.core.records import ScheduleRecord, Skipped
+from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_words
+from evenbeat.observe.phrases import measured, span
+from evenbeat.observe.run_explanations import Speaker, Words, change_facts, run_facts, run_words
 from evenbeat.rules.accounts import trigger_since
 from evenbeat.rules.ticks import next_start, own_trigger, readable_trigger, spread_delay
-from evenbeat.rules.why import Finding, Outage, TickFacts
+from evenbeat.rules.why import Finding, TickFacts
 from evenbeat.triggers import Cron
 
 
@@ -41,20 +42,21 @@ def no_schedule(tenant: str, name: str, similar: Sequence[str], asked: datetime 
     )
 
 
-def tick_view(facts: TickFacts, finding: Finding) -> Why:
-    """Return the answer about a tick of a schedule."""
+def tick_view(facts: TickFacts, finding: Finding, entry: AuditEntry | None = None) -> Why:
+    """Return the answer about a tick of a schedule. ``entry`` is the change by hand that led to it."""
     schedule = facts.schedule
     trigger = readable_trigger(schedule)
     speaker = Speaker(schedule.tenant, UTC if trigger is None else trigger.tzinfo)
     place = facts.place
     if finding.row is not None:
-        words = _skipped(facts, finding.row, finding.outage, speaker)
+        words = skipped_words(facts, finding.row, finding.outage, speaker)
     elif finding.verdict in _SCHEDULE:
         words = _SCHEDULE[finding.verdict](Case(facts, finding, speaker))
     else:
         assert finding.run is not None
         words = run_words(finding, finding.run, facts.waiting, facts.now, speaker)
         words.evidence.extend(_clock_facts(Case(facts, finding, speaker)))
+    words.evidence.extend(change_facts(entry))
     if facts.asked is None:
         words.evidence.extend(_coming(schedule, facts.now, speaker))
     run = None if finding.row is None else finding.row.run
@@ -193,7 +195,7 @@ def _clock_skipped(case: Case) -> Words:
     if case.finding.run is not None:
         evidence += run_facts(case.finding.run, case.speaker)
     elif case.facts.row is not None:
-        evidence.append(_row_fact(case.facts.row, case.speaker))
+        evidence.append(row_fact(case.facts.row, case.speaker))
     return Words(words, evidence)
 
 
@@ -233,7 +235,7 @@ def _rescheduled(case: Case) -> Words:
     assert case.finding.moved_to is not None
     evidence = [] if case.finding.run is None else list(run_facts(case.finding.run, case.speaker))
     if isinstance(case.facts.moved, Skipped):
-        evidence.append(_row_fact(case.facts.moved, case.speaker))
+        evidence.append(row_fact(case.facts.moved, case.speaker))
     moved_to = case.speaker.time(case.finding.moved_to)
     return Words(f"the tick of {_tick(case)} was moved to {moved_to}", evidence)
 
@@ -277,7 +279,7 @@ def _no_ticker(case: Case) -> Words:
         )
     ]
     if case.finding.outage is not None:
-        evidence.append(_outage_fact(case.finding.outage, case.speaker))
+        evidence.append(outage_fact(case.finding.outage, case.speaker))
     return Words(words, evidence, "start a node: evenbeat run APP")
 
 
@@ -362,64 +364,6 @@ _SCHEDULE: dict[Verdict, Callable[[Case], Words]] = {
     "due": _due,
     "purged": _purged,
     "missing": _missing,
-}
-
-
-# -- the ledger ---------------------------------------------------------------------------------------------
-
-
-def _skipped(facts: TickFacts, row: Skipped, outage: Outage | None, speaker: Speaker) -> Words:
-    """Return the words for a tick that the ledger records."""
-    schedule = facts.schedule
-    tick = speaker.time(facts.place.tick or row.first)
-    why = skip_reason(row.reason, 1, schedule.overlap)
-    if row.reason == "coalesced" and row.run is not None:
-        how = "(overlap queue)" if schedule.overlap == "queue" else "(catch-up latest)"
-        why = f"run {row.run} stands for it {how}"
-    words = f"the tick of {tick} did not run: {why}"
-    evidence = [_row_fact(row, speaker)]
-    if outage is not None:
-        words = f"the tick of {tick} did not run: {_outage_words(outage, speaker)}; {why}"
-        evidence.append(_outage_fact(outage, speaker))
-    return Words(words, evidence, _remedy(row.reason, schedule, speaker))
-
-
-def _row_fact(row: Skipped, speaker: Speaker) -> Fact:
-    ticks = speaker.time(row.first)
-    if row.count > 1:
-        ticks = f"{count(row.count, 'tick')} from {ticks} to {speaker.time(row.last)}"
-    return speaker.fact(f"recorded as {row.reason}: {ticks}", row.recorded_at)
-
-
-def _outage_words(outage: Outage, speaker: Speaker) -> str:
-    times = f"from {speaker.time(outage.start)} to {speaker.time(outage.end)}"
-    if outage.kind == "store_away":
-        return f"the nodes could not reach the store {times}"
-    return f"no node was alive {times}"
-
-
-def _outage_fact(outage: Outage, speaker: Speaker) -> Fact:
-    return speaker.fact(_outage_words(outage, speaker), outage.start)
-
-
-def _remedy(reason: Reason, schedule: ScheduleRecord, speaker: Speaker) -> str | None:
-    """Return a change of the schedule after which such a tick runs; None if there is none."""
-    name = schedule.name
-    if reason == "paused" and schedule.state == "paused":
-        return speaker.command(f"schedules resume {name}")
-    if reason == "deleted" and schedule.state == "deleted":
-        return f"to create it again: {speaker.command(f'schedules add {name} …')}"
-    if reason not in _OPTIONS or (reason == "coalesced" and schedule.overlap == "queue"):
-        return None
-    effect, option = _OPTIONS[reason]
-    return f"to {effect}: {speaker.command(f'schedules update {name} {option}')}"
-
-
-_OPTIONS: dict[Reason, tuple[str, str]] = {
-    "coalesced": ("run each missed tick", "--catch-up all"),
-    "late": ("allow later starts", "--grace …"),
-    "limit": ("run more of them", "--catch-up-limit …"),
-    "overlap": ("keep one tick waiting instead", "--overlap queue"),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
+from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.records import RunRecord
@@ -16,6 +17,16 @@ from evenbeat.rules.waiting import Waiting
 from evenbeat.rules.why import Finding
 
 _MOST_ATTEMPTS = 5
+_DONE = {
+    "pause": "paused",
+    "add": "added",
+    "declare": "declared",
+    "update": "changed",
+    "reset": "reset",
+    "reschedule": "moved",
+    "delete": "deleted",
+    "cancel": "cancelled",
+}
 
 
 class Words(NamedTuple):
@@ -51,19 +62,38 @@ class Speaker(NamedTuple):
         return f"evenbeat {words}" + ("" if self.tenant == "default" else f" --tenant {self.tenant}")
 
 
-def run_why(run: RunRecord, finding: Finding, waiting: Waiting | None, now: Instant, zone: tzinfo) -> Why:
-    """Return the answer about a run."""
+def run_why(
+    run: RunRecord,
+    finding: Finding,
+    waiting: Waiting | None,
+    now: Instant,
+    zone: tzinfo,
+    entry: AuditEntry | None = None,
+) -> Why:
+    """Return the answer about a run. ``entry`` is the change by hand that led to its state."""
     speaker = Speaker(run.tenant, zone)
     words = run_words(finding, run, waiting, now, speaker)
     return Why(
         verdict=finding.verdict,
         sentence=words.sentence,
-        evidence=tuple(words.evidence),
+        evidence=(*words.evidence, *change_facts(entry)),
         remedy=words.remedy,
         schedule=run.schedule,
         tick=None if run.tick is None else speaker.moment(run.tick),
         run=run.id,
     )
+
+
+def change_facts(entry: AuditEntry | None) -> Iterator[Fact]:
+    """Yield who made a change by hand, and when."""
+    if entry is None:
+        return
+    text = f"{_DONE.get(entry.action, entry.action)} by {entry.actor}"
+    if "trigger" in entry.after and "trigger" in entry.before:
+        text += f": trigger {entry.before['trigger']} → {entry.after['trigger']}"
+    if entry.action == "pause" and entry.after.get("pause_note"):
+        text += f": {entry.after['pause_note']}"
+    yield Fact(text=text, at=entry.at)
 
 
 def run_words(

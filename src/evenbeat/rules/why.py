@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
+from evenbeat.core.audits import AuditAction
 from evenbeat.core.explanations import Verdict
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Skipped
 from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.asked_ticks import MINUTE, Asked, Place
 from evenbeat.rules.firing import is_waiting
-from evenbeat.rules.ticks import own_trigger, spread_delay
+from evenbeat.rules.ticks import spread_delay
 from evenbeat.rules.waiting import Waiting
-from evenbeat.triggers import Cron, Trigger
 
-MINUTE = 60_000
-ClockEffect: TypeAlias = Literal["skipped", "repeated"]
-"""``skipped``: the wall-clock time does not exist on that day. ``repeated``: it comes twice, and the trigger
-ticks at the other one."""
+# A change and its entry in the audit are written at the same instant, up to the reply of a server.
+_APART = 1_000
 OutageKind: TypeAlias = Literal["no_node", "store_away"]
 """``no_node``: no node was alive. ``store_away``: the nodes could not reach the store."""
-
-
-class Asked(NamedTuple):
-    """The time that a question is about: from ``at`` to before ``until``."""
-
-    at: Instant
-    until: Instant
-    label: datetime | None = None
-    """The wall-clock time in the trigger's zone, without an offset, if it was asked for by that."""
-
-
-class Place(NamedTuple):
-    """The tick that a question is about, and the ticks beside it."""
-
-    tick: Instant | None = None
-    before: Instant | None = None
-    after: Instant | None = None
-    clock: ClockEffect | None = None
 
 
 class Outage(NamedTuple):
     """Minutes in which no node could fire ticks."""
 
     kind: OutageKind
-    start: Instant
-    end: Instant
+    start: Instant | None
+    """None if it began before the minutes that are known."""
+    end: Instant | None
+    """None if it ended after the minutes that are known."""
 
 
 class MinuteNodes(NamedTuple):
@@ -81,7 +63,11 @@ class NodeMinutes(NamedTuple):
             low -= 1
         while high + 1 < len(kinds) and kinds[high + 1] == kind:
             high += 1
-        return Outage(kind, self.start + low * MINUTE, self.start + (high + 1) * MINUTE)
+        if low == 0 and high == len(kinds) - 1:
+            return None  # perhaps no node writes such records
+        start = None if low == 0 else self.start + low * MINUTE
+        end = None if high == len(kinds) - 1 else self.start + (high + 1) * MINUTE
+        return Outage(kind, start, end)
 
 
 class TickFacts(NamedTuple):
@@ -147,80 +133,48 @@ def why_run(run: RunRecord, waiting: Waiting | None) -> Finding:
     return Finding(run.state, run)
 
 
-def locate(schedule: ScheduleRecord, asked: Asked) -> Place:
-    """Return the tick that the question is about: in that time, or started then because of the spread."""
-    trigger = own_trigger(schedule)
-    tick = trigger.next_ms(asked.at - 1)
-    tick = tick if tick is not None and tick < asked.until else None
-    clock: ClockEffect | None = None
-    if isinstance(trigger, Cron):
-        tick, clock = _by_clock(trigger, asked, tick)
-    moved = schedule.next_tick
-    if tick is None and moved is not None and asked.at <= moved < asked.until:
-        tick = moved
-    delay = spread_delay(schedule)
-    if tick is None and clock is None and delay:
-        started = trigger.next_ms(asked.at - delay - 1)
-        tick = started if started is not None and started < asked.until - delay else None
-    return beside(schedule, trigger, asked.at if tick is None else tick)._replace(tick=tick, clock=clock)
+class ChangeBehind(NamedTuple):
+    """The change by hand that led to a finding, as the audit records it."""
+
+    subject: str
+    """The name of the schedule, or the id of the run."""
+    actions: tuple[AuditAction, ...]
+    """The first of these that the audit has."""
+    until: Instant
+    """The latest such change at this instant or before it."""
+    since: Instant | None = None
+    """Not before this instant."""
 
 
-def present_tick(schedule: ScheduleRecord, now: Instant) -> Place:
-    """Return the tick that explains the present: the due one, else the last one, else the first to come."""
-    coming = schedule.next_tick
-    trigger = own_trigger(schedule)
-    if coming is not None and coming + spread_delay(schedule) <= now:
-        return beside(schedule, trigger, coming)._replace(tick=coming)
-    edge = now + 1 if coming is None else min(coming, now + 1)
-    last = trigger.prev_ms(edge)
-    if last is not None and last > trigger_since(schedule):
-        return beside(schedule, trigger, last)._replace(tick=last)
-    if coming is None and last is not None:
-        return Place(last)  # a single instant, which was in the past when the schedule was created
-    return Place(coming)
+def change_behind(facts: TickFacts, finding: Finding) -> ChangeBehind | None:
+    """Return the change by hand that led to a finding about a tick; None if none did."""
+    schedule, row = facts.schedule, finding.row
+    name = schedule.name
+    if finding.verdict == "paused" and row is not None:
+        # A schedule may be paused when it is created.
+        return ChangeBehind(name, ("pause", "add", "declare"), row.recorded_at, schedule.created_at)
+    if finding.verdict == "deleted":
+        at = schedule.updated_at if row is None else row.recorded_at
+        return ChangeBehind(name, ("delete",), at, at - _APART)
+    if finding.verdict == "rescheduled" and row is not None:
+        return ChangeBehind(name, ("reschedule",), row.recorded_at, row.recorded_at - _APART)
+    if finding.verdict == "rescheduled" and finding.moved_to is not None:
+        return ChangeBehind(name, ("reschedule",), finding.moved_to)
+    if finding.verdict == "changed" and row is not None:
+        return ChangeBehind(
+            name, ("update", "declare", "reset", "reschedule"), row.recorded_at, row.recorded_at - _APART
+        )
+    if finding.verdict == "trigger_unknown":
+        since = trigger_since(schedule)
+        return ChangeBehind(name, ("update", "declare", "reset"), since, since - _APART)
+    return None if finding.run is None else change_behind_run(finding.run)
 
 
-def beside(schedule: ScheduleRecord, trigger: Trigger, instant: Instant) -> Place:
-    """Return the ticks before and after an instant. The trigger has none before it was given."""
-    before = trigger.prev_ms(instant)
-    if before is not None and before <= trigger_since(schedule):
-        before = None
-    return Place(None, before, trigger.next_ms(instant))
-
-
-def _by_clock(cron: Cron, asked: Asked, tick: Instant | None) -> tuple[Instant | None, ClockEffect | None]:
-    """Return the tick that is meant, and the effect of a change of the clock on it."""
-    second = asked.at // 1000
-    lo, hi, offset, before, after = cron.zone.window(second)
-    width = max(1, (asked.until - asked.at) // 1000)
-    if asked.label is not None and offset > before and second == lo:
-        label = _seconds(asked.label)
-        if lo + before <= label < lo + offset:
-            matches = _matches(cron, label, width)
-            return (lo * 1000 if matches and cron.gap == "shift" else None), "skipped"
-    if tick is not None or not _matches(cron, second + offset, width):
-        return tick, None
-    # The expression matches, and there is no tick: the clock shows this time twice.
-    other = None
-    if after < offset and second >= hi - (offset - after):
-        other = (second + offset - after) * 1000
-    elif offset < before and second < lo + before - offset:
-        other = (second + offset - before) * 1000
-    if other is None:
-        return None, None
-    found = cron.next_ms(other - 1)
-    is_meant = asked.label is not None and found is not None and found < other + width * 1000
-    return (found if is_meant else None), (None if is_meant else "repeated")
-
-
-def _matches(cron: Cron, label: int, width: int) -> bool:
-    found = cron.expression.at_or_after(label)
-    return found is not None and found < label + width
-
-
-def _seconds(label: datetime) -> int:
-    """Return a wall-clock time as the seconds that it would have in UTC."""
-    return int((label - datetime(1970, 1, 1)).total_seconds())
+def change_behind_run(run: RunRecord) -> ChangeBehind | None:
+    """Return the change by hand that led to the state of a run; None if none did."""
+    if run.state != "cancelled" or run.finished_at is None:
+        return None
+    return ChangeBehind(run.id, ("cancel",), run.finished_at)
 
 
 # -- checks, in order ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.stores.pages import cursor_at
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
 
@@ -55,6 +56,27 @@ class HistoryContract(Contract):
         assert {found.id for found in self.runs(store, ids=("r01", "r02", "nope"))} == {"r01", "r02"}
         with pytest.raises(InvalidValue, match="cursor"):
             store.find_runs(RunQuery(cursor="?"))
+
+    def test_a_search_for_runs_may_start_at_an_instant(self, store: Store, clock: VirtualClock) -> None:
+        created = {"a": 5, "b": 5, "c": 4, "d": 6, "e": 3}
+        store.add_runs(
+            [
+                run(name, run_at=clock.now, created_at=clock.now + at, tenant="acme", schedule="s")
+                for name, at in created.items()
+            ]
+        )
+        for fields in ({}, {"tenant": "acme", "schedule": "s"}, {"ids": tuple(created)}):
+            for limit in (1, 2, 10):
+                query = RunQuery(**fields, limit=limit, cursor=cursor_at(clock.now + 5))
+                found: list[str] = []
+                while True:
+                    page = store.find_runs(query)
+                    found += [item.id for item in page.items]
+                    if page.cursor is None:
+                        break
+                    query = replace(query, cursor=page.cursor)
+                assert found == ["a", "b", "c", "e"]
+        assert store.find_runs(RunQuery(cursor=cursor_at(clock.now + 2))).items == ()
 
     def test_runs_are_found_by_worker_and_by_cancel_request(self, store: Store, clock: VirtualClock) -> None:
         store.add_runs([run(f"r{at}", run_at=clock.now) for at in range(6)])

@@ -1,0 +1,66 @@
+"""Why the ledger records a tick, in words."""
+
+from __future__ import annotations
+
+from evenbeat.core.explanations import Fact
+from evenbeat.core.records import Reason, ScheduleRecord, Skipped
+from evenbeat.observe.phrases import count
+from evenbeat.observe.reasons import skip_reason
+from evenbeat.observe.run_explanations import Speaker, Words
+from evenbeat.rules.why import Outage, TickFacts
+
+
+def skipped_words(facts: TickFacts, row: Skipped, outage: Outage | None, speaker: Speaker) -> Words:
+    """Return the words for a tick that the ledger records."""
+    schedule = facts.schedule
+    tick = speaker.time(facts.place.tick or row.first)
+    why = skip_reason(row.reason, 1, schedule.overlap)
+    if row.reason == "coalesced" and row.run is not None:
+        how = "(overlap queue)" if schedule.overlap == "queue" else "(catch-up latest)"
+        why = f"run {row.run} stands for it {how}"
+    words = f"the tick of {tick} did not run: {why}"
+    evidence = [row_fact(row, speaker)]
+    if outage is not None:
+        words = f"the tick of {tick} did not run: {_outage_words(outage, speaker)}; {why}"
+        evidence.append(outage_fact(outage, speaker))
+    return Words(words, evidence, _remedy(row.reason, schedule, speaker))
+
+
+def row_fact(row: Skipped, speaker: Speaker) -> Fact:
+    ticks = speaker.time(row.first)
+    if row.count > 1:
+        ticks = f"{count(row.count, 'tick')} from {ticks} to {speaker.time(row.last)}"
+    return speaker.fact(f"recorded as {row.reason}: {ticks}", row.recorded_at)
+
+
+def _outage_words(outage: Outage, speaker: Speaker) -> str:
+    times = "" if outage.start is None else f" from {speaker.time(outage.start)}"
+    times += "" if outage.end is None else f" until {speaker.time(outage.end)}"
+    if outage.kind == "store_away":
+        return f"the nodes could not reach the store{times}"
+    return f"no node was alive{times}"
+
+
+def outage_fact(outage: Outage, speaker: Speaker) -> Fact:
+    return speaker.fact(_outage_words(outage, speaker), outage.start)
+
+
+def _remedy(reason: Reason, schedule: ScheduleRecord, speaker: Speaker) -> str | None:
+    """Return a change of the schedule after which such a tick runs; None if there is none."""
+    name = schedule.name
+    if reason == "paused" and schedule.state == "paused":
+        return speaker.command(f"schedules resume {name}")
+    if reason == "deleted" and schedule.state == "deleted":
+        return f"to create it again: {speaker.command(f'schedules add {name} …')}"
+    if reason not in _OPTIONS or (reason == "coalesced" and schedule.overlap == "queue"):
+        return None
+    effect, option = _OPTIONS[reason]
+    return f"to {effect}: {speaker.command(f'schedules update {name} {option}')}"
+
+
+_OPTIONS: dict[Reason, tuple[str, str]] = {
+    "coalesced": ("run each missed tick", "--catch-up all"),
+    "late": ("allow later starts", "--grace …"),
+    "limit": ("run more of them", "--catch-up-limit …"),
+    "overlap": ("keep one tick waiting instead", "--overlap queue"),
+}
