@@ -278,5 +278,9 @@ def _read_store(name: str, value: Any) -> str:
     return text
 
 
-_READERS: dict[str, Callable[[str, Any], Any]] = {"app": _read_app, "store": _read_store}
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "app": _read_app,
+    "store": _read_store,
+    "health_host": _read_text,
+}
 """Of settings that no Python call takes as an option."""

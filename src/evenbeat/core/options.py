@@ -267,6 +267,21 @@ SETTINGS: Options = {
             help="How long `evenbeat run` waits at its start for a store that does not answer.",
         ),
         Option(
+            name="health_port",
+            kind="count",
+            default=None,
+            high=65_535,
+            is_optional=True,
+            help="The port on which `evenbeat run` answers `/healthz` and `/readyz`; 0 takes a free one, "
+            "which it logs.",
+        ),
+        Option(
+            name="health_host",
+            kind="text",
+            default="127.0.0.1",
+            help="The address on which that port is open. `0.0.0.0` opens it to other machines.",
+        ),
+        Option(
             name="log_format",
             kind="choice",
             default="text",

@@ -1,6 +1,7 @@
-"""Judge whether a node is healthy, by its status file. Only what a restart could fix is a problem.
+"""Judge whether a node is healthy and whether it is ready, by its status.
 
-A store that does not answer is not a problem: a new process would not reach it either, and this one retries.
+It is healthy unless a restart could fix something. A store that does not answer is not a problem of health:
+a new process would not reach it either, and this one retries. Until the store answers, the node is not ready.
 """
 
 from __future__ import annotations
@@ -36,28 +37,75 @@ class Verdict(NamedTuple):
     """Findings that a restart would not fix."""
 
 
+class Readiness(NamedTuple):
+    """Whether a process fires and executes what is due."""
+
+    ok: bool
+    problems: tuple[str, ...]
+    """Why it does not; empty if it does."""
+
+
+class _Findings(NamedTuple):
+    problems: list[str]
+    """Findings that a restart could fix."""
+    absent: list[str]
+    """Nodes that do not work for now, and why."""
+    failures: list[tuple[str, float, LoopStatus]]
+    """Loops that keep trying: whose, since when, which."""
+
+
 def judge(status: ProcessStatus, now: float) -> Verdict:
     """Return the findings about a process at ``now``, by ``time.monotonic``."""
+    problems, absent, failures = _findings(status, now)
+    failing = (
+        f"{whose}the {loop.name} has failed for {_for(now - since)} and keeps trying: {loop.error}"
+        for whose, since, loop in failures
+    )
+    return Verdict(tuple(problems), (*absent, *failing))
+
+
+def readiness(status: ProcessStatus, now: float) -> Readiness:
+    """Return whether a process works at ``now``: its health has no problem, a node is up, and the steps of
+    its loops, which need the store, succeed.
+
+    A node that starts, or whose interpreter a job keeps to itself, is a problem only if no other node of the
+    process works. The errors of loops are left out: they may name hosts, and a probe has no password.
+    """
+    problems, absent, failures = _findings(status, now)
+    problems += (
+        f"{whose}the {loop.name} has failed for {_for(now - since)}: the log says why"
+        for whose, since, loop in failures
+    )
+    if not any(node.up and not _is_silent(node, now) for node in status.nodes):
+        problems += absent if status.nodes else ["no node is up"]
+    return Readiness(not problems, tuple(problems))
+
+
+def _findings(status: ProcessStatus, now: float) -> _Findings:
     silent = now - status.written
     if silent > status.patience:
-        return Verdict((f"it has given no sign of life for {_for(silent)}: it is frozen",), ())
-    problems = [*_late(status.loops, now, "")]
-    notes = []
+        return _Findings([f"it has given no sign of life for {_for(silent)}: it is frozen"], [], [])
+    found = _Findings([*_late(status.loops, now, "")], [], [*_failing(status.loops, "")])
     for node in status.nodes:
         whose = f"process {node.pid}: " if status.kind == "supervisor" else ""
         if node.broken is not None:
-            problems.append(f"{whose}{node.broken}")
+            found.problems.append(f"{whose}{node.broken}")
         elif not node.up:
-            notes.append(f"{whose}it is starting")
-        elif node.heard is not None and now - node.heard > SILENT:
+            found.absent.append(f"{whose}it is starting")
+        elif node.heard is not None and _is_silent(node, now):
+            length = _for(now - node.heard)
             if node.executing:
-                notes.append(f"{whose}a job has kept the interpreter to itself for {_for(now - node.heard)}")
+                found.absent.append(f"{whose}a job has kept the interpreter to itself for {length}")
             else:
-                problems.append(f"{whose}it has given no sign of life for {_for(now - node.heard)}")
+                found.problems.append(f"{whose}it has given no sign of life for {length}")
         else:
-            problems += _late(node.loops, now, whose)
-            notes += _failing(node, now, whose)
-    return Verdict(tuple(problems), tuple(notes))
+            found.problems.extend(_late(node.loops, now, whose))
+            found.failures.extend(_failing(node.loops, whose))
+    return found
+
+
+def _is_silent(node: NodeStatus, now: float) -> bool:
+    return node.heard is not None and now - node.heard > SILENT
 
 
 def _late(loops: tuple[LoopStatus, ...], now: float, whose: str) -> Iterator[str]:
@@ -66,12 +114,12 @@ def _late(loops: tuple[LoopStatus, ...], now: float, whose: str) -> Iterator[str
             yield f"{whose}the {loop.name} has not stepped for {_for(now - loop.due)}"
 
 
-def _failing(node: NodeStatus, now: float, whose: str) -> Iterator[str]:
+def _failing(loops: tuple[LoopStatus, ...], whose: str) -> Iterator[tuple[str, float, LoopStatus]]:
     """Yield the oldest failure of the loops, since all of them fail when the store does not answer."""
-    failing = [(loop.failing_since, loop) for loop in node.loops if loop.failing_since is not None]
+    failing = [(loop.failing_since, loop) for loop in loops if loop.failing_since is not None]
     if failing:
         since, loop = min(failing, key=lambda pair: pair[0])
-        yield f"{whose}the {loop.name} has failed for {_for(now - since)} and keeps trying: {loop.error}"
+        yield whose, since, loop
 
 
 def _for(seconds: float) -> str:

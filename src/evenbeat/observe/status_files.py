@@ -132,12 +132,14 @@ class StatusWriter:
                 self._path = None
                 continue
             _sweep(folder)
-            self._thread.start()
-            return
-        _log.warning(
-            "no status file can be written, 'evenbeat health' can't see this node",
-            extra={"component": "status", "folders": list(folders())},
-        )
+            break
+        else:
+            _log.warning(
+                "no status file can be written, 'evenbeat health' can't see this node",
+                extra={"component": "status", "folders": list(folders())},
+            )
+        # Without a file, too: the thread notices that the process was paused.
+        self._thread.start()
 
     def stop(self) -> None:
         """Stop writing, and delete the file. Safe to repeat."""
@@ -152,13 +154,24 @@ class StatusWriter:
 
     def write(self) -> None:
         """Write the status as it is now."""
-        path = self._path
+        status, path = self.status(), self._path
         if path is None:
             return
+        content = encode(status)
+        # Opened anew each time: a job may have closed every descriptor of this process.
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            os.write(file, content)
+            os.ftruncate(file, len(content))
+        finally:
+            os.close(file)
+
+    def status(self) -> ProcessStatus:
+        """Return the status as it is now."""
         now = time.monotonic()
         resumed = self._pauses.look(now)
         loops, nodes = self._collect()
-        status = ProcessStatus(
+        return ProcessStatus(
             kind=self._kind,
             name=self._name,
             pid=os.getpid(),
@@ -168,14 +181,6 @@ class StatusWriter:
             loops=forgive(loops, resumed),
             nodes=tuple(node._replace(loops=forgive(node.loops, resumed)) for node in nodes),
         )
-        # Opened anew each time: a job may have closed every descriptor of this process.
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        try:
-            content = encode(status)
-            os.write(file, content)
-            os.ftruncate(file, len(content))
-        finally:
-            os.close(file)
 
     def wake(self) -> None:
         """Write soon, since the status has changed."""

@@ -30,6 +30,7 @@ from evenbeat.node.node import node_name
 from evenbeat.node.rollups import Rollups
 from evenbeat.node.worker import SETTLE_BATCH
 from evenbeat.observe.health import SILENT
+from evenbeat.observe.health_server import HealthServer
 from evenbeat.observe.status_files import LoopStatus, NodeStatus, StatusWriter
 from evenbeat.processes.signals import KILL, describe_exit, end_group, stop_signals
 from evenbeat.supervision.children import Child, Children, Messages, backoff, kill
@@ -43,6 +44,8 @@ EXIT_GRACE = 8.0
 _STOP_PATIENCE = 5.0
 # The longest pause, in seconds, between two calls of a store that is unavailable at the start.
 _LONGEST_PAUSE = 2.0
+# How many characters of an error a status contains.
+_SHOWN = 200
 
 _log = logging.getLogger("evenbeat.supervision.supervisor")
 
@@ -51,8 +54,15 @@ class Supervisor:
     """Keeps ``processes`` nodes of an app running. ``run`` does everything in the main thread."""
 
     def __init__(
-        self, app: Scheduler, begin: Begin, processes: int = 1, *, wait_for_store: int = 60_000
+        self,
+        app: Scheduler,
+        begin: Begin,
+        processes: int = 1,
+        *,
+        wait_for_store: int = 60_000,
+        health_address: tuple[str, int] | None = None,
     ) -> None:
+        """``health_address`` is the host and the port of a ``HealthServer``; None: there is none."""
         settings = app.node_settings(**begin.options)
         self._app = app
         self._drain_timeout = settings.drain_timeout
@@ -79,17 +89,26 @@ class Supervisor:
         self._store_deadline = time.monotonic() + wait_for_store / 1000
         """Until then, a store that is unavailable at the start is not an error."""
         self._stepped = time.monotonic()
+        self._failing: tuple[float, str] | None = None
+        """Since when the supervisor's own calls of the store fail, and the last error."""
         self._status_writer = StatusWriter("supervisor", self._name, SILENT, self._status)
+        self._health_server = (
+            None if health_address is None else HealthServer(*health_address, self._status_writer.status)
+        )
 
     def run(self) -> int:
         """Run until a signal comes and all children have drained; return the exit code."""
         for number in stop_signals():
             signal.signal(number, self._on_signal)
+        if self._health_server is not None:
+            self._health_server.start()
         self._status_writer.start()
         try:
             return self._run()
         finally:
             self._status_writer.stop()
+            if self._health_server is not None:
+                self._health_server.stop()
 
     def _run(self) -> int:
         if not self._await_store():
@@ -125,6 +144,7 @@ class Supervisor:
             try:
                 self._app.store.now()
             except StoreUnavailable as error:
+                self._note_store(error)
                 if time.monotonic() >= self._store_deadline:
                     _log.error(
                         "the store did not answer within %s: %s; wait longer with --wait-for-store",
@@ -136,6 +156,7 @@ class Supervisor:
                     _log.warning("the store is unavailable, waiting up to %s for it: %s", patience, error)
                 failures += 1
             else:
+                self._note_store(None)
                 if failures:
                     _log.info("the store is available", extra={"failures": failures})
                 return True
@@ -175,7 +196,15 @@ class Supervisor:
                 except ValueError:
                     continue  # the shared memory is closed: the child has just ended
             nodes.append(status)
-        return (LoopStatus("supervisor", self._stepped),), tuple(nodes)
+        since, error = self._failing or (None, None)
+        return (LoopStatus("supervisor", self._stepped, since, error),), tuple(nodes)
+
+    def _note_store(self, error: StoreUnavailable | None) -> None:
+        """Note for the status whether the last call of the store failed."""
+        if error is None:
+            self._failing = None
+        else:
+            self._failing = (self._failing[0] if self._failing else time.monotonic(), str(error)[:_SHOWN])
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
@@ -328,4 +357,7 @@ class Supervisor:
                     self._kill(child, DeadChildRuns(child.name, "released", why, overdue=keys))
             self._rollups.write(now)
         except StoreUnavailable as error:
+            self._note_store(error)
             _log.error("the store is unavailable, retrying: %s", error)
+        else:
+            self._note_store(None)

@@ -17,7 +17,7 @@ from evenbeat.core.options import NODE
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-ticker", is_flag=True, help="Fire no schedules: only execute runs.")
 @click.option("--no-worker", is_flag=True, help="Execute no runs: only fire schedules.")
-@setting_flags("processes", *NODE, "wait_for_store", "log_format", "log_level")
+@setting_flags("processes", *NODE, "wait_for_store", "health_port", "health_host", "log_format", "log_level")
 def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> int:
     """Run an app: fire its schedules, execute its tasks.
 
@@ -70,4 +70,11 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
         for warning in worker_warnings(loaded.tasks, loaded.node_settings(**begin.options)):
             log.warning(warning)
     patience = read_duration(settings["wait_for_store"], "wait_for_store")
-    return Supervisor(loaded, begin, settings["processes"], wait_for_store=patience).run()
+    port = settings["health_port"]
+    return Supervisor(
+        loaded,
+        begin,
+        settings["processes"],
+        wait_for_store=patience,
+        health_address=None if port is None else (settings["health_host"], port),
+    ).run()
