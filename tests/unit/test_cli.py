@@ -199,7 +199,7 @@ def test_without_a_name_h_stays_open_and_a_note_says_so() -> None:
     args = ("next", "H 3 * * *", "--from", "2026-01-01")
 
     assert answered(*args)["trigger"] == "H 3 * * *"
-    assert "\nnote:  H depends on the schedule's name: give --name" in printed(*args)
+    assert "\nnote:  H depends on the schedule's name: give the name" in printed(*args)
 
 
 def test_a_period_without_a_start_counts_from_from_and_a_note_says_so() -> None:
@@ -691,7 +691,7 @@ def test_other_refused_values_are_one_line() -> None:
         ' write it as "2026-03-01T09:00:00Z" or "2026-03-01T09:00:00+01:00"\n'
     )
     assert refused("next", "@daily", "--tz", "Mars") == (
-        'error: tz "Mars" is not an IANA time zone; use an IANA name such as "Europe/Berlin"\n'
+        'error: --tz "Mars" is not an IANA time zone; use an IANA name such as "Europe/Berlin"\n'
     )
 
 
@@ -705,7 +705,7 @@ def test_any_error_of_the_library_is_a_line_and_exit_code_2(monkeypatch: pytest.
     def refuse(*_: object, **__: object) -> None:
         raise InvalidValue("the moon is full", field="moon", value="full")
 
-    monkeypatch.setattr(next_command, "coming_ticks", refuse)
+    monkeypatch.setattr(next_command, "explain_input", refuse)
 
     assert refused("next", "@daily") == "error: the moon is full\n"
 
@@ -714,7 +714,7 @@ def test_a_defect_of_ours_is_not_dressed_up_as_an_error_of_the_user(monkeypatch:
     def crash(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(next_command, "coming_ticks", crash)
+    monkeypatch.setattr(next_command, "explain_input", crash)
 
     assert isinstance(run("next", "@daily").exception, ZeroDivisionError)
 
@@ -895,7 +895,7 @@ def test_ctrl_c_ends_the_command_quietly(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(next_command, "coming_ticks", interrupt)
+    monkeypatch.setattr(next_command, "explain_input", interrupt)
 
     result = run("next", "@daily")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from itertools import islice
 from typing import Any, Literal, TypeAlias, Unpack, overload
 
 from evenbeat.app import audit
@@ -30,6 +29,7 @@ from evenbeat.core.records import ScheduleState
 from evenbeat.core.results import BulkResult, Run, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.observe import views
+from evenbeat.observe.trigger_explanations import check_count, coming_ticks
 from evenbeat.rules import changes
 from evenbeat.rules.ticks import readable_trigger, trigger_of, upcoming_tick
 from evenbeat.stores.base import RunQuery, check_limit
@@ -165,8 +165,10 @@ class Schedules:
         """Return the coming ticks of a trigger, or of the schedule of that name, without firing them.
 
         With a spread, runs start up to that much later. A text that can't be a name is read as a trigger:
-        ``preview("every 10m")``.
+        ``preview("every 10m")``. ``count`` is at most 1,000; ticks more than 100 years after the
+        first one are left out.
         """
+        check_count(count)
         now = self._session.store().now()
         if isinstance(schedule, str) and not is_name(schedule):
             schedule = parse_trigger(schedule)
@@ -181,8 +183,7 @@ class Schedules:
             now, first = read_instant(since, "since"), None
         if first is None:
             first = trigger.next_ms(now)
-        ticks = _ticks(trigger, first)
-        return [from_ms(tick, trigger.tzinfo) for tick in islice(ticks, count)]
+        return [from_ms(tick, trigger.tzinfo) for tick in coming_ticks(trigger, first, count)]
 
     def pause(
         self,
@@ -485,9 +486,3 @@ def _end_of_pause(until: Moment | None, now: Instant) -> Instant | None:
             hint='give a time to come, or how long, like "2h"',
         )
     return end
-
-
-def _ticks(trigger: Trigger, first: Instant | None) -> Iterator[Instant]:
-    while first is not None:
-        yield first
-        first = trigger.next_ms(first)

@@ -7,10 +7,9 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from evenbeat.cli.local import LocalZone, local_zone
-from evenbeat.cli.phrases import date_time, timespec
 from evenbeat.core.instants import Instant, read_instant, read_moment, to_ms
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.observe.phrases import span
+from evenbeat.observe.phrases import date_time, span, timespec
 
 _WEEK = 6
 _DAY = timedelta(days=1)

@@ -4,26 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from evenbeat.core.instants import Instant
 from evenbeat.observe.phrases import error_line
-
-
-def timespec(instants: list[Instant]) -> str:
-    """Return the coarsest precision that shows all of them in full, as a ``timespec`` of ``isoformat``."""
-    if any(instant % 1000 for instant in instants):
-        return "milliseconds"
-    return "seconds" if any(instant % 60_000 for instant in instants) else "minutes"
-
-
-def date_time(moment: datetime, precision: str = "minutes", *, weekday: bool = True) -> str:
-    """Return ``Mon 2026-03-02 09:00 +01:00``."""
-    day = f"{moment:%a} " if weekday else ""
-    return f"{day}{moment.replace(tzinfo=None).isoformat(' ', precision)} {utc_offset(moment)}"
-
-
-def utc_offset(moment: datetime) -> str:
-    """Return ``+01:00``; with seconds for dates before time zones had whole minutes."""
-    return moment.isoformat().removeprefix(moment.replace(tzinfo=None).isoformat())
 
 
 def rfc3339(moment: datetime) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenbeat.cli.layout import ruled
 from evenbeat.cli.local import LocalZone
-from evenbeat.cli.phrases import date_time, rfc3339, timespec
-from evenbeat.cli.trigger_input import TriggerInput
-from evenbeat.core.instants import LAST, Instant, from_ms, write_instant
-from evenbeat.observe.phrases import span
-from evenbeat.triggers import At, Cron
-from evenbeat.triggers.zones import Zone
+from evenbeat.cli.phrases import rfc3339
+from evenbeat.core.forecasts import TriggerExplanation
+from evenbeat.core.instants import MILLISECOND, Instant, from_ms, to_ms, write_instant
+from evenbeat.observe.phrases import date_time, span, timespec
+from evenbeat.triggers.zones import Zone, read_zone
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -31,41 +29,26 @@ class Tick(NamedTuple):
     """The effect of a clock change on this tick."""
 
 
-def coming_ticks(asked: TriggerInput, count: int) -> list[Tick]:
-    """Return the first ticks after ``asked.since``: as many as there are, at most ``count``."""
-    trigger = asked.trigger
-    return [
-        Tick(instant, instant - asked.since, trigger.note(instant) if isinstance(trigger, Cron) else None)
-        for instant in islice(trigger.between_ms(asked.since + 1, LAST + 1), count)
-    ]
+def shown_ticks(explanation: TriggerExplanation) -> list[Tick]:
+    """Return the ticks of an explanation."""
+    return [Tick(to_ms(tick.at), tick.away // MILLISECOND, tick.note) for tick in explanation.ticks]
 
 
-def why_no_more(asked: TriggerInput, ticks: list[Tick]) -> str:
-    """Return why a trigger has no further ticks."""
-    trigger = asked.trigger
-    if isinstance(trigger, At) or (not isinstance(trigger, Cron) and trigger.period == 0):
-        if ticks:
-            return "no more ticks: it runs once"
-        only = trigger.prev_ms(LAST)
-        assert only is not None
-        since = date_time(from_ms(asked.since, asked.zone.info), timespec([asked.since]))
-        return (
-            f"no tick after {since}: the only one was {span(asked.since - only)} before;"
-            " a new schedule would run it at once"
-            if only < asked.since
-            else f"no tick after {since}: the only one is at that very moment"
-        )
-    if trigger.until is None:
-        return "no more ticks: the calendar ends with the year 9999"
-    until = date_time(from_ms(trigger.until, asked.zone.info), timespec([trigger.until]))
-    if ticks:
-        return f"no more ticks: it ends at {until}"
-    if trigger.until <= asked.since:
-        return f"no ticks: it ended at {until}"
-    return f"no ticks: it ends at {until}, before the first one"
+def explanation_document(found: TriggerExplanation, mine: LocalZone) -> dict[str, Any]:
+    """Return an explanation as a document, without its clock changes."""
+    zone = read_zone(found.zone)
+    return {
+        "trigger": found.trigger,
+        "explain": found.words,
+        "tz": found.zone,
+        "my_tz": mine.name,
+        "from": write_instant(to_ms(found.since)),
+        "ticks": [_tick_document(tick, zone, mine) for tick in shown_ticks(found)],
+        "notes": list(found.notes),
+    }
 
 
-def tick_document(tick: Tick, zone: Zone, mine: LocalZone) -> dict[str, Any]:
+def _tick_document(tick: Tick, zone: Zone, mine: LocalZone) -> dict[str, Any]:
     """Return a tick as a document with RFC 3339 texts, so that no reader needs a calendar."""
     whole, ms = divmod(tick.away, 1000)
     return {

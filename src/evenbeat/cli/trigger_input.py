@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from evenbeat.cli.failures import ExpressionRefused
 from evenbeat.cli.local import now
-from evenbeat.core.instants import Instant, read_instant
-from evenbeat.errors import InvalidValue
-from evenbeat.triggers import At, Cron, Every, parse_trigger
-from evenbeat.triggers.zones import Zone, read_zone
+from evenbeat.core.forecasts import TriggerExplanation
+from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.observe.trigger_explanations import explain_trigger, read_written
+from evenbeat.triggers import At, Cron, Every
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -29,21 +29,12 @@ Quote it, so that the shell leaves the * alone.
 """
 
 
-class TriggerInput(msgspec.Struct, frozen=True, kw_only=True):
-    """A trigger as a schedule that was created at ``since`` would have it, and how to show it."""
-
-    trigger: Cron | Every | At
-    written: Cron | Every | At
-    """The trigger as the user wrote it: ``H`` and the start of a period are still open."""
-    zone: Zone
-    """The zone to show dates in."""
-    since: Instant
-    notes: tuple[str, ...]
-    """Notes below the answer."""
+# The flags of arguments that have another name in Python.
+_FLAGS = {"since": "--from", "tz": "--tz"}
 
 
 def trigger_arguments(function: _Function) -> _Function:
-    """Add EXPR, --tz, --from and --name, as ``read_trigger_input`` takes them."""
+    """Add EXPR, --tz, --from and --name, as ``explain_input`` takes them."""
     for decorate in (
         click.option("--name", metavar="NAME", help="The schedule's name, which decides the value of H."),
         click.option(
@@ -65,43 +56,36 @@ def trigger_arguments(function: _Function) -> _Function:
     return function
 
 
-def read_trigger_input(
-    expr: tuple[str, ...], *, tz: str | None, since: str | None, name: str | None
-) -> TriggerInput:
-    """Return the trigger that the arguments describe; ``ExpressionRefused`` for an expression that is not
-    valid."""
+def read_trigger_input(expr: tuple[str, ...], *, tz: str | None, name: str | None) -> Cron | Every | At:
+    """Return the trigger that the arguments describe, as it was written; ``ExpressionRefused`` for an
+    expression that is not valid."""
+    with _refusals(expr) as text:
+        return read_written(text, tz=tz, since=None, name=name, now=now()).written
+
+
+def explain_input(
+    expr: tuple[str, ...], count: int, *, tz: str | None, since: str | None, name: str | None
+) -> TriggerExplanation:
+    """Return the explanation of the trigger that the arguments describe, with ``count`` ticks;
+    ``ExpressionRefused`` for an expression that is not valid."""
+    with _refusals(expr) as text:
+        return explain_trigger(text, count, now=now(), tz=tz, since=since, name=name)
+
+
+@contextmanager
+def _refusals(expr: tuple[str, ...]) -> Iterator[str]:
+    """Yield the expression as one text, and turn its refusal into one for the command line."""
     text = " ".join(" ".join(expr).split())
-    asked = None if tz is None else read_zone(tz)
-    own = next((word.partition("=")[2] for word in text.split() if word.startswith("tz=")), None)
-    written = _parse(text, expr, asked if own is None else None)
-    if isinstance(written, Cron):
-        if asked is not None and written.zone is not asked:
-            raise InvalidValue(
-                f"--tz {asked.key} contradicts tz={own} in the expression",
-                field="tz",
-                value=tz,
-                hint="give the zone once",
-            )
-        zone = written.zone
-    else:
-        zone = asked or read_zone(own or "UTC")
-    start = now() if since is None else read_instant(since, "--from", zone.info)
-    trigger = _bind(written, name, start)
-    return TriggerInput(
-        trigger=trigger, written=written, zone=zone, since=start, notes=tuple(_notes(written, name))
-    )
-
-
-def _parse(text: str, expr: tuple[str, ...], zone: Zone | None) -> Cron | Every | At:
-    rule = [word.lower() for word in text.split() if "=" not in word]
-    complete = text
-    if zone is not None and rule[:1] not in (["every"], ["@every"]):
-        # As part of the text, the zone also applies to a start or a date without an offset.
-        complete = f"{text} tz={zone.key}"
     try:
-        return parse_trigger(complete)
-    except InvalidValue as problem:
+        yield text
+    except InvalidTrigger as problem:
         raise ExpressionRefused(text, problem, _hint(expr)) from problem
+    except InvalidValue as error:
+        flag = _FLAGS.get(error.field)
+        if flag is None or not error.problem.startswith(f"{error.field} "):
+            raise
+        words = flag + error.problem.removeprefix(error.field)
+        raise InvalidValue(words, field=error.field, value=error.value, hint=error.hint) from error
 
 
 def _hint(expr: tuple[str, ...]) -> str | None:
@@ -109,17 +93,3 @@ def _hint(expr: tuple[str, ...]) -> str | None:
     if len(expr) > 1 and any(not word.isdigit() and os.path.exists(word) for word in expr):
         return "the shell put file names in place of *: quote the expression, '0 9 * * *'"
     return None
-
-
-def _bind(trigger: Cron | Every | At, name: str | None, since: Instant) -> Cron | Every | At:
-    if isinstance(trigger, Cron) and name is None:
-        return trigger  # H stays H
-    return trigger.bind(name or "", since)
-
-
-def _notes(trigger: Cron | Every | At, name: str | None) -> list[str]:
-    if isinstance(trigger, Cron) and trigger.expression.hashed and name is None:
-        return ["H depends on the schedule's name: give --name to see its real ticks"]
-    if isinstance(trigger, Every) and trigger.start is None:
-        return ["it has no start: the first tick is one period later, as for a new schedule"]
-    return []

@@ -1,8 +1,8 @@
-"""Lengths of time and numbers of things, as people read them."""
+"""Lengths of time, dates and numbers of things, as people read them."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -46,6 +46,24 @@ def error_line(text: str) -> str:
     """Return the most telling line of an error: the first, or the last one of a Python traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "" if not lines else lines[-1 if lines[0].startswith("Traceback (") else 0]
+
+
+def timespec(instants: list[int]) -> str:
+    """Return the coarsest precision that shows all of them in full, as a ``timespec`` of ``isoformat``."""
+    if any(instant % 1000 for instant in instants):
+        return "milliseconds"
+    return "seconds" if any(instant % 60_000 for instant in instants) else "minutes"
+
+
+def date_time(moment: datetime, precision: str = "minutes", *, weekday: bool = True) -> str:
+    """Return ``Mon 2026-03-02 09:00 +01:00``."""
+    day = f"{moment:%a} " if weekday else ""
+    return f"{day}{moment.replace(tzinfo=None).isoformat(' ', precision)} {utc_offset(moment)}"
+
+
+def utc_offset(moment: datetime) -> str:
+    """Return ``+01:00``; with seconds for dates before time zones had whole minutes."""
+    return moment.isoformat().removeprefix(moment.replace(tzinfo=None).isoformat())
 
 
 def _milliseconds(length: timedelta | float) -> float:

@@ -11,6 +11,7 @@ wall clock and UTC differ by a constant. What happens at its edges is the rule:
 from __future__ import annotations
 
 from datetime import datetime, tzinfo
+from functools import lru_cache
 from typing import Any, Literal
 
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms, read_instant, to_ms, write_instant
@@ -30,6 +31,8 @@ Repeat = Literal["first", "last", "both"]
 _ALL_CALENDARS: Instant = 5_364_662_400_000  # 2140-01-01T00:00:00Z
 
 _TWO_DAYS = 172_800
+# No expression that matches at all waits longer for its day: 29 February on a given weekday, across 2100.
+_LONGEST_WAIT = 41 * 366 * 86_400
 # No zone that keeps changing its clock skips more than two hours (Antarctica/Troll does).
 _MOST_HOURS_SKIPPED = 3
 
@@ -106,6 +109,8 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         """Return the first tick at or after ``second``, in seconds."""
         expression = self.expression
         last = (LAST if self.until is None else self.until) // 1000
+        # A clock that skips all matching times of these years skips those of all later years.
+        last = min(last, max(second, SETTLED) + _LONGEST_WAIT)
         while second <= last:
             lo, hi, offset, before, after = self.zone.window(second)
             begin = second
@@ -146,7 +151,10 @@ class Cron(Trigger, frozen=True, cache_hash=True):
         """Return the last tick at or before ``second``, in seconds."""
         expression = self.expression
         first = (FIRST if self.start is None else self.start) // 1000
+        searched = second - _LONGEST_WAIT
         while second >= first:
+            if SETTLED < second < searched:
+                second = SETTLED  # the clock skips all matching times of these years, and of those between
             lo, hi, offset, before, after = self.zone.window(second)
             begin, end = lo, second
             if offset < before and self.repeat == "first":
@@ -218,14 +226,8 @@ class Cron(Trigger, frozen=True, cache_hash=True):
     def bind(self, name: str, since: Instant) -> Cron:
         if not self.expression.hashed:
             return self
-        return Cron(
-            parse_expression(str(self.expression), name),
-            self.zone,
-            self.gap,
-            self.repeat,
-            self.start,
-            self.until,
-        )
+        expression = _resolved(self.expression, name)
+        return Cron(expression, self.zone, self.gap, self.repeat, self.start, self.until)
 
     def __str__(self) -> str:
         gap, repeat = _default_rule(self.expression)
@@ -295,6 +297,17 @@ def cron(
     )
     _check_ticks(trigger, expression)
     return trigger
+
+
+# A schedule is bound again whenever it fires, and all of them for each forecast: 0.1 us instead of 25 us.
+@lru_cache(maxsize=1 << 14)
+def _resolved(expression: Expression, name: str) -> Expression:
+    return parse_expression(_text(expression), name)
+
+
+@lru_cache(maxsize=1 << 10)
+def _text(expression: Expression) -> str:
+    return str(expression)
 
 
 def _in_a_later_hour(expression: Expression, minute: int) -> int:

@@ -38,8 +38,8 @@ def check_trigger(value: object, field: str) -> object:
     )
 
 
-# Rows of a store repeat the same few texts: one immutable trigger serves them all.
-@lru_cache(maxsize=4096)
+# Rows of a store repeat the same texts: one immutable trigger serves them all. A text takes up to 3 KB.
+@lru_cache(maxsize=1 << 14)
 def parse_trigger(text: str) -> Cron | Every | At:
     """Return the trigger of a text. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
     check_text(text)

@@ -30,6 +30,9 @@ _SOON = 2_051_222_400  # 2035-01-01T00:00:00Z
 _CHUNK_BITS = 25  # 2**25 s: 388 days
 # No zone changes its offset twice within a day and back (tests/unit/test_zones.py checks all of them).
 _PROBE_STEP = 86_400
+# A chunk takes about 1 KB. A node needs a few; a user who asks for every year of every zone must not fill the
+# memory.
+_MOST_CHUNKS = 128
 
 # No change moves the clock by more than a day: beyond this margin a change has no effect.
 CALM_MARGIN = 90_000
@@ -116,7 +119,7 @@ class Zone:
         return delta
 
     def _probe(self, index: int) -> tuple[Window, ...]:
-        """Find the transitions of one chunk: about 390 probes of 0.6 us, once per zone and chunk.
+        """Find the transitions of one chunk: about 390 probes of 0.6 us, as long as the chunk is kept.
 
         Those within a margin on either side count too: what a clock repeats just inside the chunk may
         have begun outside. Beyond, a window ends with the chunk.
@@ -138,6 +141,8 @@ class Zone:
             for i in range(len(offsets))
             if edges[i] < end and edges[i + 1] > start
         )
+        if len(self._chunks) >= _MOST_CHUNKS:
+            self._chunks = {}
         self._chunks[index] = windows
         return windows
 

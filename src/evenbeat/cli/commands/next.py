@@ -10,9 +10,10 @@ import click
 from evenbeat.cli.layout import headed, listed
 from evenbeat.cli.local import local_zone
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.ticks import TickTable, clock_notes, coming_ticks, tick_document, why_no_more
-from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input, trigger_arguments
-from evenbeat.core.instants import write_instant
+from evenbeat.cli.ticks import TickTable, clock_notes, explanation_document, shown_ticks
+from evenbeat.cli.trigger_input import EXPRESSIONS, explain_input, trigger_arguments
+from evenbeat.core.forecasts import MOST_TICKS
+from evenbeat.triggers.zones import read_zone
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     "--count",
     metavar="N",
     default=5,
-    type=click.IntRange(1, 1000),
+    type=click.IntRange(1, MOST_TICKS),
     show_default=True,
     help="How many ticks.",
 )
@@ -34,32 +35,20 @@ def command(
     expr: tuple[str, ...], tz: str | None, since: str | None, name: str | None, count: int, as_json: bool
 ) -> None:
     """Show the next ticks of a trigger."""
-    asked = read_trigger_input(expr, tz=tz, since=since, name=name)
-    ticks = coming_ticks(asked, count)
-    notes = list(asked.notes)
-    if len(ticks) < count:
-        notes.append(why_no_more(asked, ticks))
+    found = explain_input(expr, count, tz=tz, since=since, name=name)
+    ticks = shown_ticks(found)
     mine = local_zone()
 
     def people() -> Iterable[RenderableType]:
-        yield from headed(asked.trigger.explain())
+        yield from headed(found.words)
         if ticks:
             yield ""
-            yield TickTable(ticks, asked.zone, mine)
+            yield TickTable(ticks, read_zone(found.zone), mine)
         if footnotes := clock_notes(ticks):
             yield ""
             yield listed(footnotes)
-        if notes:
+        if found.notes:
             yield ""
-            yield listed([("note:", note) for note in notes])
+            yield listed([("note:", note) for note in found.notes])
 
-    document = {
-        "trigger": str(asked.trigger),
-        "explain": asked.trigger.explain(),
-        "tz": asked.zone.key,
-        "my_tz": mine.name,
-        "from": write_instant(asked.since),
-        "ticks": [tick_document(tick, asked.zone, mine) for tick in ticks],
-        "notes": notes,
-    }
-    answer(document, people, as_json=as_json)
+    answer(explanation_document(found, mine), people, as_json=as_json)

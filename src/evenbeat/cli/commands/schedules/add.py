@@ -55,7 +55,7 @@ def command(
     TASK is the name of a task that a node has. If the setting "app" names the app (EVENBEAT_APP=app.py), the
     runs get the options that the code gives the task. A database that does not exist is created.
     """
-    written = read_trigger_input((trigger,), tz=tz, since=None, name=name).written
+    written = read_trigger_input((trigger,), tz=tz, name=name)
     with opened(store, tenant, create=True, tasks=True) as app:
         local = LocalTime.at(app.store.now())
         start = None if start_at is None else from_ms(local.read(start_at, "--start-at"))

@@ -55,7 +55,7 @@ def command(
         raise click.UsageError("--tz goes with --trigger")
     changed = _without(options)
     if trigger is not None:
-        changed["trigger"] = read_trigger_input((trigger,), tz=tz, since=None, name=name).written
+        changed["trigger"] = read_trigger_input((trigger,), tz=tz, name=name)
     if not changed:
         raise click.UsageError("give what to change: --trigger, --payload, --overlap, …")
     with opened(store, tenant) as app:
