@@ -20,6 +20,7 @@ from bench import (
     documents,
     execution,
     firing,
+    forecast,
     operations,
     planning,
     punctuality,
@@ -39,6 +40,7 @@ from bench.report import page
 SUITES = {
     "cron": cron.run,
     "planning": planning.run,
+    "forecast": forecast.run,
     "timeline": timeline.run,
     "stores": stores.run,
     "sqlite": sqlite.run,

@@ -9,6 +9,7 @@ from bench.measure import Report, Row
 TITLES = {
     "cron": "Cron",
     "planning": "Planning many schedules",
+    "forecast": "Forecast",
     "timeline": "Timeline",
     "sqlite": "SQLite",
     "stores": "Stores",

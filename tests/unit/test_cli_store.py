@@ -874,8 +874,14 @@ def test_the_load_ahead_is_drawn_with_where_schedules_meet(
         "                        import-3, import-4, import-5 and 3",
         "                        more",
         "",
-        "hint:  write H for the minute ('H * * * *'): each schedule",
-        "       gets its own minute; or set a spread",
+        "quiet:   08:00 to 08:30 (30 min): no runs",
+        "quiet:   08:31 to 09:00 (29 min): no runs",
+        "quiet:   09:01 to 09:30 (29 min): no runs",
+        "spread:  15m for import-0, import-1, import-2, import-3,",
+        "         import-4, import-5 and 3 more lowers 09:00 from 9",
+        "         to 2 runs a minute",
+        "hint:    write H for the minute ('H * * * *'): each schedule",
+        "         gets its own minute; or set a spread",
     ]
 
 
@@ -891,7 +897,14 @@ def test_the_forecast_as_json(app: Scheduler) -> None:
         "runs": 2,
         "minutes": 60,
         "bars": [{"at": "2026-03-02T08:00:00Z", "runs": 0}, {"at": "2026-03-02T09:00:00Z", "runs": 2}],
-        "busiest": [{"runs": 2, "at": ["2026-03-02T09:00:00Z"], "schedules": ["acme/b", "default/a"]}],
+        "busiest": [
+            {"runs": 2, "at": ["2026-03-02T09:00:00Z"], "schedules": ["acme/b", "default/a"], "more": 0}
+        ],
+        "quiet": [
+            {"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:00Z", "runs": 0, "most": 0},
+            {"start": "2026-03-02T09:01:00Z", "end": "2026-03-02T10:00:00Z", "runs": 0, "most": 0},
+        ],
+        "proposals": [],
         "notes": [],
     }
     assert answered("forecast", "--hours", "2")["runs"] == 1

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
@@ -16,6 +17,7 @@ from evenbeat.app.audit import Audit
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
 from evenbeat.app.figures import MOST_FAILURES, MOST_TENANTS, FigureReader, Scope
+from evenbeat.app.forecasting import firing_schedules, forecast_of
 from evenbeat.app.hooks import Hooks
 from evenbeat.app.locks import Lock
 from evenbeat.app.rows import ScheduleRows
@@ -27,6 +29,7 @@ from evenbeat.config import default_store
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.figures import FailureReport, FigureSeries, NodeView, QuarantineNote, TenantView
+from evenbeat.core.forecasts import Forecast, ForecastStep, TriggerExplanation
 from evenbeat.core.instants import Moment
 from evenbeat.core.options import NEW_SCHEDULE, RUN
 from evenbeat.core.records import NORMAL, CatchUp, Execution
@@ -37,6 +40,7 @@ from evenbeat.node.presence import live_nodes
 from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Event, Events
 from evenbeat.observe.run_logs import current_log
+from evenbeat.observe.trigger_explanations import explain_trigger
 from evenbeat.observe.views import queue_view
 from evenbeat.processes.importing import is_importing
 from evenbeat.rules.rollups import By
@@ -333,6 +337,48 @@ class Scheduler:
         """Return the schedules and runs that nodes can't process, each with the reason and what to do."""
         return self._figures.quarantine(tenant, all_tenants)
 
+    # -- times to come -------------------------------------------------------------------------------------
+
+    def forecast(
+        self,
+        hours: int = 24,
+        *,
+        since: Moment | None = None,
+        by: ForecastStep = "minute",
+        tenant: str | None = None,
+        all_tenants: bool = False,
+    ) -> Forecast:
+        """Return how many runs start in each minute or hour from now, or ``since``, on: at most 7 days by the
+        minute, 31 days by the hour.
+
+        Names the busiest minutes with their schedules, quiet windows for maintenance, and spreads that would
+        lower the peaks. Retries, runs by hand and delays by overlap are left out. Needs numpy, which the
+        extra ``timeline`` installs: ``ImportError`` without it.
+        """
+        owner = None if all_tenants else self._session.tenant_of(tenant)
+        store = self._session.store()
+        rows = firing_schedules(store, owner)
+        return forecast_of(rows, store.now(), hours, since=since, by=by, with_tenant=all_tenants)
+
+    def explain(
+        self,
+        trigger: str,
+        count: int = 10,
+        *,
+        tz: str | None = None,
+        since: datetime | str | None = None,
+        name: str | None = None,
+    ) -> TriggerExplanation:
+        """Return the trigger of a text in words, with its next ``count`` ticks (at most 1,000) after now, or
+        ``since``, and the effect of coming clock changes.
+
+        ``tz`` is the zone of a cron that names none; ``name`` is that of the schedule, which decides ``H``.
+        ``InvalidTrigger``, with the position of the refused part, if the text is not valid.
+        """
+        # With a time to start from, the store is not needed.
+        now = self._session.store().now() if since is None else 0
+        return explain_trigger(trigger, count, now=now, tz=tz, since=since, name=name)
+
     # -- hooks ---------------------------------------------------------------------------------------------
 
     def on_start(self, function: F) -> F:
@@ -597,6 +643,8 @@ class Scheduler:
     anodes = twin(nodes)
     atenants = twin(tenants)
     aquarantine = twin(quarantine)
+    aforecast = twin(forecast)
+    aexplain = twin(explain)
     astart = twin(start)
     astop = twin(stop)
     aclose = twin(close)

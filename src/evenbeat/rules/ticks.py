@@ -96,7 +96,10 @@ def next_start(schedule: ScheduleRecord) -> Instant | None:
 
 def spread_delay(schedule: ScheduleRecord) -> int:
     """Return by how much later the schedule's ticks fire: 0 to ``spread`` ms, the same each time."""
-    if schedule.spread == 0:
-        return 0
+    return 0 if schedule.spread == 0 else spread_number(schedule) % schedule.spread
+
+
+def spread_number(schedule: ScheduleRecord) -> int:
+    """Return the number whose remainder by the spread is the delay: a hash of tenant and name."""
     digest = blake2b(f"{schedule.tenant}/{schedule.name}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % schedule.spread
+    return int.from_bytes(digest, "big")

@@ -24,6 +24,8 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 _DAY = 86_400
+_MINUTE = 60_000
+_NEVER = -(1 << 62)
 
 
 class Segment(NamedTuple):
@@ -56,7 +58,13 @@ class CronTable:
         self._groups = [_Group([triggers[row] for row in rows], rows) for rows in by_clock.values()]
         self._starts = np.array([FIRST if t.start is None else t.start for t in triggers], np.int64)
         self._untils = np.array([LAST if t.until is None else t.until for t in triggers], np.int64)
+        # The minutes [low, high) that lie wholly between start and until, and those that lie there in part.
+        self._lows = -(-self._starts // _MINUTE)
+        self._highs = (self._untils + 1) // _MINUTE
+        self._first_parts = np.where(self._starts % _MINUTE != 0, self._lows - 1, _NEVER)
+        self._last_parts = np.where((self._untils + 1) % _MINUTE != 0, self._highs, _NEVER)
         seconds = [trigger.expression.seconds for trigger in triggers]
+        self.seconds: Bits = np.array(seconds, np.uint64)
         self.ticks_a_minute = np.array([mask.bit_count() for mask in seconds], np.int64)
         minutes = np.array([trigger.expression.minutes.bit_count() for trigger in triggers], np.int64)
         self.ticks_an_hour = minutes * self.ticks_a_minute
@@ -88,38 +96,59 @@ class CronTable:
             for piece in pieces:
                 hour = piece.start - (piece.start + piece.offset) % 3600 + 3600
                 cuts.update((piece.start, piece.end), range(hour, piece.end, 3600))
-        whole = self._whole(start, end)
+        whole = (self._lows <= first // 60) & (self._highs >= last // 60)
+        some = np.flatnonzero(~whole & (self._lows < last // 60) & (self._highs > first // 60))
         edges = sorted(cuts)
         ticking = np.zeros(len(self), np.uint64)
         for begin, stop in pairwise(edges):
             for group, pieces in groups:
                 ticking[group.rows] = group.ticking(pieces, begin)
-            mask = np.uint64((1 << (stop - begin) // 60) - 1)
-            yield Segment(begin // 60, (stop - begin) // 60, np.where(whole, ticking & mask, np.uint64(0)))
+            minute, minutes = begin // 60, (stop - begin) // 60
+            mask = np.uint64((1 << minutes) - 1)
+            found = np.where(whole, ticking & mask, np.uint64(0))
+            if len(some):
+                found[some] = ticking[some] & self._in_force(some, minute, minutes)
+            yield Segment(minute, minutes, found)
 
     def irregular(self, start: Instant, end: Instant) -> Iterator[tuple[Instant, int]]:
         """Yield the (tick, row) pairs in [start, end) that the segments leave out, in any order.
 
-        These are the ticks of rows whose start or until lies inside, of clocks that are not in step with
+        These are the ticks of minutes in which a row starts or ends, of clocks that are not in step with
         UTC's minutes (none has been since 1972), and the single tick that stands for the labels of a gap.
         """
         first, last = start // 60_000 * 60, -(-end // 60_000) * 60
-        overlapping = (self._starts < end) & (self._untils >= start)
-        one_by_one = overlapping & ~self._whole(start, end)
+        one_by_one = np.zeros(len(self), np.bool_)
         for group in self._groups:
             if group.regular_pieces(first, last) is None:
-                one_by_one[group.rows] = overlapping[group.rows]
+                one_by_one[group.rows] = True
                 continue
             for instant, row in group.shifted(first, last):
-                if not one_by_one[row] and start <= instant < end:
+                in_force = self._lows[row] <= instant // _MINUTE < self._highs[row]
+                if in_force and start <= instant < end:
                     yield instant, row
         for row in np.flatnonzero(one_by_one).tolist():
             for tick in self._triggers[row].between_ms(start, end):
                 yield tick, row
+        for minute, row in self._parts(first // 60, last // 60, ~one_by_one):
+            begin, stop = max(start, minute * _MINUTE), min(end, (minute + 1) * _MINUTE)
+            for tick in self._triggers[row].between_ms(begin, stop):
+                yield tick, row
 
-    def _whole(self, start: Instant, end: Instant) -> Flags:
-        """Return which rows are in force throughout."""
-        return (self._starts <= start) & (self._untils >= end - 1)
+    def _in_force(self, rows: Rows, first: int, minutes: int) -> Bits:
+        """Return the minutes from ``first`` on that lie wholly between start and until, by row, as bits."""
+        low = np.clip(self._lows[rows] - first, 0, minutes).astype(np.uint64)
+        high = np.maximum(np.clip(self._highs[rows] - first, 0, minutes).astype(np.uint64), low)
+        one = np.uint64(1)
+        return (one << high) - (one << low)
+
+    def _parts(self, first: int, last: int, chosen: Flags) -> Iterator[tuple[int, int]]:
+        """Yield (minute, row) for the minutes in [first, last) in which a row starts or ends."""
+        for parts, others in ((self._first_parts, None), (self._last_parts, self._first_parts)):
+            inside = chosen & (parts >= first) & (parts < last)
+            if others is not None:
+                inside &= parts != others
+            for row in np.flatnonzero(inside).tolist():
+                yield int(parts[row]), row
 
 
 class _Group:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from evenbeat.core.instants import Instant
-from evenbeat.timeline.numpy_columns import Owners, Times
+from evenbeat.core.instants import LAST, Instant
+from evenbeat.timeline.numpy_columns import Owners
 from evenbeat.timeline.plan import Plan
-from evenbeat.triggers import Trigger
+from evenbeat.triggers import At, Cron, Every, Trigger
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+Positions: TypeAlias = npt.NDArray[np.intp]
+Narrow: TypeAlias = npt.NDArray[np.integer[Any]]
 
 _MINUTE = 60_000
-# Ticks that are counted one by one: 24 MB at most.
-_UNROLLED = 2_000_000
+# (schedule, minute) pairs of spread crons that are counted one by one: 60 MB while that lasts.
+_UNROLLED = 1_000_000
+# The work of counting intervals of many different periods: about 0.1 s.
+_WORK, _PERIODS = 2_000_000, 200
 
 
 class Expected(NamedTuple):
@@ -32,39 +39,58 @@ class Expected(NamedTuple):
     """The trigger's own tick that was moved to ``first``; ticks up to this one don't count."""
 
 
+class Peak(NamedTuple):
+    """Minutes among the busiest in which the same schedules start."""
+
+    runs: int
+    """How many runs start in the fullest of them."""
+    minutes: list[Instant]
+    """The fullest first."""
+    members: Positions
+    """The positions of the schedules, in the order in which they were given."""
+    once: Positions
+    """Those of which exactly one run starts in the fullest minute."""
+
+
 class Load:
     """Runs by the minute in [start, end), both in whole minutes.
 
-    Most schedules fire at the ticks of their triggers and are counted without being unrolled; ticks of spread
-    or moved schedules are counted one by one.
+    Time and memory are bounded, however often the schedules tick: ticks are counted without being unrolled.
+    Only crons with a spread are counted minute by minute.
     """
 
     def __init__(self, schedules: Iterable[Expected], start: Instant, end: Instant) -> None:
         self.start = -(-start // _MINUTE) * _MINUTE
         self.end = max(self.start, -(-end // _MINUTE) * _MINUTE)
-        plain: list[tuple[str, Trigger]] = []
-        moved: list[Expected] = []
-        for schedule in schedules:
-            regular = schedule.trigger.next_ms(self.start - 1)
-            ahead = schedule.first is not None and schedule.first >= self.start and schedule.first != regular
-            if schedule.delay or ahead:
-                moved.append(schedule)
-            else:
-                plain.append((schedule.id, schedule.trigger))
+        self.schedules = list(schedules)
+        plain: list[tuple[int, Trigger]] = []
+        delayed: list[tuple[int, Trigger]] = []
+        for position, schedule in enumerate(self.schedules):
+            for trigger in _as_it_fires(schedule, self.start):
+                shifted = _delayed(trigger, schedule.delay)
+                if shifted is None:
+                    delayed.append((position, trigger))
+                else:
+                    plain.append((position, shifted))
         self._plain = Plan(plain)
-        self._ids = sorted(schedule.id for schedule in moved)
-        self._times, self._owners, self.complete = _unrolled(moved, self.start, self.end)
-        """``complete``: False if there were too many ticks of spread schedules to count them all."""
-        counts = self._plain.histogram(self.start, self.end).counts
-        # Without minlength, bincount of no ticks would be empty.
-        minutes = (self._times - self.start) // _MINUTE
-        self.counts: npt.NDArray[np.int64] = counts + np.bincount(minutes, minlength=len(counts))
+        first, last = self.start // _MINUTE, self.end // _MINUTE
+        work = max(_WORK, _PERIODS * (last - first))
+        self.counts, self.estimated = self._plain.per_minute(first, last, work)
+        """``estimated``: how many intervals were counted by their mean rates: their periods are too many."""
+        self._delayed = _DelayedCrons(
+            Plan(delayed), [schedule.delay for schedule in self.schedules], self.start, self.end
+        )
+        self.undelayed = len(self._delayed) if self._delayed.cut < self.end else 0
+        """How many crons with a spread were counted without it in a part of the time, as their ticks are too
+        many."""
+        self._delayed.add_to(self.counts)
 
     def total(self) -> int:
         return int(self.counts.sum())
 
     def per_minute(self) -> list[int]:
-        return [int(count) for count in self.counts]
+        counts: list[int] = self.counts.tolist()
+        return counts
 
     def busiest(self, limit: int) -> list[Instant]:
         """Return the minutes with the most runs, the fullest first, the earlier first among equals."""
@@ -73,32 +99,121 @@ class Load:
 
     def whose(self, minute: Instant) -> Counter[str]:
         """Return how many runs of each schedule start in that minute."""
-        found = Counter(
-            schedule
-            for _, schedule in self._plain.unroll(minute, minute + _MINUTE).query(minute, minute + _MINUTE)
-        )
-        inside = (self._times >= minute) & (self._times < minute + _MINUTE)
-        found.update(self._ids[owner] for owner in self._owners[inside].tolist())
+        runs = self.by_schedule(minute)
+        return Counter({self.schedules[at].id: int(runs[at]) for at in np.flatnonzero(runs).tolist()})
+
+    def by_schedule(self, minute: Instant) -> Counts:
+        """Return how many runs start in that minute, by the position of the schedule."""
+        runs = np.zeros(len(self.schedules), np.int64)
+        positions = np.array(self._plain.ids, np.intp)
+        np.add.at(runs, positions, self._plain.by_schedule(minute, minute + _MINUTE))
+        self._delayed.add_by_schedule(runs, minute)
+        return runs
+
+    def peaks(self, limit: int) -> list[Peak]:
+        """Return the ``limit`` busiest minutes, those with the same schedules together, the fullest first."""
+        minutes = self.busiest(limit)
+        # In the order of time: a plan keeps the days that match from one call to the next.
+        runs = {minute: self.by_schedule(minute) for minute in sorted(minutes)}
+        found: dict[bytes, Peak] = {}
+        for minute in minutes:
+            members = np.flatnonzero(runs[minute])
+            once = np.flatnonzero(runs[minute] == 1)
+            total = int(self.counts[(minute - self.start) // _MINUTE])
+            found.setdefault(members.tobytes(), Peak(total, [], members, once)).minutes.append(minute)
+        return list(found.values())
+
+
+def _as_it_fires(schedule: Expected, start: Instant) -> list[Trigger]:
+    """Return triggers with the ticks of the schedule that fire at or after ``start``, without its delay."""
+    trigger, first = schedule.trigger, schedule.first
+    begin = start - schedule.delay
+    resumed = first if schedule.moved is None or first is None else max(first, schedule.moved)
+    if first is None or resumed is None or resumed < begin:
+        return [trigger]
+    if schedule.moved is None and trigger.next_ms(begin - 1) == first:
+        return [trigger]
+    found: list[Trigger] = [At(first)] if first >= begin else []
+    following = trigger.next_ms(resumed)
+    if following is None:
         return found
+    return [*found, replace(trigger, start=following) if isinstance(trigger, (Cron, Every)) else trigger]
 
 
-def _unrolled(moved: list[Expected], start: Instant, end: Instant) -> tuple[Times, Owners, bool]:
-    """Return the ticks in [start, end) of spread or moved schedules, at the times they fire."""
-    moved = sorted(moved, key=lambda schedule: schedule.id)
-    delays = np.array([schedule.delay for schedule in moved], np.int64)
-    since = start - int(delays.max(initial=0))
-    firsts = np.array(
-        [since - 1 if schedule.first is None else schedule.first for schedule in moved], np.int64
-    )
-    plan = Plan((schedule.id, schedule.trigger) for schedule in moved)
-    snapshot = plan.unroll(since, end, limit=_UNROLLED)
-    # The next tick itself is added here: the trigger may not have it.
-    resumed = np.array([schedule.moved or schedule.first or since - 1 for schedule in moved], np.int64)
-    ticks, whose = np.asarray(snapshot.times), np.asarray(snapshot.owners)
-    later = ticks > np.maximum(firsts, resumed)[whose]
-    owners = np.concatenate([whose[later], np.arange(len(moved), dtype=np.uint32)])
-    times = np.concatenate([ticks[later], firsts]) + delays[owners]
-    has_first = np.array([schedule.first is not None for schedule in moved], np.bool_)
-    inside = (times >= start) & (times < end)
-    inside[len(inside) - len(moved) :] &= has_first
-    return times[inside], owners[inside], snapshot.end >= end
+def _delayed(trigger: Trigger, delay: int) -> Trigger | None:
+    """Return a trigger whose ticks are later by ``delay``; None for a cron, of which there is none."""
+    if delay == 0:
+        return trigger
+    if isinstance(trigger, At):
+        return At(min(LAST, trigger.instant + delay))
+    if isinstance(trigger, Every):
+        until = None if trigger.until is None else min(LAST, trigger.until + delay)
+        return Every(trigger.period, (trigger.start or 0) + delay, until)
+    return None
+
+
+class _DelayedCrons:
+    """The minutes in which crons with a spread fire, as sorted (minute, schedule, runs) columns.
+
+    ``cut`` is the instant from which on they are counted without their delay, as they are too many.
+    """
+
+    def __init__(self, plan: Plan[int], delays: list[int], start: Instant, end: Instant) -> None:
+        self._plan = plan
+        self._start, self._end = start, end
+        self._positions = np.array(plan.ids, np.intp)
+        self._delays = np.array(delays, np.int64)[self._positions]
+        # The seconds of a minute from which on a delayed tick falls into the next minute.
+        rest = self._delays % _MINUTE
+        self._late = plan.ticks_a_minute(-(-(_MINUTE - rest) // 1000))
+        self._early = plan.ticks_a_minute(np.zeros_like(rest)) - self._late
+        self.cut = end
+        since = start - int(self._delays.max(initial=0)) // _MINUTE * _MINUTE - _MINUTE
+        self._minutes, self._owners, self._runs = self._unrolled(since if len(plan) else end)
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def add_to(self, counts: Counts) -> None:
+        counts += np.bincount(self._minutes, self._runs, len(counts)).astype(np.int64)
+        if self.cut < self._end:
+            first = (self.cut - self._start) // _MINUTE
+            counts[first:] += self._plan.per_minute(self.cut // _MINUTE, self._end // _MINUTE).counts
+
+    def add_by_schedule(self, runs: Counts, minute: Instant) -> None:
+        at = (minute - self._start) // _MINUTE
+        # Of the same type: otherwise numpy would convert the whole column.
+        wanted = np.array([at, at + 1], self._minutes.dtype)
+        inside = slice(*np.searchsorted(self._minutes, wanted))
+        np.add.at(runs, self._positions[self._owners[inside]], self._runs[inside])
+        if minute >= self.cut:
+            np.add.at(runs, self._positions, self._plan.by_schedule(minute, minute + _MINUTE))
+
+    def _unrolled(self, since: Instant) -> tuple[Narrow, Owners, Narrow]:
+        parts = []
+        size = 0
+        for part in self._plan.cron_minutes(since, self._end):
+            size += part.size
+            if size > _UNROLLED:
+                # Ticks before the start fire late, if at all: they are left out.
+                self.cut = max(self._start, part.first * _MINUTE)
+                break
+            owners, ticks = part.pairs()
+            minutes = ticks + self._delays[owners] // _MINUTE - self._start // _MINUTE
+            parts.append(self._inside(minutes, owners, self._early[owners]))
+            if self._late.any():
+                parts.append(self._inside(minutes + 1, owners, self._late[owners]))
+        times, owners = self._plan.irregular(since, self.cut)
+        minutes = (times + self._delays[owners] - self._start) // _MINUTE
+        parts.append(self._inside(minutes, owners, np.ones(len(times), np.int64)))
+        minutes, owners, runs = (np.concatenate(column) for column in zip(*parts, strict=True))
+        # Numbers of 16 bits, which 45 days of minutes fit into, get a radix sort: a million in 10 ms.
+        order = np.argsort(minutes, kind="stable")
+        return minutes[order], owners[order], runs[order]
+
+    def _inside(self, minutes: Counts, owners: Owners, runs: Counts) -> tuple[Narrow, Owners, Narrow]:
+        """Return the runs within the range, in narrow columns: 7 bytes each."""
+        last = (self._end - self._start) // _MINUTE
+        inside = (minutes >= 0) & (minutes < last) & (runs > 0)
+        narrow = np.uint16 if last < 1 << 16 else np.int64
+        return minutes[inside].astype(narrow), owners[inside], runs[inside].astype(np.int8)

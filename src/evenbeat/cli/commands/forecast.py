@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
 from evenbeat.cli.bars import BarChart, bars, fitting
 from evenbeat.cli.failures import Failed
@@ -14,40 +13,28 @@ from evenbeat.cli.layout import Column, Fitted, listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
-from evenbeat.core.instants import Instant, from_ms, write_instant
-from evenbeat.core.records import ScheduleRecord
-from evenbeat.observe.phrases import count
-from evenbeat.rules.ticks import readable_trigger, spread_delay, trigger_of
-from evenbeat.stores.base import ScheduleQuery, Store
+from evenbeat.core.durations import write_duration
+from evenbeat.core.forecasts import LONGEST_BY_HOUR, LONGEST_BY_MINUTE, Forecast, ForecastPeak, SpreadProposal
+from evenbeat.core.instants import to_ms, write_instant
+from evenbeat.core.json_form import json_form
+from evenbeat.observe.phrases import count, span
+from evenbeat.timeline.extra import has_numpy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from evenbeat.timeline import Expected, Load
-
-_HOUR = 3_600_000
-_PAGE = 500
-# How many of the busiest minutes to examine. Minutes with the same schedules share a line of the table.
-_LOOKED_AT = 60
 _LINES = 5
+_QUIET, _PROPOSALS = 3, 3
 _NAMES = 6
 # The command prints a hint if a minute has at least _PEAK runs, and at least _STEEP times the mean.
 _PEAK, _STEEP = 5, 4
-
-
-class Meeting(NamedTuple):
-    """Minutes in which the same schedules start."""
-
-    runs: int
-    minutes: list[Instant]
-    schedules: list[str]
 
 
 @click.command("forecast")
 @click.option(
     "--hours",
     metavar="HOURS",
-    type=click.IntRange(1, 24 * 31),
+    type=click.IntRange(1, LONGEST_BY_HOUR),
     default=24,
     show_default=True,
     help="How far ahead to look.",
@@ -67,130 +54,110 @@ def command(
 ) -> None:
     """Show the coming load, and which schedules start together.
 
-    The forecast leaves out retries, runs by hand, and delays that overlapping runs cause.
+    Names quiet times, too, and spreads that would lower the peaks. The forecast leaves out retries, runs by
+    hand, and delays that overlapping runs cause.
     """
-    from evenbeat.timeline.extra import has_numpy
-
     if not has_numpy():
         raise Failed("the forecast needs numpy, which is not installed", "pip install 'evenbeat[timeline]'")
-    from evenbeat.timeline import Load
-
+    by_minute = hours <= LONGEST_BY_MINUTE
+    if not by_minute and minutes is not None and minutes < 60:
+        raise click.UsageError(f"--minutes under 60 needs --hours of at most {LONGEST_BY_MINUTE}")
     with opened(store, tenant) as app:
-        owner = None if all_tenants else app.tenant
-        now = app.store.now()
-        rows = list(_firing(app.store, owner))
-    local = LocalTime.at(now)
-    load = Load((_expected(row, all_tenants) for row in rows), now, now + hours * _HOUR)
-    meetings = _meetings(load)
-    notes = list(_notes(load, meetings))
-    counts = load.per_minute()
+        local = LocalTime.at(app.store.now())
+        found = app.forecast(hours, by="minute" if by_minute else "hour", all_tenants=all_tenants)
+    counts = [*found.counts] if by_minute else [n for runs in found.counts for n in (runs, *[0] * 59)]
+    start = to_ms(found.start)
+    meetings = [peak for peak in found.peaks if len(peak.schedules) + peak.more > 1]
+    mean = found.mean if by_minute else found.mean / 60
+    notes = [*_hints(meetings, mean), *found.notes]
 
     def people() -> Iterable[RenderableType]:
-        if not load.total():
-            yield f"{count(len(rows), 'active schedule')}, no runs in the next {count(hours, 'hour')}"
+        if not found.total:
+            schedules = count(found.schedules, "active schedule")
+            yield f"{schedules}, no runs in the next {count(hours, 'hour')}"
             return
-        peak = max(counts)
-        yield styled((f"{count(load.total(), 'run')} of {count(len(rows), 'schedule')}", "bold"))
+        yield styled((f"{count(found.total, 'run')} of {count(found.schedules, 'schedule')}", "bold"))
+        peak = found.peaks[0].runs
         yield f"in the next {count(hours, 'hour')}, up to {peak:,} a minute ({local.zone.name})"
         yield ""
-        yield BarChart(counts, load.start, minutes, local.zone)
+        yield BarChart(counts, start, minutes, local.zone)
         if meetings:
             yield ""
             yield _table(meetings[:_LINES], local)
-        if notes:
+        lines = [
+            *[("quiet:", words) for words in _quiet_words(found, local)],
+            *[("spread:", _proposal_words(proposal, local)) for proposal in found.proposals[:_PROPOSALS]],
+            *[("hint:", note) for note in notes],
+        ]
+        if lines:
             yield ""
-            yield listed([("hint:", note) for note in notes])
+            yield listed(lines)
 
-    step = minutes or fitting(counts, load.start, 110, local.zone)
-    answer(
-        {
-            "from": write_instant(load.start),
-            "until": write_instant(load.end),
-            "schedules": len(rows),
-            "runs": load.total(),
-            "minutes": step,
-            "bars": [
-                {"at": write_instant(bar.start), "runs": bar.runs}
-                for bar in bars(counts, load.start, step, local.zone)
-            ],
-            "busiest": [
-                {
-                    "runs": meeting.runs,
-                    "at": [write_instant(minute) for minute in meeting.minutes],
-                    "schedules": meeting.schedules,
-                }
-                for meeting in meetings
-            ],
-            "notes": notes,
-        },
-        people,
-        as_json=as_json,
-    )
-
-
-def _firing(store: Store, tenant: str | None) -> Iterator[ScheduleRecord]:
-    """Yield the schedules that will fire."""
-    query = ScheduleQuery(tenant=tenant, states=("active", "paused"), limit=_PAGE)
-    while True:
-        page = store.find_schedules(query)
-        for row in page.items:
-            goes_on = row.state == "active" or row.paused_until is not None
-            # A schedule that cannot be read does not fire: ``schedules list`` and ``doctor`` name it.
-            if row.next_tick is not None and goes_on and readable_trigger(row) is not None:
-                yield row
-        if page.cursor is None:
-            return
-        query = replace(query, cursor=page.cursor)
+    step = minutes or fitting(counts, start, 110, local.zone)
+    document: dict[str, Any] = {
+        "from": json_form(found.start),
+        "until": json_form(found.end),
+        "schedules": found.schedules,
+        "runs": found.total,
+        "minutes": step,
+        "bars": [
+            {"at": write_instant(bar.start), "runs": bar.runs}
+            for bar in bars(counts, start, step, local.zone)
+        ],
+        "busiest": [
+            {
+                "runs": peak.runs,
+                "at": json_form(peak.minutes),
+                "schedules": json_form(peak.schedules),
+                "more": peak.more,
+            }
+            for peak in meetings
+        ],
+        "quiet": json_form(found.quiet),
+        "proposals": json_form(found.proposals),
+        "notes": notes,
+    }
+    answer(document, people, as_json=as_json)
 
 
-def _expected(row: ScheduleRecord, with_tenant: bool) -> Expected:
-    from evenbeat.timeline import Expected
-
-    trigger = trigger_of(replace(row, moved=None))
-    first = row.next_tick
-    assert first is not None
-    if row.paused_until is not None and row.paused_until > first:
-        # If the trigger ends during the pause, use an instant far beyond any forecast.
-        first = trigger.next_ms(row.paused_until - 1) or row.paused_until + 100 * 366 * 24 * _HOUR
-    name = f"{row.tenant}/{row.name}" if with_tenant else row.name
-    return Expected(name, trigger, first, spread_delay(row), row.moved)
-
-
-def _meetings(load: Load) -> list[Meeting]:
-    """Return the minutes in which two or more schedules start, the busiest first."""
-    found: dict[tuple[str, ...], Meeting] = {}
-    for minute in load.busiest(_LOOKED_AT):
-        whose = load.whose(minute)
-        names = tuple(sorted(whose))
-        if len(names) > 1:
-            meeting = found.setdefault(names, Meeting(whose.total(), [], list(names)))
-            meeting.minutes.append(minute)
-    return list(found.values())
-
-
-def _notes(load: Load, meetings: list[Meeting]) -> Iterator[str]:
-    mean = load.total() / max(1, len(load.counts))
+def _hints(meetings: list[ForecastPeak], mean: float) -> Iterator[str]:
     if meetings and meetings[0].runs >= _PEAK and meetings[0].runs >= _STEEP * mean:
         yield "write H for the minute ('H * * * *'): each schedule gets its own minute; or set a spread"
-    if not load.complete:
-        yield "too many ticks of spread schedules to count them all: the last bars are too low"
 
 
-def _table(meetings: list[Meeting], local: LocalTime) -> Fitted:
-    def when(meeting: Meeting) -> str:
-        first = local.near(from_ms(min(meeting.minutes)))
-        more = len(meeting.minutes) - 1
+def _quiet_words(found: Forecast, local: LocalTime) -> Iterator[str]:
+    for window in found.quiet[:_QUIET]:
+        if window.most == found.peaks[0].runs:
+            continue  # all minutes are alike
+        runs = (
+            "no runs" if window.runs == 0 else f"{count(window.runs, 'run')}, up to {window.most:,} a minute"
+        )
+        length = span(window.end - window.start)
+        yield f"{local.near(window.start)} to {local.near(window.end)} ({length}): {runs}"
+
+
+def _proposal_words(proposal: SpreadProposal, local: LocalTime) -> str:
+    names = _name_words(proposal.schedules, proposal.more)
+    fall = f"{proposal.peak_before:,} to {proposal.peak_after:,} runs a minute"
+    return f"{write_duration(proposal.spread)} for {names} lowers {local.near(proposal.at)} from {fall}"
+
+
+def _name_words(names: tuple[str, ...], more: int) -> str:
+    words = ", ".join(names[:_NAMES])
+    rest = len(names) + more - _NAMES
+    return f"{words} and {rest:,} more" if rest > 0 else words
+
+
+def _table(meetings: list[ForecastPeak], local: LocalTime) -> Fitted:
+    def when(peak: ForecastPeak) -> str:
+        first = local.near(peak.at)
+        more = len(peak.minutes) - 1
         return f"{first} and {more} more" if more else first
-
-    def whose(meeting: Meeting) -> str:
-        names = ", ".join(meeting.schedules[:_NAMES])
-        more = len(meeting.schedules) - _NAMES
-        return f"{names} and {more:,} more" if more > 0 else names
 
     return Fitted(
         [
-            Column("busiest", [when(meeting) for meeting in meetings]),
-            Column("runs", [f"{meeting.runs:,}" for meeting in meetings], justify="right"),
-            Column("schedules", [whose(meeting) for meeting in meetings], wraps=20),
+            Column("busiest", [when(peak) for peak in meetings]),
+            Column("runs", [f"{peak.runs:,}" for peak in meetings], justify="right"),
+            Column("schedules", [_name_words(peak.schedules, peak.more) for peak in meetings], wraps=20),
         ]
     )
