@@ -22,7 +22,7 @@ from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
 from evenbeat.node.node import Node
 from evenbeat.node.reaper import Reaper
-from evenbeat.node.rollups import KIND, Rollups, nodes_alive, read_rollups
+from evenbeat.node.rollups import KIND, Rollups, read_rollups
 from evenbeat.node.settings import NodeSettings
 from evenbeat.node.ticker import Ticker
 from evenbeat.node.worker import Worker
@@ -122,6 +122,15 @@ def by_name(store: Store, kind: str, by: By = "hour", tenant: str = "default") -
     """The counts of each schedule, or of each task, in the only record of an hour."""
     (written,) = read_rollups(store, by, store.now() - HOUR, store.now() + HOUR)
     return rollups.read_named(getattr(written.rollup.tenants[tenant], kind))
+
+
+def alive(store: Store, start: int, end: int, *, ticker: bool = False) -> list[set[str]]:
+    """The nodes that were alive in each minute; those that fire schedules, or all."""
+    found: dict[int, set[str]] = {minute: set() for minute in range(start_of("minute", start), end, MINUTE)}
+    for minute, node, rollup in read_rollups(store, "minute", start, end):
+        if rollup.ticker or (rollup.worker and not ticker):
+            found[minute].add(node)
+    return list(found.values())
 
 
 def a_run(name: str = "r", **fields: Any) -> RunRecord:
@@ -293,9 +302,7 @@ def test_a_node_writes_each_minute_when_it_is_over_also_without_any_work(
         "minute/2026-03-01T12:59Z/n1",
         "minute/2026-03-01T13:00Z/n1",
     ]
-    alive = nodes_alive(either, begin, clock.now)
-    assert alive is not None
-    assert list(alive.values()) == [{"n1"}, {"n1"}, {"n1"}, set()]
+    assert alive(either, begin, clock.now) == [{"n1"}, {"n1"}, {"n1"}, set()]
 
 
 def test_an_hour_is_the_sum_of_its_minutes(store: MemoryStore, clock: VirtualClock) -> None:
@@ -323,15 +330,13 @@ def test_records_of_minutes_are_deleted_after_three_hours_whichever_node_wrote_t
     dead.rollups.step(clock.now)
     clock.advance("1m")
     dead.rollups.step(clock.now)
-    first = clock.now
-    alive = SmallNode(either, clock, "alive")
+    living = SmallNode(either, clock, "alive")
     for _ in range(181):
-        alive.rollups.step(clock.now)
+        living.rollups.step(clock.now)
         clock.advance("1m")
     found = [record.key for record in either.find_records(KIND, start="minute/", end="minute0")]
     assert all("dead" not in key for key in found)
     assert len(found) == 180
-    assert nodes_alive(either, first - MINUTE, clock.now) is None
     assert [record.key for record in either.find_records(KIND, end="hour/9") if "dead" in record.key]
 
 
@@ -506,7 +511,7 @@ def test_a_record_that_was_damaged_by_hand_is_ignored_and_written_anew(
         store.put_record(Record(kind=KIND, key=key, body='{"tenants": 5', version=7))
     store.put_record(Record(kind=KIND, key=f"minute/yesterday/{'n3'}", body="{}"))
     assert _read(store, "minute") == []
-    assert nodes_alive(store, minute, minute + MINUTE) == {minute: frozenset()}
+    assert alive(store, minute, minute + MINUTE) == [set()]
     duty.write(clock.now, is_last=True)
     assert counted(store).started == 1
     # Names of schedules that can't be read do not hide the total.
@@ -558,14 +563,8 @@ def test_the_nodes_that_were_alive_are_known_by_minute(store: MemoryStore, clock
             node.step(clock.now)
         clock.advance("1m")
     expected = [{"both", "worker"}, {"both", "worker"}, {"both"}, set()]
-    found = nodes_alive(store, start, clock.now)
-    assert found is not None
-    assert list(found) == [start + at * MINUTE for at in range(4)]
-    assert [set(names) for names in found.values()] == expected
-    tickers = nodes_alive(store, start, clock.now, ticker=True)
-    assert tickers is not None
-    assert [set(names) for names in tickers.values()] == [{"both"}, {"both"}, {"both"}, set()]
-    assert nodes_alive(store, start - 4 * HOUR, clock.now) is None
+    assert alive(store, start, clock.now) == expected
+    assert alive(store, start, clock.now, ticker=True) == [{"both"}, {"both"}, {"both"}, set()]
 
 
 def test_a_supervisor_writes_only_what_it_counted(store: MemoryStore, clock: VirtualClock) -> None:
@@ -688,9 +687,7 @@ def test_minutes_of_an_outage_show_that_the_node_was_alive(store: MemoryStore, c
     clock.now = start + 300_000
     counting.count_started([a_run()], clock.now)
     duty.step(clock.now)
-    alive = nodes_alive(store, start, clock.now)
-    assert alive is not None
-    assert [set(names) for names in alive.values()] == [{"n1"}, {"n1"}, {"n1"}, set(), set()]
+    assert alive(store, start, clock.now) == [{"n1"}, {"n1"}, {"n1"}, set(), set()]
     late = [written.rollup.written_at - written.start for written in _read(store, "minute")]
     assert late == [300_000, 240_000, 180_000]
     # A minute that was written is not written again.

@@ -119,18 +119,19 @@ class Rollups:
             self._store.delete_record(KIND, _TENANT, record.key, record.version)
 
 
-class Written(NamedTuple):
-    """A record of figures that could be read."""
+class NodeRollup(NamedTuple):
+    """The figures of one node in one period."""
 
     start: Instant
     node: str
     rollup: Rollup
 
 
-def read_rollups(store: Store, by: By, start: Instant, end: Instant) -> Iterator[Written]:
-    """Yield the figures of all nodes for the periods from ``start`` to before ``end``, in order of time.
+def read_rollups(store: Store, by: By, start: Instant, end: Instant) -> Iterator[NodeRollup]:
+    """Yield the figures of all nodes for the periods that contain ``start``, or begin after it and before
+    ``end``, in order of time.
 
-    Ignores records that can't be read.
+    A record of a minute also shows that its node was alive then. Ignores records that can't be read.
     """
     at = start_of(by, start)
     while at < end:
@@ -139,26 +140,5 @@ def read_rollups(store: Store, by: By, start: Instant, end: Instant) -> Iterator
         for record in store.find_records(KIND, _TENANT, start=rollup_key(by, at), end=last):
             key, rollup = read_key(record.key), read_rollup(record.body)
             if key is not None and rollup is not None:
-                yield Written(*key, rollup)
+                yield NodeRollup(*key, rollup)
         at = until
-
-
-def nodes_alive(
-    store: Store, start: Instant, end: Instant, *, ticker: bool = False
-) -> dict[Instant, frozenset[str]] | None:
-    """Return the nodes that were alive in each minute from ``start`` to before ``end``; with ``ticker``, only
-    those that fire schedules. The keys are the starts of the minutes, and a minute without nodes has an empty
-    set.
-
-    Return None if that is not known: records of minutes are kept for three hours. A node writes its record
-    after the end of the minute, or later if the store was unavailable. So the present minute and the one
-    before may lack nodes that are alive: ``live_nodes`` has these.
-    """
-    first = start_of("minute", start)
-    if first < store.now() - KEPT["minute"]:
-        return None
-    found: dict[Instant, set[str]] = {minute: set() for minute in range(first, end, MINUTE)}
-    for minute, node, rollup in read_rollups(store, "minute", first, end):
-        if minute in found and (rollup.ticker or (rollup.worker and not ticker)):
-            found[minute].add(node)
-    return {minute: frozenset(nodes) for minute, nodes in found.items()}
