@@ -66,6 +66,25 @@ SUITES = (
             "tests/contract/test_memory.py",
         ),
     ),
+    Suite(
+        "audit",
+        (
+            "core/masking.py",
+            "rules/auditing.py",
+            "app/audit.py",
+            "app/bulk.py",
+            "app/run_changes.py",
+            "app/schedule_bulk.py",
+            "app/schedule_search.py",
+        ),
+        (
+            "tests/unit/test_masking.py",
+            "tests/unit/test_audit.py",
+            "tests/unit/test_schedule_bulk.py",
+            "tests/unit/test_run_calls.py",
+            "tests/unit/test_listing.py",
+        ),
+    ),
     Suite("calls", ("tasks/conversion.py",), ("tests/unit/test_conversion.py",)),
     Suite(
         "loops",

@@ -38,6 +38,7 @@ class Failing(MemoryStore):
         self.fails: str | None = None
         self.overtake: Callable[[], object] | None = None
         self.calls: list[str] = []
+        self.limits: list[int | None] = []
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         return self._write("put_schedules", lambda: MemoryStore.put_schedules(self, writes))
@@ -51,6 +52,7 @@ class Failing(MemoryStore):
 
     def find_records(self, kind: str, tenant: str | None = None, **options: Any) -> list[Record]:
         self.calls.append("find_records")
+        self.limits.append(options.get("limit"))
         return super().find_records(kind, tenant, **options)
 
     def _write(self, name: str, write: Callable[[], list[_T]]) -> list[_T]:
@@ -250,6 +252,8 @@ def test_long_values_are_cut(app: Scheduler, store: Failing) -> None:
     assert value.startswith('{"text":"xxx')
     assert value.endswith("x… (cut)")
     assert len(value) == 2_000 + len("… (cut)")
+    app.schedules.pause("beat", "n" * 2_000)
+    assert last(app).after["pause_note"] == "n" * 2_000
     app.schedules.pause("beat", "n" * 5_000)
     assert last(app).after["pause_note"] == "n" * 2_000 + "… (cut)"
     assert max(len(record.body) for record in store.find_records("audit")) < 10_000
@@ -274,13 +278,28 @@ def test_a_value_that_is_nested_too_deeply_does_not_stop_the_change() -> None:
     assert entry.after == {"payload": "(can't be kept)"}
 
 
-def test_a_damaged_schedule_is_recorded_with_its_damage() -> None:
+@pytest.mark.parametrize(("payload", "kept"), [("{broken", "{broken"), ("{\ud800", "{?")])
+def test_a_damaged_schedule_is_recorded_with_its_damage(payload: str, kept: str) -> None:
     row = changes.create(app_row(), 1_000).schedule
-    damaged = replace(row, payload="{broken", damage="payload: not JSON")
+    damaged = replace(row, payload=payload, damage="payload: not JSON")
     planned = Planned(replace(row, payload="null", revision=2))
     change = auditing.schedule_change("declare", damaged, planned)
-    assert change.before == {"payload": "{broken", "damage": "payload: not JSON"}
+    assert change.before == {"payload": kept, "damage": "payload: not JSON"}
     assert change.after == {"payload": None, "damage": ""}
+
+
+def test_a_trigger_that_can_not_be_read_here_does_not_stop_the_change() -> None:
+    row = changes.create(app_row(), 1_000).schedule
+    unknown = replace(row, trigger="nonsense", state="paused", paused_until=10_000_000_000)
+    change = auditing.schedule_change("resume", unknown, Planned(replace(unknown, state="active")))
+    assert change.before == {"state": "paused"}
+    assert auditing.schedule_change("delete", unknown, Planned(replace(row, state="deleted"))).before[
+        "next_run"
+    ] == ("1970-01-01T01:00:01Z")
+
+
+def test_a_damaged_payload_of_a_run_is_recorded_as_text() -> None:
+    assert auditing.enqueued(RunRecord(id="r", task="work", payload="{broken")).after["payload"] == "{broken"
 
 
 def app_row() -> ScheduleRecord:
@@ -306,6 +325,7 @@ def test_a_running_run_that_is_asked_to_stop_has_one_entry(app: Scheduler, clock
     app.runs.cancel("r")
     assert app.runs.cancel_all().done == 1
     (entry,) = app.runs.history("r")
+    assert entry.action == "cancel"
     assert (entry.before, entry.after) == ({"cancel_requested": False}, {"cancel_requested": True})
 
 
@@ -523,6 +543,10 @@ def test_entries_come_newest_first_and_are_filtered(busy: Scheduler) -> None:
     first = busy.audit.list(subject="a2")[0].at
     assert names(busy.audit.list(since=first, until=first + timedelta(minutes=1))) == ["a2"]
     assert names(busy.audit.list(since=first, until=first + timedelta(minutes=1), subject="b3")) == []
+    tick = timedelta(milliseconds=1)
+    assert names(busy.audit.list(since=first, until=first + tick)) == ["a2"]
+    assert names(busy.audit.list(since=first - tick, until=first)) == []
+    assert names(busy.audit.list(since=first + tick, until=first + 2 * tick)) == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 11, 12, 100])
@@ -553,7 +577,17 @@ def test_a_page_reads_a_bounded_number_of_entries(
     assert (page.entries, page.cursor is None) == ((), False)
     page = busy.audit.page(actor="anna", cursor=page.cursor)
     assert names(page.entries) == ["a6", "b3"]
+    assert len(busy.audit.list(limit=7)) == 7
     assert names(busy.audit.list(actor="anna")) == ["b9", "a6", "b3", "a0"]
+
+
+def test_no_more_records_are_read_than_are_needed(busy: Scheduler, store: Failing) -> None:
+    store.limits.clear()
+    busy.audit.list(limit=3)
+    busy.audit.list(limit=1_000)
+    busy.schedules.history("a2", 3)
+    # One more than asked for says whether there are others.
+    assert store.limits == [4, 500, 3]
 
 
 def test_long_audits_are_read_in_batches(busy: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -571,8 +605,18 @@ def test_a_filter_that_makes_no_sense_is_refused(app: Scheduler) -> None:
         app.audit.list(since="1h", until="2h")
     with pytest.raises(InvalidValue, match="cursor is not one that a page gave"):
         app.audit.page(cursor="zz")
-    with pytest.raises(InvalidValue, match="limit -1 is negative"):
-        app.audit.list(limit=-1)
+    app.schedules.add("beat", every("1h"), "work")
+    moment = last(app).at
+    with pytest.raises(InvalidValue, match="is not after since"):
+        app.audit.list(since=moment, until=moment)
+    calls: list[Callable[[], object]] = [
+        lambda: app.audit.list(limit=-1),
+        lambda: app.audit.page(limit=-1),
+        lambda: app.schedules.history("beat", -1),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidValue, match="limit -1 is negative"):
+            call()
 
 
 def test_tenants_do_not_see_each_other(app: Scheduler, clock: VirtualClock) -> None:
@@ -582,6 +626,7 @@ def test_tenants_do_not_see_each_other(app: Scheduler, clock: VirtualClock) -> N
     app.enqueue("work", id="r", tenant="acme")
     app.runs.cancel("r", tenant="acme")
     assert [entry.tenant for entry in app.audit.list()] == ["default"]
+    assert [entry.tenant for entry in app.audit.page().entries] == ["default"]
     assert said(app.audit.list(tenant="acme")) == [("cancel", "r"), ("add", "beat")]
     assert said(app.schedules.history("beat", tenant="zoo")) == [("add", "beat")]
     with pytest.raises(RunNotFound):

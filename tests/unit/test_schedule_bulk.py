@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from evenbeat import BulkResult, InvalidValue, Schedule, Scheduler, StoreUnavailable, acting_as, every
 from evenbeat.app import bulk, schedule_search
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned, plan
-from evenbeat.stores.base import ScheduleQuery, Write, Written
+from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -24,6 +25,7 @@ class Contested(MemoryStore):
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
         self.sizes: list[int] = []
+        self.limits: list[int] = []
         self.hints = 0
         self.overtake: Callable[[], object] | None = None
 
@@ -33,6 +35,10 @@ class Contested(MemoryStore):
         if overtake is not None:
             overtake()
         return super().put_schedules(writes)
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
+        self.limits.append(query.limit)
+        return super().find_schedules(query)
 
     def hint(self) -> None:
         self.hints += 1
@@ -102,6 +108,26 @@ def test_schedules_are_listed_by_filter(
     assert [row.name for row in app.schedules.list(**chosen)] == names
 
 
+def test_a_search_reads_no_more_rows_than_it_needs(app: Scheduler, store: Contested) -> None:
+    def limits(**chosen: Any) -> list[int]:
+        store.limits.clear()
+        app.schedules.list(**chosen)
+        return store.limits
+
+    assert limits(limit=3) == limits(limit=3, task="work") == [3]
+    assert limits() == [500]
+    # The store can't compare these: a page of few rows might have none that match.
+    for chosen in ({"text": "e"}, {"queue": "default"}, {"tag": "billing"}, {"managed_by": "api"}):
+        assert limits(limit=1, **chosen) == [500]
+
+
+def test_a_damaged_row_still_matches_whatever_its_state(app: Scheduler, store: Contested) -> None:
+    search = schedule_search.ScheduleSearch(app._session, {}, ("paused",))
+    (row,) = store.find_schedules(ScheduleQuery(name="bill-eu")).items
+    assert not search.matches(row)
+    assert search.matches(replace(row, damage="state: nonsense"))
+
+
 def test_schedules_of_decorated_tasks_are_managed_by_code(app: Scheduler) -> None:
     app.task(name="nightly", schedule=every("1d"))(lambda: None)
     app.declare_tasks()
@@ -123,9 +149,10 @@ def test_a_filter_with_a_misspelt_option_is_refused(app: Scheduler) -> None:
             call(limit=-1)
         with pytest.raises(InvalidValue, match="deleted"):
             call(state="deleted")  # type: ignore[arg-type]
-    not_text: Any = 7
-    with pytest.raises(InvalidValue, match="text 7 is not a text"):
-        app.schedules.list(text=not_text)
+    for name in ("text", "queue", "tag", "managed_by"):
+        not_text: Any = {name: 7}
+        with pytest.raises(InvalidValue, match=f"{name} 7 is not a text"):
+            app.schedules.list(**not_text)
 
 
 # -- bulk changes --------------------------------------------------------------------------------------------
@@ -188,7 +215,8 @@ def test_all_paused_ones_are_resumed(app: Scheduler, store: Contested) -> None:
     done = app.schedules.resume_all(task="mail")
     assert (done.matched, done.done, store.sizes) == (2, 2, [2])
     assert set(states(app).values()) == {"active"}
-    assert app.schedules.resume_all().matched == 0
+    nothing = app.schedules.resume_all()
+    assert (nothing.matched, nothing.more, nothing.sample) == (0, False, ())
     assert [entry.action for entry in app.audit.list(limit=2)] == ["resume", "resume"]
 
 
@@ -237,13 +265,50 @@ def test_a_schedule_that_fires_meanwhile_is_paused_all_the_same(
     assert len(app.schedules.history("bill-eu")) == len(app.schedules.history("bill-us")) == 2
 
 
-def test_a_schedule_that_does_not_match_any_more_is_left_alone(app: Scheduler, store: Contested) -> None:
-    store.overtake = lambda: app.schedules.update("bill-us", tags=[])
-    done = app.schedules.delete_all(tag="billing")
+@pytest.mark.parametrize(
+    ("chosen", "changed"),
+    [
+        ({"tag": "billing"}, {"tags": ["bill"]}),
+        ({"task": "work"}, {"task": "mail"}),
+        ({"text": "bill", "task": "work", "queue": "default"}, {"queue": "slow"}),
+        ({"text": "invoices"}, {"description": "Bills"}),
+    ],
+)
+def test_a_schedule_that_does_not_match_any_more_is_left_alone(
+    app: Scheduler, store: Contested, chosen: Any, changed: Any
+) -> None:
+    others = app.schedules.delete_all(dry_run=True, **chosen).matched - 1
+    store.overtake = lambda: app.schedules.update("bill-us", **changed)
+    done = app.schedules.delete_all(**chosen)
     (refused,) = done.refused
-    assert (done.done, refused.id) == (1, "bill-us")
+    assert (done.done, refused.id) == (others, "bill-us")
     assert refused.why == "schedule bill-us has changed, and does not match any more"
+    assert store.hints == 1 + bool(others)  # of the other call, and of this one
     assert "bill-us" in states(app)
+
+
+def test_a_schedule_that_another_person_pauses_meanwhile_keeps_that_note(
+    app: Scheduler, store: Contested
+) -> None:
+    store.overtake = lambda: app.schedules.pause("bill-us", "theirs")
+    done = app.schedules.pause_all("ours", tag="billing")
+    assert (done.done, [refused.id for refused in done.refused]) == (1, ["bill-us"])
+    assert app.schedules.get("bill-us").pause_note == "theirs"
+
+
+def test_a_store_that_goes_away_after_a_refusal_ends_the_call(
+    app: Scheduler, store: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> object:
+        raise StoreUnavailable("away")
+
+    def overtake() -> None:
+        app.schedules.update("bill-us", retries=1)
+        monkeypatch.setattr(MemoryStore, "find_schedules", away)
+
+    store.overtake = overtake
+    with pytest.raises(StoreUnavailable):
+        app.schedules.pause_all(tag="billing")
 
 
 def test_a_schedule_that_is_deleted_meanwhile_is_named(app: Scheduler, store: Contested) -> None:
@@ -272,9 +337,10 @@ def test_a_damaged_schedule_is_named_and_the_others_change(app: Scheduler, store
     (row,) = store.find_schedules(ScheduleQuery(name="bill-eu")).items
     spoilt = replace(row, damage="payload: not JSON", revision=row.revision + 1)
     assert MemoryStore.put_schedules(store, [Write(Planned(spoilt), row.version)])[0].accepted
-    done = app.schedules.pause_all(tag="billing")
+    done = app.schedules.pause_all()
     (refused,) = done.refused
-    assert (done.done, refused.id, "payload: not JSON" in refused.why) == (1, "bill-eu", True)
+    assert (done.done, refused.id, "payload: not JSON" in refused.why) == (2, "bill-eu", True)
+    assert store.sizes == [2]
 
 
 def test_the_note_on_a_row_that_could_not_be_fired_goes_with_the_row(

@@ -153,7 +153,8 @@ class _Source(NamedTuple):
     """Entries that a store keeps in their order: all of a tenant, or those of one subject."""
 
     tenant: str
-    prefix: str = ""
+    prefix: str
+    """The beginning of the keys: empty for all entries of the tenant."""
 
     @property
     def kind(self) -> str:

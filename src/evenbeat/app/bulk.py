@@ -43,8 +43,8 @@ def act_on_all(
     for page, has_more in pages:
         is_last = not has_more
         matched += len(page)
-        if page and len(sample) < _SAMPLE:
-            sample += views(page[: _SAMPLE - len(sample)])
+        if room := _SAMPLE - len(sample):
+            sample += views(page[:room])
         if act is None:
             continue
         for row, why in zip(page, act(page), strict=True):
@@ -63,6 +63,8 @@ def batches(rows: Iterable[Row], limit: int) -> Iterator[tuple[Sequence[Row], bo
     left = limit
     while batch := list(islice(rest, min(left, _BATCH))):
         left -= len(batch)
-        following = list(islice(rest, 1))
-        yield batch, bool(following)
-        rest = chain(following, rest)
+        following = next(rest, None)
+        yield batch, following is not None
+        if following is None:
+            return
+        rest = chain([following], rest)

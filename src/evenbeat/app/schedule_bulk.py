@@ -17,7 +17,7 @@ from evenbeat.core.results import BulkResult, Schedule
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import auditing
 from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import check_limit
+from evenbeat.stores.base import Write, check_limit
 
 Decide: TypeAlias = Callable[[ScheduleRecord, Instant], Planned | None]
 """Plans the change of one schedule; None if nothing is to change. It may refuse by an error."""
@@ -43,33 +43,32 @@ class BulkChange(NamedTuple):
 
     def _change_page(self, page: Sequence[ScheduleRecord]) -> Answers:
         """Write the changes of all rows in one call, which is quick: single writes lose against nodes that
-        fire a schedule often. Rows that were refused, or have a long backlog, are changed one by one."""
+        fire a schedule often.
+
+        The others are changed one by one: rows that were refused, that have a long backlog, or that can't be
+        changed for a reason.
+        """
         store = self.rows.session.store()
         now = store.now()
         describe = partial(auditing.schedule_change, self.action)
-        refused: dict[tuple[str, str], str] = {}
-        writes = []
-        done: set[tuple[str, str]] = set()
+        writes: list[tuple[ScheduleRecord, Write]] = []
         for row in page:
             try:
                 planned = self.decide(row, now)
             except StoreUnavailable:
                 raise
-            except EvenbeatError as error:
-                refused[row.key] = str(error)
+            except EvenbeatError:
                 continue
-            if planned is None:
-                done.add(row.key)
-            elif not planned.unfinished:
+            if planned is not None and not planned.unfinished:
                 writes.append((row, audited_write(row, planned, now, describe)))
         answers = store.put_schedules([write for _, write in writes]) if writes else []
-        for (row, _), written in zip(writes, answers, strict=True):
-            if written.accepted:
-                done.add(row.key)
-                self.rows.forget_quarantine(row)
-        if any(written.accepted for written in answers):
+        done = [row for (row, _), written in zip(writes, answers, strict=True) if written.accepted]
+        for row in done:
+            self.rows.forget_quarantine(row)
+        if done:
             store.hint()
-        return [None if row.key in done else refused.get(row.key) or self._change_alone(row) for row in page]
+        keys = {row.key for row in done}
+        return [None if row.key in keys else self._change_alone(row) for row in page]
 
     def _change_alone(self, found: ScheduleRecord) -> str | None:
         """Change one schedule; return why it could not be changed."""
@@ -82,7 +81,7 @@ class BulkChange(NamedTuple):
                     return f"schedule {found.name} has changed, and does not match any more"
                 if attempt.write(self.decide(row, attempt.now)):
                     break
-                is_begun = is_begun or not attempt.is_lost
+                is_begun = not attempt.is_lost
         except StoreUnavailable:
             raise
         except EvenbeatError as error:

@@ -34,9 +34,6 @@ CUT = "… (cut)"
 ENTRY, BY_SUBJECT, TENANT = "audit", "audited", "audit_tenant"
 """The kinds of records."""
 
-# A new schedule is described by these and by the options that are not the defaults.
-_ALWAYS = ("task", "trigger", "state")
-
 
 class Change(NamedTuple):
     """A change by hand: its subject, and the fields that differ."""
@@ -166,7 +163,7 @@ def read_entry(record: Record) -> AuditEntry | None:
 
 def _noteworthy(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts without options that have their defaults."""
-    return {name: value for name, value in facts.items() if name in _ALWAYS or value != _DEFAULTS[name]}
+    return {name: value for name, value in facts.items() if value != _NOTHING[name]}
 
 
 def _facts(row: ScheduleRecord) -> dict[str, Any]:
@@ -214,4 +211,5 @@ def _kept(name: str, value: Any) -> Any:
     return hidden if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + CUT
 
 
-_DEFAULTS = _facts(ScheduleRecord(name="defaults", task="defaults", trigger="@daily"))
+# No schedule has this task, trigger and state: they are always noteworthy.
+_NOTHING = _facts(ScheduleRecord(name="", task="", trigger="", state="deleted"))
