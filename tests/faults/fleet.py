@@ -131,10 +131,12 @@ def opened(url: str) -> Iterator[Store]:
         yield store
 
 
-def wait_until(condition: Callable[[], object], otherwise: str, seconds: float = 60) -> None:
+def wait_until(
+    condition: Callable[[], object], otherwise: str | Callable[[], str], seconds: float = 60
+) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, otherwise
+        assert time.monotonic() < deadline, otherwise if isinstance(otherwise, str) else otherwise()
         time.sleep(0.02)
 
 

@@ -316,19 +316,6 @@ def test_failed_runs_are_grouped_by_their_error(app: Scheduler, clock: VirtualCl
     assert asyncio.run(app.afailures()) == report
 
 
-def test_the_newest_run_of_a_group_is_the_one_that_ended_last(app: Scheduler, clock: VirtualClock) -> None:
-    first = app.enqueue("works")
-    clock.advance("1s")
-    second = app.enqueue("other")
-    held = app.store.claim_runs(Claim(worker="w", token="t", limit=2, now=clock.now, lease=30_000)).runs
-    for run in sorted(held, key=lambda run: run.id, reverse=True):
-        app.store.settle_runs([attempts.failed(run, f"ValueError: {run.id}", clock.now, run.id)])
-        clock.advance("1s")
-    (group,) = app.failures().groups
-    assert group.runs == (first.id, second.id)
-    assert (group.sample.id, group.newest) == (first.id, from_ms(clock.now - 1_000))
-
-
 def test_the_report_says_if_there_are_more_failed_runs(app: Scheduler, clock: VirtualClock) -> None:
     ids = []
     for at in range(5):

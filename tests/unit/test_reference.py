@@ -17,6 +17,7 @@ from evenbeat.app.audit import Audit
 from evenbeat.app.locks import Lock
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules import Schedules
+from evenbeat.app.tokens import Tokens
 from evenbeat.config import read_settings
 from evenbeat.core.records import RunRecord
 from evenbeat.observe.events import EventKind
@@ -32,6 +33,7 @@ CLASSES: dict[str, tuple[type, object]] = {
     "app.schedules": (Schedules, APP.schedules),
     "app.runs": (Runs, APP.runs),
     "app.audit": (Audit, APP.audit),
+    "app.tokens": (Tokens, APP.tokens),
     "RunContext": (evenbeat.RunContext, evenbeat.RunContext(RunRecord(id="r", task="t"))),
     "Task": (evenbeat.Task, TASK),
     "Lock": (Lock, APP.lock("noted")),
@@ -44,6 +46,9 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.SkippedTicks,
     evenbeat.LogLine,
     evenbeat.RunWait,
+    evenbeat.RunPage,
+    evenbeat.Token,
+    evenbeat.NewToken,
     evenbeat.BulkResult,
     evenbeat.RefusedItem,
     evenbeat.AuditEntry,

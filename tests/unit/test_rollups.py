@@ -15,13 +15,12 @@ import pytest
 
 from evenbeat.core.records import Execution, Record, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
-from evenbeat.executors.base import Attempt, Outcome
+from evenbeat.executors.base import Attempt
 from evenbeat.executors.inline import InlineExecutor
 from evenbeat.node.attempt_ends import AttemptEnd
 from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
 from evenbeat.node.node import Node
-from evenbeat.node.presence import live_nodes
 from evenbeat.node.reaper import Reaper
 from evenbeat.node.rollups import KIND, Rollups, read_rollups
 from evenbeat.node.settings import NodeSettings
@@ -36,7 +35,6 @@ from evenbeat.stores.sqlite import SqliteStore
 from evenbeat.tasks.task import Task, Tasks
 from evenbeat.testing import VirtualClock
 from tests.store_calls import add_schedules, claim
-from tests.unit.workbench import Workbench
 
 
 @pytest.fixture
@@ -714,74 +712,3 @@ def test_a_node_notes_that_it_is_alive_while_the_store_does_not_tell_the_time(cl
         node._now()
     assert len(node._counting._seen) == 1
     node._probe.close()
-
-
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_every_end_of_an_attempt_is_counted_once_also_if_a_reply_is_lost(is_lost: bool) -> None:
-    bench = Workbench(slots=6)
-    for name in ("returns", "raises", "retries", "stops", "dies", "hands-back"):
-        retries = Execution(retries=1) if name == "retries" else None
-        bench.add(name, retries, priority=5)
-    if is_lost:
-        bench.store.lose = {"claim"}
-        with pytest.raises(StoreUnavailable):
-            bench.step()
-    bench.step()
-    outcomes = {
-        "returns": Outcome("returned", "null"),
-        "raises": Outcome("raised", error="no"),
-        "retries": Outcome("raised", error="no"),
-        "stops": Outcome("stopped"),
-        "dies": Outcome("died", error="its process died"),
-        "hands-back": Outcome("released"),
-    }
-    bench.ask_to_cancel("stops")
-    for attempt in list(bench.executor.running):
-        if attempt.run.id == "stops":
-            attempt.control.request_cancel("cancelled")
-        index = bench.executor.running.index(attempt)
-        bench.executor.end(outcomes[attempt.run.id], index)
-    bench.worker.drain()
-    if is_lost:
-        bench.store.lose = {"settle"}
-        with pytest.raises(StoreUnavailable):
-            bench.step()
-    bench.step()
-    (minute, _) = bench.worker._counting.take(bench.clock.now, is_last=True)
-    (tally,) = minute.tallies.values()
-    kinds = Counter(bench.kinds())
-    found = rollups.to_counts(tally)
-    assert found.started == kinds["started"] == 6
-    assert (found.succeeded, found.failed, found.retried) == (1, 1, 1)
-    assert (found.cancelled, found.crashed, found.released) == (1, 1, 1)
-    assert [kinds[kind] for kind in ("cancelled", "crashed", "released", "retrying")] == [1, 1, 1, 1]
-
-
-def test_the_duties_of_a_node_include_its_figures(store: MemoryStore, clock: VirtualClock) -> None:
-    tasks = Tasks()
-    tasks.add(Task(works, "works"))
-    node = Node(store, tasks, Events(), NodeSettings(), name="n1")
-    add_schedules(store, "beat", task="works", trigger="every 10s")
-    assert node._ticker_loop is not None
-    for _ in range(7):
-        node._ticker_loop._step(clock.now)
-        node._duties_loop._step(clock.now)
-        clock.advance("10s")
-    assert counted(store).fired == 5
-    assert [record.key for record in store.find_records(KIND, start="minute/")] == [
-        "minute/2026-03-01T12:00Z/n1"
-    ]
-    assert node.worker is not None
-    node.worker.held["r", 1] = Attempt(a_run(), Task(works, "works"), 0.0, 30.0, lambda _: True)
-    node._duties_loop._step(clock.now + MINUTE)
-    assert [live.running for live in live_nodes(store)] == [1]
-    reaper = next(duty for duty in _duties(node) if isinstance(duty, Reaper))
-    assert reaper._counting is node.worker._counting is node._counting
-    node.worker.stop()
-    node._probe.close()
-
-
-def _duties(node: Node) -> list[Any]:
-    """The duties that the loop of a node steps."""
-    step: Any = node._duties_loop._step
-    return list(step.__self__._duties)

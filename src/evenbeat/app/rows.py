@@ -17,7 +17,7 @@ from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.core.results import Run, Schedule
-from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleConflict, ScheduleNotFound
+from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
@@ -102,12 +102,19 @@ class ScheduleRows:
         self.session = session
 
     def tries(
-        self, tenant: str, name: str, action: AuditAction, retried: RunRecord | None = None
+        self,
+        tenant: str,
+        name: str,
+        action: AuditAction,
+        retried: RunRecord | None = None,
+        *,
+        if_revision: int | None = None,
     ) -> Iterator[Try]:
         """Yield rounds of a write until one of them is complete. ``action`` is its name in the audit.
 
-        ``ScheduleConflict`` if other writes win too often. A plan that stopped at its budget goes on in the
-        next round, and counts as progress.
+        ``ScheduleChanged`` if ``if_revision`` is given and the schedule has another one, in any round until
+        a part of the write is done. ``ScheduleConflict`` if other writes win too often. A plan that stopped
+        at its budget goes on in the next round, and counts as progress.
         """
         check_name(name, "name")
         row = self.session.row(tenant, name)
@@ -116,10 +123,14 @@ class ScheduleRows:
             describe = partial(auditing.retry_by_schedule, retried)
         losses = 0
         while losses < _TRIES:
+            if if_revision is not None and row is not None and row.revision != if_revision:
+                raise ScheduleChanged(tenant, name, if_revision, row.revision)
             attempt = Try(self, tenant, name, row, describe)
             yield attempt
             if attempt.is_lost:
                 losses += 1
+            else:
+                if_revision = None
             row = attempt.next_row
         raise ScheduleConflict(tenant, name)
 

@@ -21,7 +21,7 @@ from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.explanations import Why
 from evenbeat.core.instants import Moment, read_moment
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
-from evenbeat.core.results import BulkResult, LogLine, Run, RunWait
+from evenbeat.core.results import BulkResult, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
 from evenbeat.observe import views
 from evenbeat.stores.base import RunQuery, Store, check_limit
@@ -101,6 +101,19 @@ class Runs:
         )
         pages = self._pages(query, limit)
         return [self._session.info(run) for page, _ in pages for run in page]
+
+    def page(
+        self,
+        *,
+        state: AskedState | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        **chosen: Unpack[RunFilter],
+    ) -> RunPage:
+        """Return a page of ``list``: ``cursor`` is that of the page before."""
+        query = replace(self._query(state=state, **chosen), limit=check_limit(limit), cursor=cursor)
+        found = self._session.store().find_runs(query)
+        return RunPage(items=tuple(map(self._session.info, found.items)), cursor=found.cursor)
 
     def get(self, id: str, *, tenant: str | None = None) -> Run:
         """Return the run with that id; ``RunNotFound`` if the tenant has none."""
@@ -233,6 +246,7 @@ class Runs:
         return entries
 
     alist = twin(list)
+    apage = twin(page)
     aget = twin(get)
     acount = twin(count)
     acancel = twin(cancel)

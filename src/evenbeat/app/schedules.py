@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, Unpack, overload
+from typing import Any, Literal, TypeAlias, Unpack, get_args, overload
 
 from evenbeat.app import audit
 from evenbeat.app.accounting import account_of
@@ -13,7 +13,7 @@ from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of
 from evenbeat.app.explaining import explain_schedule
-from evenbeat.app.rows import ScheduleRows
+from evenbeat.app.rows import ScheduleRows, Try
 from evenbeat.app.run_changes import cancelled_by_hand
 from evenbeat.app.schedule_bulk import BulkChange, Decide
 from evenbeat.app.schedule_search import ScheduleFilter, ScheduleSearch, read_states
@@ -32,7 +32,7 @@ from evenbeat.observe import views
 from evenbeat.observe.trigger_explanations import check_count, coming_ticks
 from evenbeat.rules import changes
 from evenbeat.rules.ticks import readable_trigger, trigger_of, upcoming_tick
-from evenbeat.stores.base import RunQuery, check_limit
+from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit
 from evenbeat.tasks.options import NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
@@ -51,7 +51,8 @@ StatsOf: TypeAlias = list[str] | list[Schedule] | tuple[str | Schedule, ...]
 class Schedules:
     """The schedules of a scheduler. Each call is one atomic step; the ``a…`` twins are awaited.
 
-    ``tenant`` defaults to the scheduler's own.
+    ``tenant`` defaults to the scheduler's own. Changes take ``if_revision``, the revision of the schedule as
+    the caller read it: ``ScheduleChanged`` if it has another one by now.
     """
 
     def __init__(self, session: AppSession, rows: ScheduleRows, declarations: Declarations) -> None:
@@ -112,6 +113,13 @@ class Schedules:
     def get(self, name: str, *, tenant: str | None = None) -> Schedule:
         """Return the schedule of that name; ``ScheduleNotFound`` if there is none."""
         return self._rows.views([self._rows.existing(name, self._session.tenant_of(tenant))])[0]
+
+    def get_many(self, keys: Sequence[tuple[str, str]]) -> list[Schedule]:
+        """Return schedules by (tenant, name), in this order, also deleted ones; without those that do not
+        exist."""
+        query = ScheduleQuery(keys=tuple(keys), states=get_args(ScheduleState), limit=max(1, len(keys)))
+        rows = {row.key: row for row in self._session.store().find_schedules(query).items}
+        return self._rows.views([rows[key] for key in keys if key in rows])
 
     def list(
         self,
@@ -193,6 +201,7 @@ class Schedules:
         until: Moment | None = None,
         cancel_queued: bool = False,
         tenant: str | None = None,
+        if_revision: int | None = None,
     ) -> Schedule:
         """Pause the schedule until it is resumed or ``until`` comes. The ledger records its ticks as skipped,
         also those that are due and not fired yet.
@@ -202,7 +211,7 @@ class Schedules:
         """
         actor = current_actor().name
         tenant = self._session.tenant_of(tenant)
-        for attempt in self._rows.tries(tenant, name, "pause"):
+        for attempt in self._rows.tries(tenant, name, "pause", if_revision=if_revision):
             end = _end_of_pause(until, attempt.now)
             # A pause starts no run, so it need not read the active ones: without that query the write wins
             # against nodes that fire the schedule every few milliseconds.
@@ -211,6 +220,11 @@ class Schedules:
         if cancel_queued:
             self._cancel_queued(tenant, name)
         return _written(attempt.view)
+
+    def _tries(
+        self, name: str, action: AuditAction, tenant: str | None, if_revision: int | None
+    ) -> Iterator[Try]:
+        return self._rows.tries(self._session.tenant_of(tenant), name, action, if_revision=if_revision)
 
     def _cancel_queued(self, tenant: str, name: str) -> None:
         store = self._session.store()
@@ -222,17 +236,19 @@ class Schedules:
             if not any(store.settle_runs([cancel for cancel in cancels if cancel is not None])):
                 return
 
-    def resume(self, name: str, *, tenant: str | None = None) -> Schedule:
+    def resume(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> Schedule:
         """End the pause: the next tick fires again. Does nothing if the schedule is not paused."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "resume"):
+        for attempt in self._tries(name, "resume", tenant, if_revision):
             row = attempt.existing()
             if attempt.write(changes.resume(row, attempt.now, self._rows.active(row))):
                 break
         return _written(attempt.view)
 
-    def reschedule(self, name: str, at: Moment, *, tenant: str | None = None) -> Schedule:
+    def reschedule(
+        self, name: str, at: Moment, *, tenant: str | None = None, if_revision: int | None = None
+    ) -> Schedule:
         """Move the next tick, and only that one; later ticks follow the trigger."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "reschedule"):
+        for attempt in self._tries(name, "reschedule", tenant, if_revision):
             row = attempt.existing()
             tick = read_moment(at, "at", attempt.now)
             if tick < attempt.now:
@@ -246,27 +262,34 @@ class Schedules:
                 break
         return _written(attempt.view)
 
-    def update(self, name: str, *, tenant: str | None = None, **changed: Unpack[ScheduleChanges]) -> Schedule:
+    def update(
+        self,
+        name: str,
+        *,
+        tenant: str | None = None,
+        if_revision: int | None = None,
+        **changed: Unpack[ScheduleChanges],
+    ) -> Schedule:
         """Change some fields of a schedule; the others, and its pause, stay."""
         refuse_unknown(changed, (*SCHEDULE, "task", "trigger", "payload"), "a schedule")
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "update"):
+        for attempt in self._tries(name, "update", tenant, if_revision):
             row = attempt.existing()
             fields = changed_fields(self._session, row, changed)
             if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row))):
                 break
         return _written(attempt.view)
 
-    def reset(self, name: str, *, tenant: str | None = None) -> Schedule:
+    def reset(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> Schedule:
         """Undo edits by hand: the schedule becomes what ``declare``, or the code, last said."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "reset"):
+        for attempt in self._tries(name, "reset", tenant, if_revision):
             row = attempt.existing()
             if attempt.write(changes.reset(row, attempt.now, self._rows.active(row))):
                 break
         return _written(attempt.view)
 
-    def delete(self, name: str, *, tenant: str | None = None) -> None:
+    def delete(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> None:
         """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none."""
-        for attempt in self._rows.tries(self._session.tenant_of(tenant), name, "delete"):
+        for attempt in self._tries(name, "delete", tenant, if_revision):
             if attempt.write(changes.delete(attempt.existing(), attempt.now)):
                 break
 
@@ -449,6 +472,7 @@ class Schedules:
     aadd = twin(add)
     adeclare = twin(declare)
     aget = twin(get)
+    aget_many = twin(get_many)
     alist = twin(list)
     anext_run = twin(next_run)
     apreview = twin(preview)

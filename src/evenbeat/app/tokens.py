@@ -132,6 +132,11 @@ class Tokens:
         self._note_use(key, record.expires)
         return _view(record, stored, store.now())
 
+    def works(self, id: str) -> bool:
+        """Return whether a token with this id still works."""
+        record = self._session.store().get_record(_KIND, "default", id)
+        return record is not None and _read(record) is not None
+
     def _note_use(self, key: str, expires: Instant | None) -> None:
         store = self._session.store()
         now = store.now()
@@ -166,7 +171,7 @@ def _change(action: AuditAction, record: Record, stored: _Stored) -> auditing.Ch
 
 
 def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
 def _read(record: Record) -> _Stored | None:

@@ -21,6 +21,7 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.dev", "Run an app here, and restart it when its files change."
             ),
             "run": Lazy("evenbeat.cli.commands.run", "Run an app: fire its schedules, execute its tasks."),
+            "web": Lazy("evenbeat.cli.commands.web", "Serve the REST API."),
             "documents": Lazy(
                 "evenbeat.cli.commands.documents", "Process documents of a collection or table that you have."
             ),
@@ -71,6 +72,9 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.quarantine", "List schedules and runs that nodes can't process."
             ),
             "doctor": Lazy("evenbeat.cli.commands.doctor", "Check the store, and whether nodes work on it."),
+            "tokens": Lazy(
+                "evenbeat.cli.commands.tokens", "Create, list and revoke access tokens of the REST API."
+            ),
             "db": Lazy("evenbeat.cli.commands.db", "Create or upgrade the tables of the store."),
             "config": Lazy("evenbeat.cli.commands.config", "Show the settings and where they come from."),
             "completion": Lazy(

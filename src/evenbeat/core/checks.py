@@ -30,8 +30,12 @@ from evenbeat.errors import InvalidValue, shown
 
 NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
 # Not . first: in a URL, "." and ".." are not names but folders.
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
-_LABEL = re.compile(r"[A-Za-z0-9_-]{1,128}")
+NAME_PATTERN = "^[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}$"
+LABEL_PATTERN = "^[A-Za-z0-9_-]{1,128}$"
+LONGEST_TASK, LONGEST_RUN_ID = 200, 400
+TASK_PATTERN = r"^[^\s\x00-\x1f\x7f]+$"
+RUN_ID_PATTERN = TASK_PATTERN
+_NAME, _LABEL = re.compile(NAME_PATTERN), re.compile(LABEL_PATTERN)
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 _RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
 _KINDS, _CATCH_UPS, _OVERLAPS, _ON_CRASH = map(get_args, (Kind, CatchUpKind, Overlap, OnCrash))

@@ -282,6 +282,34 @@ SETTINGS: Options = {
             help="The address on which that port is open. `0.0.0.0` opens it to other machines.",
         ),
         Option(
+            name="web_host",
+            kind="text",
+            default="127.0.0.1",
+            help="The address on which `evenbeat web` listens. `0.0.0.0` is every address of the machine.",
+        ),
+        Option(
+            name="web_port",
+            kind="count",
+            default=8787,
+            high=65_535,
+            help="The port on which `evenbeat web` listens; 0 takes a free one.",
+        ),
+        Option(
+            name="web_hosts",
+            kind="text",
+            default="",
+            default_words="localhost",
+            help="Further names under which browsers and clients reach the API, separated by commas: "
+            "`jobs.example.com`, with the port unless it is 80 or 443.",
+        ),
+        Option(
+            name="web_proxies",
+            kind="text",
+            default="",
+            default_words="none",
+            help="Addresses or networks of proxies whose X-Forwarded-For is believed, separated by commas.",
+        ),
+        Option(
             name="log_format",
             kind="choice",
             default="text",

@@ -187,6 +187,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.finished_at - self.started_at
 
 
+class RunPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a list of runs."""
+
+    items: tuple[Run, ...]
+    cursor: str | None
+    """Continues after these; None at the end."""
+
+
 class RunWait(msgspec.Struct, frozen=True, kw_only=True):
     """Why a queued run has not started yet."""
 

@@ -30,7 +30,7 @@ from evenbeat.node.worker import Worker
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.health import patience
-from evenbeat.observe.status_files import NodeStatus, StatusWriter
+from evenbeat.observe.status_files import NodeStatus, ProcessStatus, StatusWriter
 from evenbeat.processes import begun
 from evenbeat.processes.descriptors import DescriptorProbe
 from evenbeat.stores.base import Store
@@ -217,6 +217,10 @@ class Node:
         loops = tuple(status for loop in self._loops if (status := loop.status) is not None)
         broken = None if self._probe.is_intact() else _DESCRIPTORS_CLOSED
         return NodeStatus(self.name, self.pid, loops, broken)
+
+    def process_status(self) -> ProcessStatus:
+        """Return the status of this process, for readiness probes."""
+        return self._status_writer.status()
 
     def add_task(self, task: Task[..., Any]) -> None:
         """Start to execute the runs of this task, too."""

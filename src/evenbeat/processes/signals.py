@@ -90,6 +90,19 @@ def until_signalled(
                 signalled.append(0)  # the next signal calls hurry
 
 
+def end_with(watcher: int) -> None:
+    """Send this process SIGTERM when the other end of a pipe is closed: the process that holds it is gone.
+
+    Watches in a thread. Nothing else would stop a child whose parent was killed.
+    """
+
+    def watch() -> None:
+        os.read(watcher, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="evenbeat-parent", daemon=True).start()
+
+
 def describe_exit(code: int) -> str:
     """Return an exit code in words: ``exit code 3``, ``signal SIGSEGV``."""
     if code >= 0:

@@ -1,1 +1,5 @@
-"""The REST API as an ASGI app, and what its process keeps in memory about the store."""
+"""The REST API as an ASGI app: ``evenbeat web`` serves it, and other ASGI apps mount it."""
+
+from evenbeat.web.app import WebApp, web_app
+
+__all__ = ["WebApp", "web_app"]

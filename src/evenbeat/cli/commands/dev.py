@@ -6,9 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -18,7 +17,9 @@ import click
 from evenbeat.cli.failures import ExitCode, Failed
 
 if TYPE_CHECKING:
+    from evenbeat.app.scheduler import Scheduler
     from evenbeat.config import Settings
+    from evenbeat.web.serving import WebServer
 
 _LOOK_EVERY = 0.4
 # Only so many files of a folder are watched: looking must stay cheap.
@@ -30,15 +31,19 @@ _DRAIN = "3s"
 @click.command("dev")
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-reload", is_flag=True, help="Don't restart the app when a file changes.")
+@click.option("--no-web", is_flag=True, help="Don't serve the REST API.")
 @click.option(
     "--once", type=int, hidden=True, help="The descriptor that is closed when the watching process ends."
 )
-def command(app: str | None, no_reload: bool, once: int | None) -> None:
+def command(app: str | None, no_reload: bool, no_web: bool, once: int | None) -> None:
     """Run an app here, and restart it when its files change.
 
     APP is a file (app.py) or a module, with the name of the scheduler in it (shop.jobs:app); the setting
     "app" names it, too. The app runs in one process with a ticker and a worker; in production use 'evenbeat
     run'.
+
+    The REST API is served beside it, on a loopback address and without tokens, if the extra "web" is
+    installed.
     """
     from evenbeat.cli.store_input import settings_here
 
@@ -53,23 +58,19 @@ def command(app: str | None, no_reload: bool, once: int | None) -> None:
             'which app? give a file, like app.py, or write app = "app.py" in evenbeat.toml'
         )
     if once is not None:
-        threading.Thread(target=_end_with, args=(once,), daemon=True).start()
+        from evenbeat.processes.signals import end_with
+
+        end_with(once)
     if no_reload or once is not None:
-        raise SystemExit(_serve(target, settings, quick=once is not None))
+        raise SystemExit(_serve(target, settings, with_web=not no_web, quick=once is not None))
     if not hasattr(os, "fork"):
         raise Failed(
             "restarting an app needs process groups, which this system does not have", "add --no-reload"
         )
-    raise SystemExit(_Watch(target).until_stopped())
+    raise SystemExit(_Watch(target, no_web).until_stopped())
 
 
-def _end_with(watcher: int) -> None:
-    """Stop when the watching process is gone, whatever ended it: nothing else would stop this one."""
-    os.read(watcher, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _serve(target: str, settings: Settings, *, quick: bool) -> int:
+def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> int:
     """Run the app until a signal comes."""
     from evenbeat.app.loading import load_app
     from evenbeat.cli.live import LiveOutput
@@ -85,20 +86,45 @@ def _serve(target: str, settings: Settings, *, quick: bool) -> int:
         live.say(f"tasks: {tasks or 'none; register some with @app.task'}")
         for warning in worker_warnings(app.tasks, app.node_settings()) if tasks else ():
             live.say(f"warning: {warning}", "yellow")
+        server = _started_web(app, settings, live.say) if with_web else None
         app.start()
         try:
             until_signalled(app.hurry)
         finally:
+            if server is not None:
+                server.stop()
             app.stop(_DRAIN if quick else None)
             app.close()
     return ExitCode.OK
 
 
+def _started_web(app: Scheduler, settings: Settings, say: Callable[[str], None]) -> WebServer | None:
+    """Serve the API on a loopback address, without tokens; None if the extra ``web`` is not installed."""
+    try:
+        from evenbeat.web import web_app
+        from evenbeat.web.serving import CannotListen, WebServer, check_bind, listen
+    except ModuleNotFoundError as error:
+        say(f"no REST API: {error.name} is not installed (pip install 'evenbeat[web]')")
+        return None
+    web = web_app(app, needs_token=False)
+    host, port = settings["web_host"], settings["web_port"]
+    check_bind(host, web.state.settings)
+    try:
+        bound = listen(host, port)
+    except CannotListen:
+        bound = listen(host, 0)  # another app is being developed on this machine
+    server = WebServer(web, bound)
+    server.start()
+    say(f"REST API: {server.url}/api/v1")
+    return server
+
+
 class _Watch:
     """Runs the app in a process of its own, and restarts that after each change."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, no_web: bool) -> None:
         self._target = target
+        self._options = ["--no-web"] if no_web else []
         self._folder = _folder_of(target)
         self._signals: list[int] = []
         # Nothing is ever written: the app's end of the pipe reads an end of file when this process is gone.
@@ -130,7 +156,8 @@ class _Watch:
 
     def _start(self) -> subprocess.Popen[bytes]:
         reading = self._alive[0]
-        command = [sys.executable, "-m", "evenbeat", "dev", "--once", str(reading), self._target]
+        command = [sys.executable, "-m", "evenbeat", "dev", *self._options]
+        command += ["--once", str(reading), self._target]
         # Not in the terminal's process group: this process passes Ctrl-C on, once.
         return subprocess.Popen(command, process_group=0, pass_fds=(reading,))  # noqa: S603  # ourselves
 

@@ -12,13 +12,17 @@ from evenbeat.cli.failures import Failed
 from evenbeat.cli.option_flags import setting_flags
 from evenbeat.core.options import NODE
 
+_HEALTH = ("health_port", "health_host")
+_WEB = ("web_host", "web_port", "web_hosts", "web_proxies")
+
 
 @click.command("run")
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-ticker", is_flag=True, help="Fire no schedules: only execute runs.")
 @click.option("--no-worker", is_flag=True, help="Execute no runs: only fire schedules.")
-@setting_flags("processes", *NODE, "wait_for_store", "health_port", "health_host", "log_format", "log_level")
-def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> int:
+@click.option("--web", is_flag=True, help="Serve the REST API, too, in a process of its own.")
+@setting_flags("processes", *NODE, "wait_for_store", *_HEALTH, *_WEB, "log_format", "log_level")
+def command(app: str | None, no_ticker: bool, no_worker: bool, web: bool, **flags: Any) -> int:
     """Run an app: fire its schedules, execute its tasks.
 
     APP is a file (app.py) or a module (shop.jobs), with the name of the scheduler where there are several
@@ -71,10 +75,22 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, **flags: Any) -> 
             log.warning(warning)
     patience = read_duration(settings["wait_for_store"], "wait_for_store")
     port = settings["health_port"]
-    return Supervisor(
+    supervisor = Supervisor(
         loaded,
         begin,
         settings["processes"],
         wait_for_store=patience,
         health_address=None if port is None else (settings["health_host"], port),
-    ).run()
+    )
+    if not web:
+        return supervisor.run()
+    from evenbeat.supervision.web_process import WebProcess
+
+    names = (*_WEB, "log_format", "log_level")
+    given = [f"--{name.replace('_', '-')}={settings[name]}" for name in names if settings.is_set(name)]
+    api = WebProcess([target, *given])
+    api.start()
+    try:
+        return supervisor.run()
+    finally:
+        api.stop()

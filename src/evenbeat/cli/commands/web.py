@@ -1,0 +1,84 @@
+"""``evenbeat web``: the REST API on a port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from evenbeat.cli.failures import Failed, warn
+from evenbeat.cli.option_flags import setting_flags
+from evenbeat.cli.store_input import store_options
+
+
+@click.command("web")
+@click.argument("app", metavar="[APP]", required=False)
+@setting_flags("web_host", "web_port", "web_hosts", "web_proxies")
+@click.option("--no-auth", is_flag=True, help="Ask for no token. Only on a loopback address.")
+@click.option("--parent", type=int, hidden=True, help="The descriptor that is closed when the parent ends.")
+@store_options
+@setting_flags("log_format", "log_level")
+def command(
+    app: str | None, no_auth: bool, parent: int | None, store: str | None, tenant: str | None, **flags: Any
+) -> None:
+    """Serve the REST API.
+
+    APP is a file (app.py) or a module (shop.jobs): its tasks check the payloads of requests. Without it, the
+    API works on the store that the settings name. Each request needs a token: 'evenbeat tokens create NAME'
+    creates one. The API fires and executes nothing: 'evenbeat run' does.
+    """
+    from evenbeat.app.scheduler import Scheduler
+    from evenbeat.cli.store_input import find_store, settings_here, warn_of_other_store
+    from evenbeat.errors import InvalidValue
+    from evenbeat.observe import logs
+
+    if parent is not None:
+        from evenbeat.processes.signals import end_with
+
+        end_with(parent)
+    settings = settings_here(app=app, store=store, tenant=tenant, **flags)
+    logs.configure(settings["log_format"], settings["log_level"].upper())
+    serving, web = _modules()
+    if settings.is_set("app"):
+        from evenbeat.app.loading import load_app
+
+        scheduler = load_app(settings["app"])
+        warn_of_other_store(settings, scheduler)
+    else:
+        scheduler = Scheduler(find_store(settings, empty=True).store, tenant=settings["tenant"])
+    made = web.web_app(
+        scheduler,
+        needs_token=not no_auth,
+        hosts=_words(settings["web_hosts"]),
+        proxies=_words(settings["web_proxies"]),
+    )
+    host, port = settings["web_host"], settings["web_port"]
+    try:
+        serving.check_bind(host, made.state.settings)
+        bound = serving.listen(host, port)
+    except (InvalidValue, serving.CannotListen) as error:
+        raise Failed(str(error), "choose another address with --web-host and --web-port") from error
+    server = serving.WebServer(made, bound)
+    if not no_auth and not scheduler.tokens.list():
+        warn("there are no tokens yet; create one: evenbeat tokens create NAME --role admin")
+    click.echo(f"Evenbeat's API is at {server.url}/api/v1, on {scheduler.url}", err=True)
+    try:
+        server.run()
+    finally:
+        scheduler.close()
+
+
+def _modules() -> tuple[Any, Any]:
+    """Return the modules of the extra ``web``."""
+    try:
+        import evenbeat.web as web
+        from evenbeat.web import serving
+    except ModuleNotFoundError as error:
+        raise Failed(
+            f"the API needs {error.name}, which is not installed", "pip install 'evenbeat[web]'"
+        ) from error
+    return serving, web
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -1,0 +1,205 @@
+"""Access: who sends a request, from where, and whether they may.
+
+Host and Origin are compared as whole texts. Failed tries are counted by the peer's address, or, behind a
+proxy that the settings name, by the address that the proxy reports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from evenbeat.app.tokens import Tokens
+from evenbeat.core.tokens import Role, Token, allows
+from evenbeat.web.problems import Refused
+from evenbeat.web.settings import WebSettings
+
+# Seconds that a verified token is believed without asking the store: a revoked one works no longer than this.
+BELIEVED = 3.0
+# Wrong tokens that an address may send in a minute before it is refused without a look.
+MOST_FAILURES = 20
+_WINDOW = 60.0
+# Addresses and tokens that are remembered at most.
+_REMEMBERED = 10_000
+
+
+class Principal(NamedTuple):
+    """Who sends a request."""
+
+    name: str
+    role: Role
+    tenant: str | None
+    """The only tenant that they may see; None for all."""
+    token: str | None = None
+    """The id of their token; None without one."""
+
+    def may_see(self, tenant: str) -> bool:
+        return self.tenant is None or self.tenant == tenant
+
+
+LOCAL = Principal("local", "admin", None)
+"""Everybody who reaches a server without tokens, which is bound to a loopback address."""
+
+
+class Gate:
+    """Checks where requests come from, and their tokens."""
+
+    def __init__(
+        self, tokens: Tokens, settings: WebSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tokens = tokens
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._believed: dict[bytes, tuple[Token, float]] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    def check_origin(self, host: str | None, origin: str | None) -> None:
+        """Refuse a Host that is not ours, and an Origin that is not the same host.
+
+        A page of another site must not act through the browser of somebody who may, and another name for our
+        address (DNS rebinding) must not make its pages ours.
+        """
+        host = (host or "").lower()
+        if not self._settings.accepts_host(host):
+            raise Refused(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "foreign-host",
+                "this server does not answer to that host name",
+                field="Host",
+                value=host,
+                hint="add the name to the accepted hosts: evenbeat web --allow-host NAME",
+            )
+        if origin is None:
+            return
+        parts = urlsplit(origin.lower())
+        if parts.scheme not in ("http", "https") or origin.lower() != f"{parts.scheme}://{host}":
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "foreign-origin",
+                "a page of another site sent this request",
+                field="Origin",
+                value=origin,
+                hint="send it from a page of this server, or without a browser",
+            )
+
+    def address(self, peer: str, forwarded: str | None) -> str:
+        """Return the address that failed tries are counted by."""
+        if forwarded is not None and self._is_proxy(peer):
+            # Each proxy appends the address of its own peer: the last one that is not a proxy is the client.
+            for text in reversed(forwarded.split(",")):
+                peer = text.strip()
+                if not self._is_proxy(peer):
+                    break
+        try:
+            found = ipaddress.ip_address(peer)
+        except ValueError:
+            return peer[:64]
+        # A household has 2**64 addresses of IPv6.
+        return str(found if found.version == 4 else ipaddress.ip_network((found, 64), strict=False))
+
+    def _is_proxy(self, text: str) -> bool:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return False
+        return any(address in network for network in self._settings.proxies)
+
+    def authenticate(self, authorization: str | None, address: str) -> Principal:
+        """Return who sends a request, by its Authorization header."""
+        if not self._settings.needs_token:
+            return LOCAL
+        self._refuse_guessing(address)
+        scheme, _, secret = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise _unauthorized("there is no token", "send it as 'Authorization: Bearer evb_…'")
+        token = self._verified(secret.strip())
+        if token is None:
+            self._note_failure(address)
+            raise _unauthorized("the token is wrong, expired or revoked", "ask an admin for another one")
+        return Principal(token.name, token.role, token.tenant, token.id)
+
+    def is_valid(self, principal: Principal) -> bool:
+        """Return whether the token of a long request still works."""
+        return principal.token is None or self._tokens.works(principal.token)
+
+    def _verified(self, secret: str) -> Token | None:
+        # The secret itself is not kept in memory.
+        key = hashlib.sha256(secret.encode(errors="replace")).digest()
+        now = self._clock()
+        with self._lock:
+            known = self._believed.get(key)
+            if known is not None and known[1] > now:
+                return known[0]
+        token = self._tokens.verify(secret)
+        with self._lock:
+            if token is None:
+                self._believed.pop(key, None)
+            else:
+                if len(self._believed) >= _REMEMBERED:
+                    self._believed.clear()
+                self._believed[key] = (token, now + BELIEVED)
+        return token
+
+    def _refuse_guessing(self, address: str) -> None:
+        now = self._clock()
+        with self._lock:
+            count, start = self._failures.get(address, (0, now))
+        if count >= MOST_FAILURES and now - start < _WINDOW:
+            wait = str(int(_WINDOW - (now - start)) + 1)
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too-many-failures",
+                f"{count} wrong tokens came from this address",
+                hint=f"wait {wait} seconds",
+                headers={"Retry-After": wait},
+            )
+
+    def _note_failure(self, address: str) -> None:
+        now = self._clock()
+        with self._lock:
+            count, start = self._failures.get(address, (0, now))
+            if now - start >= _WINDOW:
+                count, start = 0, now
+            if len(self._failures) >= _REMEMBERED and address not in self._failures:
+                self._failures.clear()
+            self._failures[address] = (count + 1, start)
+
+
+def authorize(principal: Principal, needed: Role) -> None:
+    """Refuse a role that does not include the needed one."""
+    if not allows(principal.role, needed):
+        raise Refused(
+            HTTPStatus.FORBIDDEN,
+            "role-too-low",
+            f"this needs the role {needed}, the token has {principal.role}",
+            hint="ask an admin for a token with that role",
+        )
+
+
+def foreign_tenant(tenant: str) -> Refused:
+    """Return the answer to a token of one tenant that asks for another, whether or not that one exists."""
+    return Refused(
+        HTTPStatus.FORBIDDEN,
+        "foreign-tenant",
+        "the token is for one tenant, and this is about another or about all",
+        field="tenant",
+        value=tenant,
+    )
+
+
+def _unauthorized(detail: str, hint: str) -> Refused:
+    return Refused(
+        HTTPStatus.UNAUTHORIZED,
+        "unauthorized",
+        detail,
+        field="Authorization",
+        hint=hint,
+        headers={"WWW-Authenticate": 'Bearer realm="evenbeat"'},
+    )

@@ -1,0 +1,232 @@
+"""The ASGI app: routes requests to endpoints, after the checks that all of them share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from evenbeat.app.acting import acting_as
+from evenbeat.core.json_form import json_form
+from evenbeat.errors import EvenbeatError
+from evenbeat.web import problems
+from evenbeat.web.access import Principal, authorize, foreign_tenant
+from evenbeat.web.binding import LONGEST_BODY, read_body, read_query
+from evenbeat.web.endpoint import TABLE, Call, Endpoint, Reply
+from evenbeat.web.problems import Refused
+from evenbeat.web.state import WebState
+
+PREFIX = "/api/v1"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+_log = logging.getLogger("evenbeat.web.api")
+
+Respond = Callable[[Request], Awaitable[Response]]
+
+
+def routes(state: WebState, endpoints: Iterable[Endpoint] = TABLE) -> list[Route]:
+    """Return a route for each path. It answers every method: 405 lists those of the path."""
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for each in endpoints:
+        paths.setdefault(each.path, {})[each.method] = each
+    # Paths with a parameter that may have slashes come last: theirs would match the others, too.
+    ordered = sorted(paths.items(), key=lambda item: ":path" in _pattern(item[0]) and not _has_verb(item[0]))
+    return [_route(PREFIX + _pattern(path), partial(_dispatch, state, methods)) for path, methods in ordered]
+
+
+def _pattern(path: str) -> str:
+    # The ids of ticks' runs have slashes; the ids that users choose have none.
+    return path.replace("{id}", "{id:path}") if path.startswith("/runs/") else path
+
+
+def _has_verb(path: str) -> bool:
+    return not path.endswith("}")
+
+
+def _route(path: str, respond: Respond) -> Route:
+    return Route(path, _Answering(respond))
+
+
+class _Answering:
+    """An ASGI app of one path, for every method. Problems become answers here."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(request)
+        except Refused as refused:
+            response = problem_response(refused)
+        except EvenbeatError as error:
+            response = problem_response(problems.refusal(error))
+        except ClientDisconnect:
+            return
+        except Exception:
+            _log.exception("a request failed", extra={"method": request.method, "path": request.url.path})
+            response = problem_response(problems.unexpected())
+        await response(scope, receive, send)
+
+
+def problem_response(refused: Refused) -> Response:
+    return Response(
+        problems.encoded(refused.problem),
+        refused.problem.status,
+        {**_HEADERS, **refused.headers},
+        problems.MEDIA_TYPE,
+    )
+
+
+async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Request) -> Response:
+    principal = await admitted(state, request)
+    wanted = "GET" if request.method == "HEAD" else request.method
+    found = methods.get(wanted)
+    if found is None:
+        allowed = ", ".join(sorted({*methods, *(("HEAD",) if "GET" in methods else ())}))
+        raise Refused(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            "method-not-allowed",
+            f"this path does not take {request.method}, only {allowed}",
+            headers={"Allow": allowed},
+        )
+    authorize(principal, found.role)
+    query = read_query(request.query_params.multi_items(), found.query)
+    tenant = _tenant(state, principal, found, query)
+    raw = await _body(request) if found.method != "GET" else b""
+    body = read_body(raw, request.headers.get("content-type", ""), found.body)
+    call: Call[Any, Any] = Call(
+        state=state,
+        app=state.app,
+        principal=principal,
+        tenant=tenant,
+        path=request.path_params,
+        query=query,
+        body=body,
+        if_revision=_if_revision(request, found),
+        idempotency_key=_idempotency_key(request, found),
+        last_event_id=request.headers.get("last-event-id"),
+    )
+    reply = await run_in_threadpool(_handled, found, call)
+    if isinstance(reply.body, Response):
+        headers = reply.body.headers
+        headers.update({name: value for name, value in _HEADERS.items() if name not in headers})
+        return reply.body
+    content = b"" if found.answer is None else msgspec.json.encode(json_form(reply.body))
+    media = None if found.answer is None else "application/json"
+    return Response(content, reply.status, {**_HEADERS, **reply.headers}, media)
+
+
+def _handled(found: Endpoint, call: Call[Any, Any]) -> Reply:
+    with acting_as(call.principal.name, "api"):
+        reply = found.handler(call)
+    return reply if isinstance(reply, Reply) else Reply(reply, found.status)
+
+
+async def admitted(state: WebState, request: Request) -> Principal:
+    """Return who sends the request, after the checks of its origin and its token."""
+    headers = request.headers
+    state.gate.check_origin(headers.get("host"), headers.get("origin"))
+    peer = request.client.host if request.client is not None else ""
+    address = state.gate.address(peer, headers.get("x-forwarded-for"))
+    # Verifying a token reads the store.
+    return await run_in_threadpool(state.gate.authenticate, headers.get("authorization"), address)
+
+
+def _tenant(state: WebState, principal: Principal, found: Endpoint, query: object) -> str | None:
+    """Return the tenant that the request is about; None for all tenants."""
+    if found.scope == "store":
+        if principal.tenant is not None:
+            raise foreign_tenant("all")
+        return None
+    if found.scope == "own":
+        return principal.tenant
+    if getattr(query, "all_tenants", False):
+        if principal.tenant is not None:
+            raise foreign_tenant("all")
+        return None
+    wanted = getattr(query, "tenant", msgspec.UNSET)
+    if wanted is msgspec.UNSET:
+        return principal.tenant or state.app.tenant
+    assert isinstance(wanted, str)
+    if not principal.may_see(wanted):
+        raise foreign_tenant(wanted)
+    return wanted
+
+
+async def _body(request: Request) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LONGEST_BODY:
+            raise Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                "body-too-large",
+                f"the body is longer than {LONGEST_BODY:,} bytes",
+                headers={"Connection": "close"},
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _if_revision(request: Request, found: Endpoint) -> int | None:
+    text = request.headers.get("if-match")
+    if text is None or not found.has_etag or text.strip() == "*":
+        return None
+    revision = text.strip().strip('"')
+    if not (revision.isascii() and revision.isdigit() and len(revision) < 16):
+        raise Refused(
+            HTTPStatus.PRECONDITION_FAILED,
+            "schedule-changed",
+            "the schedule does not have that ETag",
+            field="If-Match",
+            value=text,
+            hint="send the ETag of the schedule as you last read it",
+        )
+    return int(revision)
+
+
+def _idempotency_key(request: Request, found: Endpoint) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is None or not found.is_idempotent:
+        return None
+    if not 1 <= len(key) <= 255 or not key.isprintable():
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "invalid-value",
+            "the key is not 1 to 255 printable characters",
+            field="Idempotency-Key",
+            value=key,
+        )
+    return key
+
+
+def starlette_app(state: WebState, more: Iterable[Route] = ()) -> Starlette:
+    """Return the ASGI app with all endpoints; paths that do not exist need a token, too."""
+
+    async def missing(request: Request) -> Response:
+        await admitted(state, request)
+        raise Refused(
+            HTTPStatus.NOT_FOUND,
+            "no-such-path",
+            "there is nothing at this path",
+            hint=f"GET {PREFIX}/openapi.json lists the paths",
+        )
+
+    return Starlette(routes=[*more, *routes(state), _route("/{path:path}", missing)])

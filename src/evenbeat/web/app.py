@@ -1,0 +1,48 @@
+"""The web app: the API of one scheduler, for a server or for another ASGI app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.types import Receive, Scope, Send
+
+from evenbeat.app.scheduler import Scheduler
+from evenbeat.web.api import starlette_app
+from evenbeat.web.endpoints import about, audit, events, figures, runs, schedules, tokens, why
+from evenbeat.web.health import health_routes
+from evenbeat.web.settings import WebSettings, read_settings
+from evenbeat.web.state import WebState
+
+ENDPOINTS = (schedules, runs, why, figures, audit, events, tokens, about)
+"""The modules whose endpoints are served."""
+
+
+class WebApp:
+    """An ASGI app. It reads the store when the first request comes, and stops reading when it is closed."""
+
+    def __init__(self, app: Scheduler, settings: WebSettings) -> None:
+        self.state = WebState(app, settings)
+        self._app = starlette_app(self.state, health_routes(self.state))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    def end_streams(self) -> None:
+        """End the event streams: a server that stops waits for all requests."""
+        self.state.hub.close()
+
+    def close(self) -> None:
+        """Stop watching the store. The scheduler stays as it is."""
+        self.state.close()
+
+
+def web_app(
+    app: Scheduler, *, needs_token: bool = True, hosts: Iterable[str] = (), proxies: Iterable[str] = ()
+) -> WebApp:
+    """Return the API of a scheduler as an ASGI app, to be mounted under any path.
+
+    ``hosts`` are the accepted Host headers, besides loopback names, with the port unless it is the scheme's
+    own. ``proxies`` are addresses or networks of proxies whose X-Forwarded-For is believed. Without
+    ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address.
+    """
+    return WebApp(app, read_settings(needs_token=needs_token, hosts=hosts, proxies=proxies))

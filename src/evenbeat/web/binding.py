@@ -1,0 +1,133 @@
+"""Binding: query strings and bodies as structs. What does not fit is refused, with the field's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+
+from evenbeat.web.problems import Refused
+
+LONGEST_BODY = 2_000_000
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The query or body of an endpoint that takes none."""
+
+
+_FIELD = re.compile(r" - at `\$?\.?([^`]*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
+_WHOLE = re.compile(r"-?[0-9]{1,18}(\.0+)?")
+_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+def read_query(pairs: Iterable[tuple[str, str]], kind: type[S]) -> S:
+    """Return the parameters of a query string.
+
+    Numbers and booleans are read from their texts. A parameter may be repeated only if it is a list.
+    """
+    properties = _properties(kind)
+    values: dict[str, Any] = {}
+    for name, text in pairs:
+        if name not in properties:
+            raise _invalid(f"there is no parameter {name}", name, text, f"there are: {_listed(properties)}")
+        if properties[name].get("type") == "array":
+            values.setdefault(name, []).append(text)
+        elif name in values:
+            raise _invalid(f"parameter {name} is given twice", name, text)
+        else:
+            values[name] = _value(name, text, properties[name])
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, values) from None
+
+
+def read_body(raw: bytes, content_type: str, kind: type[S]) -> S:
+    """Return the body of a request; an empty one counts as an object without fields."""
+    if not raw:
+        raw = b"{}"
+    elif content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Refused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "the body is not JSON",
+            field="Content-Type",
+            value=content_type,
+            hint="send it with Content-Type: application/json",
+        )
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, "invalid-json", f"the body is not JSON: {error}", field="body"
+        ) from None
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        pass
+    # In JSON, 4.0 is a whole number. Only fields of ours are read that way: a payload stays as it is.
+    try:
+        return msgspec.convert(_with_whole_numbers(value), kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, value) from None
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: each if name == "payload" else _with_whole_numbers(each) for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@cache
+def _properties(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON schema of each field."""
+    _, components = msgspec.json.schema_components([kind])
+    properties: dict[str, Any] = components[kind.__name__]["properties"]
+    return properties
+
+
+def _value(name: str, text: str, schema: dict[str, Any]) -> Any:
+    kind = schema.get("type")
+    if kind == "boolean":
+        if text not in ("true", "false"):
+            raise _invalid(f"{name} is not true or false", name, text)
+        return text == "true"
+    if kind == "integer":
+        if not _WHOLE.fullmatch(text):
+            raise _invalid(f"{name} is not a whole number", name, text)
+        return int(text.partition(".")[0])
+    if kind == "number":
+        if not _NUMBER.fullmatch(text):
+            raise _invalid(f"{name} is not a number", name, text)
+        return float(text)
+    return text
+
+
+def _refusal(error: msgspec.ValidationError, values: object) -> Refused:
+    text = str(error)
+    unknown = _UNKNOWN.match(text)
+    if unknown:
+        return _invalid(f"there is no field {unknown[1]}", unknown[1], None)
+    found = _FIELD.search(text)
+    field = found[1] if found else "body"
+    problem = (text[: found.start()] if found else text).replace("`", "")
+    value = values.get(field) if isinstance(values, dict) else None
+    return _invalid(f"{field}: {problem[0].lower()}{problem[1:]}", field, value)
+
+
+def _invalid(detail: str, field: str, value: object, hint: str | None = None) -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, "invalid-value", detail, field=field, value=value, hint=hint)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,138 @@
+"""Figures: nodes, queues, tenants, quarantine, statistics, failures, the forecast, previews of triggers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from evenbeat.core.figures import FailureReport, FigureSeries, NodeView, QuarantineNote, TenantView
+from evenbeat.core.forecasts import Forecast, TriggerExplanation
+from evenbeat.core.results import QueueStats
+from evenbeat.web import shapes
+from evenbeat.web.bodies import body_of, list_of
+from evenbeat.web.endpoint import Call, endpoint
+from evenbeat.web.shapes import Name, Since, TaskName, TenantsQuery
+
+Zone = Annotated[str, Meta(max_length=100, description="The zone of a cron that names none.")]
+
+
+@endpoint("GET", "/nodes", role="viewer", scope="store", answer=list_of("Nodes", body_of(NodeView)))
+def list_nodes(call: Call[Any, Any]) -> object:
+    """List the live nodes, with their tasks and queues."""
+    return {"items": call.app.nodes()}
+
+
+class QueuesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    period: Annotated[
+        float, Meta(ge=1, le=86_400, description="Seconds: runs that came due or ended in them are counted.")
+    ] = 300
+
+
+_Queue = body_of(QueueStats, trend=str)
+
+
+@endpoint("GET", "/queues", role="viewer", scope="store", query=QueuesQuery, answer=list_of("Queues", _Queue))
+def list_queues(call: Call[QueuesQuery, Any]) -> object:
+    """List the queues: how many runs wait, which live nodes take from them, and whether they drain."""
+    queues = call.app.queues(call.query.period)
+    return {"items": [shapes.with_properties(queue, "trend") for queue in queues]}
+
+
+@endpoint("GET", "/tenants", role="viewer", scope="own", answer=list_of("Tenants", body_of(TenantView)))
+def list_tenants(call: Call[Any, Any]) -> object:
+    """List the tenants that have schedules or had runs in the last 24 hours.
+
+    A token of one tenant sees that one.
+    """
+    return {"items": [tenant for tenant in call.app.tenants() if call.principal.may_see(tenant.name)]}
+
+
+@endpoint(
+    "GET",
+    "/quarantine",
+    role="viewer",
+    scope="tenant",
+    query=TenantsQuery,
+    answer=list_of("Quarantine", body_of(QuarantineNote)),
+)
+def list_quarantine(call: Call[TenantsQuery, Any]) -> object:
+    """List the schedules and runs that nodes can't process, with the reason and what to do."""
+    return {"items": call.app.quarantine(tenant=call.tenant, all_tenants=call.tenant is None)}
+
+
+class StatisticsQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    since: Since = "1h"
+    until: Since | UnsetType = UNSET
+    by: Literal["minute", "hour"] | UnsetType = UNSET
+    schedule: Name | UnsetType = UNSET
+    task: TaskName | UnsetType = UNSET
+    top: Annotated[
+        int, Meta(ge=0, le=100, description="Add the figures of so many schedules and tasks, the busiest.")
+    ] = 0
+
+
+@endpoint(
+    "GET", "/statistics", role="viewer", scope="tenant", query=StatisticsQuery, answer=body_of(FigureSeries)
+)
+def statistics(call: Call[StatisticsQuery, Any]) -> object:
+    """Return how many ticks fired and runs ended, and how long and how late they were, over time.
+
+    Reads what nodes write once a minute: minutes for the last three hours, hours for 40 days.
+    """
+    return call.app.statistics(**_of_tenants(call))
+
+
+class FailuresQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    since: Since = "1d"
+    schedule: Name | UnsetType = UNSET
+    task: TaskName | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+
+
+@endpoint(
+    "GET", "/failures", role="viewer", scope="tenant", query=FailuresQuery, answer=body_of(FailureReport)
+)
+def failures(call: Call[FailuresQuery, Any]) -> object:
+    """Return the newest failed runs, grouped by error. Errors that differ only in values are one group."""
+    report = call.app.failures(**_of_tenants(call))
+    groups = [
+        {**shapes.with_properties(group), "sample": shapes.run_body(call.principal, group.sample)}
+        for group in report.groups
+    ]
+    return {**shapes.with_properties(report), "groups": groups}
+
+
+class ForecastQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    hours: Annotated[int, Meta(ge=1, le=744, description="At most 168 by the minute.")] = 24
+    since: shapes.When | UnsetType = UNSET
+    by: Literal["minute", "hour"] = "minute"
+
+
+@endpoint("GET", "/forecast", role="viewer", scope="tenant", query=ForecastQuery, answer=body_of(Forecast))
+def forecast(call: Call[ForecastQuery, Any]) -> object:
+    """Return how many runs start in each coming minute or hour, with peaks, quiet windows and spreads."""
+    return call.app.forecast(**_of_tenants(call))
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trigger to explain."""
+
+    trigger: shapes.TriggerText
+    count: Annotated[int, Meta(ge=1, le=1000)] = 10
+    tz: (
+        Annotated[str, Meta(max_length=100, description="The zone of a cron that names none.")] | UnsetType
+    ) = UNSET
+    since: shapes.When | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
+
+
+@endpoint("POST", "/preview", role="viewer", scope="own", body=Preview, answer=body_of(TriggerExplanation))
+def preview(call: Call[Any, Preview]) -> object:
+    """Explain a trigger in words, with its next ticks and the effect of clock changes. Nothing is stored."""
+    return call.app.explain(**shapes.given(call.body))
+
+
+def _of_tenants(call: Call[Any, Any]) -> dict[str, Any]:
+    return {**shapes.given(call.query), "tenant": call.tenant, "all_tenants": call.tenant is None}

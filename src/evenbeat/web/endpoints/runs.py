@@ -1,0 +1,173 @@
+"""Runs: list, get, enqueue, retry, cancel, and their logs."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from evenbeat.core.checks import LONGEST_RUN_ID, RUN_ID_PATTERN
+from evenbeat.core.options import RUN
+from evenbeat.core.results import LogLine, RefusedItem
+from evenbeat.web import shapes
+from evenbeat.web.bodies import body_of, list_of, page_of
+from evenbeat.web.endpoint import Call, endpoint
+from evenbeat.web.idempotency import run_id
+from evenbeat.web.shapes import Cursor, Label, Limit, Name, Since, TaskName, TenantQuery, TenantsQuery, When
+
+RunId = Annotated[str, Meta(pattern=RUN_ID_PATTERN, min_length=1, max_length=LONGEST_RUN_ID)]
+
+
+class RunFilterQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects runs."""
+
+    schedule: Name | UnsetType = UNSET
+    task: TaskName | UnsetType = UNSET
+    queue: Label | UnsetType = UNSET
+    worker: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    since: Since | UnsetType = UNSET
+    until: Since | UnsetType = UNSET
+
+
+class RunSearch(RunFilterQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects runs, and a page of them."""
+
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled", "retrying"] | UnsetType = UNSET
+    limit: Limit = 50
+    cursor: Cursor | UnsetType = UNSET
+
+
+@endpoint("GET", "/runs", role="viewer", scope="tenant", query=RunSearch, answer=page_of("Runs", shapes.RUN))
+def list_runs(call: Call[RunSearch, Any]) -> object:
+    """List runs, the newest first, a page at a time."""
+    page = call.app.runs.page(**_filter(call))
+    return {"items": [shapes.run_body(call.principal, run) for run in page.items], "cursor": page.cursor}
+
+
+_NewRun = msgspec.defstruct(
+    "NewRun",
+    [
+        ("task", TaskName),
+        ("payload", dict[str, Any] | None, None),
+        ("delay", shapes.Span | UnsetType, UNSET),
+        ("at", When | UnsetType, UNSET),
+        *shapes.option_fields(RUN),
+    ],
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+
+
+@endpoint(
+    "POST",
+    "/runs",
+    role="operator",
+    scope="tenant",
+    query=TenantQuery,
+    body=_NewRun,
+    answer=shapes.RUN,
+    status=HTTPStatus.CREATED,
+    is_idempotent=True,
+)
+def enqueue_run(call: Call[TenantQuery, Any]) -> object:
+    """Add one run of a task: due at once, after a delay, or at a time."""
+    run = call.app.enqueue(**shapes.given(call.body), id=run_id(call), tenant=call.owner)
+    return shapes.run_body(call.principal, run)
+
+
+@endpoint("GET", "/runs/{id}", role="viewer", scope="tenant", query=TenantQuery, answer=shapes.RUN)
+def get_run(call: Call[TenantQuery, Any]) -> object:
+    """Return a run, with its attempts, error and result."""
+    return shapes.run_body(call.principal, call.app.runs.get(call.path["id"], tenant=call.owner))
+
+
+@endpoint(
+    "GET",
+    "/runs/{id}/log",
+    role="viewer",
+    scope="tenant",
+    query=TenantQuery,
+    answer=list_of("Log", body_of(LogLine)),
+)
+def run_log(call: Call[TenantQuery, Any]) -> object:
+    """Return the lines that a run wrote to its log, attempt by attempt."""
+    return {"items": call.app.runs.logs(call.path["id"], tenant=call.owner)}
+
+
+@endpoint("POST", "/runs/{id}/retry", role="operator", scope="tenant", query=TenantQuery, answer=shapes.RUN)
+def retry_run(call: Call[TenantQuery, Any]) -> object:
+    """Retry a failed or cancelled run now, with all its retries.
+
+    If the run's schedule bounds its active runs, this adds a new run with the same payload, and returns that.
+    """
+    return shapes.run_body(call.principal, call.app.runs.retry(call.path["id"], tenant=call.owner))
+
+
+@endpoint("POST", "/runs/{id}/cancel", role="operator", scope="tenant", query=TenantQuery, answer=shapes.RUN)
+def cancel_run(call: Call[TenantQuery, Any]) -> object:
+    """Cancel a run: a queued one is over at once, a running one is asked to stop."""
+    return shapes.run_body(call.principal, call.app.runs.cancel(call.path["id"], tenant=call.owner))
+
+
+class RunFilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects runs of the tenant."""
+
+    schedule: Name | UnsetType = UNSET
+    task: TaskName | UnsetType = UNSET
+    queue: Label | UnsetType = UNSET
+    worker: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    since: Since | UnsetType = UNSET
+    until: Since | UnsetType = UNSET
+    ids: Annotated[list[RunId], Meta(max_length=1000)] | UnsetType = UNSET
+
+
+class BulkRuns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do with the runs that match."""
+
+    action: Literal["retry", "cancel"]
+    filter: RunFilterBody
+    state: Literal["failed", "cancelled", "queued", "retrying", "running"] | UnsetType = UNSET
+    """With ``retry``: failed or cancelled; with ``cancel``: queued, retrying or running."""
+    dry_run: bool = True
+    """Only count them, and show a sample. Send false to do it."""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
+
+
+BULK_RUNS = msgspec.defstruct(
+    "BulkRunsResult",
+    [
+        ("matched", int),
+        ("done", int),
+        ("refused", list[body_of(RefusedItem)]),  # type: ignore[misc]  # made at run time
+        ("more", bool),
+        ("sample", list[shapes.RUN]),  # type: ignore[valid-type]  # made at run time
+    ],
+    kw_only=True,
+)
+
+
+@endpoint(
+    "POST", "/bulk/runs", role="operator", scope="tenant", query=TenantsQuery, body=BulkRuns, answer=BULK_RUNS
+)
+def bulk_runs(call: Call[TenantsQuery, BulkRuns]) -> object:
+    """Retry or cancel all runs that match a filter; by default only count them and show a sample."""
+    wanted = call.body
+    chosen = {**shapes.given(wanted.filter), "tenant": call.tenant, "all_tenants": call.tenant is None}
+    if wanted.state is not UNSET:
+        chosen["state"] = wanted.state
+    act = call.app.runs.retry_all if wanted.action == "retry" else call.app.runs.cancel_all
+    result = act(limit=wanted.limit, dry_run=wanted.dry_run, **chosen)
+    return {
+        "matched": result.matched,
+        "done": result.done,
+        "refused": result.refused,
+        "more": result.more,
+        "sample": [shapes.run_body(call.principal, run) for run in result.sample],
+    }
+
+
+def _filter(call: Call[RunSearch, Any]) -> dict[str, Any]:
+    chosen = shapes.given(call.query)
+    return {**chosen, "tenant": call.tenant, "all_tenants": call.tenant is None}

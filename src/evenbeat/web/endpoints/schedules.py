@@ -1,0 +1,403 @@
+"""Schedules: list, get, create, change, pause, resume, run, move, reset and delete."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
+from evenbeat.core.records import ScheduleState
+from evenbeat.core.results import RefusedItem, Schedule, ScheduleStats, SkippedTicks
+from evenbeat.errors import InvalidValue, ScheduleExists
+from evenbeat.web import shapes
+from evenbeat.web.access import authorize
+from evenbeat.web.bodies import Moment, body_of, list_of, page_of
+from evenbeat.web.endpoint import Call, Reply, endpoint
+from evenbeat.web.idempotency import repeated_or_begun, run_id
+from evenbeat.web.search import CatalogueQuery, Sort
+from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuery, TenantsQuery, Text
+
+Payload = dict[str, Any] | None
+
+
+class ScheduleFilter(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects schedules."""
+
+    text: (
+        Annotated[str, Meta(max_length=200, description="Part of the name, description, task or a tag.")]
+        | UnsetType
+    ) = UNSET
+    state: ScheduleState | UnsetType = UNSET
+    task: TaskName | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    queue: Label | UnsetType = UNSET
+    managed_by: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    failing: Annotated[bool, Meta(description="Whether its last run failed.")] | UnsetType = UNSET
+    late: Annotated[bool, Meta(description="Whether a tick is due for 30 s or longer.")] | UnsetType = UNSET
+
+
+class ScheduleSearch(ScheduleFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects schedules, and a page of them."""
+
+    sort: Sort = "name"
+    limit: Limit = 50
+    cursor: Cursor | UnsetType = UNSET
+
+
+SCHEDULES = page_of(
+    "Schedules",
+    shapes.SCHEDULE,
+    matched=Annotated[int, Meta(ge=0, le=1000, description="How many match, up to 1,000.")],
+    more_match=Annotated[bool, Meta(description="Whether more than 1,000 match.")],
+)
+
+
+@endpoint("GET", "/schedules", role="viewer", scope="tenant", query=ScheduleSearch, answer=SCHEDULES)
+def list_schedules(call: Call[ScheduleSearch, Any]) -> object:
+    """List schedules, a page at a time."""
+    chosen = shapes.given(call.query)
+    del chosen["all_tenants"]
+    page = call.state.search(CatalogueQuery(**{**chosen, "tenant": call.tenant}))
+    found = call.app.schedules.get_many(page.keys)
+    return {
+        "items": _bodies(call, found),
+        "cursor": page.cursor,
+        "matched": page.matched,
+        "more_match": page.more_match,
+    }
+
+
+_NewSchedule = msgspec.defstruct(
+    "NewSchedule",
+    [
+        ("name", Name),
+        ("trigger", shapes.TriggerText),
+        ("task", TaskName),
+        ("payload", Payload, None),
+        ("start_at", shapes.When | UnsetType, UNSET),
+        ("run_now", bool, False),
+        *shapes.option_fields(NEW_SCHEDULE),
+    ],
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+
+
+@endpoint(
+    "POST",
+    "/schedules",
+    role="admin",
+    scope="tenant",
+    query=TenantQuery,
+    body=_NewSchedule,
+    answer=shapes.SCHEDULE,
+    status=HTTPStatus.CREATED,
+    has_etag=True,
+    is_idempotent=True,
+)
+def create_schedule(call: Call[TenantQuery, Any]) -> object:
+    """Create a schedule.
+
+    With an Idempotency-Key the request can be repeated after a lost reply.
+    """
+    fields = shapes.given(call.body)
+    is_repeated = repeated_or_begun(call, fields)
+    try:
+        made = call.app.schedules.add(**fields, tenant=call.owner)
+    except ScheduleExists:
+        made = call.app.schedules.get(fields["name"], tenant=call.owner)
+        if not is_repeated(made):
+            raise
+    return _one(call, made, HTTPStatus.CREATED)
+
+
+@endpoint(
+    "GET",
+    "/schedules/{name}",
+    role="viewer",
+    scope="tenant",
+    query=TenantQuery,
+    answer=shapes.SCHEDULE,
+    has_etag=True,
+)
+def get_schedule(call: Call[TenantQuery, Any]) -> object:
+    """Return a schedule. Its ETag is its revision."""
+    return _one(call, call.app.schedules.get(call.path["name"], tenant=call.owner))
+
+
+_ScheduleChanges = msgspec.defstruct(
+    "ScheduleChanges",
+    [
+        ("trigger", shapes.TriggerText | UnsetType, UNSET),
+        ("task", TaskName | UnsetType, UNSET),
+        ("payload", Payload | UnsetType, UNSET),
+        *shapes.option_fields(SCHEDULE),
+    ],
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+
+
+@endpoint(
+    "PATCH",
+    "/schedules/{name}",
+    role="admin",
+    scope="tenant",
+    query=TenantQuery,
+    body=_ScheduleChanges,
+    answer=shapes.SCHEDULE,
+    has_etag=True,
+)
+def update_schedule(call: Call[TenantQuery, Any]) -> object:
+    """Change some fields of a schedule; the others, and its pause, stay. No tick fires from the change."""
+    changed = call.app.schedules.update(
+        call.path["name"], tenant=call.owner, if_revision=call.if_revision, **shapes.given(call.body)
+    )
+    return _one(call, changed)
+
+
+@endpoint(
+    "DELETE",
+    "/schedules/{name}",
+    role="admin",
+    scope="tenant",
+    query=TenantQuery,
+    answer=None,
+    status=HTTPStatus.NO_CONTENT,
+    has_etag=True,
+)
+def delete_schedule(call: Call[TenantQuery, Any]) -> object:
+    """Delete a schedule; its runs and their history stay."""
+    call.app.schedules.delete(call.path["name"], tenant=call.owner, if_revision=call.if_revision)
+    return None
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to pause a schedule."""
+
+    note: Text = ""
+    until: shapes.When | UnsetType = UNSET
+    cancel_queued: bool = False
+
+
+@endpoint(
+    "POST",
+    "/schedules/{name}/pause",
+    role="operator",
+    scope="tenant",
+    query=TenantQuery,
+    body=Pause,
+    answer=shapes.SCHEDULE,
+    has_etag=True,
+)
+def pause_schedule(call: Call[TenantQuery, Pause]) -> object:
+    """Pause a schedule until it is resumed, or until a time. It starts no run."""
+    paused = call.app.schedules.pause(
+        call.path["name"], tenant=call.owner, if_revision=call.if_revision, **shapes.given(call.body)
+    )
+    return _one(call, paused)
+
+
+@endpoint(
+    "POST",
+    "/schedules/{name}/resume",
+    role="operator",
+    scope="tenant",
+    query=TenantQuery,
+    answer=shapes.SCHEDULE,
+    has_etag=True,
+)
+def resume_schedule(call: Call[TenantQuery, Any]) -> object:
+    """End the pause of a schedule: its next tick fires again."""
+    name = call.path["name"]
+    return _one(call, call.app.schedules.resume(name, tenant=call.owner, if_revision=call.if_revision))
+
+
+@endpoint(
+    "POST",
+    "/schedules/{name}/reset",
+    role="admin",
+    scope="tenant",
+    query=TenantQuery,
+    answer=shapes.SCHEDULE,
+    has_etag=True,
+)
+def reset_schedule(call: Call[TenantQuery, Any]) -> object:
+    """Undo edits by hand: the schedule becomes what the code last declared."""
+    name = call.path["name"]
+    return _one(call, call.app.schedules.reset(name, tenant=call.owner, if_revision=call.if_revision))
+
+
+class Reschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where to move the next tick."""
+
+    at: shapes.When
+
+
+@endpoint(
+    "POST",
+    "/schedules/{name}/reschedule",
+    role="operator",
+    scope="tenant",
+    query=TenantQuery,
+    body=Reschedule,
+    answer=shapes.SCHEDULE,
+    has_etag=True,
+)
+def reschedule_schedule(call: Call[TenantQuery, Reschedule]) -> object:
+    """Move the next tick, and only that one; later ticks follow the trigger."""
+    moved = call.app.schedules.reschedule(
+        call.path["name"], call.body.at, tenant=call.owner, if_revision=call.if_revision
+    )
+    return _one(call, moved)
+
+
+class RunNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to run a schedule now."""
+
+    payload: Payload = None
+
+
+@endpoint(
+    "POST",
+    "/schedules/{name}/run",
+    role="operator",
+    scope="tenant",
+    query=TenantQuery,
+    body=RunNow,
+    answer=shapes.RUN,
+    status=HTTPStatus.CREATED,
+    is_idempotent=True,
+)
+def run_schedule(call: Call[TenantQuery, RunNow]) -> object:
+    """Add one run at once, beside the ticks: the next tick stays where it is."""
+    run = call.app.schedules.run_now(call.path["name"], call.body.payload, id=run_id(call), tenant=call.owner)
+    return shapes.run_body(call.principal, run)
+
+
+class ScheduleFilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects schedules of the tenant."""
+
+    text: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    state: Literal["active", "paused", "finished"] | UnsetType = UNSET
+    task: TaskName | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    queue: Label | UnsetType = UNSET
+    managed_by: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+
+
+class BulkSchedules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do with the schedules that match."""
+
+    action: Literal["pause", "resume", "run", "delete"]
+    filter: ScheduleFilterBody
+    note: Text = ""
+    """With ``pause``: why."""
+    until: shapes.When | UnsetType = UNSET
+    """With ``pause``: until when."""
+    dry_run: bool = True
+    """Only count them, and show a sample. Send false to do it."""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
+
+
+BULK_SCHEDULES = msgspec.defstruct(
+    "BulkSchedulesResult",
+    [
+        ("matched", int),
+        ("done", int),
+        ("refused", list[body_of(RefusedItem)]),  # type: ignore[misc]  # made at run time
+        ("more", bool),
+        ("sample", list[shapes.SCHEDULE]),  # type: ignore[valid-type]  # made at run time
+    ],
+    kw_only=True,
+)
+
+
+@endpoint(
+    "POST",
+    "/bulk/schedules",
+    role="operator",
+    scope="tenant",
+    query=TenantsQuery,
+    body=BulkSchedules,
+    answer=BULK_SCHEDULES,
+)
+def bulk_schedules(call: Call[TenantsQuery, BulkSchedules]) -> object:
+    """Pause, resume, run or delete all schedules that match; by default only count them and show a sample.
+
+    Deleting needs the role admin.
+    """
+    wanted = call.body
+    if wanted.action == "delete":
+        authorize(call.principal, "admin")
+    chosen = {**shapes.given(wanted.filter), "tenant": call.tenant, "all_tenants": call.tenant is None}
+    if wanted.action == "pause":
+        chosen["note"] = wanted.note
+        if wanted.until is not UNSET:
+            chosen["until"] = wanted.until
+    elif wanted.note or wanted.until is not UNSET:
+        raise InvalidValue("note and until are about a pause", field="note", value=wanted.note)
+    act: Any = getattr(call.app.schedules, f"{wanted.action}_all")
+    result = act(limit=wanted.limit, dry_run=wanted.dry_run, **chosen)
+    return {**shapes.with_properties(result), "sample": _bodies(call, list(result.sample))}
+
+
+class TicksQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    count: Annotated[int, Meta(ge=1, le=1000)] = 10
+
+
+@endpoint(
+    "GET",
+    "/schedules/{name}/ticks",
+    role="viewer",
+    scope="tenant",
+    query=TicksQuery,
+    answer=list_of("Ticks", Moment),
+)
+def schedule_ticks(call: Call[TicksQuery, Any]) -> object:
+    """Return the coming ticks of a schedule."""
+    name = call.path["name"]
+    return {"items": call.app.schedules.preview(name, call.query.count, tenant=call.owner)}
+
+
+class LedgerQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Limit = 100
+
+
+@endpoint(
+    "GET",
+    "/schedules/{name}/skipped",
+    role="viewer",
+    scope="tenant",
+    query=LedgerQuery,
+    answer=list_of("Ledger", body_of(SkippedTicks)),
+)
+def schedule_skipped(call: Call[LedgerQuery, Any]) -> object:
+    """Return the ticks that did not become runs of their own, and why; the newest first."""
+    name = call.path["name"]
+    return {"items": call.app.schedules.skipped(name, call.query.limit, tenant=call.owner)}
+
+
+@endpoint(
+    "GET",
+    "/schedules/{name}/stats",
+    role="viewer",
+    scope="tenant",
+    query=TenantQuery,
+    answer=body_of(ScheduleStats),
+)
+def schedule_stats(call: Call[TenantQuery, Any]) -> object:
+    """Return how often a schedule ran, when last, and its last error; purged runs are counted, too."""
+    return call.app.schedules.stats(call.path["name"], tenant=call.owner)
+
+
+def _bodies(call: Call[Any, Any], found: list[Schedule]) -> list[dict[str, Any]]:
+    return shapes.schedule_bodies(call.principal, found, call.app.schedules.stats(found))
+
+
+def _one(call: Call[Any, Any], schedule: Schedule, status: HTTPStatus = HTTPStatus.OK) -> Reply:
+    (body,) = _bodies(call, [schedule])
+    return Reply(body, status, {"ETag": f'"{schedule.revision}"'})

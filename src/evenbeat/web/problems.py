@@ -1,0 +1,140 @@
+"""Problems: errors as RFC 9457 documents, which name the field, the value and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from evenbeat.errors import (
+    AppImportError,
+    DamagedSchedule,
+    EvenbeatError,
+    InvalidTrigger,
+    InvalidValue,
+    LockHeld,
+    RunExists,
+    RunNotFound,
+    RunRefused,
+    ScheduleChanged,
+    ScheduleConflict,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleTooNew,
+    SchemaTooNew,
+    StoreUnavailable,
+    TokenNotFound,
+    TooLarge,
+    shown,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of every answer that reports an error."""
+
+    type: str
+    """Identifies the kind of problem: ``urn:evenbeat:problem:schedule-not-found``."""
+    title: str
+    """The kind of problem, for people."""
+    status: int
+    detail: str
+    """What is wrong in this case, with the value, and what to do."""
+    field: str | None = None
+    """The field, parameter or header that was refused."""
+    value: str | None = None
+    """The refused value, shortened."""
+    hint: str | None = None
+    """What to do."""
+
+
+class Refused(Exception):
+    """Ends a request with a problem."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        kind: str,
+        detail: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.problem = Problem(
+            type=f"urn:evenbeat:problem:{kind}",
+            title=kind.replace("-", " ").capitalize(),
+            status=status,
+            detail=detail if hint is None else f"{detail}; {hint}",
+            field=field,
+            value=None if value is None else shown(value),
+            hint=hint,
+        )
+        self.headers = dict(headers or {})
+
+
+# A request that does not fit the schema is answered with 400, one that fits and makes no sense with 422.
+# After 503 the client may repeat the request.
+_STATUS: tuple[tuple[type[EvenbeatError], HTTPStatus], ...] = (
+    (ScheduleNotFound, HTTPStatus.NOT_FOUND),
+    (RunNotFound, HTTPStatus.NOT_FOUND),
+    (TokenNotFound, HTTPStatus.NOT_FOUND),
+    (ScheduleExists, HTTPStatus.CONFLICT),
+    (RunExists, HTTPStatus.CONFLICT),
+    (RunRefused, HTTPStatus.CONFLICT),
+    (ScheduleConflict, HTTPStatus.CONFLICT),
+    (ScheduleChanged, HTTPStatus.PRECONDITION_FAILED),
+    (DamagedSchedule, HTTPStatus.CONFLICT),
+    (ScheduleTooNew, HTTPStatus.CONFLICT),
+    (LockHeld, HTTPStatus.CONFLICT),
+    (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (InvalidValue, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (StoreUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (SchemaTooNew, HTTPStatus.SERVICE_UNAVAILABLE),
+    (AppImportError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+
+def refusal(error: EvenbeatError) -> Refused:
+    """Return the answer for an error of the façade."""
+    status = next(
+        (status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR
+    )
+    kind = _kind(type(error).__name__)
+    headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    if isinstance(error, InvalidTrigger):
+        return Refused(
+            status, kind, error.problem, field="trigger", value=error.text, hint=error.hint, headers=headers
+        )
+    if isinstance(error, InvalidValue):
+        # The problem already quotes the value.
+        return Refused(
+            status,
+            kind,
+            error.problem,
+            field=error.field,
+            value=error.value,
+            hint=error.hint,
+            headers=headers,
+        )
+    return Refused(status, kind, str(error), headers=headers)
+
+
+def _kind(name: str) -> str:
+    """Return ``ScheduleNotFound`` as ``schedule-not-found``."""
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+
+
+def unexpected() -> Refused:
+    """Return the answer for an error that is a defect: the log has the traceback, the answer nothing."""
+    return Refused(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the server failed; its log has the traceback"
+    )
+
+
+def encoded(problem: Problem) -> bytes:
+    return msgspec.json.encode(problem)

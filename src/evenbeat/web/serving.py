@@ -1,0 +1,130 @@
+"""Serving: the ASGI app on a port, by uvicorn."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from evenbeat.errors import EvenbeatError, InvalidValue, shown
+from evenbeat.web.settings import WebSettings, is_loopback
+
+if TYPE_CHECKING:
+    from evenbeat.web.app import WebApp
+
+# Seconds that requests may take to end when the server stops.
+_STOP_PATIENCE = 5
+# Seconds that the server may take to start.
+_START_PATIENCE = 10.0
+
+_log = logging.getLogger("evenbeat.web.serving")
+
+
+class CannotListen(EvenbeatError):
+    """The address is in use, or this user may not listen on it."""
+
+
+def check_bind(host: str, settings: WebSettings) -> None:
+    """Refuse to serve without tokens on an address that other machines reach.
+
+    The address that the server is bound to decides, never the address of a peer: behind a proxy, every peer
+    looks local.
+    """
+    if not settings.needs_token and not is_loopback(host):
+        raise InvalidValue(
+            f"host {shown(host)} is reachable from other machines, and no token is asked for",
+            field="host",
+            value=host,
+            hint="bind to 127.0.0.1, or ask for tokens",
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        found = socket.create_server((host.strip("[]"), port), family=family, backlog=512)
+    except OSError as error:
+        raise CannotListen(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+    found.set_inheritable(False)
+    return found
+
+
+class _Server(uvicorn.Server):
+    """Ends event streams before it waits for requests to end."""
+
+    def __init__(self, config: uvicorn.Config, before_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._before_stop = before_stop
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._before_stop()
+        await super().shutdown(sockets)
+
+
+class WebServer:
+    """The web app on a socket: in this thread by ``run``, or in a thread of its own by ``start``."""
+
+    def __init__(self, web: WebApp, bound: socket.socket) -> None:
+        self._web = web
+        self._socket = bound
+        config = uvicorn.Config(
+            web,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # Forwarded headers are read by the gate, and only from named proxies.
+            proxy_headers=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_STOP_PATIENCE,
+            limit_concurrency=None,
+            h11_max_incomplete_event_size=32_768,
+        )
+        self._server = _Server(config, web.end_streams)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def run(self) -> None:
+        """Serve until SIGINT or SIGTERM."""
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._web.close()
+
+    def start(self) -> None:
+        """Serve in a thread, until ``stop``."""
+        # Signals belong to the main thread's program.
+        thread = threading.Thread(target=self._serve, name="evenbeat-web", daemon=True)
+        self._thread = thread
+        thread.start()
+        waited = threading.Event()
+        left = _START_PATIENCE
+        while not self._server.started and thread.is_alive() and left > 0:
+            waited.wait(0.01)
+            left -= 0.01
+        if not self._server.started:
+            raise CannotListen(f"the web server did not start on {self.url}; its log says why")
+
+    def _serve(self) -> None:
+        import asyncio
+
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        except Exception:
+            _log.exception("the web server failed")
+
+    def stop(self) -> None:
+        """Stop, and wait for requests that are under way."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_STOP_PATIENCE + 5)
+            self._thread = None
+        self._web.close()

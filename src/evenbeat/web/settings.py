@@ -1,0 +1,77 @@
+"""Settings of the web app: who may reach it, and under which names."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from evenbeat.errors import InvalidValue, shown
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may reach the web app."""
+
+    needs_token: bool = True
+    """Whether every request needs a token. Without tokens everybody who can reach the port is an admin: only
+    for a server that is bound to a loopback address."""
+    hosts: tuple[str, ...] = ()
+    """The accepted values of the Host header, besides loopback names: ``jobs.example.com``, with the port
+    unless it is the scheme's own."""
+    proxies: tuple[Network, ...] = ()
+    """Proxies whose X-Forwarded-For is believed. Others are answered as if they had sent none."""
+
+    def accepts_host(self, host: str) -> bool:
+        """Return whether the whole value of a Host header is an accepted one."""
+        if host in self.hosts:
+            return True
+        name, _, port = host.rpartition(":") if _has_port(host) else (host, "", "")
+        return name in LOOPBACK_NAMES and (not port or port.isdigit())
+
+
+def _has_port(host: str) -> bool:
+    return ":" in host and not host.endswith("]")
+
+
+def read_settings(
+    *, needs_token: bool = True, hosts: Iterable[str] = (), proxies: Iterable[str] = ()
+) -> WebSettings:
+    """Return the settings from texts that a user gave."""
+    names = tuple(name.strip().lower() for name in hosts)
+    for name in names:
+        if not name or "/" in name or "*" in name or " " in name:
+            raise InvalidValue(
+                f"host {shown(name)} is not the name of a host",
+                field="hosts",
+                value=name,
+                hint="write it as browsers send it, with its port: jobs.example.com or 10.0.0.5:8787",
+            )
+    return WebSettings(needs_token=needs_token, hosts=names, proxies=tuple(map(_network, proxies)))
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text.strip())
+    except ValueError:
+        raise InvalidValue(
+            f"proxy {shown(text)} is not an address or network",
+            field="proxies",
+            value=text,
+            hint="write 10.0.0.5 or 10.0.0.0/24",
+        ) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a bind address is reachable from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,61 @@
+"""The state of a web app: its scheduler, its gate, and what it keeps in memory about the store."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from evenbeat.app.scheduler import Scheduler
+from evenbeat.web.access import Gate
+from evenbeat.web.catalogue import Catalogue, late_keys
+from evenbeat.web.changes import ChangeWatch
+from evenbeat.web.search import CataloguePage, CatalogueQuery
+from evenbeat.web.settings import WebSettings
+from evenbeat.web.streams import Hub
+
+
+class WebState:
+    """What the endpoints of one web app share."""
+
+    def __init__(self, app: Scheduler, settings: WebSettings) -> None:
+        self.app = app
+        self.settings = settings
+        self.gate = Gate(app.tokens, settings)
+        self.hub = Hub()
+        self._catalogue = Catalogue()
+        self._watch: ChangeWatch | None = None
+        self._starting = threading.Lock()
+        self._document: dict[str, Any] | None = None
+
+    def watch(self) -> None:
+        """Start to watch the store, if this was not done before: an app that nobody asks reads nothing."""
+        with self._starting:
+            if self._watch is None:
+                self._watch = ChangeWatch(self.app.store, self._catalogue, self.hub)
+                self._watch.start()
+
+    def search(self, query: CatalogueQuery) -> CataloguePage:
+        """Return the keys of a page of schedules, as they were a second or two ago."""
+        self.watch()
+        if not self._catalogue.is_loaded:
+            self._catalogue.refresh(self.app.store)
+        if query.late is None:
+            return self._catalogue.search(query)
+        store = self.app.store
+        return self._catalogue.search(query, late_keys(store, store.now(), query.tenant))
+
+    def document(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        if self._document is None:
+            from evenbeat.web.openapi import document
+
+            self._document = document()
+        return self._document
+
+    def close(self) -> None:
+        """End the streams, and stop watching the store."""
+        self.hub.close()
+        with self._starting:
+            watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()

@@ -1,0 +1,333 @@
+"""The endpoints: what they take, what they answer, and how they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenbeat import Scheduler, acting_as, every
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+from evenbeat.web.endpoint import TABLE
+from tests.web.api_page import PAGE, made_page
+from tests.web.site import Site, assert_problem
+
+
+def test_the_reference_is_made_from_the_schema() -> None:
+    page = PAGE.read_text()
+    assert made_page(page) == page, "write it anew: python -m tests.web.api_page"
+
+
+def test_a_schedule_lives_through_all_its_verbs(site: Site) -> None:
+    body: dict[str, Any] = {"name": "nightly", "trigger": "0 3 * * * tz=Europe/Berlin", "task": "work"}
+    body["tags"] = ["b", "a"]
+    made = site.post(
+        "schedules", {**body, "payload": {"team": "ops"}, "timeout": 90, "spread": "5m"}, status=201
+    )
+    assert (made["timeout"], made["spread"], made["tags"]) == (90, 300, ["a", "b"])
+    assert (made["timezone"], made["payload"], made["revision"]) == ("Europe/Berlin", {"team": "ops"}, 1)
+    changed = site.request("PATCH", "schedules/nightly", json={"priority": "high", "timeout": None})
+    assert (changed.json()["priority"], changed.json()["timeout"]) == (8, None)
+    assert changed.headers["etag"] == '"2"'
+    paused = site.post("schedules/nightly/pause", {"note": "away", "until": "2h"})
+    assert (paused["state"], paused["pause_note"], paused["paused_by"]) == ("paused", "away", "admin of None")
+    assert site.post("schedules/nightly/resume")["state"] == "active"
+    moved = site.post("schedules/nightly/reschedule", {"at": "1h"})
+    assert moved["next_run"] != made["next_run"]
+    run = site.post("schedules/nightly/run", {"payload": {"team": "dev"}}, status=201)
+    assert (run["cause"], run["schedule"], run["payload"]) == ("run_now", "nightly", {"team": "dev"})
+    assert site.get("schedules/nightly")["next_run"] == moved["next_run"], "the next tick stays"
+    assert len(site.get("schedules/nightly/ticks?count=3")["items"]) == 3
+    assert site.get("schedules/nightly/skipped")["items"] == []
+    assert site.get("schedules/nightly/stats")["run_count"] == 0
+    actions = [entry["action"] for entry in site.get("schedules/nightly/history")["items"]]
+    assert actions == ["run_now", "reschedule", "resume", "pause", "update", "add"]
+    deleted = site.request("DELETE", "schedules/nightly")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert_problem(site.request("GET", "schedules/nightly"), 404, "schedule-not-found")
+    entry = site.get("audit")["items"][0]
+    assert (entry["action"], entry["actor"], entry["via"]) == ("delete", "admin of None", "api")
+
+
+def test_a_change_of_what_somebody_else_changed_is_refused(site: Site) -> None:
+    site.app.schedules.add("nightly", every("1h"), "work")
+    read = site.request("GET", "schedules/nightly")
+    site.app.schedules.update("nightly", priority=8)
+    stale = {"If-Match": read.headers["etag"]}
+    verbs: list[tuple[str, str, Any]] = [
+        ("PATCH", "schedules/nightly", {"priority": 2}),
+        ("DELETE", "schedules/nightly", None),
+        ("POST", "schedules/nightly/pause", {}),
+        ("POST", "schedules/nightly/resume", {}),
+        ("POST", "schedules/nightly/reschedule", {"at": "1h"}),
+        ("POST", "schedules/nightly/reset", {}),
+    ]
+    for method, path, body in verbs:
+        response = site.request(method, path, json=body, headers=stale)
+        assert_problem(response, 412, "schedule-changed")
+    assert site.get("schedules/nightly")["priority"] == 8
+    for wrong in ("W/1", '"x"', ""):
+        response = site.request("PATCH", "schedules/nightly", json={}, headers={"If-Match": wrong})
+        assert_problem(response, 412, "schedule-changed", "If-Match")
+    fresh = {"If-Match": site.request("GET", "schedules/nightly").headers["etag"]}
+    assert site.request("PATCH", "schedules/nightly", json={"priority": 2}, headers=fresh).status_code == 200
+    anything = site.request("PATCH", "schedules/nightly", json={"priority": 3}, headers={"If-Match": "*"})
+    assert anything.status_code == 200
+
+
+def test_a_repeated_request_with_the_same_key_adds_nothing(site: Site) -> None:
+    body = {"name": "nightly", "trigger": "every 1h", "task": "work"}
+    key = {"Idempotency-Key": "deploy 1"}
+    first = site.post("schedules", body, status=201, headers=key)
+    assert site.post("schedules", body, status=201, headers=key) == first
+    assert_problem(site.request("POST", "schedules", json=body), 409, "schedule-exists")
+    other = {"Idempotency-Key": "deploy 2"}
+    assert_problem(site.request("POST", "schedules", json=body, headers=other), 409, "schedule-exists")
+    changed = site.request("POST", "schedules", json={**body, "priority": 8}, headers=key)
+    assert_problem(changed, 422, "key-used-twice", "Idempotency-Key")
+    run = site.post("runs", {"task": "work"}, status=201, headers=key)
+    assert site.post("runs", {"task": "work"}, status=201, headers=key)["id"] == run["id"]
+    fired = site.post("schedules/nightly/run", status=201, headers=key)
+    assert site.post("schedules/nightly/run", status=201, headers=key)["id"] == fired["id"]
+    assert len({run["id"], fired["id"]}) == 2
+    assert len(site.get("runs")["items"]) == 2
+    # Another person with the same key means another request.
+    theirs = site.post("runs", {"task": "work"}, status=201, headers=key, role="operator")
+    assert theirs["id"] != run["id"]
+
+
+def test_runs_are_listed_page_by_page(site: Site) -> None:
+    ids = {site.post("runs", {"task": "work"}, status=201)["id"] for _ in range(7)}
+    seen: list[str] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page = site.get("runs", params={"limit": 3, **({} if cursor is None else {"cursor": cursor})})
+        seen += [run["id"] for run in page["items"]]
+        cursor, pages = page["cursor"], pages + 1
+    assert (set(seen), len(seen), pages) == (ids, 7, 3)
+    assert_problem(site.request("GET", "runs", params={"cursor": "?"}), 422, "invalid-value", "cursor")
+
+
+def test_a_run_is_cancelled_and_retried_and_explained(site: Site) -> None:
+    run = site.post("runs", {"task": "work", "payload": {"team": "ops"}}, status=201)["id"]
+    assert site.get(f"runs/{run}/why")["verdict"] == "no_worker"
+    assert site.post(f"runs/{run}/cancel")["state"] == "cancelled"
+    assert site.post(f"runs/{run}/retry")["state"] == "queued"
+    assert_problem(site.request("POST", f"runs/{run}/retry"), 409, "run-refused")
+    assert site.get(f"runs/{run}/log")["items"] == []
+    assert [entry["action"] for entry in site.get(f"runs/{run}/history")["items"]][:2] == ["retry", "cancel"]
+    assert_problem(site.request("GET", "runs/none"), 404, "run-not-found")
+    assert_problem(site.request("GET", "runs/default/none/1/2/log"), 404, "run-not-found")
+
+
+def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:
+    for name in ("a1", "a2", "b1"):
+        site.app.schedules.add(name, every("1h"), "work", tags=[name[0]])
+    asked = {"action": "pause", "filter": {"tag": "a"}, "note": "away"}
+    counted = site.post("bulk/schedules", asked)
+    assert (counted["matched"], counted["done"]) == (2, 0)
+    assert [schedule["name"] for schedule in counted["sample"]] == ["a1", "a2"]
+    done = site.post("bulk/schedules", {**asked, "dry_run": False})
+    assert (done["matched"], done["done"], done["refused"]) == (2, 2, [])
+    states = {row["name"]: row["state"] for row in site.get("schedules")["items"]}
+    assert states == {"a1": "paused", "a2": "paused", "b1": "active"}
+    delete = {"action": "delete", "filter": {"tag": "a"}, "dry_run": False}
+    refused = site.request("POST", "bulk/schedules", json=delete, role="operator")
+    assert_problem(refused, 403, "role-too-low")
+    assert site.post("bulk/schedules", delete)["done"] == 2
+    runs = [site.post("runs", {"task": "work"}, status=201)["id"] for _ in range(3)]
+    cancel = {"action": "cancel", "filter": {"task": "work"}, "dry_run": False}
+    assert site.post("bulk/runs", cancel)["done"] == 3
+    retry = {"action": "retry", "filter": {"ids": runs[:2]}, "state": "cancelled", "dry_run": False}
+    assert site.post("bulk/runs", retry)["done"] == 2
+
+
+def test_a_bulk_change_touches_no_other_tenant_temporal_cve_2026_5199(site: Site) -> None:
+    for tenant in ("acme", "globex"):
+        site.app.schedules.add("nightly", every("1h"), "work", tenant=tenant)
+        site.app.enqueue("work", tenant=tenant)
+    everything = {"filter": {}, "dry_run": False}
+    done = site.post("bulk/schedules", {"action": "pause", **everything}, tenant="acme", role="operator")
+    assert done["done"] == 1
+    assert site.post("bulk/runs", {"action": "cancel", **everything}, tenant="acme")["done"] == 1
+    assert site.app.schedules.get("nightly", tenant="globex").state == "active"
+    assert [run.state for run in site.app.runs.list(tenant="globex")] == ["queued"]
+    (theirs,) = [run.id for run in site.app.runs.list(tenant="globex")]
+    by_id = {"action": "cancel", "filter": {"ids": [theirs]}, "dry_run": False}
+    assert site.post("bulk/runs", by_id, tenant="acme")["matched"] == 0
+
+
+def test_secrets_are_masked_for_viewers_alone(site: Site) -> None:
+    payload = {
+        "team": "ops",
+        "db": {"Password": "hunter2", "url": "redis://u:hunter2@h/0"},
+        "api_key": "hunter2",
+    }
+    site.app.schedules.add("nightly", every("1h"), "other", payload)
+    run = site.app.schedules.run_now("nightly").id
+    for path in (
+        "schedules",
+        "schedules/nightly",
+        "runs",
+        f"runs/{run}",
+        "audit",
+        "schedules/nightly/history",
+    ):
+        assert "hunter2" not in site.request("GET", path, role="viewer").text, path
+    for path in ("schedules/nightly", f"runs/{run}"):
+        assert "hunter2" in site.request("GET", path, role="operator").text, path
+
+
+def test_numbers_that_would_lose_digits_travel_as_text(site: Site) -> None:
+    site.app.schedules.add("big", every("1h"), "other", {"n": 2**53 + 1})
+    site.app.schedules.add("small", every("1h"), "other", {"n": 2**53 - 1})
+    big, small = site.get("schedules/big"), site.get("schedules/small")
+    assert (big["payload"], big["payload_text"]) == (None, '{"n":9007199254740993}')
+    assert (small["payload"], small["payload_text"]) == ({"n": 9007199254740991}, None)
+    payload = '{"n":9007199254740993.0,"m":12345678901234567890}'
+    raw = f'{{"name":"raw","trigger":"every 1h","task":"other","payload":{payload}}}'
+    made = site.request("POST", "schedules", content=raw, headers={"Content-Type": "application/json"})
+    assert made.json()["payload_text"] == '{"n":9007199254740992.0,"m":12345678901234567890}'
+
+
+def test_refusals_name_the_field_the_value_and_what_to_do(site: Site) -> None:
+    good = {"name": "a", "trigger": "every 1h", "task": "work"}
+    cases: list[tuple[dict[str, Any], int, str]] = [
+        ({"name": "a b"}, 400, "name"),
+        ({"trigger": "61 * * * *"}, 422, "trigger"),
+        ({"retries": -1}, 400, "retries"),
+        ({"retries": 1.5}, 400, "retries"),
+        ({"retries": "3"}, 400, "retries"),
+        ({"timeout": "soon"}, 422, "timeout"),
+        ({"payload": [1]}, 400, "payload"),
+        ({"payload": {"unknown": 1}}, 422, "payload"),
+        ({"overlap": "sometimes"}, 400, "overlap"),
+        ({"colour": "red"}, 400, "colour"),
+        ({"grace": "1m"}, 422, "grace"),
+    ]
+    for change, status, field in cases:
+        response = site.request("POST", "schedules", json={**good, **change})
+        problem = response.json()
+        assert (response.status_code, problem.get("field")) == (status, field), problem
+    missing = site.request("POST", "schedules", json={"name": "a"})
+    assert missing.status_code == 400
+    assert "trigger" in missing.json()["detail"]
+    for raw in (b"{", b"\xff", b"[]", b"null", b'{"name":"\\ud800"}', b"[" * 100_000):
+        response = site.request(
+            "POST", "schedules", content=raw, headers={"Content-Type": "application/json"}
+        )
+        assert response.status_code == 400, raw[:20]
+    as_form = site.request("POST", "schedules", content=b"name=a", headers={"Content-Type": "text/plain"})
+    assert_problem(as_form, 415, "unsupported-media-type", "Content-Type")
+    large = site.request(
+        "POST", "schedules", content=b" " * 2_000_001, headers={"Content-Type": "application/json"}
+    )
+    assert_problem(large, 413, "body-too-large")
+    put = site.request("PUT", "schedules")
+    assert_problem(put, 405, "method-not-allowed")
+    assert put.headers["allow"] == "GET, HEAD, POST"
+    assert site.request("GET", "schedules?limit=3&limit=4").status_code == 400
+
+
+def test_another_tenant_sees_no_marker_anywhere_airflow_cve_2026_28563(site: Site) -> None:
+    marker, hidden = "xyzzy-4711", "plugh-0815"
+    app = site.app
+    with acting_as(f"{hidden}-actor"):
+        words: dict[str, Any] = {"tags": [hidden], "description": hidden, "queue": hidden}
+        app.schedules.add(marker, every("1h"), f"{hidden}-task", {hidden: hidden}, tenant="acme", **words)
+        run = app.schedules.run_now(marker, tenant="acme")
+        app.runs.cancel(run.id, tenant="acme")
+        app.schedules.pause(marker, hidden, tenant="acme")
+    app.tokens.create(hidden, "admin", tenant="acme")
+    own = app.enqueue("work", tenant="globex").id
+    paths = {
+        each.path.replace("{name}", name).replace("{id}", run_id)
+        for each in TABLE
+        if each.method == "GET" and each.path != "/events"
+        for name, run_id in ((marker, run.id), ("other", own))
+    }
+    assert len(paths) > 25
+    for path in sorted(paths):
+        for params in ({}, {"tenant": "acme"}, {"all_tenants": "true"}):
+            response = site.request("GET", f"/api/v1{path}", tenant="globex", params=params)
+            # An answer may quote the name that the sender has written.
+            assert hidden not in response.text, (path, params, response.text)
+            assert marker not in response.text or marker in path, (path, params, response.text)
+
+
+@pytest.mark.parametrize("trigger", ["0 0 30 2 *", "* * * * * *", "0 0 29 2 1#5", "every 1ms", "H H * * *"])
+def test_hostile_triggers_take_neither_time_nor_memory_oban_web_2_12_5(site: Site, trigger: str) -> None:
+    import resource
+    import time
+
+    started, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    response = site.request("POST", "preview", json={"trigger": trigger, "count": 1000})
+    assert response.status_code in (200, 422), response.text
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    # Generous bounds of work, not of time: a bomb takes gigabytes and minutes.
+    assert used < 200_000, "kB"
+    assert time.process_time() - started < 20
+    assert site.request("POST", "preview", json={"trigger": trigger, "count": 1001}).status_code == 400
+
+
+def test_the_answers_about_the_store_as_a_whole(site: Site) -> None:
+    site.app.schedules.add("nightly", every("1h"), "work", tenant="acme")
+    site.app.enqueue("work")
+    assert site.get("nodes")["items"] == []
+    (queue,) = site.get("queues")["items"]
+    assert (queue["name"], queue["due"], queue["trend"]) == ("default", 1, "stands still")
+    assert [tenant["name"] for tenant in site.get("tenants")["items"]] == ["acme"]
+    assert site.get("tenants", tenant="globex")["items"] == []
+    assert site.get("quarantine")["items"] == []
+    assert site.get("statistics")["by"] == "minute"
+    assert site.get("failures")["groups"] == []
+    assert site.get("forecast?hours=2&all_tenants=true")["total"] in (1, 2)
+    assert site.get("me", tenant="acme") == {
+        "name": "admin of acme",
+        "role": "admin",
+        "tenant": "acme",
+        "default_tenant": "acme",
+    }
+    made = site.post("tokens", {"name": "ci", "role": "viewer", "expires": "1h"}, status=201)
+    assert site.request("GET", "me", secret=made["secret"]).json()["name"] == "ci"
+    assert "secret" not in site.get("tokens")["items"][0]
+    assert site.request("DELETE", f"tokens/{made['token']['id']}").status_code == 204
+    assert_problem(site.request("DELETE", f"tokens/{made['token']['id']}"), 404, "token-not-found")
+
+
+def test_a_store_that_is_away_is_a_503_and_the_probe_says_so() -> None:
+    from evenbeat.errors import StoreUnavailable
+
+    store = MemoryStore(VirtualClock())
+    app = Scheduler(store)
+    site = Site(app, needs_token=False)
+    assert site.request("GET", "/readyz", role=None).json() == {"ok": True}
+
+    def fail(*_: object, **__: object) -> Any:
+        raise StoreUnavailable("db.internal did not answer")
+
+    store.get_record = store.find_schedules = store.find_runs = fail  # type: ignore[method-assign]
+    response = site.request("GET", "runs", role=None)
+    assert_problem(response, 503, "store-unavailable")
+    assert response.headers["retry-after"] == "1"
+    probe = site.request("GET", "/readyz", role=None)
+    assert (probe.status_code, probe.json()) == (503, {"ok": False, "problems": ["the store is unavailable"]})
+    assert site.request("GET", "/healthz", role=None).status_code == 200
+    site.close()
+
+
+def test_the_app_works_under_any_prefix(app: Scheduler) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+    from starlette.testclient import TestClient
+
+    from evenbeat.web import web_app
+
+    mounted = Starlette(routes=[Mount("/tools/jobs", app=web_app(app, needs_token=False))])
+    with TestClient(mounted, base_url="http://localhost") as client:
+        assert client.get("/tools/jobs/api/v1/me").json()["role"] == "admin"
+        assert client.get("/tools/jobs/healthz").status_code == 200
+        app.schedules.add("nightly", every("1h"), "work")
+        assert client.get("/tools/jobs/api/v1/schedules/nightly").status_code == 200
+        assert client.get("/api/v1/me").status_code == 404
