@@ -27,9 +27,10 @@ from evenbeat.observe.phrases import count
 from evenbeat.rules.ticks import spread_delay, spread_number, trigger_of
 from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.timeline.extra import require_numpy
+from evenbeat.triggers import Trigger
 
 if TYPE_CHECKING:
-    from evenbeat.timeline.load import Expected, Load, Positions
+    from evenbeat.timeline.load import Load, Positions
 
 _MINUTE, _HOUR = 60_000, 3_600_000
 _PAGE = 500
@@ -60,17 +61,22 @@ def forecast_of(
 ) -> Forecast:
     """Return the forecast of these schedules, as ``Scheduler.forecast`` does. Time and memory are bounded.
 
-    10,000 schedules for 24 hours take 80 to 130 ms (bench/forecast.py), half of it to build the plan.
+    10,000 schedules for 24 hours take 80 to 130 ms (bench/forecast.py). To read their rows from SQLite takes as
+    long again.
     """
     require_numpy("the forecast")
-    from evenbeat.timeline.load import Load
+    from evenbeat.timeline.load import Expected, Load
 
     check_one_of("by", by, get_args(ForecastStep))
     _check_hours(hours, by)
     start = _read_since(since, now)
-    firing = [(row, found) for row in rows if (found := _expected(row, with_tenant)) is not None]
-    load = Load([found for _, found in firing], start, start + hours * _HOUR)
-    return _Report(load, [row for row, _ in firing]).forecast(by)
+    firing, expected = [], []
+    for row in rows:
+        if (times := _times(row)) is not None:
+            firing.append(row)
+            name = f"{row.tenant}/{row.name}" if with_tenant else row.name
+            expected.append(Expected(name, *times, spread_delay(row), row.moved))
+    return _Report(Load(expected, start, start + hours * _HOUR), firing).forecast(by)
 
 
 def _check_hours(hours: int, by: ForecastStep) -> None:
@@ -96,13 +102,11 @@ def _read_since(since: Moment | None, now: Instant) -> Instant:
     return max(start, now)
 
 
-def _expected(row: ScheduleRecord, with_tenant: bool) -> Expected | None:
-    """Return a schedule as it will fire; None if it will not.
+def _times(row: ScheduleRecord) -> tuple[Trigger, Instant] | None:
+    """Return the trigger of a schedule and its next tick that will fire; None if it will not fire.
 
     One that can't be read does not fire: ``schedules list`` and ``doctor`` name it.
     """
-    from evenbeat.timeline.load import Expected
-
     first = row.next_tick
     goes_on = row.state == "active" or (row.state == "paused" and row.paused_until is not None)
     if first is None or not goes_on or row.damage:
@@ -114,8 +118,7 @@ def _expected(row: ScheduleRecord, with_tenant: bool) -> Expected | None:
     if row.paused_until is not None and row.paused_until > first:
         # If the trigger ends during the pause, use an instant far beyond any forecast.
         first = trigger.next_ms(row.paused_until - 1) or row.paused_until + 100 * 366 * 24 * _HOUR
-    name = f"{row.tenant}/{row.name}" if with_tenant else row.name
-    return Expected(name, trigger, first, spread_delay(row), row.moved)
+    return trigger, first
 
 
 class _Report:
@@ -124,6 +127,7 @@ class _Report:
     def __init__(self, load: Load, rows: list[ScheduleRecord]) -> None:
         self._load = load
         self._rows = rows
+        self._numbers: dict[int, int | None] = {}
 
     def forecast(self, by: ForecastStep) -> Forecast:
         from evenbeat.timeline.spreading import propose_spreads
@@ -171,8 +175,10 @@ class _Report:
         return tuple(self._load.schedules[position].id for position in positions[:MOST_NAMES].tolist())
 
     def _number(self, position: int) -> int | None:
-        row = self._rows[position]
-        return spread_number(row) if row.spread == 0 else None
+        if position not in self._numbers:
+            row = self._rows[position]
+            self._numbers[position] = spread_number(row) if row.spread == 0 else None
+        return self._numbers[position]
 
     def _quiet(self) -> Iterator[QuietWindow]:
         from evenbeat.timeline.quiet import quiet_ranges

@@ -65,14 +65,16 @@ class Load:
         self.schedules = list(schedules)
         plain: list[tuple[int, Trigger]] = []
         delayed: list[tuple[int, Trigger]] = []
+        next_ticks = _NextTicks()
         for position, schedule in enumerate(self.schedules):
-            for trigger in _as_it_fires(schedule, self.start):
+            for trigger in _as_it_fires(schedule, self.start, next_ticks):
                 shifted = _delayed(trigger, schedule.delay)
                 if shifted is None:
                     delayed.append((position, trigger))
                 else:
                     plain.append((position, shifted))
         self._plain = Plan(plain)
+        self._positions = np.array(self._plain.ids, np.intp)
         first, last = self.start // _MINUTE, self.end // _MINUTE
         work = max(_WORK, _PERIODS * (last - first))
         self.counts, self.estimated = self._plain.per_minute(first, last, work)
@@ -105,8 +107,7 @@ class Load:
     def by_schedule(self, minute: Instant) -> Counts:
         """Return how many runs start in that minute, by the position of the schedule."""
         runs = np.zeros(len(self.schedules), np.int64)
-        positions = np.array(self._plain.ids, np.intp)
-        np.add.at(runs, positions, self._plain.by_schedule(minute, minute + _MINUTE))
+        np.add.at(runs, self._positions, self._plain.by_schedule(minute, minute + _MINUTE))
         self._delayed.add_by_schedule(runs, minute)
         return runs
 
@@ -124,14 +125,23 @@ class Load:
         return list(found.values())
 
 
-def _as_it_fires(schedule: Expected, start: Instant) -> list[Trigger]:
+class _NextTicks(dict[tuple[Trigger, Instant], Instant | None]):
+    """The first tick of a trigger after an instant, found once for all schedules with an equal trigger."""
+
+    def __missing__(self, key: tuple[Trigger, Instant]) -> Instant | None:
+        trigger, after = key
+        found = self[key] = trigger.next_ms(after)
+        return found
+
+
+def _as_it_fires(schedule: Expected, start: Instant, next_ticks: _NextTicks) -> list[Trigger]:
     """Return triggers with the ticks of the schedule that fire at or after ``start``, without its delay."""
     trigger, first = schedule.trigger, schedule.first
     begin = start - schedule.delay
     resumed = first if schedule.moved is None or first is None else max(first, schedule.moved)
     if first is None or resumed is None or resumed < begin:
         return [trigger]
-    if schedule.moved is None and trigger.next_ms(begin - 1) == first:
+    if schedule.moved is None and next_ticks[trigger, begin - 1] == first:
         return [trigger]
     found: list[Trigger] = [At(first)] if first >= begin else []
     following = trigger.next_ms(resumed)
