@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.request import urlopen
@@ -223,6 +224,22 @@ def test_a_request_that_does_not_arrive_in_time_is_dropped(
     monkeypatch.setattr(health_server, "LONGEST_REQUEST", 0.05)
     with probed.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost:")
+        assert _all(connection) == b""
+
+
+def test_a_request_that_arrives_byte_by_byte_is_dropped_at_the_same_time(
+    probed: Probed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes in time; the request as a whole does not."""
+    monkeypatch.setattr(health_server, "LONGEST_REQUEST", 0.1)
+    with probed.connect() as connection:
+        sent = 0
+        with suppress(ConnectionError):
+            while sent <= LARGEST_REQUEST:
+                connection.sendall(b"G")
+                sent += 1
+                time.sleep(0.001)
+        assert sent <= LARGEST_REQUEST
         assert _all(connection) == b""
 
 
