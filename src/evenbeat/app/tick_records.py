@@ -22,6 +22,8 @@ _MOST_ROWS = 200_000
 _MOST_GENERATIONS = 100
 # So many ticks in a row may have been moved to earlier times.
 _MOST_MOVED = 100
+# A user whose clock is behind may have moved a tick to a time before the last one that fired.
+_CLOCKS_APART = 600_000
 # More runs than this are not read to find a moved tick.
 _MOST_RUNS = 10_000
 
@@ -99,7 +101,8 @@ class TickRecords:
         """
         trigger, edge = own_trigger(self._row), trigger_since(self._row)
         earlier = self._ticks_before(trigger, tick)
-        ledger = self.ledger(earlier[0] if len(earlier) == _MOST_MOVED else edge, tick)
+        start = earlier[0] if len(earlier) == _MOST_MOVED else edge
+        ledger = self.ledger(start - _CLOCKS_APART, tick)
         rows = [row for row in ledger if row.recorded_at >= edge]
         passed = _covered(earlier, (row for row in rows if row.reason == "rescheduled"))
         generations = self._generations(earlier, [row for row in rows if row.reason != "rescheduled"])
@@ -112,8 +115,8 @@ class TickRecords:
             place += before not in passed
         moved = {
             number: record
-            for at, number, record in self._off_trigger(trigger, edge, fired_by, rows)
-            if edge <= at < tick and number > generation
+            for at, number, record in self._off_trigger(trigger, edge - _CLOCKS_APART, fired_by, rows)
+            if at < tick and number > generation
         }
         order = sorted(moved)
         return moved[order[place - 1]] if len(order) >= place else None
