@@ -189,6 +189,15 @@ def test_a_new_trigger_begins_a_new_account(app: VirtualScheduler) -> None:
     assert account(app).expected == 6
 
 
+def test_ticks_that_were_passed_over_count_for_the_trigger_of_then_alone(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", "*/2 * * * *", "work")
+    app.schedules.reschedule("beat", "9m")  # passes over 12:02 to 12:08
+    app.travel("1s")
+    app.schedules.update("beat", trigger="*/4 * * * *")
+    found = account(app, until=NOON + 9 * MINUTE)
+    assert (found.expected, found.pending, found.skipped) == (2, 2, {})
+
+
 @pytest.mark.parametrize("trigger", ["*/5 * * * *", "every 5m", "every 5m start=2026-03-01T00:00:00Z"])
 @pytest.mark.parametrize("start", [60, 58, -3])
 def test_a_schedule_with_a_start_counts_from_it(app: VirtualScheduler, trigger: str, start: int) -> None:

@@ -220,6 +220,8 @@ def test_a_time_that_the_clock_repeats(scheduler: VirtualScheduler) -> None:
     scheduler.schedules.add("beat", cron("30 2 * * *", tz="Europe/Berlin"), "work")
     scheduler.travel("1d")
     assert scheduler.schedules.why("beat", "2026-10-25 02:30").verdict == "succeeded"
+    other = scheduler.schedules.why("beat", "2026-10-25 02:31")
+    assert other.sentence.endswith("it runs at 02:30 every day (Europe/Berlin)")
     answer = scheduler.schedules.why("beat", "2026-10-25T02:30+01:00")
     assert answer.verdict == "clock_repeated"
 
@@ -306,6 +308,26 @@ def test_ticks_that_were_moved(app: VirtualScheduler) -> None:
     assert (answer.verdict, answer.run) == ("rescheduled", app.runs.list(limit=1)[0].id)
     assert answer.sentence == "the tick of Sun 2026-03-01 12:30 UTC was moved to Sun 2026-03-01 12:27 UTC"
     assert why(app, 27).verdict == "succeeded"
+
+
+def test_a_tick_that_was_passed_over_may_run_after_all(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", every("10m"), "work")
+    app.schedules.reschedule("beat", "35m")
+    app.schedules.reschedule("beat", "20m")  # one of the ticks that were passed over
+    app.travel("21m")
+    assert [why(app, minute).verdict for minute in (10, 20, 30)] == [
+        "rescheduled",
+        "succeeded",
+        "rescheduled",
+    ]
+
+
+def test_ticks_that_were_passed_over_say_nothing_about_another_trigger(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", "*/2 * * * *", "work")
+    app.schedules.reschedule("beat", "9m")
+    app.travel("1s")
+    app.schedules.update("beat", trigger="*/4 * * * *")
+    assert why(app, 4).verdict == "not_due"
 
 
 # -- the run

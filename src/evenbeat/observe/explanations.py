@@ -145,9 +145,7 @@ def _paused(case: Case) -> Words:
 
 def _finished(case: Case) -> Words:
     schedule = case.facts.schedule
-    words = (
-        f"{schedule.name} is finished: its trigger ({own_trigger(schedule).explain()}) has no tick to come"
-    )
+    words = f"{schedule.name} is finished: its trigger ({_rule(schedule)}) has no tick to come"
     evidence = []
     if case.finding.run is not None and case.finding.run.finished_at is not None:
         evidence.append(
@@ -160,8 +158,13 @@ def _finished(case: Case) -> Words:
 
 def _no_tick(case: Case) -> Words:
     schedule = case.facts.schedule
-    words = f"{schedule.name} has no tick at {_asked(case)}: it runs {own_trigger(schedule).explain()}"
+    words = f"{schedule.name} has no tick at {_asked(case)}: it runs {_rule(schedule)}"
     return Words(words, list(_neighbours(case)))
+
+
+def _rule(schedule: ScheduleRecord) -> str:
+    """Return the trigger in words, without the effect of clock changes."""
+    return own_trigger(schedule).explain().partition("; ")[0]
 
 
 def _neighbours(case: Case) -> Iterator[Fact]:
