@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from evenbeat import AuditEntry, Scheduler, acting_as, every
+from evenbeat.app import rows, run_changes
+from evenbeat.stores.base import Store
+from evenbeat.stores.mongo import MongoStore
+from evenbeat.stores.postgres import PostgresStore
+from evenbeat.stores.redis import RedisStore
 
 
 @pytest.fixture(params=["sqlite", "postgres", "valkey", "mongo"])
@@ -102,3 +107,37 @@ def test_entries_of_writes_that_race_form_one_chain(app: Scheduler) -> None:
     # Each entry begins where another one ended: none is missing, and none is of a write that lost.
     assert sorted(chain) == [0, *numbers]
     assert app.schedules.get("beat").retries == chain[-1]
+
+
+STORES: dict[str, Callable[..., Store]] = {
+    "postgres": PostgresStore,
+    "valkey": RedisStore,
+    "mongo": MongoStore,
+}
+
+
+@pytest.mark.parametrize(("server", "more"), [("postgres", [0, 0]), ("valkey", [0, 0]), ("mongo", [1, 2])])
+def test_an_entry_costs_no_round_trip(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, server: str, more: list[int]
+) -> None:
+    """In MongoDB, records are another collection: the entry is one more command of the transaction, and the
+    change of a single run becomes a transaction."""
+    commands: list[str] = []
+    app = Scheduler(STORES[server](request.getfixturevalue(server), on_command=commands.append))
+
+    def sent(change: Callable[[], object]) -> int:
+        commands.clear()
+        change()
+        return len(commands)
+
+    app.schedules.add("beat", every("1h"), "work")
+    app.schedules.update("beat", retries=1)  # the first write may open connections
+    app.enqueue_many(["work"] * 3, ids=["a", "b", "c"])
+    app.runs.cancel("a")
+    with_entry = [sent(lambda: app.schedules.update("beat", retries=2)), sent(lambda: app.runs.cancel("b"))]
+    assert len(app.audit.list()) == 5
+    monkeypatch.setattr(rows, "audited", lambda *_: ())
+    monkeypatch.setattr(run_changes, "audited", lambda *_: ())
+    without = [sent(lambda: app.schedules.update("beat", retries=3)), sent(lambda: app.runs.cancel("c"))]
+    app.close()
+    assert [audited - bare for audited, bare in zip(with_entry, without, strict=True)] == more

@@ -645,6 +645,36 @@ def test_tenants_do_not_see_each_other(app: Scheduler, clock: VirtualClock) -> N
     assert rest.cursor is None
 
 
+@pytest.mark.parametrize("gap", ["0s", "1ms", "40s", "1h", "3d", "30d"])
+def test_the_entries_of_all_tenants_come_in_one_order_however_dense_they_are(
+    app: Scheduler, store: Failing, clock: VirtualClock, gap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "_BATCH", 3)
+    for number in range(8):
+        app.schedules.add(f"s{number}", every("1h"), "work", tenant=("zoo", "acme", "default")[number % 3])
+        clock.advance(gap)
+    wanted = [f"s{number}" for number in reversed(range(8))]
+    assert names(app.audit.list(all_tenants=True)) == wanted
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = app.audit.page(all_tenants=True, limit=3, cursor=cursor)
+        found += names(page.entries)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert found == wanted
+    since = app.audit.list(all_tenants=True, subject="s3")[0].at
+    until = app.audit.list(all_tenants=True, subject="s6")[0].at
+    if gap != "0s":
+        assert names(app.audit.list(all_tenants=True, since=since, until=until)) == ["s5", "s4", "s3"]
+
+
+def test_an_empty_audit_of_all_tenants_takes_few_queries(app: Scheduler, store: Failing) -> None:
+    assert app.audit.list(all_tenants=True) == []
+    assert len(store.limits) < 10
+
+
 def test_entries_are_kept_for_a_year(app: Scheduler, store: Failing, clock: VirtualClock) -> None:
     app.schedules.add("beat", every("1000d"), "work")
     clock.advance(YEAR - timedelta(seconds=1))

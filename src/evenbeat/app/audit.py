@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias, get_args
 
@@ -13,7 +13,7 @@ from evenbeat.app.session import AppSession
 from evenbeat.core.audits import ACTIONS, AuditAction, AuditEntry, AuditPage, SubjectKind
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
-from evenbeat.core.ids import new_key
+from evenbeat.core.ids import instant_of, new_key
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, shown
@@ -26,6 +26,8 @@ Entries: TypeAlias = list[AuditEntry]
 # The most records of one query, and of one call of ``page``.
 _BATCH = 500
 _SCANNED = 5_000
+# The span of time that is read at once of all tenants, at first.
+_FIRST_SPAN = 3_600_000
 _CURSOR = re.compile(r"[0-9a-f]{32}")
 
 
@@ -48,10 +50,11 @@ def write_entry(store: Store, change: auditing.Change, now: Instant) -> None:
 def history(session: AppSession, kind: SubjectKind, subject: str, tenant: str, limit: int) -> Entries:
     """Return the newest entries of one schedule or run."""
     check_limit(limit)
+    store = session.store()
     source = _Source(tenant, auditing.prefix_of(kind, subject))
+    entries = _entries(store, [source], _Period(store.now()), limit)
     # The id of a tick's run has slashes: that of another run may be its beginning.
-    found = (entry for entry in _entries(session.store(), [source], limit) if entry.subject == subject)
-    return list(islice(found, limit))
+    return list(islice((entry for entry in entries if entry.subject == subject), limit))
 
 
 class Audit:
@@ -128,12 +131,11 @@ class Audit:
                 "cursor is not one that a page gave", field="cursor", value=cursor, hint="start without one"
             )
         store = self._session.store()
-        start, end = _window(store.now(), since, until)
         owner = None if all_tenants else self._session.tenant_of(tenant)
-        sources = _sources(store, owner, subject)
+        period = _read_period(store.now(), since, until, cursor)
         found: list[AuditEntry] = []
         # One entry more than asked for says whether there are others.
-        for number, entry in enumerate(_entries(store, sources, limit + 1, start, end, cursor)):
+        for number, entry in enumerate(_entries(store, _sources(owner, subject), period, limit + 1)):
             if len(found) == limit or number == _SCANNED:
                 return AuditPage(entries=tuple(found), cursor=cursor)
             cursor = entry.id
@@ -150,20 +152,44 @@ class Audit:
 
 
 class _Source(NamedTuple):
-    """Entries that a store keeps in their order: all of a tenant, or those of one subject."""
+    """Entries to read: of one tenant or, with None, of all; of one subject, or of all."""
 
-    tenant: str
+    tenant: str | None
     prefix: str
-    """The beginning of the keys: empty for all entries of the tenant."""
+    """The beginning of the keys of one subject's entries; empty for all subjects."""
 
     @property
     def kind(self) -> str:
         return auditing.BY_SUBJECT if self.prefix else auditing.ENTRY
 
 
-def _window(
-    now: Instant, since: Moment | None, until: Moment | None
-) -> tuple[Instant | None, Instant | None]:
+class _Period(NamedTuple):
+    """The time of the entries to read."""
+
+    now: Instant
+    since: Instant | None = None
+    until: Instant | None = None
+    after: str | None = None
+    """The id of the entry before the first one."""
+
+    def start(self, prefix: str) -> str:
+        """Return the first key to read."""
+        start, _ = auditing.key_range(prefix, self.since, self.until)
+        return start if self.after is None else max(start, _behind(prefix + self.after))
+
+    @property
+    def newest(self) -> Instant:
+        """The latest instant to read; entries of a clock that is ahead are later."""
+        newest = self.now if self.until is None else self.until - 1
+        return newest if self.after is None else min(newest, instant_of(self.after))
+
+    @property
+    def oldest(self) -> Instant:
+        """The earliest instant to read: earlier entries have expired."""
+        return self.now - auditing.KEPT if self.since is None else self.since
+
+
+def _read_period(now: Instant, since: Moment | None, until: Moment | None, cursor: str | None) -> _Period:
     start = None if since is None else read_moment(since, "since", now, ago=True)
     end = None if until is None else read_moment(until, "until", now, ago=True)
     if start is not None and end is not None and end <= start:
@@ -173,48 +199,65 @@ def _window(
             value=until,
             hint="give a later end, or leave it out: until now",
         )
-    return start, end
+    return _Period(now, start, end, cursor)
 
 
-def _sources(store: Store, tenant: str | None, subject: str | None) -> Sequence[_Source]:
+def _sources(tenant: str | None, subject: str | None) -> list[_Source]:
     """Return where the entries of a tenant are, or of all tenants; only those of one subject."""
-    tenants = [tenant] if tenant is not None else [row.tenant for row in store.find_records(auditing.TENANT)]
-    prefixes = [""]
-    if subject is not None:
-        prefixes = [auditing.prefix_of(kind, subject) for kind in get_args(SubjectKind)]
-    return [_Source(tenant, prefix) for tenant in tenants for prefix in prefixes]
+    if subject is None:
+        return [_Source(tenant, "")]
+    return [_Source(tenant, auditing.prefix_of(kind, subject)) for kind in get_args(SubjectKind)]
 
 
-def _entries(
-    store: Store,
-    sources: Sequence[_Source],
-    wanted: int,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    after: str | None = None,
-) -> Iterator[AuditEntry]:
-    """Yield the entries of all sources, the newest first; ``after`` is the id of the entry before them.
-
-    Reads as many at a time as are ``wanted``, within bounds.
-    """
+def _entries(store: Store, sources: list[_Source], period: _Period, wanted: int) -> Iterator[AuditEntry]:
+    """Yield the entries of all sources, the newest first. Reads as many at a time as are ``wanted``."""
     size = min(max(wanted, 1), _BATCH)
-    streams = [_stream(store, source, size, since, until, after) for source in sources]
+    streams = [
+        _of_all_tenants(store, source, period)
+        if source.tenant is None
+        else _of_tenant(store, source, period, size)
+        for source in sources
+    ]
     return heapq.merge(*streams, key=lambda entry: entry.id)
 
 
-def _stream(
-    store: Store, source: _Source, size: int, since: Instant | None, until: Instant | None, after: str | None
-) -> Iterator[AuditEntry]:
-    start, end = auditing.key_range(source.prefix, since, until)
-    if after is not None:
-        start = max(start, _behind(source.prefix + after))
+def _of_tenant(store: Store, source: _Source, period: _Period, size: int) -> Iterator[AuditEntry]:
+    start = period.start(source.prefix)
+    _, end = auditing.key_range(source.prefix, period.since, period.until)
     while True:
         records = store.find_records(source.kind, source.tenant, start=start, end=end, limit=size)
-        # A record that a person edited by hand, or a newer version wrote, can't be shown.
-        yield from (entry for entry in map(auditing.read_entry, records) if entry is not None)
+        yield from _readable(records)
         if len(records) < size:
             return
         start = _behind(records[-1].key)
+
+
+def _of_all_tenants(store: Store, source: _Source, period: _Period) -> Iterator[AuditEntry]:
+    """Yield the entries of all tenants.
+
+    A store reads records tenant by tenant, so this reads a span of time at once and sorts its entries. The
+    span is longer where few entries are, and shorter where many are.
+    """
+    start, newest, span = period.start(source.prefix), period.newest, _FIRST_SPAN
+    while True:
+        oldest = max(newest - span, period.oldest)
+        _, end = auditing.key_range(source.prefix, oldest, None)
+        # The entries of one millisecond are read in any case.
+        most = _BATCH if span else None
+        records = store.find_records(source.kind, start=start, end=end, limit=most)
+        if len(records) == most:
+            span //= 8
+            continue
+        yield from sorted(_readable(records), key=lambda entry: entry.id)
+        if oldest == period.oldest:
+            return
+        start, newest = end, oldest - 1
+        span = max(span, 1) * 4
+
+
+def _readable(records: list[Record]) -> Iterator[AuditEntry]:
+    """Yield entries. A record that a person edited by hand, or a newer version wrote, can't be shown."""
+    return (entry for entry in map(auditing.read_entry, records) if entry is not None)
 
 
 def _behind(key: str) -> str:

@@ -42,6 +42,11 @@ def new_key(now: Instant) -> str:
     return f"{_ALL_BITS - int(new_run_id(now), 16):032x}"
 
 
+def instant_of(key: str) -> Instant:
+    """Return the time of a key of ``new_key``."""
+    return _TIME_BITS - int(key[:12], 16)
+
+
 def first_key_of(instant: Instant) -> str:
     """Return the start of the keys of this millisecond: those of later ones sort before it."""
     return f"{_TIME_BITS - min(max(instant, 0), _TIME_BITS):012x}"

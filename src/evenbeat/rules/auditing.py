@@ -2,8 +2,8 @@
 
 A change is kept as two records with the same body. One is of kind ``audit``, for the newest changes of a
 tenant. The other is of kind ``audited``, whose key begins with the subject, for the history of one schedule
-or run. A third record, of kind ``audit_tenant``, is the same for all changes of a tenant: it lists the
-tenants that have entries. A store adds all of them in the same step as the change itself.
+or run. A store adds both in the same step as the change itself. Both are new: adding a record that may exist
+already costs MongoDB a repetition, and locks its row in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_TEXT = 2_000
 """The most characters of a value that an entry keeps."""
 CUT = "… (cut)"
 
-ENTRY, BY_SUBJECT, TENANT = "audit", "audited", "audit_tenant"
+ENTRY, BY_SUBJECT = "audit", "audited"
 """The kinds of records."""
 
 
@@ -120,8 +120,6 @@ def records_of(change: Change, actor: str, via: str, key: str, now: Instant) -> 
     return (
         Record(kind=ENTRY, tenant=change.tenant, key=key, body=text, expires=end),
         Record(kind=BY_SUBJECT, tenant=change.tenant, key=by_subject, body=text, expires=end),
-        # Without an end: the store does not write it again, so it would expire before the tenant's entries.
-        Record(kind=TENANT, tenant=change.tenant, key=change.tenant, body=""),
     )
 
 
