@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat.core.records import Execution, Record
 from evenbeat.rules import attempts
@@ -154,6 +155,16 @@ def test_a_run_that_commits_minutes_late_is_reported_when_it_ends(watched: Watch
     (claimed,) = watched.activity.claim()
     watched.activity.succeed(claimed)
     assert watched.look() == [run("succeeded", "r")]
+
+
+def test_a_start_that_commits_late_is_reported(watched: Watched) -> None:
+    watched.activity.enqueue("r")
+    watched.look("1m")
+    watched.look("1m")
+    (claimed,) = watched.activity.claim()
+    late = replace(claimed, started_at=watched.activity.clock.now - 30_000)
+    watched.activity.store._store(late)
+    assert watched.look() == [run("started", "r")]
 
 
 def test_an_end_that_commits_minutes_late_is_reported_if_the_run_was_seen_running(watched: Watched) -> None:

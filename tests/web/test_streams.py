@@ -468,3 +468,12 @@ async def test_a_name_with_line_breaks_stays_inside_its_frame(scene: Scene) -> N
     ((event, data),) = client.take()
     assert event == "changes"
     assert data["changes"][0]["id"] == "a\n\nevent: reset\r\ndata: {}"
+
+
+@in_loop
+async def test_heartbeats_do_not_pile_up_for_a_slow_client(scene: Scene) -> None:
+    await scene.connect("acme")
+    await scene.publish(run("r"))
+    scene.clock.seconds += 60
+    await scene.hub.send_heartbeats()
+    assert [subscription.waiting for subscription in scene.hub._subscriptions] == [1]
