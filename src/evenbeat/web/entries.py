@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from sys import intern
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -57,7 +57,7 @@ def entry_of(record: ScheduleRecord) -> Entry:
         tenant=intern(record.tenant),
         name=record.name,
         task=intern(record.task),
-        state=record.state,
+        state=cast("ScheduleState", intern(record.state)),
         queue=intern(record.queue),
         managed_by=intern(record.managed_by),
         trigger=_shared(record.trigger),
