@@ -1,7 +1,4 @@
-"""What 500 streams of changes cost: the processor time of a web process while another process makes changes.
-
-``watch`` measures the watch and the hub with clients in the same process; ``sockets`` measures the server.
-"""
+"""What 500 streams of changes cost: the processor time of a web server while other processes make changes."""
 
 from __future__ import annotations
 
@@ -16,12 +13,11 @@ from pathlib import Path
 
 from bench.measure import Row, median
 from bench.processes import process, processor_seconds, scratch, until
+from evenbeat import Scheduler
 from evenbeat.core.records import RunRecord
 from evenbeat.stores.base import Store
-from evenbeat.stores.urls import open_url
-from evenbeat.web.catalogue import Catalogue
-from evenbeat.web.changes import ChangeWatch
-from evenbeat.web.streams import Hub, sse
+from evenbeat.web import web_app
+from evenbeat.web.serving import WebServer, listen
 
 CLIENTS = 500
 CHANGES_A_SECOND = 10
@@ -32,26 +28,28 @@ GOAL = 10
 
 
 def run() -> list[Row]:
-    shares = [_share() for _ in range(ROUNDS)]
-    share = median(shares)
-    name = f"{CLIENTS} clients in one process, {CHANGES_A_SECOND} changes a second"
+    share = median([_share() for _ in range(ROUNDS)])
+    name = f"{CLIENTS} clients of the event stream, {CHANGES_A_SECOND} changes a second"
     return [Row("web", name, "% of a core", share, goal=f"< {GOAL} %", met=share < GOAL)]
 
 
 def _share() -> float:
     with scratch() as folder:
-        url, ready = f"sqlite:///{folder / 'bench.db'}", folder / "ready"
-        store = open_url(url)
-        store.open()
-        with process("-m", "bench.web_events", url, str(ready)) as child:
-            until(ready.exists)
-            time.sleep(SETTLE)
-            before, begin = processor_seconds(child.pid), time.perf_counter()
-            with changing(store) as added:
-                time.sleep(SECONDS)
-            used, taken = processor_seconds(child.pid) - before, time.perf_counter() - begin
-            until(lambda: int(ready.read_text() or 0) >= CLIENTS * len(added))
-        store.close()
+        url, port, got = f"sqlite:///{folder / 'bench.db'}", folder / "port", folder / "got"
+        app = Scheduler(url)
+        secret = app.tokens.create("bench").secret
+        with process("-m", "bench.web_events", "serve", url, str(port)) as server:
+            until(port.exists)
+            with process("-m", "bench.web_events", "follow", port.read_text(), secret, str(got)):
+                until(got.exists)
+                time.sleep(SETTLE)
+                before, begin = processor_seconds(server.pid), time.perf_counter()
+                with changing(app.store) as added:
+                    time.sleep(SECONDS)
+                used, taken = processor_seconds(server.pid) - before, time.perf_counter() - begin
+                # Every client has got every change.
+                until(lambda: int(got.read_text() or 0) >= CLIENTS * len(added))
+        app.close()
     return used / taken * 100
 
 
@@ -78,37 +76,54 @@ def changing(store: Store) -> Iterator[list[str]]:
         thread.join()
 
 
-async def follow(url: str, ready: Path) -> None:
-    """Follow the changes of a store with many clients, and write how many changes they got in all."""
-    store = open_url(url)
-    store.open()
-    hub = Hub()
-    watch = ChangeWatch(store, Catalogue(), hub)
-    got = 0
+def serve(url: str, port: Path) -> None:
+    app = Scheduler(url)
+    bound = listen("127.0.0.1", 0)
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    server = WebServer(web_app(app), bound)
+    server.start()
+    port.write_text(str(bound.getsockname()[1]))
+    stopping.wait()
+    server.stop()
+    app.close()
+
+
+async def follow(port: int, secret: str, got: Path) -> None:
+    """Read the event stream over many connections, and write how many changes came in all."""
+    count = 0
+    connected = 0
 
     async def read() -> None:
-        nonlocal got
-        async for part in sse(hub.subscription(None)):
-            got += part.count(b'"subject":"run"')
+        nonlocal count, connected
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = (
+            f"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {secret}\r\n\r\n"
+        )
+        writer.write(head.encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        connected += 1
+        while part := await reader.read(65_536):
+            count += part.count(b'"subject":"run"')
 
     clients = [asyncio.create_task(read()) for _ in range(CLIENTS)]
-    watch.start()
-    loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-
-    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    while connected < CLIENTS:
+        await asyncio.sleep(0.1)
     while not stopping.is_set():
+        got.write_text(str(count))
         await asyncio.sleep(0.5)
-        ready.write_text(str(got))
-    hub.close()
-    await asyncio.gather(*clients)
-    watch.stop()
-    store.close()
+    for client in clients:
+        client.cancel()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        asyncio.run(follow(sys.argv[1], Path(sys.argv[2])))
-    else:
-        for row in run():
-            print(f"{row.name}: {row.ours:.2f} {row.unit} {row.goal} {row.met}")
+    match sys.argv[1:]:
+        case ["serve", url, port]:
+            serve(url, Path(port))
+        case ["follow", port, secret, got]:
+            asyncio.run(follow(int(port), secret, Path(got)))
+        case _:
+            for row in run():
+                print(f"{row.name}: {row.ours:.2f} {row.unit} {row.goal} {row.met}")
