@@ -146,4 +146,8 @@ def test_an_account_with_a_missing_and_a_doubled_tick_fails(app: Scheduler, tmp_
 def test_an_account_that_is_too_long_names_the_way_out(app: Scheduler) -> None:
     result = run("account", "beat", "--to", "2030-01-01")
     assert result.exit_code == 2
+    assert "is more than a year ahead" in result.stderr
+    app.schedules.update("beat", trigger="* * * * *")
+    result = run("account", "beat", "--to", "2026-12-31")
+    assert result.exit_code == 2
     assert "shorten the period" in result.stderr

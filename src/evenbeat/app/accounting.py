@@ -7,26 +7,31 @@ from collections.abc import Mapping, Sequence
 
 from evenbeat.app.tick_records import TickRecords
 from evenbeat.core.explanations import Account
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
-from evenbeat.errors import DamagedSchedule
+from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.node.pruner import purged_before
 from evenbeat.observe.accounts import account_view
 from evenbeat.rules.accounts import Period, counted_period, expected_ticks, tally, trigger_since
+from evenbeat.rules.ticks import own_trigger
 from evenbeat.stores.base import Store
 
+# Milliseconds that an account may reach ahead: counting the ticks of millennia takes seconds.
+_FARTHEST = 366 * 86_400_000
 # So many ticks without a record are searched for in the runs of moved ticks; more have other reasons.
 _MOST_SEARCHED = 100
 
 
-def account_of(store: Store, row: ScheduleRecord, since: Instant | None, until: Instant) -> Account:
+def account_of(
+    store: Store, row: ScheduleRecord, since: Moment | None = None, until: Moment | None = None
+) -> Account:
     """Return the account of a schedule's ticks from ``since`` to before ``until``.
 
     ``row`` was read before the records: all ticks before its watermark have one by then.
     """
     if row.damage:
         raise DamagedSchedule(row.tenant, row.name, row.damage)
-    period = counted_period(row, since, until, purged_before(store))
+    period = counted_period(row, *_asked(row, since, until, store.now()), purged_before(store))
     ticks = expected_ticks(row, period)
     records = TickRecords(store, row)
     ledger = records.ledger(period.start, period.end)
@@ -40,6 +45,23 @@ def account_of(store: Store, row: ScheduleRecord, since: Instant | None, until: 
     moved = _moved(store.now(), counted.unexplained, ticks, runs, records)
     missing = [tick for tick in counted.unexplained if tick not in moved]
     return account_view(row, period, len(ticks), counted, moved=len(moved), missing=missing)
+
+
+def _asked(
+    row: ScheduleRecord, since: Moment | None, until: Moment | None, now: Instant
+) -> tuple[Instant | None, Instant]:
+    """Return the period that was asked for; by default all until now."""
+    zone = own_trigger(row).tzinfo
+    start = None if since is None else read_moment(since, "since", now, zone, ago=True)
+    end = now + 1 if until is None else read_moment(until, "until", now, zone, ago=True)
+    if start is not None and end <= start:
+        problem = f"until {shown(until)} is not after since {shown(since)}"
+    elif end > now + _FARTHEST:
+        problem = f"until {shown(until)} is more than a year ahead"
+    else:
+        return start, end
+    hint = "give another end, or leave it out: until now"
+    raise InvalidValue(problem, field="until", value=until, hint=hint)
 
 
 def _recorded(ticks: Sequence[Instant], ledger: Sequence[Skipped], given: Instant) -> set[Instant]:
