@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.core.records import LogChunk, Record, RunRecord, Skipped, Statistics
+from evenbeat.app.accounting import account_of
+from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue
-from evenbeat.rules import attempts
+from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
 from evenbeat.stores.pages import cursor_at
@@ -255,6 +256,34 @@ class HistoryContract(Contract):
         assert [row.first for row in store.find_skipped("default", "cleanup")] == [3, 2, 1]
         assert [row.first for row in store.find_skipped("default", "cleanup", limit=1)] == [3]
         assert store.find_skipped("default", "other") == []
+
+    def test_the_records_of_all_ticks_add_up(self, store: Store, clock: VirtualClock) -> None:
+        def present() -> ScheduleRecord:
+            row = self.get(store)
+            assert row is not None
+            return row
+
+        def change(planned: Planned | None) -> None:
+            assert self.put(store, present(), planned).accepted
+
+        self.add(store, schedule(trigger="every 1m"))
+        clock.advance("5m")
+        self.fire(store)  # one run, four coalesced ticks
+        clock.advance("10s")
+        change(changes.reschedule(present(), clock.now + 5_000, clock.now))  # the tick of the sixth minute
+        clock.advance("5s")
+        self.fire(store)
+        change(changes.pause(present(), clock.now))
+        clock.advance("3m")
+        change(changes.resume(present(), clock.now))
+        clock.advance("1m")
+        self.fire(store)
+        change(changes.reschedule(present(), clock.now + 10_000, clock.now))
+        clock.advance("70s")
+        found = account_of(store, present())
+        assert (found.ran, found.coalesced, found.skipped) == (2, 4, {"paused": 2})
+        assert (found.moved, found.pending, found.missing, found.doubled) == (1, 1, 0, 0)
+        assert found.expected == 10
 
     def test_the_ledger_is_read_by_the_range_of_ticks(self, store: Store, clock: VirtualClock) -> None:
         made = self.add(store, schedule())
