@@ -39,6 +39,7 @@ def _wanted(client: Any, base: str, keys: list[str]) -> dict[str, dict[str, Any]
         elif key.startswith("schedules:") and "revision" in (fields := client.hgetall(base + key)):
             schedule = read_schedule(fields)
             indexes["schedules"][member_of(*schedule.key)] = 0
+            indexes["changed"][member_of(*schedule.key)] = schedule.updated_at
             if schedule.wake_at is not None:
                 indexes["due"][member_of(*schedule.key)] = schedule.wake_at
     indexes["counts"] = {name: str(number) for name, number in indexes["counts"].items()}

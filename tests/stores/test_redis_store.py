@@ -972,6 +972,24 @@ def test_late_schedules_are_found_among_many_that_wake_up_at_once(
     assert log.seen == ["find due"] * 4 + ["find schedules"]
 
 
+def test_changed_schedules_are_found_without_reading_the_others(
+    make: Make, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "MEMBERS_READ", 4)
+    log = CommandLog(on=False)
+    store = make(on_command=log)
+    add_schedules(store, *(f"s{at:02}" for at in range(10)))
+    clock.advance("1m")
+    changed = [f"t{at}" for at in range(9)]
+    add_schedules(store, *changed)
+    log.on = True
+    page = store.find_schedules(ScheduleQuery(changed_since=clock.now, limit=5))
+    assert [row.name for row in page.items] == changed[:5]
+    assert log.seen == ["find changed"] * 3 + ["find schedules"]
+    rest = store.find_schedules(ScheduleQuery(changed_since=clock.now, limit=5, cursor=page.cursor))
+    assert [row.name for row in rest.items] == changed[5:]
+
+
 def test_a_search_by_keys_does_not_find_statistics_of_a_schedule_that_does_not_exist(
     store: RedisStore, clock: VirtualClock, client: Any
 ) -> None:

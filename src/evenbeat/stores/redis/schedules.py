@@ -91,6 +91,7 @@ def _write_row(write: Write) -> list[object]:
         _score(s.wake_at),
         s.format,
         *_following(write.planned),
+        s.updated_at,
     ]
     if write.records:
         row.append([record_row(record) for record in write.records])
@@ -125,6 +126,9 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
     keys: Iterable[tuple[str, str]] | None = query.keys
     if keys is None and query.wakes_before is not None:
         keys = _due_before(session, query.wakes_before)
+    elif keys is None and query.changed_since is not None and after is None:
+        # Only for the first page: further pages may be most of the schedules, and each would sort them.
+        keys = _by_score(session, "find changed", "changed", str(query.changed_since), "+inf")
     if keys is None:
         found = _in_order(session, query, after)
     else:
@@ -166,20 +170,26 @@ def _conditions(query: ScheduleQuery, already: int) -> list[object]:
 
 def _due_before(session: Session, instant: Instant) -> list[tuple[str, str]]:
     """Return the keys of the schedules that wake up before an instant, those of newer formats excepted."""
+    return [
+        key
+        for family in FAMILIES
+        for key in _by_score(session, "find due", f"due{family}", "-inf", f"({instant}")
+    ]
+
+
+def _by_score(session: Session, name: str, index: str, first: str, last: str) -> list[tuple[str, str]]:
+    """Return the keys of the schedules in a range of an index."""
     found: list[tuple[str, str]] = []
-    for family in FAMILIES:
-        index, first, passed = f"{session.location.base}due{family}", "-inf", 0
-        while True:
-            words = (first, f"({instant}", "WITHSCORES", "LIMIT", passed, MEMBERS_READ)
-            flat: list[str] = session.execute("find due", "ZRANGEBYSCORE", index, *words)
-            found += map(read_member, flat[::2])
-            if len(flat) < 2 * MEMBERS_READ:
-                break
-            # Continue after the last score, or inside it.
-            last = flat[-1]
-            passed = flat[1::2].count(last) + (passed if last == first else 0)
-            first = last
-    return found
+    passed = 0
+    while True:
+        words = (first, last, "WITHSCORES", "LIMIT", passed, MEMBERS_READ)
+        flat: list[str] = session.execute(name, "ZRANGEBYSCORE", session.location.base + index, *words)
+        found += map(read_member, flat[::2])
+        if len(flat) < 2 * MEMBERS_READ:
+            return found
+        # Continue after the last score, or inside it.
+        passed = flat[1::2].count(flat[-1]) + (passed if flat[-1] == first else 0)
+        first = flat[-1]
 
 
 def _range(query: ScheduleQuery) -> tuple[str, str]:
