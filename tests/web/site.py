@@ -38,15 +38,15 @@ class Site:
         tenant: str | None = None,
         secret: str | None = None,
         peer: str = "192.0.2.1",
-        headers: dict[str, str] | None = None,
+        headers: dict[str, str] | list[tuple[str, str]] | None = None,
         **more: Any,
     ) -> httpx2.Response:
         """Send a request, with the token of a role; ``role=None`` sends none."""
-        sent = dict(headers or {})
+        sent = list(headers.items()) if isinstance(headers, dict) else list(headers or ())
         if secret is not None:
-            sent["Authorization"] = f"Bearer {secret}"
+            sent.append(("Authorization", f"Bearer {secret}"))
         elif role is not None:
-            sent["Authorization"] = f"Bearer {self.token(role, tenant)}"
+            sent.append(("Authorization", f"Bearer {self.token(role, tenant)}"))
         if peer not in self._clients:
             self._clients[peer] = TestClient(self.web, base_url="http://localhost", client=(peer, 50_000))
         url = path if path.startswith("/") else f"{API}/{path}"

@@ -5,6 +5,7 @@ Tests that are named for an incident remember one of another product.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -56,6 +57,7 @@ def test_every_method_of_every_path_refuses_foreign_hosts_and_origins_ray_cve_20
             "http://localhost:80",
             "file://localhost",
             "http://localhost/",
+            "http://[",
         ):
             response = site.request(method, path, headers={"Origin": origin})
             assert response.status_code == 403, (method, path, origin)
@@ -69,6 +71,38 @@ def test_schedules_named_like_open_paths_are_closed_prefect_cve_2026_3514(site: 
     assert site.request("GET", "/healthz", role=None).status_code == 200
     for path in ("/healthz/", "/healthz/x", "/x/healthz", "/api/v1/healthz", "/HEALTHZ", "//healthz"):
         assert site.request("GET", path, role=None).status_code == 401, path
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz\n", "/readyz\n", "/x\ny", "/api/v1/runs/x\ny", "*", "http://localhost/healthz"]
+)
+def test_targets_that_are_not_plain_paths_need_a_token(site: Site, path: str) -> None:
+    assert asyncio.run(status_of(site, path, b"localhost")) == 401
+    assert asyncio.run(status_of(site, path, b"evil.example")) == 421
+
+
+async def status_of(site: Site, path: str, host: bytes) -> int:
+    """Return the answer to a request that clients refuse to send."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", host)],
+        "client": ("192.0.2.1", 1),
+    }
+    await site.web(scope, receive, send)
+    status: int = sent[0]["status"]
+    return status
 
 
 @pytest.mark.parametrize("endpoint", ROUTES)
@@ -164,6 +198,25 @@ def test_the_address_comes_from_named_proxies_alone(app: Scheduler) -> None:
     # A household of IPv6 counts as one.
     assert gate.address("2001:db8:1:2::1", None) == gate.address("2001:db8:1:2:ffff::9", None)
     assert gate.address("2001:db8:1:3::1", None) != gate.address("2001:db8:1:2::1", None)
+
+
+def test_ipv4_addresses_in_the_form_of_ipv6_are_told_apart(app: Scheduler) -> None:
+    gate = Gate(app.tokens, read_settings(proxies=["10.0.0.0/8"]))
+    assert gate.address("::ffff:192.0.2.1", None) == "192.0.2.1"
+    assert gate.address("::ffff:10.1.2.3", "198.51.100.1") == "198.51.100.1"
+
+
+def test_a_header_that_the_proxy_adds_counts_not_the_one_of_the_client(app: Scheduler) -> None:
+    site = Site(app, proxies=["192.0.2.1"])
+    for at in range(MOST_FAILURES + 1):
+        response = site.request(
+            "GET",
+            "me",
+            secret=f"evb_{at}_x",
+            headers=[("X-Forwarded-For", f"203.0.113.{at}"), ("X-Forwarded-For", "198.51.100.1")],
+        )
+    assert_problem(response, 429, "too-many-failures")
+    site.close()
 
 
 def test_a_revoked_token_is_refused_within_five_seconds(app: Scheduler) -> None:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from evenbeat.app.tokens import Tokens
 from evenbeat.core.tokens import Role, Token, allows
@@ -74,12 +73,11 @@ class Gate:
                 "this server does not answer to that host name",
                 field="Host",
                 value=host,
-                hint="add the name to the accepted hosts: evenbeat web --allow-host NAME",
+                hint="add the name to the accepted hosts: evenbeat web --web-hosts NAME",
             )
         if origin is None:
             return
-        parts = urlsplit(origin.lower())
-        if parts.scheme not in ("http", "https") or origin.lower() != f"{parts.scheme}://{host}":
+        if origin.lower() not in (f"http://{host}", f"https://{host}"):
             raise Refused(
                 HTTPStatus.FORBIDDEN,
                 "foreign-origin",
@@ -97,19 +95,15 @@ class Gate:
                 peer = text.strip()
                 if not self._is_proxy(peer):
                     break
-        try:
-            found = ipaddress.ip_address(peer)
-        except ValueError:
+        found = _read_address(peer)
+        if found is None:
             return peer[:64]
         # A household has 2**64 addresses of IPv6.
         return str(found if found.version == 4 else ipaddress.ip_network((found, 64), strict=False))
 
     def _is_proxy(self, text: str) -> bool:
-        try:
-            address = ipaddress.ip_address(text)
-        except ValueError:
-            return False
-        return any(address in network for network in self._settings.proxies)
+        address = _read_address(text)
+        return address is not None and any(address in network for network in self._settings.proxies)
 
     def authenticate(self, authorization: str | None, address: str) -> Principal:
         """Return who sends a request, by its Authorization header."""
@@ -170,6 +164,19 @@ class Gate:
             if len(self._failures) >= _REMEMBERED and address not in self._failures:
                 self._failures.clear()
             self._failures[address] = (count + 1, start)
+
+
+def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address of a text; None if it is not one.
+
+    A socket that takes both families writes IPv4 addresses as ``::ffff:192.0.2.1``. As IPv6, all of these
+    would be one household.
+    """
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return found if found.version == 4 else found.ipv4_mapped or found
 
 
 def authorize(principal: Principal, needed: Role) -> None:

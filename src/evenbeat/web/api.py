@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from http import HTTPStatus
@@ -14,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evenbeat.app.acting import acting_as
 from evenbeat.core.json_form import json_form
@@ -143,7 +144,9 @@ async def admitted(state: WebState, request: Request) -> Principal:
     headers = request.headers
     state.gate.check_origin(headers.get("host"), headers.get("origin"))
     peer = request.client.host if request.client is not None else ""
-    address = state.gate.address(peer, headers.get("x-forwarded-for"))
+    # Some proxies append a header of their own to the one that the client sent.
+    forwarded = ", ".join(headers.getlist("x-forwarded-for")) or None
+    address = state.gate.address(peer, forwarded)
     # Verifying a token reads the store.
     return await run_in_threadpool(state.gate.authenticate, headers.get("authorization"), address)
 
@@ -229,4 +232,21 @@ def starlette_app(state: WebState, more: Iterable[Route] = ()) -> Starlette:
             hint=f"GET {PREFIX}/openapi.json lists the paths",
         )
 
-    return Starlette(routes=[*more, *routes(state), _route("/{path:path}", missing)])
+    made = [*more, *routes(state), _route("/{path:path}", missing)]
+    for route in made:
+        # Starlette's patterns also match a path with a line break at its end, and none with one inside.
+        route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
+    app = Starlette(routes=made)
+    app.router.default = _Missing(missing, app.router.not_found)
+    return app
+
+
+class _Missing:
+    """Answers requests whose target is not a path: ``OPTIONS *``, ``GET http://host/…``, web sockets."""
+
+    def __init__(self, respond: Respond, not_http: ASGIApp) -> None:
+        self._http = _Answering(respond)
+        self._not_http = not_http
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._http if scope["type"] == "http" else self._not_http)(scope, receive, send)
