@@ -263,10 +263,15 @@ def test_no_spread_is_proposed_where_it_would_not_help() -> None:
 
 
 def test_there_are_at_most_twenty_proposals() -> None:
-    rows = [row(f"s{n}", f"{n % 60} {n // 60 % 24} * * *") for n in range(60 * 24)]
-    rows += [row(f"x{minute}-{n}", f"{minute * 2} 9 * * *") for minute in range(30) for n in range(30)]
+    """Of 47 peaks that a spread would lower."""
+    halves = [(hour, minute) for hour in range(24) for minute in (0, 30)]
+    rows = [
+        row(f"s{hour}-{minute}-{n}", f"{minute} {hour} * * *") for hour, minute in halves for n in range(10)
+    ]
+    found = forecast_of(rows, NOW, 24)
 
-    assert 1 <= len(forecast_of(rows, NOW, 24).proposals) <= 20
+    assert len(found.peaks) == 48
+    assert len(found.proposals) == len({proposal.at for proposal in found.proposals}) == 20
 
 
 # -- hostile schedules -------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def forecast_of(
 ) -> Forecast:
     """Return the forecast of these schedules, as ``Scheduler.forecast`` does. Time and memory are bounded.
 
-    10,000 schedules for 24 hours take 80 to 130 ms (bench/forecast.py). Reading their rows from SQLite takes
+    10,000 schedules for 24 hours take 60 to 140 ms (bench/forecast.py). Reading their rows from SQLite takes
     about as long again.
     """
     require_numpy("the forecast")
