@@ -274,6 +274,21 @@ def test_there_are_at_most_twenty_proposals() -> None:
     assert len(found.proposals) == len({proposal.at for proposal in found.proposals}) == 20
 
 
+def test_a_forecast_does_not_keep_the_payloads_of_schedules() -> None:
+    def rows() -> Iterator[ScheduleRecord]:
+        for n in range(200):
+            yield row(f"s{n}", "0 * * * *", payload=f'"{n}{"x" * 200_000}"')
+
+    forecast_of([row("warm", "0 * * * *")], NOW, 1)
+    tracemalloc.start()
+    try:
+        assert forecast_of(rows(), NOW, 24).schedules == 200
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10_000_000, "all payloads are 40 MB"
+
+
 # -- hostile schedules -------------------------------------------------------------------------------------
 
 HOSTILE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from msgspec.structs import replace
 
@@ -31,6 +31,9 @@ from evenbeat.triggers import Trigger
 
 if TYPE_CHECKING:
     from evenbeat.timeline.load import Load, Positions
+
+_Key: TypeAlias = tuple[str, str]
+"""Tenant and name."""
 
 _MINUTE, _HOUR = 60_000, 3_600_000
 _PAGE = 500
@@ -70,13 +73,15 @@ def forecast_of(
     check_one_of("by", by, get_args(ForecastStep))
     _check_hours(hours, by)
     start = _read_since(since, now)
-    firing, expected = [], []
+    # The rows are not kept: their payloads may be large.
+    expected: list[Expected] = []
+    without_spread: list[_Key | None] = []
     for row in rows:
         if (times := _times(row)) is not None:
-            firing.append(row)
+            without_spread.append((row.tenant, row.name) if row.spread == 0 else None)
             name = f"{row.tenant}/{row.name}" if with_tenant else row.name
             expected.append(Expected(name, *times, spread_delay(row), row.moved))
-    return _Report(Load(expected, start, start + hours * _HOUR), firing).forecast(by)
+    return _Report(Load(expected, start, start + hours * _HOUR), without_spread).forecast(by)
 
 
 def _check_hours(hours: int, by: ForecastStep) -> None:
@@ -124,9 +129,10 @@ def _times(row: ScheduleRecord) -> tuple[Trigger, Instant] | None:
 class _Report:
     """Turns a load into the values that users get."""
 
-    def __init__(self, load: Load, rows: list[ScheduleRecord]) -> None:
+    def __init__(self, load: Load, without_spread: list[_Key | None]) -> None:
+        """``without_spread`` has the key of each schedule of the load; None if it has a spread."""
         self._load = load
-        self._rows = rows
+        self._without_spread = without_spread
         self._numbers: dict[int, int | None] = {}
 
     def forecast(self, by: ForecastStep) -> Forecast:
@@ -142,7 +148,7 @@ class _Report:
             start=from_ms(start),
             end=from_ms(load.end),
             by=by,
-            schedules=len(self._rows),
+            schedules=len(self._load.schedules),
             counts=tuple(counts),
             total=total,
             mean=total * (_MINUTE if by == "minute" else _HOUR) / (load.end - load.start),
@@ -176,8 +182,8 @@ class _Report:
 
     def _number(self, position: int) -> int | None:
         if position not in self._numbers:
-            row = self._rows[position]
-            self._numbers[position] = spread_number(row) if row.spread == 0 else None
+            key = self._without_spread[position]
+            self._numbers[position] = None if key is None else spread_number(*key)
         return self._numbers[position]
 
     def _quiet(self) -> Iterator[QuietWindow]:

@@ -96,10 +96,10 @@ def next_start(schedule: ScheduleRecord) -> Instant | None:
 
 def spread_delay(schedule: ScheduleRecord) -> int:
     """Return by how much later the schedule's ticks fire: 0 to ``spread`` ms, the same each time."""
-    return 0 if schedule.spread == 0 else spread_number(schedule) % schedule.spread
+    return 0 if schedule.spread == 0 else spread_number(schedule.tenant, schedule.name) % schedule.spread
 
 
-def spread_number(schedule: ScheduleRecord) -> int:
+def spread_number(tenant: str, name: str) -> int:
     """Return the number whose remainder by the spread is the delay: a hash of tenant and name."""
-    digest = blake2b(f"{schedule.tenant}/{schedule.name}".encode(), digest_size=8).digest()
+    digest = blake2b(f"{tenant}/{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
