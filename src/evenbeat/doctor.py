@@ -24,7 +24,7 @@ from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.rules.waiting import why_no_taker
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Setting, Store, Write
 
 LATE = 60_000
 """Milliseconds. A schedule or run that is due for longer waits for a node that is not there."""
@@ -97,6 +97,27 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         *_deferred(store),
         _duplicates(store),
     ]
+
+
+def safety_findings(settings: list[Setting]) -> Iterator[Finding]:
+    """Yield a finding for each setting of the server that is not safe, and one for all the others."""
+    for setting in settings:
+        if setting.level != "ok":
+            yield Finding(
+                check="safety",
+                level=setting.level,
+                says=f"{setting.name} {setting.value}",
+                hint=setting.hint,
+                facts={setting.name: setting.value},
+            )
+    fine = [setting for setting in settings if setting.level == "ok"]
+    if fine:
+        yield Finding(
+            check="safety",
+            level="ok",
+            says=", ".join(f"{setting.name} {setting.value}" for setting in fine),
+            facts={setting.name: setting.value for setting in fine},
+        )
 
 
 def expired_runs(store: Store, now: Instant) -> list[RunRecord]:

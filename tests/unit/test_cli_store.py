@@ -928,6 +928,14 @@ def test_a_forecast_without_runs_is_one_line(app: Scheduler) -> None:
     assert printed("forecast") == "1 active schedule, no runs in the next 24 hours\n"
 
 
+def test_a_forecast_begins_at_any_time(app: Scheduler) -> None:
+    app.schedules.add("a", "0 9 4 * *", "t")
+
+    assert answered("forecast", "--hours", "2", "--from", "2026-03-04 08:00")["runs"] == 1
+    words = printed("forecast", "--hours", "2", "--from", "2026-03-03 08:00")
+    assert words == "1 active schedule, no runs in 2 hours from Tue 2026-03-03 08:00 +00:00\n"
+
+
 @pytest.mark.parametrize("columns", [30, 60, 100, 200])
 def test_a_forecast_fits_any_terminal(app: Scheduler, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     for number in range(30):

@@ -12,7 +12,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"])
-PUBLIC = {"evenbeat", "evenbeat.documents", "evenbeat.stores.base", "evenbeat.testing", "evenbeat.timeline"}
+PUBLIC = {
+    "evenbeat",
+    "evenbeat.documents",
+    "evenbeat.stores.base",
+    "evenbeat.testing",
+    "evenbeat.timeline",
+    "evenbeat.web",
+}
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINKS = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 

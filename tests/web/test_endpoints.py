@@ -296,6 +296,24 @@ def test_the_answers_about_the_store_as_a_whole(site: Site) -> None:
     assert_problem(site.request("DELETE", f"tokens/{made['token']['id']}"), 404, "token-not-found")
 
 
+def test_the_checks_of_the_store_are_for_admins_of_all_tenants(site: Site) -> None:
+    site.app.schedules.add("nightly", every("1h"), "work")
+    found = site.get("doctor")
+    levels = {finding["check"]: finding["level"] for finding in found["items"]}
+    assert (found["ok"], levels["clock"], levels["nodes"]) == (True, "ok", "warn"), found
+    hints = {finding["check"]: finding["hint"] for finding in found["items"]}
+    assert "evenbeat run" in hints["nodes"]
+    assert_problem(site.request("GET", "doctor", role="operator"), 403, "role-too-low")
+    assert_problem(site.request("GET", "doctor", tenant="acme"), 403, "foreign-tenant", "tenant")
+
+
+def test_the_list_of_tenants_has_a_limit(site: Site) -> None:
+    for tenant in ("acme", "beta", "corp"):
+        site.app.schedules.add("nightly", every("1h"), "work", tenant=tenant)
+    assert [each["name"] for each in site.get("tenants?limit=2")["items"]] == ["acme", "beta"]
+    assert [each["name"] for each in site.get("tenants?limit=2", tenant="corp")["items"]] == ["corp"]
+
+
 def test_a_store_that_is_away_is_a_503_and_the_probe_says_so() -> None:
     from evenbeat.errors import StoreUnavailable
 

@@ -14,10 +14,10 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import find_store, settings_here, store_option
 from evenbeat.core.clocks import wall_clock
-from evenbeat.doctor import Finding, Repaired, diagnose, repair
+from evenbeat.doctor import Finding, Repaired, diagnose, repair, safety_findings
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.observe.phrases import count
-from evenbeat.stores.base import Schema, Setting, Store
+from evenbeat.stores.base import Schema, Store
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -110,7 +110,7 @@ def _store_checks(store: Store, where: str) -> Iterator[Finding]:
     yield Finding(check="store", level="ok", says=where)
     if schema.known:
         yield _schema_finding(schema)
-    yield from _safety_findings(settings)
+    yield from safety_findings(settings)
 
 
 def _schema_finding(schema: Schema) -> Finding:
@@ -125,26 +125,6 @@ def _schema_finding(schema: Schema) -> Finding:
     upgraded = "" if schema.found == schema.known else f", upgraded from {schema.found} just now"
     says = f"{schema.known}, the newest{upgraded}"
     return Finding(check="schema", level="ok", says=says, facts={"schema": schema.known})
-
-
-def _safety_findings(settings: list[Setting]) -> Iterator[Finding]:
-    for setting in settings:
-        if setting.level != "ok":
-            yield Finding(
-                check="safety",
-                level=setting.level,
-                says=f"{setting.name} {setting.value}",
-                hint=setting.hint,
-                facts={setting.name: setting.value},
-            )
-    fine = [setting for setting in settings if setting.level == "ok"]
-    if fine:
-        yield Finding(
-            check="safety",
-            level="ok",
-            says=", ".join(f"{setting.name} {setting.value}" for setting in fine),
-            facts={setting.name: setting.value for setting in fine},
-        )
 
 
 def _table(findings: list[Finding]) -> RenderableType:

@@ -15,7 +15,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.core.durations import write_duration
 from evenbeat.core.forecasts import LONGEST_BY_HOUR, LONGEST_BY_MINUTE, Forecast, ForecastPeak, SpreadProposal
-from evenbeat.core.instants import to_ms, write_instant
+from evenbeat.core.instants import from_ms, to_ms, write_instant
 from evenbeat.core.json_form import json_form
 from evenbeat.observe.phrases import count, span
 from evenbeat.timeline.extra import has_numpy
@@ -40,6 +40,13 @@ _PEAK, _STEEP = 5, 4
     help="How far ahead to look.",
 )
 @click.option(
+    "--from",
+    "since",
+    metavar="WHEN",
+    show_default="now",
+    help="Where to begin: 02:55, a date, or 2h from now.",
+)
+@click.option(
     "--minutes",
     metavar="MINUTES",
     type=click.IntRange(1, 1440),
@@ -50,7 +57,13 @@ _PEAK, _STEEP = 5, 4
 @store_options
 @json_option
 def command(
-    hours: int, minutes: int | None, all_tenants: bool, store: str | None, tenant: str | None, as_json: bool
+    hours: int,
+    since: str | None,
+    minutes: int | None,
+    all_tenants: bool,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
 ) -> None:
     """Show the coming load, and which schedules start together.
 
@@ -64,21 +77,26 @@ def command(
         raise click.UsageError(f"--minutes under 60 needs --hours of at most {LONGEST_BY_MINUTE}")
     with opened(store, tenant) as app:
         local = LocalTime.at(app.store.now())
-        found = app.forecast(hours, by="minute" if by_minute else "hour", all_tenants=all_tenants)
+        begin = None if since is None else from_ms(local.read(since, "--from"))
+        found = app.forecast(
+            hours, since=begin, by="minute" if by_minute else "hour", all_tenants=all_tenants
+        )
     counts = [*found.counts] if by_minute else [n for runs in found.counts for n in (runs, *[0] * 59)]
     start = to_ms(found.start)
     meetings = [peak for peak in found.peaks if len(peak.schedules) + peak.more > 1]
     mean = found.mean if by_minute else found.mean / 60
     notes = [*_hints(meetings, mean), *found.notes]
+    length = count(hours, "hour")
+    window = f"in the next {length}" if since is None else f"in {length} from {local.full(found.start)}"
 
     def people() -> Iterable[RenderableType]:
         if not found.total:
             schedules = count(found.schedules, "active schedule")
-            yield f"{schedules}, no runs in the next {count(hours, 'hour')}"
+            yield f"{schedules}, no runs {window}"
             return
         yield styled((f"{count(found.total, 'run')} of {count(found.schedules, 'schedule')}", "bold"))
         peak = found.peaks[0].runs
-        yield f"in the next {count(hours, 'hour')}, up to {peak:,} a minute ({local.zone.name})"
+        yield f"{window}, up to {peak:,} a minute ({local.zone.name})"
         yield ""
         yield BarChart(counts, start, minutes, local.zone)
         if meetings:

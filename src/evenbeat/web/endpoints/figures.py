@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from evenbeat.app.figures import MOST_TENANTS
 from evenbeat.core.figures import FailureReport, FigureSeries, NodeView, QuarantineNote, TenantView
 from evenbeat.core.forecasts import Forecast, TriggerExplanation
 from evenbeat.core.results import QueueStats
@@ -40,13 +41,25 @@ def list_queues(call: Call[QueuesQuery, Any]) -> object:
     return {"items": [shapes.with_properties(queue, "trend") for queue in queues]}
 
 
-@endpoint("GET", "/tenants", role="viewer", scope="own", answer=list_of("Tenants", body_of(TenantView)))
-def list_tenants(call: Call[Any, Any]) -> object:
+class TenantListQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=MOST_TENANTS)] = MOST_TENANTS
+
+
+@endpoint(
+    "GET",
+    "/tenants",
+    role="viewer",
+    scope="own",
+    query=TenantListQuery,
+    answer=list_of("Tenants", body_of(TenantView)),
+)
+def list_tenants(call: Call[TenantListQuery, Any]) -> object:
     """List the tenants that have schedules or had runs in the last 24 hours.
 
     A token of one tenant sees that one.
     """
-    return {"items": [tenant for tenant in call.app.tenants() if call.principal.may_see(tenant.name)]}
+    seen = [tenant for tenant in call.app.tenants() if call.principal.may_see(tenant.name)]
+    return {"items": seen[: call.query.limit]}
 
 
 @endpoint(

@@ -1,0 +1,346 @@
+"""Python, the command line and the REST API offer the same verbs, with the same parameters.
+
+A method, a command or an endpoint that is in no row of VERBS, and not among the exceptions, fails here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, NamedTuple, get_args, get_type_hints, is_typeddict
+
+import click
+import pytest
+
+import evenbeat.doctor
+from evenbeat import Scheduler
+from evenbeat.app.audit import Audit
+from evenbeat.app.runs import Runs
+from evenbeat.app.schedules import Schedules
+from evenbeat.app.tokens import Tokens
+from evenbeat.cli.root import root
+from evenbeat.web.app import ENDPOINTS
+from evenbeat.web.endpoint import TABLE, Endpoint
+
+
+class Verb(NamedTuple):
+    """One verb, in its three forms."""
+
+    python: str
+    cli: str
+    rest: str
+
+
+VERBS = (
+    Verb("schedules.list", "schedules list", "GET /schedules"),
+    Verb("schedules.add", "schedules add", "POST /schedules"),
+    Verb("schedules.get", "schedules show", "GET /schedules/{name}"),
+    Verb("schedules.update", "schedules update", "PATCH /schedules/{name}"),
+    Verb("schedules.delete", "schedules delete", "DELETE /schedules/{name}"),
+    Verb("schedules.pause", "schedules pause", "POST /schedules/{name}/pause"),
+    Verb("schedules.resume", "schedules resume", "POST /schedules/{name}/resume"),
+    Verb("schedules.reset", "schedules reset", "POST /schedules/{name}/reset"),
+    Verb("schedules.reschedule", "schedules reschedule", "POST /schedules/{name}/reschedule"),
+    Verb("schedules.run_now", "schedules run", "POST /schedules/{name}/run"),
+    Verb("schedules.pause_all", "schedules pause", "POST /bulk/schedules"),
+    Verb("schedules.resume_all", "schedules resume", "POST /bulk/schedules"),
+    Verb("schedules.run_all", "schedules run", "POST /bulk/schedules"),
+    Verb("schedules.delete_all", "schedules delete", "POST /bulk/schedules"),
+    Verb("schedules.next_run", "schedules show", "GET /schedules/{name}"),
+    Verb("schedules.preview", "schedules show", "GET /schedules/{name}/ticks"),
+    Verb("schedules.skipped", "schedules show", "GET /schedules/{name}/skipped"),
+    Verb("schedules.stats", "schedules show", "GET /schedules/{name}/stats"),
+    Verb("schedules.history", "schedules history", "GET /schedules/{name}/history"),
+    Verb("schedules.why", "why", "GET /schedules/{name}/why"),
+    Verb("schedules.account", "account", "GET /schedules/{name}/account"),
+    Verb("runs.list", "runs list", "GET /runs"),
+    Verb("runs.page", "runs list", "GET /runs"),
+    Verb("runs.get", "runs show", "GET /runs/{id}"),
+    Verb("runs.logs", "runs logs", "GET /runs/{id}/log"),
+    Verb("runs.retry", "runs retry", "POST /runs/{id}/retry"),
+    Verb("runs.cancel", "runs cancel", "POST /runs/{id}/cancel"),
+    Verb("runs.retry_all", "runs retry", "POST /bulk/runs"),
+    Verb("runs.cancel_all", "runs cancel", "POST /bulk/runs"),
+    Verb("runs.history", "runs history", "GET /runs/{id}/history"),
+    Verb("runs.why", "why", "GET /runs/{id}/why"),
+    Verb("runs.why_waiting", "why", "GET /runs/{id}/why"),
+    Verb("enqueue", "runs enqueue", "POST /runs"),
+    Verb("explain", "explain", "POST /preview"),
+    Verb("explain", "next", "POST /preview"),
+    Verb("forecast", "forecast", "GET /forecast"),
+    Verb("nodes", "nodes", "GET /nodes"),
+    Verb("queues", "queues", "GET /queues"),
+    Verb("tenants", "tenants", "GET /tenants"),
+    Verb("quarantine", "quarantine", "GET /quarantine"),
+    Verb("statistics", "stats", "GET /statistics"),
+    Verb("failures", "failures", "GET /failures"),
+    Verb("audit.list", "audit", "GET /audit"),
+    Verb("audit.page", "audit", "GET /audit"),
+    Verb("tokens.create", "tokens create", "POST /tokens"),
+    Verb("tokens.list", "tokens list", "GET /tokens"),
+    Verb("tokens.revoke", "tokens revoke", "DELETE /tokens/{id}"),
+    Verb("evenbeat.doctor.diagnose", "doctor", "GET /doctor"),
+)
+
+_PROGRAM = "runs or describes the program itself"
+_STATE = "the state of this process"
+ONLY_PYTHON = {
+    "start": _PROGRAM,
+    "stop": _PROGRAM,
+    "run": _PROGRAM,
+    "close": _PROGRAM,
+    "hurry": _PROGRAM,
+    "task": _PROGRAM,
+    "declare_tasks": _PROGRAM,
+    "node_settings": _PROGRAM,
+    "on_error": _PROGRAM,
+    "on_event": f"{_PROGRAM}; GET /events streams changes to other programs",
+    "on_idle": _PROGRAM,
+    "on_start": _PROGRAM,
+    "on_stop": _PROGRAM,
+    "stand_in": "replaces the store in tests",
+    "events": _STATE,
+    "is_idle": _STATE,
+    "is_processing": _STATE,
+    "is_running": _STATE,
+    "node": _STATE,
+    "store": _STATE,
+    "tasks": _STATE,
+    "tenant": _STATE,
+    "lock": "a lock ends with the process that holds it",
+    "enqueue_many": "a batch, so that one commit adds many runs; a client sends POST /runs for each",
+    "schedules.declare": "declares what the code says; POST and PATCH make the same changes by hand",
+    "schedules.get_many": "reads a batch for lists, which have rows already",
+    "runs.join": "waits in the caller's process; others poll the run or follow the events",
+    "runs.count": "counts history; statistics and queues answer without that",
+    "tokens.verify": "checks a secret that came with a request",
+    "tokens.works": "checks the token of an open stream",
+}
+ONLY_CLI = {
+    "dev": "runs a program here",
+    "run": "runs a program here",
+    "web": "serves the API",
+    "documents run": "runs a program here",
+    "demo": "runs a program here",
+    "health": "checks processes of this host; over HTTP, /healthz and /readyz do",
+    "db upgrade": "changes the tables before a program starts",
+    "config show": "shows the settings of this shell",
+    "completion": "sets up this shell",
+}
+ONLY_REST = {
+    "GET /openapi.json": "describes the API",
+    "GET /me": "says what a token may do; a shell has no token",
+    "GET /events": "Python has on_event; the live output of 'dev' and 'runs logs --follow' show changes",
+}
+
+SHELL = {
+    "store": "the API has one store",
+    "as_json": "the API always answers JSON",
+    "yes": "confirms; over REST, dry_run is false",
+    "every": "chooses bulk; over REST, a path of its own does",
+}
+# A parameter that has another name in a shell or over HTTP.
+CLI_NAMES = {"run_id": "id", "when": "at", "expr": "trigger"}
+# Python's name of an id or name that the path has.
+PATH_NAMES = {"{name}": "name", "{id}": "id"}
+
+_CURSOR = "the command prints as much as --limit says"
+_REVISION = "guards a change of what was read before; the command changes what is there now"
+NOT_IN_CLI = {
+    "* if_revision": _REVISION,
+    "* cursor": _CURSOR,
+    "* dry_run": "without --yes, the command counts, shows a sample and asks",
+    "* ids": "a shell names one run, or chooses by filters and --error-group",
+    "schedules.run_now id": "makes a repeated call add nothing; a person sees whether it worked",
+    "schedules.preview schedule": "the argument NAME",
+    "schedules.preview count": "'schedules show' has room for a few ticks; 'next' takes --count",
+    "schedules.preview since": "'schedules show' starts now; 'next' takes --from",
+    "schedules.skipped limit": "'schedules show' has room for a few",
+    "schedules.stats schedules": "the argument NAME",
+    "schedules.why name": "the argument of 'why' is a name or an id",
+    "runs.why id": "the argument of 'why' is a name or an id",
+    "runs.why_waiting id": "the argument of 'why' is a name or an id",
+    "enqueue delay": "--at takes a duration, too",
+    "enqueue within": "a transaction of the calling program",
+    "forecast by": "the command chooses minutes, or hours for a range that is too long for them",
+    "evenbeat.doctor.diagnose local": "the clock of this machine",
+    "explain count": "'explain' shows three ticks; 'next' takes --count",
+}
+NOT_IN_REST = {
+    "schedules.preview schedule": "the name in the path",
+    "schedules.preview since": "POST /preview takes it, for any trigger",
+    "schedules.stats schedules": "the name in the path",
+    "runs.list ids": "GET /runs/{id} reads one",
+    "runs.page ids": "GET /runs/{id} reads one",
+    "enqueue within": "a transaction of the calling program",
+    "evenbeat.doctor.diagnose local": "the clock of the server's machine",
+}
+MORE_IN_CLI = {
+    "* tz": "a part of the trigger's text",
+    "schedules update no_payload": "null over REST, None in Python",
+    "schedules update no_timeout": "null over REST, None in Python",
+    "schedules update no_max_concurrent": "null over REST, None in Python",
+    "runs logs follow": "reads the log again and again; over REST, the events say when",
+    "runs retry error_group": "GET /failures has the group, and POST /bulk/runs takes its ids",
+    "why subject": "a name or an id",
+    "forecast minutes": "the length of a bar on the terminal",
+    "doctor url": "the store, as with --store",
+    "doctor repairs": "changes rows of all tenants without an entry in the audit: only from a shell",
+}
+_CATALOGUE = "the server's catalogue of schedules answers it; a store would have to read all of them"
+MORE_IN_REST = {
+    "GET /schedules failing": _CATALOGUE,
+    "GET /schedules late": _CATALOGUE,
+    "GET /schedules sort": _CATALOGUE,
+    "GET /schedules cursor": _CATALOGUE,
+    "POST /schedules id": "a repeated create with the same Idempotency-Key succeeds; in Python it is refused",
+    "POST /schedules if_revision": "the answer has the ETag",
+    "GET /schedules/{name} if_revision": "the answer has the ETag",
+    "POST /bulk/schedules action": "chooses the method",
+    "POST /bulk/runs action": "chooses the method",
+}
+
+_FACADES: dict[str, type] = {
+    "": Scheduler,
+    "schedules.": Schedules,
+    "runs.": Runs,
+    "tokens.": Tokens,
+    "audit.": Audit,
+}
+
+
+def methods() -> Iterator[str]:
+    """Yield the public members of the façade, without the twins for async code."""
+    for prefix, facade in _FACADES.items():
+        for name in dir(facade):
+            is_twin = name.startswith("a") and hasattr(facade, name[1:])
+            if not name.startswith("_") and not is_twin:
+                yield f"{prefix}{name}"
+
+
+def method(name: str) -> Any:
+    if name.startswith("evenbeat."):
+        return getattr(evenbeat.doctor, name.rpartition(".")[2])
+    prefix, dot, own = name.rpartition(".")
+    return getattr(_FACADES[prefix + dot], own)
+
+
+def python_parameters(name: str) -> set[str]:
+    """Return the parameters of a method, with those of its keyword options."""
+    function = inspect.unwrap(method(name))
+    found = set()
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            found |= _options(function, parameter.name)
+        else:
+            found.add(parameter.name)
+    return found - {"self", "store"}
+
+
+def _options(function: Any, name: str) -> set[str]:
+    """Return the names of ``**options: Unpack[Options]``."""
+    hint = eval(function.__annotations__[name], function.__globals__)  # noqa: S307  # our own annotation
+    (options,) = get_args(hint)
+    assert is_typeddict(options)
+    return {*options.__required_keys__, *options.__optional_keys__}
+
+
+def commands(group: click.Group = root, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands with their names, those of groups, too."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+COMMANDS = dict(commands())
+_SERVED = {module.__name__ for module in ENDPOINTS}
+ROUTES = {f"{each.method} {each.path}": each for each in TABLE if each.handler.__module__ in _SERVED}
+
+
+def cli_parameters(command: click.Command) -> set[str]:
+    names = {CLI_NAMES.get(each.name or "", each.name or "") for each in command.params}
+    return names - SHELL.keys()
+
+
+def rest_parameters(route: Endpoint) -> set[str]:
+    """Return the fields of the query, the body and its filter, the path, and what headers say."""
+    found = {*route.query.__struct_fields__, *route.body.__struct_fields__}
+    if "filter" in found:
+        found.remove("filter")
+        found |= set(get_type_hints(route.body)["filter"].__struct_fields__)
+    found |= {own for part, own in PATH_NAMES.items() if part in route.path}
+    if route.has_etag:
+        found.add("if_revision")
+    if route.is_idempotent:
+        found.add("id")
+    return found
+
+
+def listed(exceptions: dict[str, str], subject: str, name: str) -> bool:
+    return f"{subject} {name}" in exceptions or f"* {name}" in exceptions
+
+
+def missing() -> Iterator[tuple[str, str]]:
+    """Yield each parameter that another form of its verb lacks, with the exceptions that may list it."""
+    for verb in VERBS:
+        wanted = python_parameters(verb.python)
+        for name in sorted(wanted - cli_parameters(COMMANDS[verb.cli])):
+            yield "NOT_IN_CLI", f"{verb.python} {name}"
+        for name in sorted(wanted - rest_parameters(ROUTES[verb.rest])):
+            yield "NOT_IN_REST", f"{verb.python} {name}"
+    for cli in {verb.cli: None for verb in VERBS}:
+        known = set().union(*(python_parameters(verb.python) for verb in VERBS if verb.cli == cli))
+        for name in sorted(cli_parameters(COMMANDS[cli]) - known):
+            yield "MORE_IN_CLI", f"{cli} {name}"
+    for rest in {verb.rest: None for verb in VERBS}:
+        known = set().union(*(python_parameters(verb.python) for verb in VERBS if verb.rest == rest))
+        known |= {own for part, own in PATH_NAMES.items() if part in rest}
+        for name in sorted(rest_parameters(ROUTES[rest]) - known):
+            yield "MORE_IN_REST", f"{rest} {name}"
+
+
+PARAMETERS = {
+    "NOT_IN_CLI": NOT_IN_CLI,
+    "NOT_IN_REST": NOT_IN_REST,
+    "MORE_IN_CLI": MORE_IN_CLI,
+    "MORE_IN_REST": MORE_IN_REST,
+}
+
+
+def test_every_method_has_a_command_and_an_endpoint() -> None:
+    known = {verb.python for verb in VERBS if not verb.python.startswith("evenbeat.")}
+    assert set(methods()) == known | ONLY_PYTHON.keys()
+    assert not known & ONLY_PYTHON.keys()
+
+
+def test_every_command_has_a_method_and_an_endpoint() -> None:
+    known = {verb.cli for verb in VERBS}
+    assert COMMANDS.keys() == known | ONLY_CLI.keys()
+    assert not known & ONLY_CLI.keys()
+
+
+def test_every_endpoint_has_a_method_and_a_command() -> None:
+    known = {verb.rest for verb in VERBS}
+    assert ROUTES.keys() == known | ONLY_REST.keys()
+    assert not known & ONLY_REST.keys()
+
+
+def test_the_three_forms_of_a_verb_take_the_same_parameters() -> None:
+    unlisted = [
+        f"{kind}: {subject}"
+        for kind, subject in missing()
+        if not listed(PARAMETERS[kind], *subject.rsplit(" ", 1))
+    ]
+    assert unlisted == []
+
+
+@pytest.mark.parametrize("kind", PARAMETERS)
+def test_no_exception_is_left_that_nothing_needs(kind: str) -> None:
+    found = {subject for each, subject in missing() if each == kind}
+    needed = found | {f"* {subject.rpartition(' ')[2]}" for subject in found}
+    assert sorted(PARAMETERS[kind].keys() - needed) == []
