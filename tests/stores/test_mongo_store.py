@@ -962,6 +962,7 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
         schedule_documents.find(session, ScheduleQuery(limit=5, tenant="default", name="s1"))
         schedule_documents.find(session, ScheduleQuery(keys=(("default", "s1"), ("acme", "s2"))))
         schedule_documents.find(session, ScheduleQuery(limit=5, wakes_before=clock.now))
+        schedule_documents.find(session, ScheduleQuery(limit=5, changed_since=clock.now))
         for query in (
             RunQuery(),
             RunQuery(ids=("a",)),
@@ -1066,11 +1067,14 @@ def test_searches_examine_only_matches(store: MongoStore, clock: VirtualClock) -
     assert all(store.settle_runs(ends))
     clock.advance("1s")
     assert all(store.settle_runs([attempts.succeeded(run, None, clock.now, run.id) for run in held[195:]]))
+    add_schedules(store, "new", trigger="@yearly")
     with Examining(store) as examining:
         assert len(store.find_records("audit", "b", start="0100", end="0103")) == 3
         assert len(store.find_records("audit", "b", start="0100", limit=3)) == 3
         assert len(store.find_records("audit", start="0100", end="0103")) == 9
         assert len(store.find_records("audit", start="0100", end="0103", limit=4)) == 4
+        changed = store.find_schedules(ScheduleQuery(changed_since=clock.now))
+        assert [found.name for found in changed.items] == ["new"]
         late = store.find_schedules(ScheduleQuery(wakes_before=clock.now + MINUTE))
         assert [found.name for found in late.items] == ["soon"]
         chosen = (("default", "s150"), ("default", "s007"))

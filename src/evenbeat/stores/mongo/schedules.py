@@ -16,7 +16,7 @@ from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.mongo import new_runs, records
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import Key, found_schedule, key_text, schedule_document, skipped_document
-from evenbeat.stores.mongo.schema import DUE, RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
+from evenbeat.stores.mongo.schema import CHANGED, DUE, RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.mongo.session import Session
 from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page
 from evenbeat.stores.rows import quarantine_note, salvaged_version
@@ -172,7 +172,11 @@ def _among(session: Session, query: ScheduleQuery, keys: Sequence[Key]) -> list[
 def _index(query: ScheduleQuery) -> str | None:
     if query.tenant is not None and query.name is not None:
         return None
-    return SCHEDULES_BY_NAME.name if query.wakes_before is None else DUE.name
+    if query.wakes_before is not None:
+        return DUE.name
+    # Only for the first page: further pages may be most of the schedules, and each would sort them.
+    is_first = query.changed_since is not None and query.cursor is None
+    return CHANGED.name if is_first else SCHEDULES_BY_NAME.name
 
 
 def _conditions(query: ScheduleQuery) -> Document:

@@ -40,6 +40,8 @@ class Index(NamedTuple):
 
 # With "format" in the index, a query skips documents of a newer format without reading them.
 DUE = Index(SCHEDULES, "due", {"wake_at": 1, "_id": 1, "format": 1}, {"wake_at": {"$exists": True}})
+# For the web process, which asks each second for changed schedules. Firing does not write "updated_at".
+CHANGED = Index(SCHEDULES, "changed", {"updated_at": 1})
 SCHEDULES_BY_NAME = Index(SCHEDULES, "by_name", {"tenant": 1, "name": 1})
 
 # One range per queue: the highest priority first, then by time. Inside the index, a claim skips runs of
@@ -99,6 +101,7 @@ INDEXES: dict[int, tuple[Index, ...]] = {
     1: (
         DUE,
         SCHEDULES_BY_NAME,
+        CHANGED,
         CLAIMABLE,
         CLAIMABLE_BY_TASK,
         LEASED,
