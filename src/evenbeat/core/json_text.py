@@ -83,6 +83,17 @@ def from_json(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
+def is_nested_deeper(value: Any, levels: int) -> bool:
+    """Return whether a JSON value has lists and objects inside each other on more than so many levels."""
+    layer = [value] if isinstance(value, (dict, list, tuple)) else []
+    for _ in range(levels):
+        if not layer:
+            return False
+        items = (item for part in layer for item in (part.values() if isinstance(part, dict) else part))
+        layer = [item for item in items if isinstance(item, (dict, list, tuple))]
+    return bool(layer)
+
+
 def read_definition(text: str) -> dict[str, Any]:
     """Return the declared fields of a schedule from the JSON text that ``changes.definition`` wrote."""
     try:

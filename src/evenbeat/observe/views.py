@@ -52,7 +52,7 @@ def schedule_view(
         edited = {name: edit.declared for name, edit in edits(schedule).items()}
     except InvalidValue as error:
         damage = damage or str(error)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         damage = damage or f"payload: {error}"
     zone = UTC if trigger is None else trigger.tzinfo
     return Schedule(
@@ -158,6 +158,8 @@ def _value(text: str) -> Any:
         return from_json(text)
     except (msgspec.MsgspecError, UnicodeError):
         return text
+    except RecursionError:
+        return "(nested too deeply)"
 
 
 def _attempt_view(attempt: records.AttemptRecord) -> RunAttempt:

@@ -123,7 +123,12 @@ async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Requ
         idempotency_key=_idempotency_key(request, found),
         last_event_id=request.headers.get("last-event-id"),
     )
-    reply = await run_in_threadpool(_handled, found, call)
+    return await run_in_threadpool(_answered, found, call)
+
+
+def _answered(found: Endpoint, call: Call[Any, Any]) -> Response:
+    """Call the endpoint, and encode what it returns: both in a thread, since a page can be megabytes."""
+    reply = _handled(found, call)
     if isinstance(reply.body, Response):
         headers = reply.body.headers
         headers.update({name: value for name, value in _HEADERS.items() if name not in headers})

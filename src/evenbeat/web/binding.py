@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from evenbeat.core.json_text import is_nested_deeper
 from evenbeat.web.problems import Refused
 
 LONGEST_BODY = 2_000_000
+MOST_NESTED = 100
+"""How many levels of lists and objects a body may have."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -67,6 +70,13 @@ def read_body(raw: bytes, content_type: str, kind: type[S]) -> S:
         raise Refused(
             HTTPStatus.BAD_REQUEST, "invalid-json", f"the body is not JSON: {error}", field="body"
         ) from None
+    if is_nested_deeper(value, MOST_NESTED):
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "invalid-json",
+            f"the body is nested on more than {MOST_NESTED} levels",
+            field="body",
+        )
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -10,16 +10,19 @@ from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.core.checks import LABEL_PATTERN, LONGEST_TASK, NAME_PATTERN, TASK_PATTERN
 from evenbeat.core.json_form import json_form
-from evenbeat.core.json_text import encode
+from evenbeat.core.json_text import encode, is_nested_deeper
 from evenbeat.core.masking import masked
 from evenbeat.core.option import Option
 from evenbeat.core.results import Run, Schedule, ScheduleStats
 from evenbeat.web.access import Principal
+from evenbeat.web.binding import MOST_NESTED
 from evenbeat.web.bodies import Seconds, body_of
 
 MOST_ITEMS = 500
 # JavaScript's numbers, and those of many tools, are exact up to here.
 _EXACT = (1 << 53) - 1
+# In the place of a value that was stored by other means and can't be shown.
+_UNREADABLE = "(not shown: nested too deeply, or not JSON)"
 
 Name: TypeAlias = Annotated[str, Meta(pattern=NAME_PATTERN, max_length=128)]
 Label: TypeAlias = Annotated[str, Meta(pattern=LABEL_PATTERN, max_length=128)]
@@ -93,29 +96,44 @@ def schedule_bodies(
 ) -> list[dict[str, Any]]:
     """Return schedules as SCHEDULE describes them, masked for viewers."""
     return [
-        {**_masked(principal, json_form(each), "payload", "edited"), "stats": json_form(figures)}
+        {**_schedule_body(principal, each), "stats": json_form(figures)}
         for each, figures in zip(schedules, stats, strict=True)
     ]
 
 
+def _schedule_body(principal: Principal, schedule: Schedule) -> dict[str, Any]:
+    edited = {name: _visible(principal, name, value) for name, value in schedule.edited.items()}
+    return {**_values(principal, schedule, "payload"), "edited": edited}
+
+
 def run_body(principal: Principal, run: Run) -> dict[str, Any]:
     """Return a run as RUN describes it, masked for viewers."""
-    body = _masked(principal, json_form(run), "payload", "result")
+    body = _values(principal, run, "payload", "result")
     return {**body, "lateness": json_form(run.lateness), "duration": json_form(run.duration)}
 
 
-def _masked(principal: Principal, body: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Mask the secrets of a body for viewers, and write values as text whose numbers would lose digits."""
+def _values(principal: Principal, record: Schedule | Run, *names: str) -> dict[str, Any]:
+    """Return the body of a record, with these values masked for viewers, and as text if their numbers would
+    lose digits."""
+    body: dict[str, Any] = json_form(msgspec.structs.replace(record, **dict.fromkeys(names)))
     for name in names:
-        if principal.role == "viewer":
-            body[name] = masked(body[name])
-        if name == "edited":
-            continue
-        is_exact = _is_exact(body[name])
-        body[f"{name}_text"] = None if is_exact else encode(body[name])
-        if not is_exact:
-            body[name] = None
+        value = _visible(principal, name, getattr(record, name))
+        is_exact = _is_exact(value)
+        body[name] = value if is_exact else None
+        body[f"{name}_text"] = None if is_exact else encode(value)
     return body
+
+
+def _visible(principal: Principal, name: str, value: Any) -> Any:
+    """Return a payload, a result or an option as JSON, masked for viewers."""
+    try:
+        # A result is converted by the annotation of its task: it may be of a class of the user's.
+        plain = msgspec.to_builtins(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return _UNREADABLE
+    if is_nested_deeper(plain, MOST_NESTED):
+        return _UNREADABLE
+    return masked({name: plain})[name] if principal.role == "viewer" else plain
 
 
 def _is_exact(value: Any) -> bool:
