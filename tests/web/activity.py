@@ -7,9 +7,10 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
+from evenbeat.core.ids import new_key
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.errors import StoreUnavailable
-from evenbeat.rules import attempts, changes
+from evenbeat.rules import attempts, auditing, changes
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, Page, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
@@ -42,7 +43,7 @@ class WatchedStore(MemoryStore):
         return super().find_runs(query)
 
     def find_records(self, kind: str, tenant: str | None = None, **keys: Any) -> list[Record]:
-        self._fail("find_records")
+        self._fail(f"find_records of {kind}")
         return super().find_records(kind, tenant, **keys)
 
     def _fail(self, method: str) -> None:
@@ -111,6 +112,23 @@ class Activity:
         transition = attempts.cancel(run, self.clock.now, next(self._tokens))
         assert transition is not None
         assert self.store.settle_runs([transition]) == [True]
+
+    def retry(self, run_id: str) -> None:
+        """Queue an ended run again, as ``runs.retry`` does."""
+        transition = attempts.retried(self._run(run_id), next(self._tokens))
+        assert transition is not None
+        assert self.store.settle_runs([replace(transition, records=self._audit(run_id, "retry"))]) == [True]
+
+    def note_audit(self, run_id: str, action: str) -> None:
+        for record in self._audit(run_id, action):
+            self.store.put_record(record)
+
+    def _audit(self, run_id: str, action: str) -> tuple[Record, ...]:
+        change, now = auditing.run_change(action, self._run(run_id), {}, {}), self.clock.now
+        return auditing.records_of(change, "somebody", "api", new_key(now), now)
+
+    def _run(self, run_id: str) -> RunRecord:
+        return MemoryStore.find_runs(self.store, RunQuery(ids=(run_id,))).items[0]
 
     def ended(self, schedule: str, *, failed: bool, tenant: str = "default") -> None:
         """Let a run of a schedule begin and end."""

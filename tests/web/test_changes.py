@@ -120,6 +120,21 @@ def test_a_retry_is_reported_as_queued_and_its_next_attempt_as_started(watched: 
     assert watched.look() == [run("started", "r")]
 
 
+def test_a_retry_by_hand_is_reported_before_a_worker_takes_the_run(watched: Watched) -> None:
+    """The run was created and ended long ago, and no node is alive."""
+    watched.activity.enqueue("r", "acme")
+    watched.activity.enqueue("other", "acme")
+    for claimed in watched.activity.claim(limit=2):
+        watched.activity.fail(claimed)
+    watched.look()
+    watched.look("1h")
+    watched.activity.retry("r")
+    # Its schedule bounds its active runs, so another run was added for it.
+    watched.activity.note_audit("other", "retry")
+    assert watched.look() == [run("queued", "r", "acme")]
+    assert watched.look() == []
+
+
 def test_a_run_that_was_claimed_again_between_two_looks_is_reported_as_started(watched: Watched) -> None:
     watched.activity.enqueue("r")
     (claimed,) = watched.activity.claim()
@@ -298,7 +313,7 @@ def test_an_unavailable_store_is_reported_once_and_nothing_is_missed(watched: Wa
 def test_changes_that_were_found_before_the_store_failed_are_published(watched: Watched) -> None:
     watched.activity.put("s")
     watched.activity.enqueue("r")
-    watched.activity.store.unavailable.add("find_records")
+    watched.activity.store.unavailable.add("find_records of node")
     found = watched.look("5s")
     assert found == [
         Change("schedule", "created", "default", "s"),

@@ -1,16 +1,17 @@
 """Finds runs that changed since the last look, in any process and on any store.
 
-A look reads three windows of the store: the newest runs, the running ones, and those that ended lately. Each
-window reaches back some seconds before the last look, because a write may commit after a later one has been
-seen. The memory of what was reported keeps changes in this overlap from being reported twice.
+A look reads three windows of the store: the newest runs, the running ones, and those that ended lately. The
+audit names runs that a user retried or cancelled, which may be in none of them. Each window reaches back some
+seconds before the last look, because a write may commit after a later one has been seen. The memory of what
+was reported keeps changes in this overlap from being reported twice.
 
 **A run that changes between two looks is reported once, in its last state.** A run that was queued, started
 and ended since the last look is reported as ended.
 
 **Missed:** a run that commits more than 5 s after its time (a user's transaction that stays open after
 ``enqueue(within=…)``) is not reported as queued, but as started or ended. An end that commits so late is
-missed only if no look saw the run running. A retry by hand is reported when the run starts again. If more
-than 500 runs are running, the start of a run that had waited behind 500 newer ones may be missed.
+missed only if no look saw the run running. If more than 500 runs are running, the start of a run that had
+waited behind 500 newer ones may be missed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
+from evenbeat.rules import auditing
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.web.change import Change, ChangeKind
 
@@ -82,7 +84,8 @@ class RunChanges:
         running = store.find_runs(RunQuery(states=("running",), limit=MOST))
         ended = _ended(store, since, last)
         here = frozenset(run.id for run in running.items)
-        missing = self._running - here - {run.id for run in ended.runs}
+        by_hand = _changed_by_hand(store, since)
+        missing = (self._running | by_hand) - here - {run.id for run in ended.runs}
         gone = store.find_runs(RunQuery(ids=tuple(missing), limit=MOST)).items if missing else ()
 
         changes: dict[str, Change] = {}
@@ -92,8 +95,11 @@ class RunChanges:
             is_new = self._knew_all_running or run.id in self._known or (run.started_at or 0) >= since
             self._report(changes if is_new else {}, (run,), now)
         self._report(changes, ended.runs, now)
-        # A run that is still running was only pushed out of the newest ones.
-        self._report(changes, (run for run in gone if run.state != "running"), now)
+        # A run that is still running was only pushed out of the newest ones. Of the runs that a user changed,
+        # only those that wait are in none of the windows.
+        left = (run for run in gone if run.state != "running" and run.id in self._running)
+        self._report(changes, left, now)
+        self._report(changes, (run for run in gone if run.state == "queued"), now)
         # Among more runs than were read, some may have started that are not among the newest.
         is_cut = running.cursor is not None and here != self._running and self._last is not None
         self._running, self._knew_all_running = here, running.cursor is None
@@ -147,6 +153,13 @@ def _newest(store: Store, since: Instant, last: Instant) -> _Window:
             return _Window(runs, False)
     # Under load, the overlap shrinks before changes are left out.
     return _Window(runs, runs[-1].created_at >= last)
+
+
+def _changed_by_hand(store: Store, since: Instant) -> frozenset[str]:
+    start, end = auditing.key_range("", since, None)
+    records = store.find_records(auditing.ENTRY, start=start, end=end, limit=MOST)
+    entries = (auditing.read_entry(record) for record in records)
+    return frozenset(entry.subject for entry in entries if entry is not None and entry.kind == "run")
 
 
 def _ended(store: Store, since: Instant, last: Instant) -> _Window:
