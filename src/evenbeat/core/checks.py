@@ -33,11 +33,13 @@ NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
 NAME_PATTERN = "^[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}$"
 LABEL_PATTERN = "^[A-Za-z0-9_-]{1,128}$"
 LONGEST_TASK, LONGEST_RUN_ID = 200, 400
-TASK_PATTERN = r"^[^\s\x00-\x1f\x7f]+$"
+# Neither control characters nor spaces of any kind. Not \s: JSON Schema and Python differ about what that is.
+_VISIBLE = r"[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]"
+TASK_PATTERN = f"^{_VISIBLE}+$"
 RUN_ID_PATTERN = TASK_PATTERN
 _NAME, _LABEL = re.compile(NAME_PATTERN), re.compile(LABEL_PATTERN)
-_TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
-_RUN_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,400}")
+_TASK = re.compile(f"{_VISIBLE}{{1,{LONGEST_TASK}}}")
+_RUN_ID = re.compile(f"{_VISIBLE}{{1,{LONGEST_RUN_ID}}}")
 _KINDS, _CATCH_UPS, _OVERLAPS, _ON_CRASH = map(get_args, (Kind, CatchUpKind, Overlap, OnCrash))
 
 

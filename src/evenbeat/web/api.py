@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -18,8 +18,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evenbeat.app.acting import acting_as
+from evenbeat.core.checks import LONGEST_RUN_ID, NAME_PATTERN, NAMES, RUN_ID_PATTERN
 from evenbeat.core.json_form import json_form
-from evenbeat.errors import EvenbeatError
+from evenbeat.errors import EvenbeatError, shown
 from evenbeat.web import problems
 from evenbeat.web.access import Principal, authorize, foreign_tenant
 from evenbeat.web.binding import LONGEST_BODY, read_body, read_query
@@ -28,6 +29,10 @@ from evenbeat.web.problems import Refused
 from evenbeat.web.state import WebState
 
 PREFIX = "/api/v1"
+PATH_PATTERNS = {
+    "name": re.compile(NAME_PATTERN),
+    "id": re.compile(f"(?=.{{1,{LONGEST_RUN_ID}}}$){RUN_ID_PATTERN}"),
+}
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -107,6 +112,7 @@ async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Requ
             headers={"Allow": allowed},
         )
     authorize(principal, found.role)
+    _check_path(request.path_params)
     query = read_query(request.query_params.multi_items(), found.query)
     tenant = _tenant(state, principal, found, query)
     raw = await _body(request) if found.method != "GET" else b""
@@ -142,6 +148,20 @@ def _handled(found: Endpoint, call: Call[Any, Any]) -> Reply:
     with acting_as(call.principal.name, "api"):
         reply = found.handler(call)
     return reply if isinstance(reply, Reply) else Reply(reply, found.status)
+
+
+def _check_path(parameters: Mapping[str, str]) -> None:
+    """Refuse a name or id in the path that no schedule or run can have."""
+    for name, value in parameters.items():
+        if not PATH_PATTERNS[name].fullmatch(value):
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                "invalid-value",
+                f"{name} {shown(value)} in the path does not fit",
+                field=name,
+                value=value,
+                hint=f"it is {NAMES}" if name == "name" else f"at most {LONGEST_RUN_ID} visible characters",
+            )
 
 
 async def admitted(state: WebState, request: Request) -> Principal:

@@ -34,7 +34,7 @@ _IF_MATCH = {
     "in": "header",
     "required": False,
     "description": "The ETag of the schedule as you last read it: 412 if it has changed since.",
-    "schema": {"type": "string", "maxLength": 40},
+    "schema": {"type": "string"},
 }
 _IDEMPOTENCY = {
     "name": "Idempotency-Key",
