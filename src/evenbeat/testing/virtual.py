@@ -88,9 +88,12 @@ class VirtualScheduler:
         self.task = app.task
         self.runs = app.runs
         self.audit = app.audit
+        self.tokens = app.tokens
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
         self.queues = app.queues
+        self.forecast = app.forecast
+        self.explain = app.explain
         self.statistics = app.statistics
         self.failures = app.failures
         self.nodes = app.nodes
