@@ -115,6 +115,8 @@ def test_other_values_that_make_no_sense_are_refused(app: Scheduler) -> None:
     with pytest.raises(InvalidValue, match="is in the past"):
         app.forecast(since=START - 2 * MINUTE)
     assert app.forecast(1, since=START - MINUTE).start == START, "clocks differ a little"
+    with pytest.raises(InvalidValue, match="leaves no 744 hours before the year 10000"):
+        app.forecast(744, by="hour", since="9999-12-01T00:00:00Z")
 
 
 def test_the_forecast_names_the_extra_that_it_needs(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from evenbeat.core.forecasts import (
     QuietWindow,
     SpreadProposal,
 )
-from evenbeat.core.instants import Instant, Moment, from_ms, read_moment
+from evenbeat.core.instants import LAST, Instant, Moment, from_ms, read_moment
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.observe.phrases import count
@@ -73,6 +73,13 @@ def forecast_of(
     check_one_of("by", by, get_args(ForecastStep))
     _check_hours(hours, by)
     start = _read_since(since, now)
+    if start + hours * _HOUR > LAST:
+        raise InvalidValue(
+            f"since {shown(str(since))} leaves no {hours} hours before the year 10000",
+            field="since",
+            value=since,
+            hint="give an earlier time",
+        )
     # The rows are not kept: their payloads may be large.
     expected: list[Expected] = []
     without_spread: list[_Key | None] = []
