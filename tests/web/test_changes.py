@@ -128,6 +128,7 @@ def test_a_retry_by_hand_is_reported_before_a_worker_takes_the_run(watched: Watc
         watched.activity.fail(claimed)
     watched.look()
     watched.look("1h")
+    watched.look("1m")
     watched.activity.retry("r")
     # Its schedule bounds its active runs, so another run was added for it.
     watched.activity.note_audit("other", "retry")
